@@ -113,7 +113,7 @@ class _TooLong(_Unfit):
 
 
 class _RefusedLength(_Unfit):
-    """A prompt of this length was refused there, of which nothing else is known."""
+    """A prompt of this length was refused there; no more is known of the limit."""
 
 
 class _TooShort(_Unfit):

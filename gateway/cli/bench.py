@@ -101,7 +101,7 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         int | None, typer.Option(min=16, help="Most tokens of a long answer. [default: 512]")
     ] = None,
     prompt_tokens: Annotated[
-        int | None, typer.Option(min=100, help="About so many tokens has a long prompt. [default: 4000]")
+        int | None, typer.Option(min=100, help="The size of a long prompt, in tokens. [default: 4000]")
     ] = None,
     goal: Annotated[
         str | None,
@@ -121,7 +121,8 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         float | None, typer.Option("--max-usd", min=0, help="What it may cost at most. [default: 1.00]")
     ] = None,
     unpriced: Annotated[
-        bool, typer.Option("--unpriced", help="Measure deployments of unknown price too; the cap is not for them.")
+        bool,
+        typer.Option("--unpriced", help="Measure deployments of unknown price too; the cap does not hold for them."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before money is spent.")] = False,
     seed: Annotated[int | None, typer.Option(help="Of the order of requests. [default: random]")] = None,
@@ -129,7 +130,7 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         Path | None, typer.Option(help="Where each result is kept at once. [default: bench-TIME.jsonl]")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with this journal, where it was stopped or killed.")
+        Path | None, typer.Option(help="Continue the run of this journal, which was stopped or killed.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print a row for each figure.")] = False,
@@ -145,7 +146,9 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(help="Exit with 3 if it is worse than this run of before: a journal, or what --json printed."),
+        typer.Option(
+            help="Exit with 3 if the result is worse than an earlier run: its journal, or what --json printed."
+        ),
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write what --fail-if and --against found as JUnit's XML.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown.")] = None,

@@ -82,7 +82,7 @@ def costs(
     ],
     provider: Annotated[
         list[str] | None,
-        typer.Option("--provider", help="A provider whose bill it is. [default: the one called as the vendor is]"),
+        typer.Option("--provider", help="The provider that the bill is for. [default: the one named like the vendor]"),
     ] = None,
     month: Annotated[str | None, typer.Option(metavar="YYYY-MM", help="Only this month. [default: all days]")] = None,
     config: ConfigOption = None,

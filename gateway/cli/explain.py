@@ -55,7 +55,7 @@ def explain(  # noqa: PLR0917 - options are named on the command line
     ] = False,
     vision: Annotated[bool, typer.Option("--vision", help="Assume that the request has a picture.")] = False,
     effort: Annotated[
-        Literal["low", "high"] | None, typer.Option(help="Assume that the request asks the model to think so much.")
+        Literal["low", "high"] | None, typer.Option(help="Assume that the request asks the model to think this much.")
     ] = None,
     objective: Annotated[
         Literal["auto", "first_token", "reading", "completion", "cost"] | None,

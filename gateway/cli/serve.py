@@ -126,7 +126,7 @@ def migrate(
     wait: Annotated[
         float,
         typer.Option(
-            "--wait", min=0, metavar="SECONDS", help="Give up after waiting for others' transactions for so long."
+            "--wait", min=0, metavar="SECONDS", help="Give up after waiting this long for others' transactions."
         ),
     ] = 600.0,
 ) -> None:

@@ -25,8 +25,8 @@ from gateway.racing.validation import STILL_READ, requested
 from providers import OfCall, UpstreamError
 from providers.dialects import Dialect, named_in
 
-RESCUED = "rescued"  # the value of ``takeover`` of an answer that nearly stopped and was finished by another deployment
-FINISHED = "finished"  # the same, of an answer that broke off
+RESCUED = "rescued"  # ``takeover`` of an answer that nearly stopped and was finished by another deployment
+FINISHED = "finished"  # ``takeover`` of an answer that broke off and was finished by another deployment
 
 
 class Unanswered(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Unanswered(msgspec.Struct, frozen=True):
 
     failures: Sequence[tuple[str, UpstreamError]] = ()  # deployment and error, in order
     full: Sequence[str] = ()  # deployments that had no free seat in time
-    asked: Collection[str] = ()  # all that had an attempt
+    asked: Collection[str] = ()  # all deployments that had an attempt
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Rescuing(Protocol):
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
 
     async def rival_goes_on(self, broken: Broken) -> bool:
-        """Let a rival that was kept finish ``broken``; return whether one does."""
+        """Let a kept rival finish ``broken``; return whether there is such a rival."""
 
     def settle(self) -> None:
         """Stop the continuation that runs beside the attempt that is about to end the call."""
@@ -63,7 +63,7 @@ class CallResource(Protocol):
     """A resource of a call that its attempts may still use after its end."""
 
     def hold(self) -> None:
-        """Keep it until ``let_go``."""
+        """Keep the resource until ``let_go``."""
 
     def let_go(self, _task: object = None) -> None:
         """End a ``hold``."""
@@ -81,20 +81,20 @@ class OpenCall:
         body: CallResource | None = None,
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
     ) -> None:
-        """``body`` is the request's.
+        """``body`` is the body of the request.
 
         ``cancelled_as`` returns the error of a cancellation: the client has gone, or the gateway is stopping.
         """
         self.services = services
         self.call = call
         self.fleet = fleet  # the fleet at the start of the call, despite reloads
-        self._kept = (fleet, body)  # until its attempts need them no more
+        self._kept = (fleet, body)  # until the call's attempts need them no more
         self.cancelled_as = cancelled_as
         self.launched = 0  # attempts, at all models
-        self.running = 0  # of them, those that may answer, or do
-        self.extras = 0  # of them, those that started while another one ran, whatever their role
+        self.running = 0  # of the attempts, those that may answer, or are answering
+        self.extras = 0  # of the attempts, those that started while another one ran, whatever their role
         self.width_asked: int | None = None  # attempts to start with, as the current model's plan says; None: no race
-        self.narrowed: Narrowed | None = None  # why there were fewer of them, or no later extra one
+        self.narrowed: Narrowed | None = None  # why there were fewer attempts, or no later extra one
         self.cached: Mapping[str, int] | None = None  # by deployment: tokens of the prompt that its cache should have
         self.waited_s = 0.0  # for a seat
         self.own_s = 0.0  # the gateway's part of the time so far, in which no deployment was asked
@@ -104,11 +104,11 @@ class OpenCall:
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
         self.left_out: set[str] = set()  # deployments that were asked without reasoning that no key could read
         self.sent = OfCall() if fleet is None else OfCall(most=fleet.max_requests)
-        self.may_run_on = False  # whether one may have started it in the background: it is asked of nobody else then
+        self.may_run_on = False  # whether a provider may have started it in the background: then no other is asked
         self.filtered = 0  # deployments whose filter has refused the request, at all models
         self.rescue: Rescuing | None = None  # None: slow streams are not rescued
         self._winner: AttemptRecord | None = None
-        self._began: tuple[Call, CallStart] | None = None  # as whom, and how; None: nothing was launched
+        self._began: tuple[Call, CallStart] | None = None  # the call that was announced; None: nothing was launched
         self.attempts: list[AttemptRecord] = []  # those that have ended
         self._deployments: Mapping[str, Deployment] = {}
 
@@ -122,10 +122,10 @@ class OpenCall:
         self.call = call
 
     def sent_without(self, call: Call, deployment: Deployment, paths: Sequence[str], *, raised: bool = False) -> Call:
-        """Return ``call``, which continues so, with the fields that ``deployment`` was not sent, as it refuses them.
+        """Return ``call`` with a note of the fields (``paths``) that ``deployment`` was not sent, as it refuses them.
 
-        ``paths`` are those of the request in the deployment's API; the client is told its own. ``raised``: of its
-        limits of the answer, which are lowered otherwise.
+        ``paths`` are in the deployment's API; the client is told those of its own API. ``raised``: a limit of the
+        answer was raised, and not lowered as usual.
         """
         name, before = deployment.name, call.rendered.get(deployment.name, AS_ASKED)
         spoken = deployment.spoken_in(call)
@@ -202,9 +202,9 @@ class OpenCall:
     def first_token(
         self, call: Call, start: AttemptStart, launched_at: float, at: float, *, whole: bool = False
     ) -> None:
-        """Tell the recorder of an attempt's first token; ``call`` is as built for its model. For the outbox."""
+        """Tell the recorder of an attempt's first token; ``call``: as built for the attempt's model. For the outbox."""
         if call.asked.runs_on:
-            return  # how soon it is queued says nothing of its answer
+            return  # how soon a background response is queued says nothing of its answer
         services = self.services
         ttft_s, ago_s = at - launched_at, services.clock() - at
         prompt_class = whole_class(call.own.prompt_class) if whole else call.own.prompt_class
@@ -213,8 +213,8 @@ class OpenCall:
     def ended(self, attempt: AttemptRecord, at: float, *, whole: bool = False) -> None:
         """Add the record of an attempt that ended at ``at``, and tell the recorder. For the outbox.
 
-        ``whole``: its provider does not stream the answer. Its age at a cut tells nothing of first tokens, so only the
-        recorder learns it, by the class of such attempts.
+        ``whole``: the provider does not stream the answer. The age of such an attempt at a cut tells nothing of first
+        tokens, so only the recorder learns it, in a class of such attempts.
         """
         services, call, record = self.services, self.call, self.record
         prompt_class, told = call.own.prompt_class, attempt
@@ -303,7 +303,7 @@ class OpenCall:
         self.waited_s += wait.waited_s
 
     def held_by(self, task: asyncio.Task[Any]) -> None:
-        """Keep the call's upstreams open, and its body counted, until ``task`` ends, even if the call ends before."""
+        """Keep the call's upstreams open, and the body counted, until ``task`` ends, even if the call ends before."""
         for each in self._kept:
             if each is not None:
                 each.hold()

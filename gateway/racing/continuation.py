@@ -1,7 +1,7 @@
-"""Has another deployment continue an answer that broke off, stands still or is slow: who, whether it is paid, and how.
+"""Has another deployment continue an answer that broke off, stands still or is slow: which one, who pays, and how.
 
-However the answer stopped, its continuation is one race with the same client, whose sink drops what is repeated at the
-seam. Beside an answer that still runs, the first text that is new to the client cuts it.
+However the answer stopped, the continuation is one race with the same client; its sink drops the text that is repeated
+at the seam. An answer that still runs is cut by the first text that is new to the client.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -27,25 +27,25 @@ from providers.dialects import AnswerFormat, Chunk, ContinuationEnd, Continuing,
 CANDIDATES = 2
 COMMENT_S = 2.0  # between two comments while the client waits for more
 
-# Who continues.
+# Which deployments continue.
 
 
 class Stopped(Enum):
     """How the answer stopped."""
 
     BROKE = "broke"
-    SILENT = "silent"  # it stands still, and still runs
-    SLOW = "slow"  # likewise
+    SILENT = "silent"  # the answer stands still, and still runs
+    SLOW = "slow"  # the answer is slow, and still runs
 
 
 class Continuer(msgspec.Struct, frozen=True):
-    """A model whose deployments may continue an answer: planned, and how it is paid."""
+    """A model whose deployments may continue an answer: its plan, and how the continuation is paid."""
 
     model: Model
     plan: Plan
-    call: Call  # as built for it
+    call: Call  # as built for this model
     holds: Callable[[Launch], Awaitable[bool]]  # whether limits allow the launch; then its expected use is held
-    permits: Callable[[Launch, Stopped], bool]  # whether it may be paid
+    permits: Callable[[Launch, Stopped], bool]  # whether the launch may be paid
 
 
 class Continuers(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class ContinuationCandidate(msgspec.Struct, frozen=True):
 
 
 class Continuation:
-    """One continuation of an answer. ``plan`` first; then ``run`` it, or have it ``finish`` one that broke off."""
+    """One continuation of an answer. ``plan`` first; then ``run``, or ``finish`` an answer that broke off."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Continuation:
         among: Collection[str] | None = None,
         on_text: Callable[[], None] | None = None,
     ) -> None:
-        """``broken``: the answer so far. Requires that its dialect has a form of continuing.
+        """``broken``: the answer so far, in a dialect that has a form of continuing.
 
         ``among``: the only deployments that may continue; ``on_text`` as for ``ContinuingSink``.
         """
@@ -102,26 +102,26 @@ class Continuation:
         self._is_counted = False  # whether ``broken`` is one of the call's parts
 
     def plan(self) -> bool:
-        """Choose who continues; return whether any may, and is paid. Then the answer so far counts as a part."""
+        """Choose the deployments; return whether any may continue, and is paid. The answer so far becomes a part."""
         if self._begun.obstacle is not None:
             return False
         candidates = self._candidates = self._chosen()
-        # Beside an answer that runs it counts as a rescue before a first token.
+        # Beside an answer that runs a continuation counts as a rescue before a first token.
         if not candidates or not self._permits(Launch(candidates[0].name, 0.0, Role.FAILOVER)):
             return False
-        # The answer as it is now: what may still come is held back, and dropped if another deployment continues.
+        # The answer as it is now: later text is held back, and dropped if another deployment continues.
         part = msgspec.structs.replace(self._broken, again_tokens=again_tokens(self._begun.text))
         self._open_call.broken.append(part)
         self._is_counted = True
         return True
 
     async def run(self) -> CallRecord | Unanswered | Broken:
-        """Ask them until one has continued the answer."""
+        """Ask the chosen deployments until one has continued the answer."""
         sink, takeover = self._sink, self._own.model.takeover
         ending: CallRecord | Unanswered | Broken = Unanswered()
         candidates = [each for each in self._candidates if await each.of.holds(Launch(each.name, 0.0, Role.TAKEOVER))]
         if candidates and self._is_counted:
-            with suppress(MemoryError):  # for requests with what was delivered: then nobody continues it
+            with suppress(MemoryError):  # no memory for requests with the delivered text: the answer is not continued
                 self._race = self._race_of(candidates)
         if self._race is not None:
             if self._stopped is Stopped.BROKE:
@@ -134,16 +134,16 @@ class Continuation:
         return ending
 
     def by_rival(self) -> "ContinuingSink":
-        """Return the sink of an attempt that goes on: it was sent the call's request, and its text begins the same."""
+        """Return the sink of a rival that goes on: it was sent the call's request, and its text begins the same."""
         text = self._begun.text
         part = msgspec.structs.replace(self._broken, again_tokens=estimated_tokens(len(text)))
         self._open_call.broken.append(part)
         sink = self._sink_for(lambda _: text, self._spent(), sent=0)
-        sink.streams = True  # nobody else may go on in its place: it is known to have the text
+        sink.streams = True  # no other attempt may go on in place of the rival, which is known to have the text
         return sink
 
     def withdraw(self) -> None:
-        """End it: no deployment has continued the answer, or it goes on by itself."""
+        """End the continuation: no deployment has continued the answer, or the answer goes on by itself."""
         if self._is_counted:
             self._is_counted = False
             self._open_call.broken.pop()
@@ -170,13 +170,13 @@ class Continuation:
             await self._sink.fail(broken.error)
         return record
 
-    # Who continues, in which order.
+    # Which deployments continue, in which order.
 
     def _chosen(self) -> list[ContinuationCandidate]:
         """Return the deployments that may continue, in the plan's order; those that failed in this call are last.
 
-        They must be known to continue answers, unless nothing is visible yet. If the model has too few, those of its
-        fallbacks follow.
+        They must be known to continue answers, unless nothing is visible yet. If the model has too few, deployments of
+        its fallbacks follow.
         """
         own, among = self._own, self._among
         failed = {attempt.deployment for attempt in self._open_call.attempts if attempt.error_kind is not None}
@@ -204,12 +204,12 @@ class Continuation:
         of = next((each.of for each in self._candidates if each.name == launch.deployment), self._own)
         return of.permits(launch, self._stopped)
 
-    # How they are asked.
+    # How the deployments are asked.
 
     def _race_of(self, candidates: Sequence[ContinuationCandidate]) -> Race:
-        """Return the race of ``candidates``: the first has all of the time, the next starts beside it after its share.
+        """Return the race of ``candidates``: the first has the whole time; the next starts beside it after a share.
 
-        It starts at once when the first has failed.
+        The next one starts at once when the first has failed.
         """
         model, within_s = self._own.model, self._own.model.takeover.within_s
         spent = self._spent()
@@ -243,7 +243,7 @@ class Continuation:
         rendered = dict(going_on.rendered)
         for each in candidates:
             known, its = each.of.call.rendered.get(each.name, AS_ASKED), each.of.call
-            told = going_on.rendered.get(each.name, known) if its is call else known  # what it has refused since
+            told = going_on.rendered.get(each.name, known) if its is call else known  # with later refusals
             rendered[each.name] = msgspec.structs.replace(
                 known,
                 fields=_wording(each, prefix, spent),
@@ -254,10 +254,10 @@ class Continuation:
         self._open_call.continue_as(msgspec.structs.replace(going_on, rendered=rendered))
 
     def _sink_for(self, repeats: Callable[[str], str], spent: int, *, sent: int) -> "ContinuingSink":
-        """Return the sink that joins what others send to what was delivered.
+        """Return the sink that joins the continuation to the delivered text.
 
-        ``repeats`` takes a deployment, and returns which part of that it repeats; ``sent``: the tokens of it in its
-        prompt.
+        ``repeats`` takes a deployment, and returns the part of the delivered text that it repeats; ``sent``: the tokens
+        of the delivered text in the prompt.
         """
         call, begun, continuing, open_call = self._own.call, self._begun, self._continuing, self._open_call
         stops = continuing.stops(call.asked.fields)
@@ -278,7 +278,7 @@ class Continuation:
 
 
 async def in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:
-    """Run the race; end it after ``within_s`` if no deployment has continued: it waits for a seat, or within a word."""
+    """Run the race; end it after ``within_s`` if no deployment has continued the answer by then."""
     error = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"did not continue the answer within {within_s:g} s")
     timer = race.loop.call_later(within_s, race.time_out, error)
     try:
@@ -337,8 +337,8 @@ class ContinuingSink:
     ) -> None:
         """``new_seam`` takes a deployment. ``usage`` turns the tokens of a continuation into the whole answer's.
 
-        ``on_text``: the answer that it continues still runs, and is cut by this, called before the first new text;
-        a continuation without any counts as failed.
+        ``on_text``: cuts the continued answer, which still runs; called before the first new text. A continuation
+        without new text counts as failed.
         """
         self.streams = False
         self._on_text = on_text
@@ -366,7 +366,7 @@ class ContinuingSink:
         """Send the text that follows the seam.
 
         Raises:
-            UpstreamError: it does not continue the answer; before the seam another deployment can replace it.
+            UpstreamError: the attempt does not continue the answer; before the seam another can replace it.
 
         """
         try:

@@ -1,8 +1,8 @@
 """The other forms of a request that its deployment has refused: what each is, and what the refusal teaches.
 
-In another API, or for a whole answer, where it refuses to stream one that its client does not stream; in the form that
-an error within its answer tells of, as upstreams do after a status; and without the reasoning that no key can read. The
-order in which they are tried is that of ``ladder.py``.
+The forms: in another API ("This model is only supported in v1/responses"); for a whole answer, if the deployment
+refuses to stream and the client does not stream; in the form that an error within an answer teaches, as upstreams do
+after a status; and without the reasoning that no key can read. ``ladder.py`` has the order in which they are tried.
 """
 
 import hashlib
@@ -75,21 +75,21 @@ Reword = Callable[[Call, Deployment, Dialect], Awaitable[Reworded | None]]
 
 
 class Again(msgspec.Struct, frozen=True):
-    """How a deployment is asked again: in another form, or with another key of its provider."""
+    """How a deployment is asked again: in another form, or with another key of the provider."""
 
     role: Role
-    reworded: Reworded | None = None  # None: by the same fields
-    facts: Facts = ()  # about its model, of which this form makes use
+    reworded: Reworded | None = None  # None: with the same fields
+    facts: Facts = ()  # about the model; this form is made by them
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """What a deployment has refused for the API in which it was asked."""
+    """A refusal that is about the API in which a deployment was asked."""
 
     spoken: Dialect
     lacks: Lacking
     error: UpstreamError
     kind: ErrorKind  # of the error, before it was known that the deployment has another API
-    tool: str = ""  # the type of a tool that is not in it
+    tool: str = ""  # the type of a tool that the API lacks
 
 
 class AskedAttempt(Protocol):
@@ -104,7 +104,7 @@ class AskedAttempt(Protocol):
 
     @property
     def refused(self) -> "AskedAttempt | None":
-        """The attempt whose request it repeats."""
+        """The attempt whose request this one repeats."""
 
 
 # Returns the request of a call as a deployment gets it; for errors within answers, which are rare.
@@ -113,23 +113,23 @@ After = tuple[Again | None, UpstreamError]
 
 
 class OtherForms:
-    """What deployments have refused, which is remembered, and how their requests are rendered instead.
+    """Remembers what deployments have refused, and how their requests are rendered instead.
 
-    ``reword``: None: deployments are asked in one API only.
+    ``reword``: None if deployments are asked in one API only.
     """
 
     def __init__(self, reword: Reword | None = None) -> None:
         self.reword = reword
 
     def answered(self, attempt: AskedAttempt, call: Call) -> None:
-        """Remember what its deployment has refused before it took this attempt's request in another form."""
+        """Remember what the deployment refused before it took this attempt's request in another form."""
         deployment, before = attempt.deployment, attempt.refused
         learnt, model = _learnt_of(deployment), deployment.model
         if learnt is None or before is None:
             return
         spoken = deployment.spoken_in(call)
         for fact in facts_of(attempt):
-            # Else it was about another API.
+            # Else the refusal was about another API.
             if spoken.name in {fact.dialect, fact.field} or fact.kind is Kind.CALL:
                 learnt.note(model, fact, client=call.by.client)
         refusals = list(_refusals(attempt))
@@ -151,15 +151,15 @@ def note_refusal(attempt: AskedAttempt, call: Call, error: UpstreamError) -> Non
         _note_room(attempt.deployment, call, error)
     if (limit := error.limit) is not None:
         _note_limit(attempt.deployment, call, limit, error)
-    if error.is_bound and error.edited_from is None:  # else the maker itself would not take it
+    if error.is_bound and error.edited_from is None:  # else the maker itself would not take the reasoning
         _note_bound(attempt.deployment, call, error)
 
 
 async def another_api_after(attempt: AskedAttempt, call: Call, error: UpstreamError, reword: Reword) -> After:
-    """Return the request in another API that its deployment may have, if it refused this one; and its error.
+    """Return the request in another API of the deployment, if it refused this API; and the error.
 
-    Where none is left, that is the error of the first: of the API in which it is usually asked. A refusal that is
-    answered in another API is no fault.
+    If no API is left, the error is the first one: of the API in which the deployment is usually asked. A refusal that
+    is answered in another API is no fault.
     """
     refusal = None if attempt.start.continues is not None else _refusal_of(attempt.deployment, call, error)
     if refusal is None:
@@ -185,7 +185,7 @@ async def another_api_after(attempt: AskedAttempt, call: Call, error: UpstreamEr
 
 
 def _refusal_of(deployment: Deployment, call: Call, error: UpstreamError) -> Refusal | None:
-    """Return what an ``error`` says to be missing in the API that was asked; None if it says no such thing."""
+    """Return what the API lacks that was asked, by the words of ``error``; None if it says no such thing."""
     spoken, lacks = deployment.spoken_in(call), lacking(error)
     if lacks is not None:
         return Refusal(spoken, lacks, error, error.kind)
@@ -194,17 +194,17 @@ def _refusal_of(deployment: Deployment, call: Call, error: UpstreamError) -> Ref
 
 
 def _learnt_of(deployment: Deployment) -> Learnt | None:
-    """Return where a refusal is remembered: with a client's own key apart from all others, once it was asked."""
+    """Return the place where a refusal is remembered: apart from all others if a client's own key was used."""
     return deployment.learnt if deployment.tenant is None else learnt_of(deployment.upstream)
 
 
 def facts_of(attempt: AskedAttempt) -> Facts:
-    """Return what the errors before ``attempt`` have taught of the form that its request is sent in."""
+    """Return the facts that errors before ``attempt`` have taught about the form of its request."""
     return tuple(fact for again in _agains(attempt) for fact in again.facts)
 
 
 def _agains(attempt: AskedAttempt) -> Iterator[Again]:
-    """Yield how its deployment was asked again up to ``attempt``, the first at first."""
+    """Yield how the deployment was asked again up to ``attempt``, oldest first."""
     before = attempt.refused
     if before is not None and before.again is not None:
         yield from _agains(before)
@@ -212,7 +212,7 @@ def _agains(attempt: AskedAttempt) -> Iterator[Again]:
 
 
 def taught_after(attempt: AskedAttempt, call: Call, error: UpstreamError, request: Requested) -> Again | None:
-    """Return the form that an ``error`` within an answer tells of, of which nothing has come."""
+    """Return the form that is taught by an ``error`` within a stream, before anything of an answer."""
     if attempt.start.continues is not None:
         return None
     found = taught(attempt.deployment.upstream, request(), error)
@@ -223,10 +223,10 @@ def taught_after(attempt: AskedAttempt, call: Call, error: UpstreamError, reques
 
 
 async def unforced_after(attempt: AskedAttempt, call: Call, error: UpstreamError, reword: Reword) -> Again | None:
-    """Return a request that forces no call, if ``error`` refuses one: for JSON that is given back as the call.
+    """Return a request that forces no tool call, if ``error`` refuses one: for JSON that is returned as the call.
 
-    If the model does not take that either, as it offers tools that it must not call, it may choose. Where an operator
-    wants the refusal, it is only remembered.
+    If the model refuses that too, as the request offers tools that must not be called, the model may choose. If the
+    operator wants the refusal, it is only remembered.
     """
     deployment = attempt.deployment
     spoken, sent = deployment.spoken_in(call), call.sent_to(deployment.name)
@@ -255,7 +255,7 @@ async def unforced_after(attempt: AskedAttempt, call: Call, error: UpstreamError
 
 
 def _forces_what_it_offers(spoken: Dialect, sent: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a request forces a call of a tool that it has: else its own mistake would be taken for the model's."""
+    """Whether a request forces a call of a tool that it offers; if not, the mistake is its own, not the model's."""
     requests = spoken.requests
     forced = None if requests.forced is None else requests.forced(sent)
     if forced is None:
@@ -287,9 +287,9 @@ def asked_whole(call: Call, deployment: Deployment) -> bool:
 
 
 def whole_after(attempt: AskedAttempt, call: Call, error: UpstreamError) -> Again | None:
-    """Return that an answer is to be asked for whole, if ``error`` refuses to stream what its client does not stream.
+    """Return that a whole answer is to be asked for, if ``error`` refuses to stream and the client does not stream.
 
-    Whichever status says so, it is no strike. If the request was refused whole, too, that is forgotten.
+    Whatever the status, the refusal is no strike. If the whole answer is refused too, the fact is forgotten.
     """
     deployment = attempt.deployment
     learnt, model = _learnt_of(deployment), deployment.model
@@ -309,7 +309,7 @@ def _parameters(call: Call, deployment: Deployment) -> frozenset[tuple[str, str]
 
 
 def _stream_of(call: Call, deployment: Deployment) -> Fact:
-    """Return that requests with the parameters of ``call`` are not streamed. Of words that are no names, a digest."""
+    """Return the fact that requests with the parameters of ``call`` are not streamed; a digest of other words."""
     parameters = sorted(each for each in _parameters(call, deployment) if each[0] != "model")
     said = ", ".join(name if kind in _PLAIN_KINDS else f"{name}={kind}" for name, kind in parameters)
     is_plain = all(_NAME.fullmatch(name) and kind in _KINDS for name, kind in parameters)
@@ -318,7 +318,7 @@ def _stream_of(call: Call, deployment: Deployment) -> Fact:
     return Fact(Kind.STREAM, deployment.spoken_in(call).name, value=said)
 
 
-# Of what is taken after all, though it was refused before.
+# Of requests that are taken after all, though they were refused before.
 
 
 def accepted(attempt: AskedAttempt, call: Call, learnt: Learnt) -> None:
@@ -338,31 +338,31 @@ def accepted(attempt: AskedAttempt, call: Call, learnt: Learnt) -> None:
 
 
 def reasoning_of(maker: Maker) -> Fact:
-    """Return that what ``maker`` made cannot be read. Its key is known by a digest."""
+    """Return the fact that the reasoning of ``maker`` cannot be read; its key is in the fact as a digest."""
     account = "" if maker.key_name is None and maker.tenant is None else _digest(f"{maker.key_name}\n{maker.tenant}")
     return Fact(Kind.REASONING, maker.deployment, value=account)
 
 
 def _note_bound(deployment: Deployment, call: Call, error: UpstreamError) -> None:
-    """Note that ``deployment`` has refused what others made: all that it was sent, or its own maker's newest."""
+    """Note that ``deployment`` has refused other makers' reasoning: all that it was sent, or the newest maker's."""
     if call.own.maker is None or (learnt := _learnt_of(deployment)) is None:
         return
     elsewhere = [each for each in call.own.makers if each.deployment.partition("/")[0] != deployment.provider]
-    suspects = [each for each in elsewhere if not is_unread(each, deployment, call)]  # else it was sent without
+    suspects = [each for each in elsewhere if not is_unread(each, deployment, call)]  # other reasoning was not sent
     for maker in suspects or [call.own.maker]:
         learnt.note(deployment.model, reasoning_of(maker), client=call.by.client, why=why_of(error))
 
 
 def cannot_read(maker: Maker, deployment: Deployment, client: str | None) -> bool:
-    """Whether ``deployment`` is known to refuse what ``maker`` made, where ``client`` sends it."""
+    """Whether ``deployment`` is known to refuse the reasoning of ``maker`` when ``client`` sends it."""
     learnt = deployment.learnt
     return learnt is not None and reasoning_of(maker) in learnt.of(deployment.model, client)
 
 
 def is_bound_elsewhere(deployment: Deployment, maker: Maker, client: str | None = None) -> bool:
-    """Whether the vendor of ``deployment`` drops what another account made, in silence, and ``maker`` is another.
+    """Whether ``maker`` is another account than that of ``deployment``, whose vendor silently drops others' reasoning.
 
-    By the settings, or by what its answers have told.
+    Known from the settings, or from the vendor's answers.
     """
     if "account" not in deployment.traits.bound:
         return False
@@ -374,10 +374,10 @@ def is_bound_elsewhere(deployment: Deployment, maker: Maker, client: str | None 
 
 
 def is_unread(maker: Maker, deployment: Deployment, call: Call) -> bool:
-    """Whether ``deployment`` refuses what ``maker`` made: its model has another maker, or it has refused some.
+    """Whether ``deployment`` refuses the reasoning of ``maker``: its model has another maker, or it has refused some.
 
-    Who has refused what the maker of the newest made comes last, and is sent it again, or it would never be known that
-    it can read it by now.
+    A deployment that has refused the reasoning of the newest maker is asked last, and is sent the reasoning again:
+    otherwise the gateway would never learn that the deployment can read it by now.
     """
     if deployment.provider == maker.deployment.partition("/")[0]:
         return False
@@ -389,9 +389,9 @@ def is_unread(maker: Maker, deployment: Deployment, call: Call) -> bool:
 
 
 def told_apart(made: Maker, by: Maker, learnt: Learnt | None, request: Request) -> None:
-    """Note that the vendor's answer to a ``request`` with the key of ``by`` tells that ``made`` has another account.
+    """Note that, by the vendor's answer to a ``request`` with the key of ``by``, ``made`` is of another account.
 
-    Where both are keys of one ring, that is what is learnt of these two.
+    If both keys are of one ring, the gateway learns that these two keys are of two accounts.
     """
     if learnt is None or made.tenant is not None or by.tenant is not None:
         return
@@ -414,7 +414,7 @@ def keys_apart(maker: Maker, deployment: Deployment, client: str | None) -> froz
 
 
 def apart_from(maker: Maker, call: Call, deployment: Deployment) -> Apart | None:
-    """Return what the keys of ``deployment`` are sent that cannot read what ``maker`` made; None: all can read it."""
+    """Return the request for those keys of ``deployment`` that cannot read ``maker``'s reasoning; None: all can."""
     names = keys_apart(maker, deployment, call.by.client)
     if not names or (wording := _without_reasoning(call, deployment)) is None:
         return None
@@ -422,20 +422,20 @@ def apart_from(maker: Maker, call: Call, deployment: Deployment) -> Apart | None
 
 
 def read_after_all(maker: Maker, learnt: Learnt | None, request: Request) -> None:
-    """Forget that the model of ``request`` cannot read what ``maker`` made."""
+    """Forget that the model of ``request`` cannot read the reasoning of ``maker``."""
     if learnt is not None and (fact := reasoning_of(maker)) in learnt.of(request.model, request.client):
         learnt.forget(request.model, (fact,), request.client)
 
 
 def tells_each_apart(deployment: Deployment, call: Call) -> bool:
-    """Whether single pieces of reasoning can be left out of what ``deployment`` is sent."""
+    """Whether single pieces of reasoning can be left out of a request to ``deployment``."""
     return deployment.spoken_in(call).requests.without_reasoning_of is not None
 
 
 def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Maker]) -> Reworded | None:
-    """Return the request to ``deployment`` without reasoning of others that it refuses or drops; None: it has none.
+    """Return the request to ``deployment`` without others' reasoning that it refuses or drops; None: there is none.
 
-    ``makers``: by the hash of a piece of reasoning, who made it.
+    ``makers``: the maker of each piece of reasoning, by the hash of the piece.
     """
     unread = {
         maker
@@ -455,9 +455,9 @@ def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Ma
 
 
 def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) -> Reworded | None:
-    """Return the request to ``deployment`` without the reasoning that only its maker can read; None: it has none.
+    """Return the request to ``deployment`` without reasoning that only its maker can read; None: there is none.
 
-    ``edited_from``: the turn from which on it is left out, where its dialect can tell.
+    ``edited_from``: the first turn whose reasoning is left out, if the dialect can tell.
     """
     if (wording := _without_reasoning(call, deployment, edited_from)) is None:
         return None
@@ -466,7 +466,7 @@ def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) 
 
 def _as_reworded(call: Call, deployment: Deployment, wording: Wording) -> Reworded:
     told = call.rendered.get(deployment.name, AS_ASKED).dropped
-    if told:  # what was lost beside the reasoning may be taken without it
+    if told:  # fields that were lost beside the reasoning may be taken without it
         was, still = (_lost_there(call, deployment, sent) for sent in (call.sent_to(deployment.name), wording.fields))
         told = tuple(field for field in told if field not in was or field in still)
     lost = (*told, *(loss.field for loss in wording.losses))
@@ -474,7 +474,7 @@ def _as_reworded(call: Call, deployment: Deployment, wording: Wording) -> Reword
 
 
 def _lost_there(call: Call, deployment: Deployment, fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
-    """Return what the upstream of ``deployment`` cannot say of a request of ``fields``, as the client names it."""
+    """Return the parts of ``fields`` that the API of ``deployment`` cannot express, by the client's names."""
     spoken, asked = deployment.spoken_in(call), call.asked
     try:
         losses = deployment.upstream.losses(spoken, deployment.model, fields)
@@ -502,7 +502,7 @@ def room_for(call: Call, deployment: Deployment, error: UpstreamError) -> int:
 
 
 def within_room(call: Call, deployment: Deployment, room: int) -> Call | None:
-    """Return ``call`` with a limit of the answer that leaves the prompt its place at ``deployment``; None: it does."""
+    """Return ``call`` with a limit of the answer that leaves room for the prompt at ``deployment``; None: it fits."""
     name, spoken = deployment.name, deployment.spoken_in(call)
     requests, fields = spoken.requests, call.sent_to(name)
     limits = [each for each in requests.parameters.answer_limits if each in fields]
@@ -525,10 +525,10 @@ def _digest(said: str) -> str:
 
 
 def _told(refusals: Sequence[Refusal]) -> UpstreamError:
-    """Return the error of a request that no API took: that of the one in which it is usually asked."""
+    """Return the error of a request that no API took: of the API in which the deployment is usually asked."""
     first = refusals[0]
     is_unknown = first.lacks is Lacking.MODEL and first.kind is ErrorKind.NOT_FOUND
-    kind = ErrorKind.NO_SUCH_API if is_unknown else first.kind  # its name is right
+    kind = ErrorKind.NO_SUCH_API if is_unknown else first.kind  # the model's name is right
     if len(refusals) > 1:
         return first.error.again(kind)
     first.error.kind = kind
@@ -542,7 +542,7 @@ def _facts(refusals: Iterable[Refusal], instead: Dialect) -> list[Fact]:
 
 
 def _refusals(attempt: AskedAttempt) -> Iterator[Refusal]:
-    """Yield what was refused before ``attempt``, the first at first."""
+    """Yield the refusals before ``attempt``, oldest first."""
     before = attempt.refused
     if before is not None:
         yield from _refusals(before)
@@ -551,7 +551,7 @@ def _refusals(attempt: AskedAttempt) -> Iterator[Refusal]:
 
 
 def _suppose_another(deployment: Deployment, call: Call, refusal: Refusal) -> None:
-    """Have the next request asked in another API at once, where this one must not be sent twice."""
+    """Have the next request sent in another API at once, if this request must not be sent twice."""
     others = deployment.others(offered(refusal.error.said))
     instead = next((each for each in others if each is not refusal.spoken), None)
     learnt = _learnt_of(deployment)
@@ -561,7 +561,7 @@ def _suppose_another(deployment: Deployment, call: Call, refusal: Refusal) -> No
 
 
 def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> None:
-    """Remember that a prompt as long as that of ``call`` is too long for ``deployment``, if its own length was it."""
+    """Remember that a prompt as long as that of ``call`` is too long for ``deployment``, if the length was at fault."""
     learnt, model = _learnt_of(deployment), deployment.model
     if learnt is not None and call.own.prompt_tokens > 0 and _is_long(deployment, call, error):
         known = learnt.refused_length(model, call.by.client) or call.own.prompt_tokens
@@ -570,7 +570,7 @@ def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> No
 
 
 def _note_room(deployment: Deployment, call: Call, error: UpstreamError) -> None:
-    """Remember what ``deployment`` says that a prompt and its answer may have together."""
+    """Remember how many tokens a prompt and its answer may have together, as ``deployment`` says."""
     fact = held_of(error, call.sent_to(deployment.name))
     if fact is not None and (learnt := _learnt_of(deployment)) is not None:
         learnt.note(deployment.model, fact, client=call.by.client, why=why_of(error))
@@ -591,10 +591,10 @@ def _is_more(deployment: Deployment, call: Call, fact: Fact) -> bool:
 
 
 def _is_long(deployment: Deployment, call: Call, error: UpstreamError) -> bool:
-    """Whether it is the prompt of ``call`` that is too long for ``deployment``, and others of its size are as well.
+    """Whether the prompt of ``call`` is too long for ``deployment``, as are other prompts of its size.
 
-    The same words are said of a short prompt with a large limit of its answer, of one that goes on from a stored
-    conversation, and of one with a large picture.
+    Vendors say the same of a short prompt with a large limit of the answer, of a prompt that continues a stored
+    conversation, and of a prompt with a large picture.
     """
     answer = requested(call.asked.fields, call.asked.dialect).max_tokens or 0
     limit = stated_limit(error.said) or deployment.capabilities.context_tokens

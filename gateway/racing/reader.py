@@ -79,7 +79,7 @@ class AnswerText:
 
     @property
     def is_too_long(self) -> bool:
-        """Whether it was too long, or came from several places: it is not judged."""
+        """Whether the text was too long, or came from several places, and so is not judged."""
         return self._lost
 
     def whole(self) -> str | None:
@@ -87,7 +87,7 @@ class AnswerText:
         return None if self._lost else "".join(self._pieces)
 
     def restart(self) -> None:
-        """Drop the text so far: it was thoughts."""
+        """Drop the text so far, which was thoughts."""
         self._pieces, self._chars, self._place = [], 0, None
 
     def put(self, place: int, text: str) -> None:
@@ -161,8 +161,8 @@ class AnswerReader:
     ) -> None:
         """``asked``: how many choices. Each of several has to be finished; for one, the first finish reason counts.
 
-        ``runs_on``: in the background. ``may_think``: the text may begin with thoughts; ``thoughts``: what is looked
-        for also where it does not begin like some.
+        ``runs_on``: in the background. ``may_think``: the text may begin with thoughts; ``thoughts``: the marks that
+        are looked for also if the text does not begin like thoughts.
         """
         self.finished = False  # a finish reason was seen, of each choice
         self.done = False  # the last event was seen: [DONE], or the dialect's equivalent
@@ -185,7 +185,7 @@ class AnswerReader:
         self.held = self._splitter.held  # the beginning of an event, of which the rest has not come
         self._halves = HalfCharacters()
         self._complaints = 0
-        self._latest_complaint: UpstreamError | None = None  # what was said last, if it is the text of an error
+        self._latest_complaint: UpstreamError | None = None  # the latest text, if it is the text of an error
         self._has_sound = False
         self._looks = may_think  # whether the answer may not have begun, though there is text
         self._answers = answers
@@ -203,7 +203,7 @@ class AnswerReader:
     def read(self, data: bytes, now: float, run: Run | None = None) -> Block:
         """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped.
 
-        ``run``: the plain events that they are, if that is known.
+        ``run``: the same data as plain events, if they are known to be plain.
         """
         if run is not None and self.spliced(run) is not None:
             self.take(run, now)
@@ -211,9 +211,9 @@ class AnswerReader:
         return self._read(self._splitter.feed(data), now) if data else self._read_end(now)
 
     async def read_long(self, data: bytes, now: float) -> Block:
-        """Do as ``read``; what takes long for a long event is done in a thread, so that other calls go on.
+        """Do as ``read``; parse long events in a thread, so that other calls go on.
 
-        The clocks stand meanwhile. If it is cancelled, the thread ends on its own, and what it finds is dropped.
+        The clocks stand meanwhile. After a cancellation the thread ends on its own, and its result is dropped.
         """
         block = self._splitter.feed(data) if data else b""
         if len(block) <= LONG_BYTES:
@@ -266,7 +266,7 @@ class AnswerReader:
         """Parse what the end of the stream has left: an event without its blank line, or the beginning of one."""
         draft = _Draft()
         rest = self._end_of_stream()
-        if lacks_data(rest):  # not passed on: some clients read an event that has only a name
+        if lacks_data(rest):  # not passed on: some clients cannot read an event that has only a name
             draft.error = cut_within_event()
         elif block := self._halves.mend(rest):
             self._parse(self._look(block), now, draft)
@@ -287,7 +287,7 @@ class AnswerReader:
         return run if run is not None and not run.start and run.end == len(data) else None
 
     def spliced(self, run: Run) -> Run | None:
-        """Return plain events that another dialect had, to pass to ``take``; None: what they became must be read."""
+        """Return plain events translated from another dialect, to pass to ``take``; None: the result must be read."""
         is_open = not (self.finished or self.done or self._halves.held or self._splitter.holds_back)
         return run if is_open and (not self._looks or self._pattern is not None) else None
 
@@ -317,7 +317,7 @@ class AnswerReader:
         return at
 
     def _look_at_long(self, block: bytes, pattern: Pattern | None) -> _Looked | Run:
-        """Return what a long block is, without a change of measurement or clocks."""
+        """Look at a long block, without a change of measurement or clocks."""
         check_values(block)
         block = self._halves.mend(block)
         run = pattern.find(block) if pattern is not None else None
@@ -352,7 +352,7 @@ class AnswerReader:
         return block, found, None
 
     def _parse(self, looked: _Looked, now: float, draft: "_Draft") -> bool:
-        """Count and pass on what was looked at; return whether the stream may continue."""
+        """Count and pass on the events that were looked at; return whether the stream may continue."""
         chunks: list[Chunk] = []
         forward: list[bytes] = []
         latest: Chunk | None = None  # of those that are not idle
@@ -411,7 +411,7 @@ class AnswerReader:
         return error is None and not self.done
 
     def complaint(self) -> UpstreamError | None:
-        """Return the error that the stream said last without calling it one, as the reason of a missing end; once."""
+        """Return, once, the error that the stream had last as plain text: the reason of a missing end."""
         complaint, self._latest_complaint = self._latest_complaint, None  # its traceback will refer to the reader
         return complaint
 
@@ -440,7 +440,7 @@ class AnswerReader:
                         self._ended.add(place)
         if self._begun:
             return self._all_ended()
-        # There is none, as the prompt was refused, or they cannot be told apart.
+        # There is no choice, as the prompt was refused, or the choices cannot be told apart.
         return self.finished or chunk.finished
 
     def _read_named(self, event: Event) -> Chunk:
@@ -469,7 +469,7 @@ class AnswerReader:
         return event, msgspec.structs.replace(chunk, data=event.data)
 
     def _last(self, chunk: Chunk, *, meaningful: int) -> Chunk:
-        """Return the last event, with the answer in it where nothing of it came before.
+        """Return the last event, with the answer in it if nothing of the answer came before.
 
         Sound ends without a finish reason in OpenAI's own streams: there the last event is the end.
         """
@@ -480,7 +480,7 @@ class AnswerReader:
         return self._with_answer(chunk)
 
     def _own_end(self, last: Event) -> bytes:
-        """Return the last event; where it is OpenAI's, which some proxies send in every dialect, the dialect's own."""
+        """Return the dialect's own last event in place of OpenAI's, which some proxies send in every dialect."""
         is_foreign = DONE not in self._ending and last.data.strip() == DONE
         return self._ending if is_foreign else last.raw
 
@@ -501,7 +501,7 @@ class AnswerReader:
                     self._text.take(chunk.data)
 
     def _look_for_thoughts(self, found: list[tuple[Event, Event, Chunk | None]], now: float) -> int:
-        """Have events count as what they are, until the answer has begun; return of how many the text was taken."""
+        """Count thoughts within texts as thoughts until the answer has begun; return of how many events this is so."""
         taken, meaningful = 0, self._measurement.meaningful  # these events are counted only later
         for number, (sent, shown, chunk) in enumerate(found):
             if chunk is None:
@@ -536,7 +536,7 @@ class AnswerReader:
     def _learn(self, lesson: tuple[bytes, Chunk]) -> None:
         """Learn the pattern of the following events from this one: some streams change it from time to time.
 
-        Not before it is needed: the first event is on its way to the client by then.
+        This is done only when the pattern is needed: the first event is on its way to the client by then.
         """
         self._lesson = None
         if self._looks and not (self.thoughts is not None and self.thoughts.allows_plain):

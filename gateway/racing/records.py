@@ -90,19 +90,19 @@ class Ending(msgspec.Struct, frozen=True):
 
     outcome: Outcome
     at: float
-    sends: int | None  # how often it was sent; None: unknown
+    sends: int | None  # how often the request was sent; None: unknown
     key_name: str | None
     error: UpstreamError | None = None
     had_won: bool = False
 
 
 def outcome_of(error: UpstreamError) -> Outcome:
-    """Return the outcome of an attempt that failed with ``error``. A lack of local resources is not its fault."""
+    """Return the outcome of an attempt that failed with ``error``; a lack of local resources is not its fault."""
     return _OUTCOMES.get(error.kind, Outcome.FAILED)
 
 
 def mark_words(error: UpstreamError, call: Call, deployment: Deployment, form: Form | None = None) -> None:
-    """Have all who read an attempt's ``error`` tell its provider's words from the client's; ``form`` as below."""
+    """Mark in an attempt's ``error`` which words are the provider's, and which a client's; ``form`` as below."""
     if error.words is not None and not error.is_marked:
         held = _held(call, deployment, form)
         texts = () if held is None else _texts(call, form)
@@ -110,19 +110,19 @@ def mark_words(error: UpstreamError, call: Call, deployment: Deployment, form: F
 
 
 def decide_within(error: UpstreamError, call: Call, deployment: Deployment) -> None:
-    """Make an ``error`` that came in place of an answer one of this request alone if what was asked for shows it.
+    """Make an ``error`` within an answer one of this request alone, if the request's fields show that it is.
 
-    After a status its upstream has done so.
+    For an error with a status the upstream has done so.
     """
     fields, own = call.sent_to(deployment.name), deployment.extra_body
     decide_by_fields(error, {name: raw for name, raw in fields.items() if name not in own} if own else fields)
 
 
 def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: Form | None = None) -> None:
-    """Remove from an attempt's ``error`` what others must not read, and from its message what its caller must not.
+    """Remove from an attempt's ``error`` the words that others must not read, and those that the caller must not.
 
-    Others must not read what a provider's words quote of the request (of ``form``, or of the call's fields, unless the
-    prompt is forgotten already), callers the operator's addresses.
+    Others must not read quotes from the request (from ``form``, or from the call's fields, unless the prompt is
+    forgotten already); the caller must not read the operator's addresses.
     """
     if error.words is None:
         error.keep()
@@ -145,7 +145,7 @@ def _held(call: Call, deployment: Deployment, form: Form | None) -> tuple[Mappin
 
 
 def _texts(call: Call, form: Form | None) -> list[str]:
-    """Return what of a request an error may quote, besides its fields."""
+    """Return the texts of a request that an error may quote, besides the fields."""
     return [*quotable(call.by.envelope.headers), *(() if form is None else form.texts())]
 
 
@@ -168,8 +168,8 @@ def attempt_record(
 ) -> AttemptRecord:
     """Return the record of an attempt without its cost, which may depend on the winner's usage.
 
-    ``censored_at`` is when it was cut; ``overtaken`` is set if another attempt won before its first token; ``kept`` if
-    it ran on behind a winner, None where none may; ``whole`` if its answer was not streamed by its provider.
+    ``censored_at`` is when the attempt was cut; ``overtaken`` is set if another attempt won before its first token;
+    ``kept`` if it ran on behind a winner, None where none may; ``whole`` if the provider did not stream the answer.
     """
     since_start_ms, by, how = measurement.since_start_ms, call.by, call.how
     headers_ms, first_event_ms, ttft_ms, answer_ms, last_ms = measurement.times_ms()
@@ -186,7 +186,7 @@ def attempt_record(
         finish_reason = short(finish_reason, secrets)
     elif call.asked.runs_on and ending.outcome is Outcome.CLIENT_GONE:
         finish_reason = IN_PROGRESS
-    # Of most attempts none of it: each field that is named costs 400 instructions.
+    # Most attempts have none of these fields: each one that is named costs 400 instructions.
     dropped = reported.thoughts_dropped
     rare: dict[str, Any] = {} if dropped is None else {"thoughts_dropped": dropped}
     if error is not None:
@@ -277,8 +277,8 @@ _NAMES_AN_ANSWER, _SHOWN_CHARS = "resp_", 12
 def _request_id(exchange: Exchange, answer_id: str | None) -> str | None:
     """Return the provider's id of the request: the one its support asks for, else the answer's id.
 
-    Of an id with which a client can go on from an answer only the beginning is known here: in Redis it is the secret
-    that opens what was said.
+    Of an id with which a client can continue a conversation only the beginning is returned: in Redis the whole id is
+    the secret that opens the conversation.
     """
     found = request_id(exchange.headers)
     if found is not None or answer_id is None:
@@ -311,7 +311,7 @@ class Ran(Protocol):
     claimed_at: float | None  # when it bid with its first token, whether or not it won
 
     def token_at(self) -> float | None:
-        """Return the time of the delta that it can bid with; None before it."""
+        """Return the time of the delta that the attempt can bid with; None before it."""
 
 
 class Alone(msgspec.Struct, frozen=True):
@@ -337,8 +337,8 @@ def alone(
     """Return what is known about a call whose client had its first token at ``first_at``, after a hold if ``held``.
 
     Without racing the primary runs alone, and only its failure launches the next one, which then wins and takes the
-    same time. With its first token a ``streamed`` answer has begun: if it breaks later, the client had that token all
-    the same. A whole answer that breaks is replaced.
+    same time. A ``streamed`` answer begins with its first token: if it breaks later, the client has had that token. A
+    whole answer that breaks is replaced.
     """
     if winner is None or first_at is None:
         return NOT_KNOWN
@@ -352,13 +352,13 @@ def alone(
         if overtaken.expected_s is None:
             return Alone(age_ms=age_ms)
         return Alone(None, since_received_ms(primary.measurement.started + overtaken.expected_s), age_ms)
-    if primary.failed_at is None:  # nobody overtook it, so racing gained nothing; a hold may have cost something
+    if primary.failed_at is None:  # it was not overtaken: racing gained nothing; a hold may have cost something
         token_at = primary.token_at() if held else None
         return Alone(since_received_ms(first_at if token_at is None else token_at))
     if streamed and primary.claimed_at is not None:
         return Alone(since_received_ms(primary.claimed_at))
     waited_s = max(0.0, primary.failed_at - winner.measurement.started)
-    own_at = winner.token_at() or first_at  # it may have waited: held back, or as the backup of the winner that failed
+    own_at = winner.token_at() or first_at  # the winner may have waited: held, or as the backup of one that failed
     return Alone(since_received_ms(min(own_at, first_at) + waited_s))
 
 
@@ -380,7 +380,7 @@ class Breadth(msgspec.Struct, frozen=True, gc=False):
 
 
 class CallTimes(msgspec.Struct, frozen=True):
-    """When a call's client had its first token, and what the gateway's part in that was."""
+    """When a call's client had its first token, and the gateway's part of that time."""
 
     ttft_ms: float | None = None
     overhead_ms: float | None = None
@@ -432,7 +432,7 @@ def call_record(  # noqa: PLR0917 - what is known of a call
     if alone.age_ms is not None:
         rare |= {"alone_predicted_ms": alone.predicted_ms, "alone_age_ms": alone.age_ms}
     if call.own.deadline_ms is not None:
-        # An answer that came whole has no first token: its client had it when the call ended.
+        # An answer that came whole has no first token: the client had the answer when the call ended.
         answered_ms = _answered_ms(winner, ttft_ms, total_ms)
         rare["deadline_met"] = _is_met(call.own.deadline_ms, answered_ms, total_ms, status_code)
     if winner is not None and call.how.model != call.asked.model:

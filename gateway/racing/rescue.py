@@ -105,8 +105,8 @@ CLAUSE_S = 1.0
 # A rival is kept until the voice has so many seconds of text left, and for so long at most.
 RIVAL_LEAD_S = 8.0
 RIVAL_FOR_S = 20.0
-CATCH_UP_S = 1.0  # that it is waited for at least when the answer breaks off: it may have begun a little later
-CAUGHT_UP_EACH_S = 0.05  # it is looked at
+CATCH_UP_S = 1.0  # the shortest wait for a rival when the answer breaks off: it may have begun a little later
+CAUGHT_UP_EACH_S = 0.05  # how often the rival is looked at meanwhile
 
 
 class Listening:
@@ -115,7 +115,7 @@ class Listening:
     __slots__ = ("_seen",)
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, float]] = deque()  # when it was looked at, and until when there was text
+        self._seen: deque[tuple[float, float]] = deque()  # the time of each look, and until when there was text
 
     def look(self, now: float, heard_until: float) -> bool:
         """Return whether the voice will soon be silent; it has text until ``heard_until``."""
@@ -130,7 +130,7 @@ class Listening:
 
 
 def tokens_in(measurement: Measurement) -> int:
-    """Return the number of tokens received, rather too many: each chunk counts as at least one."""
+    """Return the number of tokens received, rather too many than too few: each chunk counts as at least one."""
     return max(measurement.meaningful, measurement.tokens_so_far)
 
 
@@ -166,7 +166,7 @@ class Rescue:
         self._sink = sink
         self._continuers = continuers
         self._delivered = sink.delivered
-        self._slow = continuers.own.model.takeover.slow  # None: its speed is not watched, or not any more
+        self._slow = continuers.own.model.takeover.slow  # None: the answer's speed is not watched, or not any more
         self._stopped = Stopped.SLOW  # why another deployment was asked
         self._clock = open_call.services.clock
         self._state = RescueState.WATCHING
@@ -181,12 +181,12 @@ class Rescue:
         self._slow_tps = 0.0
         self._fast: list[str] = []  # deployments fast enough to continue
         self._started_at, self._started_tokens = 0.0, 0  # when it was started, and the tokens received by then
-        self._paused_s = 0.0  # while the client did not read, or the event loop was blocked
+        self._paused_s = 0.0  # time in which the client did not read, or the event loop was blocked
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._clauses: Clauses | None = None  # None: all text is sent as it comes
-        self._rivals: Entry | None = None  # whose race keeps a rival; None: none is kept, or not any more
-        self._kept_since: float | None = None  # None: it was not looked at yet
+        self._rivals: Entry | None = None  # the entry that keeps a rival; None: none is kept, or not any more
+        self._kept_since: float | None = None  # None: the rival was not looked at yet
 
     async def run(self, race: Race) -> CallRecord | Unanswered | Broken:
         """Run the race whose sink this is; return the end of its answer, or of the continuation."""
@@ -282,7 +282,7 @@ class Rescue:
             await self._sink.end(last)
 
     def may_be_continued(self, error: UpstreamError) -> bool:
-        """Whether another deployment may finish it."""
+        """Whether another deployment may finish the answer."""
         return self._sink.may_be_continued(error)
 
     async def fail(self, error: UpstreamError) -> None:
@@ -308,10 +308,10 @@ class Rescue:
             held, self._held = b"".join(self._held), []
             await self._sink.write(Block(held, ()))
 
-    # Where no other can continue the answer, it is sent by clauses while the voice has others to say.
+    # If no other deployment can continue the answer, it is sent by clauses while the voice has other text to say.
 
     def _ends_with_clauses(self, deployment: str) -> bool:
-        """Whether a listener is to hear whole clauses only, as no other than ``deployment`` could go on within one."""
+        """Whether a listener is to hear whole clauses only, as only ``deployment`` could go on within a clause."""
         own = self._continuers.own
         if self._listening is None or own.model.race.profile is not Profile.VOICE:
             return False
@@ -326,14 +326,14 @@ class Rescue:
         return all(name == deployment for name in able)
 
     def _needs_clause(self, clauses: "Clauses", now: float) -> bool:
-        """Whether the voice will soon need the clause that has not ended; or it was held for long enough."""
+        """Whether the voice will soon need the unfinished clause, or the clause was held for long enough."""
         winner = None if self._race is None else self._race.winner
         heard_until = None if winner is None else winner.measurement.heard_until
         lead_s = (heard_until or now) - clauses.open_s - now
         return lead_s < LEAD_S or now - clauses.since >= CLAUSE_S or self._is_whole()
 
     def _look_after_clause(self, now: float) -> None:
-        """Send an unfinished clause if that is due."""
+        """Send an unfinished clause when it is due."""
         clauses = self._clauses
         if clauses is None or self._forward is None or self._write_lock.locked() or not (held := clauses.held):
             return
@@ -388,7 +388,7 @@ class Rescue:
             self._sleep()
 
     def _gives_way(self, winner: Attempt, now: float) -> bool:
-        """Have a rival or others go on if the stream is slow; return whether any does. Others are asked once."""
+        """If the stream is slow, have a rival or others go on; return whether any does. Others are asked once."""
         heard_until, is_behind = winner.measurement.heard_until, False
         if self._listening is not None and heard_until is not None:
             is_behind = self._listening.look(now, heard_until)
@@ -478,9 +478,9 @@ class Rescue:
     # The rival, which was sent the same request.
 
     async def rival_goes_on(self, broken: Broken) -> bool:
-        """Let the rival finish ``broken``, if it says the same; wait for it while the voice has text, or a second.
+        """Let the rival finish ``broken``, if its text is the same; wait for it while the voice has text, or a second.
 
-        Of a clause that was held back, the client has it if it has ended.
+        A clause that was held back has been sent if it has ended.
         """
         if self._clauses is not None and self._clauses.has_ended:
             async with self._write_lock:
@@ -502,7 +502,7 @@ class Rescue:
         return False
 
     def _replace_by_rival(self) -> bool:
-        """Let the rival go on beside a stream that is slow or silent, if it has more text; return whether it does."""
+        """Let the rival replace a slow or silent stream, if the rival has more text; return whether it does."""
         if self._race is None or self._write_lock.locked() or not self._has_caught_up:
             return False
         outcome = Outcome.STALLED if self._stopped is Stopped.SILENT else Outcome.SUPERSEDED
@@ -513,7 +513,7 @@ class Rescue:
         return True
 
     def _go_on_after(self, broken: Broken) -> None:
-        """Let the rival answer from where ``broken`` ends. It is not watched in its turn."""
+        """Let the rival answer from where ``broken`` ends. The rival's own speed is not watched."""
         rivals, self._rivals = self._rivals, None
         assert rivals is not None
         self._state, self._clauses = RescueState.OVER, None
@@ -524,7 +524,7 @@ class Rescue:
         rivals.go_on_with_rival(sink)
 
     def _look_after_rival(self, now: float) -> None:
-        """Dismiss the rival if it says something else, or was kept long enough."""
+        """Dismiss the rival if its text differs, or if it was kept long enough."""
         rivals, race = self._rivals, self._race
         if rivals is None or race is None or race.winner is None:
             return
@@ -540,7 +540,7 @@ class Rescue:
 
     @property
     def _has_caught_up(self) -> bool:
-        """Whether the rival has bid, and its text is what was delivered and more, or ends there."""
+        """Whether the rival has bid, and its text begins with the delivered text."""
         rival = None if self._rivals is None else self._rivals.attempts.rival
         if rival is None or rival.state is not AttemptState.HELD:
             return False
@@ -556,9 +556,9 @@ class Rescue:
         return delivered is not None and said is not None and (delivered.startswith(said) or said.startswith(delivered))
 
     def _texts(self) -> tuple[str | None, str | None]:
-        """Return the text that was delivered, and that of the rival so far; None: it cannot be joined with another.
+        """Return the delivered text, and the rival's text so far; None for a text that cannot be joined with another.
 
-        Also of a rival that does not run any more, or whose events are too long to be kept.
+        None also for a rival that does not run any more, or whose events are too long to be kept.
         """
         rival = None if self._rivals is None else self._rivals.attempts.rival
         dialect = self._continuers.own.call.asked.dialect
@@ -584,7 +584,7 @@ class Rescue:
         return winner is not None and winner.measurement.reported.finish_reason is not None
 
     def _has_recovered(self) -> bool:
-        """Whether it goes on, so that its text must neither wait for a continuation nor be dropped."""
+        """Whether the stream goes on, so that its text must neither wait for a continuation nor be dropped."""
         winner = None if self._race is None else self._race.winner
         if winner is None:
             return False
