@@ -256,10 +256,20 @@ class _Translations:
         usual = deployment.spoken_to(self._dialect)
         if usual.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
-        spoken = self._spoken_to(deployment)
+        client = self._question.client
+        spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=client)
         fields, lowered = self._within(deployment)
-        if (learnt := deployment.learnt) is not None and learnt.steers and self.forced is not None:
-            deployment = deployment.as_learnt(self._question.client)
+        if (learnt := deployment.learnt) is not None and learnt.steers:
+            spoken = self._where_tools_are_taken(deployment, spoken)
+            deployment = deployment if self.forced is None else deployment.as_learnt(client)
+        if (
+            spoken is self._dialect
+            and PIVOT in deployment.speaks
+            and (
+                (deployment.functions_only and self.has_other_tools) or (self._may_sum_up and self._sums_up(deployment))
+            )
+        ):
+            spoken = PIVOT
         wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields), fitting)
         if deployment.refuses_storing and spoken is self._dialect:
             wording = _without_storing(spoken, wording)
@@ -282,22 +292,11 @@ class _Translations:
         if losses:
             self._note(losses, deployment, fitting)
 
-    def _spoken_to(self, deployment: Deployment) -> Dialect:
-        """Return the dialect in which a deployment is asked."""
-        client = self._question.client
-        spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=client)
-        if refused := deployment.refused_tools(spoken, client=client):
-            instead = (name for kind, name in refused.items() if kind in self.tool_types)
-            spoken = DIALECTS.get(next(instead, ""), spoken)
-        if (
-            spoken is self._dialect
-            and PIVOT in deployment.speaks
-            and (
-                (deployment.functions_only and self.has_other_tools) or (self._may_sum_up and self._sums_up(deployment))
-            )
-        ):
-            return PIVOT
-        return spoken
+    def _where_tools_are_taken(self, deployment: Deployment, spoken: Dialect) -> Dialect:
+        """Return the dialect in which a deployment is asked where it has refused tools of a type."""
+        refused = deployment.refused_tools(spoken, client=self._question.client)
+        instead = (name for kind, name in refused.items() if kind in self.tool_types)
+        return DIALECTS.get(next(instead, ""), spoken)
 
     def _note(self, losses: Sequence[Loss], deployment: Deployment, fitting: Fitting) -> None:
         """Add to ``fitting`` what ``deployment`` does not take; a must keeps it out."""
