@@ -562,22 +562,20 @@ def _dollars(limits: Mapping[_Who, Mapping[str, float]]) -> dict[tuple[_Who, str
 
 
 def _began(name: str, now: datetime) -> datetime:
-    """Return when the window of a limit began."""
-    hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    day = hour.replace(hour=0)
-    began = {HOUR: hour, DAY: day, WEEK: day - timedelta(days=day.weekday()), MONTH: day.replace(day=1)}
-    return began.get(name, _FIRST)
+    """Return when the day or month of a limit began of which the ledger's sums tell."""
+    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return day if name == DAY else day.replace(day=1)
 
 
 def _new_in_utc(name: str, now: datetime) -> str:
-    """Return when the next window of a limit begins of which the ledger's sums tell, as ``_new_at``."""
+    """Return when the next one begins, as ``_new_at``."""
     began = _began(name, now)
     ends = began + timedelta(days=1) if name == DAY else (began + timedelta(days=32)).replace(day=1)
     return _new_at(ends.timestamp(), "UTC")
 
 
 def _window(name: str, now: datetime) -> str:
-    return now.strftime({HOUR: "%Y-%m-%dT%H", DAY: "%Y-%m-%d", WEEK: "%G-W%V", MONTH: "%Y-%m"}.get(name, "total"))
+    return f"{now:%Y-%m-%d}" if name == DAY else f"{now:%Y-%m}"
 
 
 def _spending_sql(only: str, since: datetime) -> str:
@@ -657,35 +655,36 @@ class EndUserSource:
 
     def __init__(
         self,
-        near: Callable[[float], Sequence[tuple[str, str, float, float]]],
+        near: Callable[[float], Sequence[NearLimit]],
         *,
         share: Callable[[], float],
-        utc_now: Callable[[], datetime],
     ) -> None:
-        """``near`` returns the end users that have used this share of a limit: whose they are, and their hash."""
+        """``near`` returns the limits of which end users have used this share."""
         self._near = near
         self._share = share
-        self._utc_now = utc_now
 
     async def conditions(self) -> Sequence[AlertCondition]:
         """Return one condition for 1, 2, 4, … of them; the largest covers those that were not told before it."""
-        now, share = self._utc_now(), self._share()
-        near = sorted(self._near(share), key=lambda each: each[2] / each[3], reverse=True)
+        share = self._share()
+        windows: dict[tuple[str, str, str], list[NearLimit]] = {}
+        for each in sorted(self._near(share), key=lambda each: each.used_usd / each.limit_usd, reverse=True):
+            windows.setdefault((each.name, each.window, each.zone), []).append(each)
         found: list[AlertCondition] = []
-        for name, words in _WORDS.items():
-            those = [each for each in near if each[1] == name]
-            subjects = [f"end users/{name}/{_window(name, now)}/{2**power}" for power in range(len(those).bit_length())]
-            named = ", ".join(f"{who} (${used:.2f} of ${limit:.2f})" for who, _, used, limit in those[:NAMED])
+        for (name, window, zone), those in sorted(windows.items()):
+            within = f"{name}/{window}" if zone == "UTC" else f"{name}/{window} {zone}"
+            subjects = [f"end users/{within}/{2**power}" for power in range(len(those).bit_length())]
+            named = ", ".join(f"{each.owner} (${each.used_usd:.2f} of ${each.limit_usd:.2f})" for each in those[:NAMED])
             more = f" and {len(those) - NAMED} more" if len(those) > NAMED else ""
+            first = those[0]
             found += [
                 AlertCondition(
                     kind=AlertKind.SPENDING,
                     subject=subject,
                     severity=Severity.TICKET,
                     summary=f"{len(those)} end {'user has' if len(those) == 1 else 'users have'} spent {share:.0%} of a"
-                    f" limit {words}, or more: {named}{more}",
+                    f" limit {_WORDS[name]}{_new_at(first.ends_s, zone)}, or more: {named}{more}",
                     figures={"n": len(those), "limit": name},
-                    sql=_END_USERS_SQL.format(since=instant(_began(name, now))),
+                    sql=_END_USERS_SQL.format(since=instant(_instant(first.starts_s))),
                     covered_by=None if following is None else key_of(AlertKind.SPENDING, following),
                 )
                 for subject, following in zip_longest(subjects, subjects[1:])

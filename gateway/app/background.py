@@ -179,14 +179,10 @@ def _sources(
         ),
     )
 
-    def near(share: float) -> Sequence[tuple[str, str, float, float]]:
+    def near(share: float) -> Sequence[NearLimit]:
         return context().limits.end_users_near(share)
 
-    of_end_users = EndUserSource(
-        near,
-        share=lambda: current().spending_share,
-        utc_now=runtime.utc_now,
-    )
+    of_end_users = EndUserSource(near, share=lambda: current().spending_share)
     sources.append(CachedSource(of_end_users, every_s=_SQL_EVERY_S, clock=runtime.clock))
 
     def near_of_others(share: float) -> Sequence[NearLimit]:

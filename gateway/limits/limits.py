@@ -395,17 +395,25 @@ class Limits:
             if quota.name in DOLLARS and quota.taken is not None
         ]
 
-    def end_users_near(self, share: float) -> list[tuple[str, str, float, float]]:
-        """Return the end users that have used so much of a limit in dollars, as far as this process knows.
+    def end_users_near(self, share: float) -> list[NearLimit]:
+        """Return the limits in dollars of which end users have used so much, as far as this process knows.
 
-        Each by the owner of its account and the limit's name, with the dollars used, and those of the limit.
+        Each is named by whose it is and its hash: ``client:app:HASH``.
         """
         unix_s = self._unix_clock()
         return [
-            (account.owner.removeprefix(_END_USER), quota.name, quota.elsewhere.used + quota.used, quota.limit)
+            NearLimit(
+                account.owner.removeprefix(_END_USER),
+                quota.name,
+                *_window_of(quota),
+                account.zone,
+                used_usd,
+                quota.limit,
+            )
             for account in self._end_users.values()
             for quota in account.quotas(unix_s)
-            if quota.name in DOLLARS and 0.0 < share * quota.limit <= quota.elsewhere.used + quota.used
+            if quota.name in DOLLARS
+            if 0.0 < share * quota.limit <= (used_usd := quota.elsewhere.used + quota.used)
         ]
 
     def near(self, share: float) -> list[NearLimit]:

@@ -37,6 +37,7 @@ from gateway.alerts.stated_models import (
     evidence,
     evidence_of_fingerprint,
 )
+from gateway.core.calls import NearLimit
 from gateway.core.race_failures import NotAsked
 from gateway.core.reports import ReportsUnreachable
 from gateway.core.targets import Burn
@@ -326,13 +327,18 @@ async def _conditions(reports: LedgerReports) -> list[AlertCondition]:
         ledger_source(still),
         spending({"a's": (9, 9)}, {"a's": {"usd_per_day": 10, "usd_per_month": 10}, None: {}}, day_usd=1, month_usd=1),
         _spenders(reports),
-        EndUserSource(lambda _: [("team:red's:u", "usd_per_day", 9.0, 9.0)], share=lambda: 0.8, utc_now=lambda: NOW),
+        EndUserSource(lambda _: [_of_end_user()], share=lambda: 0.8),
         SlowdownSource(reports.open_slowdowns),
         StatedModelSource(_changed(), reports.stated_models, utc_now=lambda: NOW),
         LengthSource(_hours, utc_now=lambda: NOW + timedelta(hours=1)),
         WorkerSource(lambda: [4711], replica="here", utc_now=lambda: NOW),
     ]
     return [each for source in sources for each in await source.conditions()]
+
+
+def _of_end_user() -> NearLimit:
+    starts_s = NOW.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    return NearLimit("team:red's:u", "usd_per_day", "today", starts_s, starts_s + 86_400, "UTC", 9.0, 9.0)
 
 
 def _spenders(reports: LedgerReports) -> SpendingSource:

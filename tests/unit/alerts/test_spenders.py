@@ -1,17 +1,18 @@
 """Teams, models and end users that have spent most of their dollars are told, end users in one alert."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from gateway.alerts.alert import AlertEvent
 from gateway.alerts.sources import EndUserSource, NearSource, Spenders, SpendingSource, Thresholds, model_sql, team_sql
+from gateway.core.calls import NearLimit
 from gateway.limits import Limits, OwnShare, Payer, Use, level_of_end_user, level_of_key, level_of_team
 from tests.unit.alerts.world import RESOLVE_AFTER_S, World
 from tests.unit.limits.inside.test_limits import attempt, record
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
-Near = Sequence[tuple[str, str, float, float]]
 
 
 async def none() -> Mapping[str | None, tuple[float, float]]:
@@ -56,14 +57,21 @@ async def test_who_has_no_limit_in_dollars_is_not_asked_about() -> None:
     assert await spending(Spenders("team", lambda: {"a": {"rpm": 1}}, none, team_sql)).conditions() == []
 
 
-def near(n: int, name: str = "usd_per_day") -> Near:
-    return [(f"team:research:u{number}", name, 0.8 + number / 1000, 1.0) for number in range(n)]
+def near(n: int, zone: str = "UTC") -> Sequence[NearLimit]:
+    starts = datetime(2026, 11, 29, tzinfo=ZoneInfo(zone))
+    starts_s, ends_s = starts.timestamp(), (starts + timedelta(days=1)).timestamp()
+    return [
+        NearLimit(
+            f"team:research:u{number}", "usd_per_day", "2026-11-29", starts_s, ends_s, zone, 0.8 + number / 1000, 1.0
+        )
+        for number in range(n)
+    ]
 
 
 async def test_end_users_are_one_alert_which_is_told_again_when_they_are_twice_as_many() -> None:
     world = World()
     those: list[Any] = []
-    source = EndUserSource(lambda _: those, share=lambda: 0.8, utc_now=lambda: world.now)
+    source = EndUserSource(lambda _: those, share=lambda: 0.8)
     said: list[str] = []
     for n in (0, 1, 1, 40, 41, 60, 63, 64):
         those[:] = near(n)
@@ -79,13 +87,23 @@ async def test_end_users_are_one_alert_which_is_told_again_when_they_are_twice_a
 
 
 async def test_the_sentence_names_the_first_by_their_hashes_and_says_how_many_more_there_are() -> None:
-    source = EndUserSource(lambda _: near(12), share=lambda: 0.8, utc_now=lambda: NOW)
+    source = EndUserSource(lambda _: near(12), share=lambda: 0.8)
     found = (await source.conditions())[-1]
     assert found.summary.startswith(
-        "12 end users have spent 80% of a limit today, or more: team:research:u11 ($0.81 of $1.00), "
+        "12 end users have spent 80% of a limit today, which is new at 2026-11-30 00:00 UTC, or more:"
+        " team:research:u11 ($0.81 of $1.00), "
     )
     assert found.summary.endswith("u2 ($0.80 of $1.00) and 2 more")
     assert found.figures == {"n": 12, "limit": "usd_per_day"}
+
+
+async def test_end_users_of_another_zone_are_another_alert_of_their_own_day() -> None:
+    source = EndUserSource(lambda _: [*near(1), *near(1, "Asia/Kolkata")], share=lambda: 0.8)
+    there, here = await source.conditions()
+    assert "which is new at 2026-11-30 00:00 Asia/Kolkata" in there.summary
+    assert "'2026-11-28 18:30:00+00'" in there.sql
+    assert "'2026-11-29 00:00:00+00'" in here.sql
+    assert there.subject != here.subject == "end users/usd_per_day/2026-11-29/1"
 
 
 async def test_limits_know_which_end_users_have_used_most_of_theirs() -> None:
@@ -96,10 +114,12 @@ async def test_limits_know_which_end_users_have_used_most_of_theirs() -> None:
     for user, usd in (("ann", 0.5), ("bob", 0.9), ("zoe", 0.0)):
         levels = [level_of_key("app", {}), level_of_end_user("client:app", user, {"usd_per_day": 1.0, "rpm": 9})]
         await limits.hold(user, levels, Payer("llama", "llama"), Use(usd=usd))
-        assert [each[0] for each in limits.end_users_near(0.4)] == ["client:app:ann"] * (user != "ann")
+        assert [each.owner for each in limits.end_users_near(0.4)] == ["client:app:ann"] * (user != "ann")
         if user == "ann":
             limits.call_finished(record(user, attempt(usd), tokens=(1, 1)))
-    assert limits.end_users_near(0.4) == [("client:app:ann", "usd_per_day", 0.5, 1.0)]
+    [found] = limits.end_users_near(0.4)
+    assert (found.owner, found.name, found.used_usd, found.limit_usd) == ("client:app:ann", "usd_per_day", 0.5, 1.0)
+    assert (found.window, found.zone) == ("2026-11-29", "UTC")
     assert limits.end_users_near(0.8) == []
 
 
