@@ -77,7 +77,7 @@ def counted_as(address: Address) -> bytes:
 def grouped(peer: str) -> str | None:
     """Return an address as a socket or a proxy writes it, grouped as it is counted: ``192.0.2.1``, ``2001:db8::/64``.
 
-    None if it is none.
+    None if ``peer`` is no address.
     """
     address = read_address(peer)
     if address is None:
@@ -241,7 +241,7 @@ class KeyHead(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """By name, in any case."""
+        """The headers by name, in any case."""
 
     @property
     def host(self) -> str:
@@ -264,7 +264,7 @@ def tenant_keys(said: Sequence[str], providers: Collection[str] | None) -> Mappi
     ``providers``: those for which a key may be brought; None: the header is not turned on.
 
     Raises:
-        InvalidRequest: it is not turned on, has neither form, or names no such provider; or one has no key.
+        InvalidRequest: the header is not turned on, has neither form, names another provider, or has an empty key.
 
     """
     if providers is None:
@@ -388,7 +388,7 @@ class KeyAdmission:
 
         Raises:
             Forbidden: a viewer does more than read.
-            InvalidRequest: the keys of providers that it brings are invalid, or not wanted.
+            InvalidRequest: the keys of providers in the request are invalid, or not allowed.
 
         """
         if TENANT_KEYS in request.headers:
@@ -429,10 +429,10 @@ class KeyAdmission:
             return None
 
     def admit_viewer(self, request: web.Request) -> Client:
-        """Return the client that sends the request, if it may look: an admin, an operator or a viewer.
+        """Return the client that sends the request, if it is an admin, an operator or a viewer.
 
         Raises:
-            ApiError: it may not, or as for ``admit``.
+            ApiError: the client may not look, or as for ``admit``.
 
         """
         client = self.admit(request)
@@ -444,7 +444,7 @@ class KeyAdmission:
         """Return the client that sends the request, if it is an admin.
 
         Raises:
-            ApiError: it is not, or as for ``admit``.
+            ApiError: the client is no admin, or as for ``admit``.
 
         """
         client = self.admit(request, takes)
@@ -473,7 +473,7 @@ class KeyAdmission:
                 return self._held(other)
             except (WrongKey, KeysNotLoaded) as error:
                 if isinstance(error, KeysNotLoaded):
-                    refusal = error  # whether this one is good is not known, so the client may retry
+                    refusal = error  # whether this key is good is not known, so the client may retry
         raise refusal
 
     def _held(self, key: str) -> tuple[Client, bytes]:
@@ -534,7 +534,7 @@ def demand_local_host(request: KeyHead) -> None:
     """Check that the request's host is this machine: another name that resolves to it may be an attack (DNS rebinding).
 
     Raises:
-        Forbidden: it has another host.
+        Forbidden: the request has another host.
 
     """
     if not is_loopback(_without_port(request.host).lower()):
@@ -550,9 +550,9 @@ def sent_key(request: KeyHead) -> str:
 
 
 def other_keys(request: KeyHead, key: str) -> list[str]:
-    """Return what else a request sends as a key, besides ``key``, in ``authorization``: a proxy may have put it there.
+    """Return the other keys of a request whose ``authorization`` has ``key``, which a proxy may have put there.
 
-    Google's API Gateway and other identity proxies put a token of their own there, before the gateway
+    Google's API Gateway and other identity proxies put a token of their own into ``authorization``
     (docs.cloud.google.com/api-gateway/docs/passing-data, github.com/FusionAuth/fusionauth-issues/issues/2242, read on
     2026-11-27). A key that the gateway knows, also an expired one, is never looked past.
     """

@@ -55,7 +55,8 @@ from providers.dialects import (
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
 _ESTIMATE_SLACK = 4 / 3
-# Required of every deployment, even with drop_params: of the prompt as a whole, as nothing would be left to answer.
+# Required of every deployment, even with drop_params: without these parts of the prompt nothing would be left to
+# answer.
 _ESSENTIAL = frozenset(
     field for dialect in DIALECTS.values() for field in (dialect.requests.prompt, *dialect.requests.essential)
 )
@@ -91,9 +92,9 @@ class Fitting(msgspec.Struct, frozen=True):
     deployments: list[Deployment]
     excluded: dict[str, str]  # deployment → reason
     rendered: dict[str, Rendered]  # deployment → how the request is sent to it, if that differs from the client's
-    second: dict[str, str] = {}  # deployment → why it is asked only where no other can be
+    second: dict[str, str] = {}  # deployment → why it is asked only if no other can be
     lesser: list[str] = []  # deployments that do not take a preference: of equals, the others come first
-    rooms: dict[str, int] = {}  # deployment → the tokens that it has for an answer, where more are asked for
+    rooms: dict[str, int] = {}  # deployment → the tokens that it has for an answer, if more are asked for
 
     def sent_to(self, deployment: str, fields: Fields) -> Fields:
         """Return the fields that ``deployment`` is sent of a request that has these ``fields``."""
@@ -117,7 +118,7 @@ class _RefusedLength(_Unfit):
 
 
 class _TooShort(_Unfit):
-    """Only its longest answer is the reason: the client allows a longer one."""
+    """Only the deployment's longest answer is the reason: the client allows a longer one."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -132,9 +133,9 @@ class Question(msgspec.Struct, frozen=True):
     most_values: int = 0  # the maximum for a translation
     unstored: bool = False  # see ``ParsedRequest.unstored``
     served: frozenset[str] = frozenset()  # fields whose loss harms nobody: the gateway does what they ask for
-    is_to_be_stored: bool = False  # by its provider, as the gateway keeps nothing of it
-    shortens: bool = False  # where no deployment gives as long an answer as is allowed, a shorter one is asked for
-    client: str | None = None  # whose request it is: what refusals have taught may hold for it alone
+    is_to_be_stored: bool = False  # by the provider, as the gateway keeps nothing of the answer
+    shortens: bool = False  # if no deployment gives as long an answer as is allowed, a shorter one is asked for
+    client: str | None = None  # who sends the request: facts from refusals may hold for this client alone
 
     @property
     def is_too_many(self) -> bool:
@@ -204,7 +205,7 @@ class _Translations:
 
     @cached_property
     def offered(self) -> frozenset[str]:
-        """What the model may run at its vendor, or leave: an agent works without."""
+        """The offered tools that run at the vendor, and that an agent can do without."""
         return only_offered(self._question.fields)
 
     @cached_property
@@ -299,7 +300,7 @@ class _Translations:
         return DIALECTS.get(next(instead, ""), spoken)
 
     def _note(self, losses: Sequence[Loss], deployment: Deployment, fitting: Fitting) -> None:
-        """Add to ``fitting`` what ``deployment`` does not take; a must keeps it out."""
+        """Add to ``fitting`` the parts that ``deployment`` does not take; a required part keeps the deployment out."""
         unchosen = self._dialect.requests.unchosen
         demands = [(loss, of_loss(loss, self._fields, unchosen)) for loss in losses]
         lost = [loss for loss, demand in demands if demand is Demand.MUST and loss.field not in self._question.served]
@@ -313,13 +314,13 @@ class _Translations:
             fitting.second[deployment.name] = f"does not have {field!r}, which is only offered"
 
     def _lost_with_all(self, wording: Wording, malformed: Malformed) -> tuple[Loss, ...]:
-        """Return what was lost of a request of whose prompt nothing is left, and which therefore is ``malformed``."""
+        """Return the losses of a request that is ``malformed`` because nothing is left of its prompt."""
         if any(loss.field in _ESSENTIAL for loss in wording.losses):
             return wording.losses
         raise self._refused(malformed) from None
 
     def _ruled(self, deployment: Deployment, spoken: Dialect, wording: Wording, fitting: Fitting) -> Wording:
-        """Return a request as the model's traits say that it takes it."""
+        """Return the request in the form that the model takes by its traits."""
         if not deployment.traits.prefill and self.may_begin:
             wording = self._going_on(spoken, wording)
         if deployment.traits.is_usual:
@@ -338,7 +339,7 @@ class _Translations:
         return wording
 
     def _calmed(self, traits: Traits, spoken: Dialect, wording: Wording) -> Wording:
-        """Return a request that forbids thinking in the words of the model's vendor; told, if it cannot stop."""
+        """Return a request that forbids thinking in the vendor's words; the client is told if it cannot."""
         calm, is_off = spoken.requests.without_thinking, spoken.requests.forbids_thinking
         if (
             spoken is not PIVOT
@@ -367,9 +368,9 @@ class _Translations:
         return msgspec.structs.replace(wording, fields=fit.fields, losses=losses)
 
     def _called(self, deployment: Deployment, spoken: Dialect, wording: Wording, fitting: Fitting) -> Wording:
-        """Return a request that forces a call in the way that the model takes.
+        """Return a request that forces a call of a tool in a way that the model takes.
 
-        Without thinking, if it takes it so; else it is asked for JSON, where no other deployment obeys.
+        That is without thinking, if the model takes that; else, if no other deployment obeys, as a request for JSON.
         """
         traits = deployment.traits
         if traits.forced_tools == "taken":
@@ -390,7 +391,7 @@ class _Translations:
         return wording if unforced is None else unforced(wording, forced)
 
     def _going_on(self, spoken: Dialect, wording: Wording) -> Wording:
-        """Return a request that begins its answer, for a model that would refuse it: its user asks for the rest."""
+        """Return a request that begins its answer, for a model that refuses that: the user asks for the rest."""
         fields, places = told_to_go_on(dict(wording.fields), spoken.requests)
         if not places:
             return wording
@@ -398,7 +399,7 @@ class _Translations:
         return msgspec.structs.replace(wording, fields=fields, losses=(*wording.losses, loss))
 
     def _kept(self, deployment: Deployment, spoken: Dialect, wording: Wording, fitting: Fitting) -> None:
-        """Note where a vendor does not do what a request says about keeping it, or must not."""
+        """Ask a vendor last that does not know ``store: false``; keep one out that may not be sent ``store: true``."""
         field = spoken.requests.storing or ""
         store = bytes(wording.fields[field])
         if store == b"true" and self._question.policy.zdr:
@@ -410,7 +411,7 @@ class _Translations:
                 fitting.second[deployment.name] = f"does not know {field!r}, by which the request says not to keep it"
 
     def _within(self, deployment: Deployment) -> tuple[Fields, tuple[str, ...]]:
-        """Return the request with a limit that ``deployment`` allows, and the names of what was lowered for it."""
+        """Return the request with a limit that ``deployment`` allows, and the names of the lowered fields."""
         asked, most = self._question.needs.max_tokens, deployment.capabilities.max_output_tokens
         if self._with_limit is None or asked is None or most is None or asked <= most:
             return self._fields, ()
@@ -465,8 +466,8 @@ class _Translations:
     def _own(self, spoken: Dialect, habits: Habits, fields: Fields, *, is_choiceless: bool) -> Wording:
         """Return the request unchanged, except for what the model would refuse.
 
-        That is other models' reasoning, to be told how hard to think where it does not, or in another form, tools with
-        a text where it has functions alone, and where its vendor ``is_choiceless``, a choice among several tools.
+        A model may refuse: other models' reasoning; an effort, if the model does not think or takes it in another form;
+        tools that take a text, if it has functions alone; and, if the vendor ``is_choiceless``, a choice of tools.
         """
         requests = spoken.requests
         is_foreign = requests.without_foreign_thoughts is not None and not self._question.is_too_many
@@ -608,9 +609,9 @@ def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> 
 
 
 def note_betas(fitting: Fitting, client: str | None, fields: Fields, headers: Mapping[str, str]) -> None:
-    """Have those asked last that are known to refuse a beta which the request may not do without; of such alone one.
+    """Have deployments asked last that are known to refuse a beta which the request needs; if all refuse it, ask one.
 
-    What that one refuses is told in its vendor's words.
+    Then the client gets the refusal in that vendor's words.
     """
     lacking: dict[str, str] = {}
     for each in fitting.deployments:
@@ -627,7 +628,7 @@ def note_betas(fitting: Fitting, client: str | None, fields: Fields, headers: Ma
 
 
 def _lengths(too_short: list[Deployment], needs: Needs) -> StatedLengths:
-    """Return the tokens of a prompt that is too long for all of these, and what the longest of them holds."""
+    """Return the tokens of a prompt that is too long for all of these, and the longest context among them."""
     return StatedLengths(
         prompt=needs.prompt_tokens, most=max(each.capabilities.context_tokens or 0 for each in too_short)
     )

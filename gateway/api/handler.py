@@ -47,7 +47,7 @@ async def _large(sink: GatheringSink) -> bytes:
     """Return the body of a long answer, made in the thread for long work.
 
     Raises:
-        Overloaded: there is no memory for it.
+        Overloaded: there is no memory for the body.
 
     """
     try:
@@ -67,7 +67,7 @@ def answering(endpoint: Endpoint, admit: Admit | None = None, make: "MakeAnswer 
 
 
 def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
-    """Return what answers an admitted request of an API; ``make`` makes the answer to a parsed one."""
+    """Return the handler of an API's admitted requests; ``make`` makes the answer to a parsed request."""
 
     async def answer(request: web.Request, admitted: Admitted) -> web.StreamResponse:
         context, client = request.app[CONTEXT], admitted.client
@@ -91,7 +91,7 @@ def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
 
 
 async def _read(endpoint: Endpoint, request: web.Request, context: Context, admitted: Admitted) -> ParsedRequest:
-    """Read a body of JSON, with what it names of recent answers."""
+    """Read a body of JSON, with the recent answers that it names."""
     received, client, settings, relayed = admitted.received, admitted.client, context.settings, endpoint.relayed
     contents = await read_contents(
         received.take(),
@@ -139,7 +139,7 @@ async def _read_form(api: RelayedApi, request: web.Request, context: Context, ad
 
 
 def _in_time(parsed: ParsedRequest, deadlines: RaceOverride) -> ParsedRequest:
-    """Return a request with the deadlines of its headers. What is asked for only once, and passes unread, has none."""
+    """Return a request with the deadlines of its headers. A request sent only once that passes unread has none."""
     parsed = msgspec.structs.replace(parsed, race=tightened(parsed.race, deadlines))
     if parsed.preferences is NO_PREFERENCES:
         return parsed
@@ -150,7 +150,7 @@ def _in_time(parsed: ParsedRequest, deadlines: RaceOverride) -> ParsedRequest:
 async def _place_of(
     context: Context, client: Client, parsed: ParsedRequest, made_by: StoredAt | None
 ) -> StoredAt | None:
-    """Return which deployment's provider has what a request names; ``made_by`` has the response that it continues.
+    """Return the deployment whose provider has what a request names; ``made_by`` has the response that it continues.
 
     Raises:
         ApiError: as of ``check_names``.
@@ -192,9 +192,9 @@ def _remembered(
 def _answered(
     answer_here: Callable[[ApiError], web.Response | None], refusing: list[bytes], error: ApiError
 ) -> web.Response | None:
-    """Return what is answered instead of an error: what is known here, or how the vendor of this API refuses.
+    """Return the answer instead of an error: what the gateway knows, or a refusal as the vendor of this API writes it.
 
-    The latter is also added to ``refusing``.
+    Such a refusal is also added to ``refusing``.
     """
     if not (isinstance(error, RejectedByProvider) and error.answer):
         return answer_here(error)
@@ -207,7 +207,7 @@ MakeAnswer = Callable[[Context, web.Request, ParsedRequest, ClientContext, Store
 
 
 def _recalling_of(parsed: ParsedRequest) -> Recalling:
-    """Return how the API of a request names earlier answers, which this one does."""
+    """Return how the API of a request names earlier answers."""
     recalling = parsed.dialect.recalling
     assert recalling is not None
     return recalling
@@ -301,20 +301,20 @@ class Responder:
             raise
         finally:
             await sink.stop()
-            if parsed.runs_on:  # its client may have left before the end
+            if parsed.runs_on:  # the client may have left before the end
                 await begin_in_background(self._context, runner.call, runner.open_call.record, sink.beginning)
         if sink.response is None:
             raise ClientDisconnected("the client disconnected")
         return sink.response
 
     async def _say_last(self, sink: StreamingSink) -> None:
-        if self._context.phase is GatewayPhase.CUTTING:  # else its client is gone, or was cut
+        if self._context.phase is GatewayPhase.CUTTING:  # else the client is gone, or was cut
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORD_S):
                     await sink.refused(ShuttingDown("the gateway stopped before this answer was complete; retry"))
 
     def _told(self, error: ApiError) -> ApiError:
-        """Return the error of a call that failed: of a thread's next turn, that all be sent, if others can answer."""
+        """Return the error of a failed call; for a thread's next turn, if others can answer, one that asks for all."""
         model, parsed = self._runner.planned.model, self._parsed
         has_others = len(model.deployments) > 1 or bool(model.fallbacks or parsed.preferences.models[1:])
         if parsed.converses != THREAD or not has_others or cause_of(error) is None:
@@ -400,7 +400,7 @@ class Responder:
         return PlainResponse(fields, body)
 
     def _forget(self, call: Call) -> None:
-        """Release the prompt: the request's, and each translated copy."""
+        """Release the prompt of the request, and each translated copy."""
         kept = forget_prompt(self._parsed.fields, self._parsed.dialect)
         for each in (call,) if call is self._runner.first_call else (call, self._runner.first_call):
             if each.asked.fields is not self._parsed.fields:
@@ -416,7 +416,7 @@ class Responder:
     def _remember(self, maker: Maker) -> None:
         """Keep the answer for later requests that name it, if ``maker`` is not known to store it.
 
-        Who has the API may answer ``store: true`` and keep nothing, as vLLM does.
+        A provider may answer to ``store: true`` and keep nothing, as vLLM does.
         """
         parsed, remembering = self._parsed, self._parsed.remembering
         if remembering is None:
@@ -428,7 +428,7 @@ class Responder:
         remembering.keep_soon()
 
     async def _keep(self, answer: bytes, maker: Maker) -> None:
-        """Record who made the response in ``answer``, and what it names.
+        """Record the maker of the response in ``answer``, and the names in it.
 
         Translated ones are not stored, but a client may compare its next request with a message of any kind.
         """

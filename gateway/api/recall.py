@@ -1,6 +1,7 @@
-"""A request with what it names of recent answers put in the place of the names: a response, or an interaction.
+"""Puts recent answers in the place of the names by which a request refers to them: a response, or an interaction.
 
-It is then a request as any other: it names nothing that is stored anywhere, may be raced, and be translated.
+For example, ``previous_response_id: "resp_1"`` becomes the items of that conversation at the beginning of ``input``.
+The request is then one like any other: it names nothing that is stored anywhere, may be raced, and be translated.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ _NAMES = (
     b'"item_reference"',
     b'"reasoning"',
     b'"image_generation_call"',
-)  # one of which is in each of these, and in few prompts
+)  # each such item has one of these texts, and few prompts have any
 _SLICE_BYTES = 2**17  # a search takes two milliseconds
 _STRADDLING_BYTES = 4096  # a match that begins in a slice ends within these
 _AT_ONCE = 50  # questions to the memory
@@ -61,14 +62,14 @@ async def recalled(  # noqa: PLR0917 - of one request
     media: Media | None,
     recalling: Recalling,
 ) -> Recalled:
-    """Return a request with what it names of recent answers; what is not known of them stays.
+    """Return a request with the recent answers that it names; names of unknown answers stay.
 
-    ``count`` counts the bytes of the longer body; ``media``: what is looked for in it; ``recalling``: how its API names
-    earlier answers.
+    ``count`` counts the bytes of the longer body; ``media``: the media that are looked for in it; ``recalling``: how
+    the API names earlier answers.
 
     Raises:
-        InvalidRequest: it goes on from an answer with something else than items.
-        BodyTooLarge, TooManyBodies, Overloaded: together they are too long.
+        InvalidRequest: the request continues an answer with something other than items.
+        BodyTooLarge, TooManyBodies, Overloaded: answer and request together are too long.
 
     """
     fields = contents.fields
@@ -123,12 +124,12 @@ def _body_steps(fields: dict[str, msgspec.Raw], items: Sequence[bytes]) -> Steps
 
 
 async def _in_slices(context: Context, steps: Steps[_T], size: int) -> _T:
-    """Return the result of ``steps``; others have their turns in between if ``size`` bytes are many."""
+    """Return the result of ``steps``; if ``size`` bytes are many, other tasks have their turns in between."""
     return finished(steps) if size <= _SLICE_BYTES else await context.body_work.run(steps)
 
 
 async def _items(prompt: msgspec.Raw | None, recalling: Recalling) -> list[bytes] | None:
-    """Return each item of a prompt; None: it is neither a text nor an array."""
+    """Return the items of a prompt; None if it is neither a text nor an array."""
     new = recalling.items_of(prompt)
     if new is None:
         return None
@@ -176,7 +177,7 @@ def _named_steps(items: Sequence[bytes]) -> Steps[list[tuple[int, str]]]:
 
 
 def _named(item: bytes) -> str | None:
-    """Return the id by which an item stands for another one; None: it is one itself."""
+    """Return the id by which an item stands for another one; None if it has its own content."""
     try:
         asked = _asked.decode(item)
         if asked.type == "item_reference" or (asked.type is None and asked.role is None):
@@ -189,7 +190,7 @@ def _named(item: bytes) -> str | None:
 
 
 async def _found(context: Context, scope: AnswerScope, named: Sequence[tuple[int, str]]) -> dict[int, bytes]:
-    """Return the items that are known, by the place where they are named."""
+    """Return the known items, by the place where they are named."""
     known: dict[int, bytes] = {}
     for first in range(0, min(MOST_NAMES, len(named)), _AT_ONCE):
         part = named[first : min(MOST_NAMES, first + _AT_ONCE)]
@@ -204,9 +205,9 @@ async def _found(context: Context, scope: AnswerScope, named: Sequence[tuple[int
 async def kept_at(
     context: Context, client: Client, prompt: msgspec.Raw | None, recalling: Recalling | None
 ) -> StoredAt | None:
-    """Return where the items are stored that an input names only by their ids; None: that is not known.
+    """Return where the items are stored that an input names only by their ids; None if that is not known.
 
-    A provider that has another account does not find them.
+    A provider with another account does not find them.
     """
     if recalling is None or not recalling.names_items or prompt is None or context.settings.provider_state == "none":
         return None
@@ -214,7 +215,7 @@ async def kept_at(
     if not await _in_slices(context, _naming_steps(prompt), size) or (items := await _items(prompt, recalling)) is None:
         return None
     named = await _in_slices(context, _named_steps(items), size)
-    for _, name in named[: -_AT_ONCE - 1 : -1]:  # the latest first: it is what goes on
+    for _, name in named[: -_AT_ONCE - 1 : -1]:  # the latest first, as the conversation goes on from it
         maker = None
         with suppress(NamesUnreachable):  # then any is asked, as where nothing is known
             maker = await context.responses.maker(client.name, name)

@@ -33,7 +33,7 @@ class Held(msgspec.Struct, frozen=True):
 
     ms: float  # from the held token to the win
     awaited: str  # the deployment that was predicted to be better
-    gain_ms: float  # by how much less time it should take after its first token, by the plan's prediction
+    gain_ms: float  # how much sooner it should end after its first token, by the plan's prediction
 
 
 _A = TypeVar("_A", bound=HoldAttempt)
@@ -87,7 +87,7 @@ class Hold(Generic[_A]):
         return self.leader is not None and self._gain(self.leader, (attempt,))[0] > 0
 
     def failed(self, attempt: _A, running: Iterable[_A]) -> None:
-        """Handle a failure of the held attempt, or of one it waits for; ``running`` are those that may still bid."""
+        """Handle a failure of the held attempt, or of one it waits for; ``running``: attempts that may still bid."""
         if attempt is self.leader:
             self.end()
         elif self.leader is not None and self._release is not None and self._gain(self.leader, running)[0] <= 0:

@@ -48,7 +48,7 @@ class Line:
 
     @property
     def has_room(self) -> bool:
-        """Whether an attempt that its call needs may be launched: a seat is free. While calls wait, none is."""
+        """Whether an attempt that the call needs may be launched: a seat is free. While calls wait, none is free."""
         return self.taken < self.limit and (self.slots is None or self.taken < self.slots.most)
 
     @property
@@ -91,7 +91,7 @@ class Seat:
         line.take()
 
     def give_back(self) -> None:
-        """Give it back; does nothing the second time."""
+        """Give the seat back; does nothing the second time."""
         line, self._line = self._line, None
         if line is not None:
             line.give_back()
@@ -255,7 +255,7 @@ class Wait:
         return self._timer is not None
 
     def line_up(self, names: Iterable[str]) -> None:
-        """Wait in the lines of ``names``, all of which exist and are full. Does nothing if it waits already."""
+        """Wait in the lines of ``names``, which exist and are full. Does nothing if the call waits already."""
         if self._names:
             return
         self._names = tuple(names)

@@ -30,7 +30,7 @@ class HasDeployment(Protocol):
 
     @property
     def deployment(self) -> Deployment:
-        """The deployment it runs at."""
+        """The deployment of the attempt."""
 
 
 AttemptT = TypeVar("AttemptT", bound=HasDeployment)
@@ -111,7 +111,7 @@ class Outbox:
         self._is_due = False  # the drain in the next turn is scheduled
 
     def add(self, tell: Callable[..., None], *args: Any) -> None:
-        """Call ``tell`` with ``args`` later. It must use the time of the event, not of the call."""
+        """Call ``tell`` with ``args`` later. ``tell`` must use the time of the event, not of the call."""
         self.waiting.append((tell, args))
         if not self._is_due:
             loop = self._loop
@@ -173,31 +173,31 @@ MOST_ASKED = 200  # of a conversation, the newest
 
 
 class SharedNames(Protocol):
-    """What all replicas know, each for a while."""
+    """Names, each with a value, that all replicas know for a while."""
 
     def wants(self, maker: Maker) -> bool:
-        """Return whether what this one has made is to be told."""
+        """Return whether the replicas are told what ``maker`` has made."""
 
     async def share(self, name: str, value: str) -> None:
-        """Tell the others; without effect if they cannot be reached."""
+        """Tell the other replicas; without effect if they cannot be reached."""
 
     async def ask(self, name: str) -> str | None:
-        """Return what any replica has told; None: nothing, or it cannot be known now."""
+        """Return the value that a replica has shared; None if there is none, or it cannot be read now."""
 
 
 class Makers:
-    """Who made reasoning that only its maker can read, by its hash. Without ``shared``, this process alone knows."""
+    """The makers of reasoning that only its maker can read, by its hash; without ``shared``, of this process alone."""
 
     def __init__(
         self, shared: SharedNames | None = None, start: Callable[[Coroutine[Any, Any, None]], object] | None = None
     ) -> None:
-        """``start`` runs the telling of the other replicas in the background."""
+        """``start`` runs, in the background, the task that tells the other replicas."""
         self._known: dict[bytes, Maker] = {}  # the newest last
         self._shared = shared
         self._start = start
 
     def remember(self, reasoning: bytes, maker: Maker) -> None:
-        """Remember who made it, or could read it."""
+        """Remember that ``maker`` made the ``reasoning``, or could read it."""
         is_new, shared = self._keep(reasoning, maker), self._shared
         if is_new and shared is not None and self._start is not None and shared.wants(maker):
             self._start(shared.share(reasoning.hex(), msgspec.json.encode(maker).decode()))
@@ -220,7 +220,7 @@ class Makers:
         what a model cannot read is refused; else dropped, so that an answer does not say who could read it.
         """
         if request.apart is not None and request.sendings.key_name in request.apart.keys:
-            bound = ()  # it was sent without
+            bound = ()  # the request was sent without reasoning
         takes_any = maker_of(maker.model) == "open"
         refuses = refuses and not takes_any
         for each in bound:
@@ -244,8 +244,8 @@ class Makers:
     def _told_apart(self, bound: Sequence[bytes], by: Maker, learnt: Learnt | None, request: Request) -> None:
         """Note that the account of ``by`` cannot read some of the reasoning that it was sent, ``bound``.
 
-        A client may send what it has from elsewhere. So another account is only learnt where the gateway has seen who
-        made all of it, with one other key.
+        A client may send reasoning from elsewhere. So the gateway learns of another account only if it has seen one
+        other key make all of the reasoning.
         """
         known = {each: self._known.get(each) for each in bound}
         makers = {made for made in known.values() if made != msgspec.structs.replace(by, made=True)}
@@ -256,7 +256,7 @@ class Makers:
             told_apart(other, by, learnt, request)
 
     async def find(self, reasoning: Sequence[bytes]) -> Maker | None:
-        """Return the maker of the newest, the last one, that is known; None: none is."""
+        """Return the maker of the newest (last) piece whose maker is known; None if no maker is known."""
         known = next((made for each in reversed(reasoning) if (made := self._known.get(each)) is not None), None)
         if known is not None or self._shared is None or not reasoning:
             return known
@@ -266,7 +266,7 @@ class Makers:
         return known
 
     async def _asked(self, reasoning: bytes, shared: SharedNames) -> Maker | None:
-        """Return who made it, as another replica or an earlier process has told, and keep that."""
+        """Return the maker as another replica or an earlier process has told it, and keep it."""
         told = await shared.ask(reasoning.hex())
         try:
             known = None if told is None else msgspec.json.decode(told, type=Maker)
@@ -281,7 +281,7 @@ class Makers:
         return {each: made for each in reasoning if (made := self._known.get(each)) is not None}
 
     def _keep(self, reasoning: bytes, maker: Maker) -> bool:
-        """Keep who made it, as the newest; return whether that is new."""
+        """Keep the maker of ``reasoning`` as the newest; return whether it was not known."""
         known = self._known
         is_new = known.pop(reasoning, None) != maker
         known[reasoning] = maker

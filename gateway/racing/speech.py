@@ -211,19 +211,19 @@ class Clauses:
 
     @property
     def open_s(self) -> float:
-        """How long a voice takes for their text, and for the clause before.
+        """How long a voice takes for the held text, and for the clause before.
 
-        What speaks it may not know yet that this has ended: the next word tells.
+        The voice may not know yet that the clause before has ended: only the next word shows it.
         """
         return (self._open_chars + _length(self._text)) / SPOKEN_CHARS_S
 
     @property
     def has_ended(self) -> bool:
-        """Whether their text ends like a clause, as far as can be told without what follows."""
+        """Whether the held text ends like a clause, as far as can be told without the text that follows."""
         return _ENDED.search(self._text) is not None
 
     def add(self, block: bytes, now: float) -> bytes:
-        """Return, of whole events and those held before, what ends with a clause. Only text is held back."""
+        """Return the events up to the last end of a clause, of those held and the new ``block``; only text is held."""
         ready: list[bytes] = []
         for event in events(block):
             if not event.data:  # a comment, which may stand anywhere
@@ -232,7 +232,7 @@ class Clauses:
                 ready += [self.release(), event.raw]
             else:
                 is_over = self._speakable.add(text)
-                if is_over and self.has_ended:  # before this event, which tells that it has
+                if is_over and self.has_ended:  # this event shows that the clause before it has ended
                     ready.append(self.release())
                     is_over = self._speakable.add(text)
                 self.since = self.since if self._events else now
@@ -243,7 +243,7 @@ class Clauses:
         return b"".join(ready)
 
     def release(self) -> bytes:
-        """Return the events that are held, which are not any more."""
+        """Return the held events, and hold them no longer."""
         held = self.held
         if self._text:
             self._open_chars = _length(self._text) + (0 if self._is_clause else self._open_chars)

@@ -66,7 +66,7 @@ def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
 
 
 def may_call_tools(call: Call) -> bool:
-    """Whether the answer to a call may be one of the offered tools; where it is not known that none is, True."""
+    """Whether the answer to a call may call one of the offered tools; True if that is not known."""
     fields = call.asked.fields
     if call.how.answer_kind is not AnswerKind.TOOLS:
         offered = [fields[name] for name in call.asked.dialect.requests.tools if name in fields]
@@ -76,7 +76,7 @@ def may_call_tools(call: Call) -> bool:
 
 
 def answers_asked(fields: Fields, dialect: Dialect) -> int:
-    """Return how many answers a request asks for: so many to each of its prompts. One where that cannot be read."""
+    """Return how many answers a request asks for, to all its prompts together; 1 if that cannot be read."""
     requests = dialect.requests
     number = 1
     with suppress(*UNREADABLE):
@@ -150,7 +150,7 @@ class Requested(msgspec.Struct, frozen=True):
     tools: int | None = None  # number of tools offered
     answers: int = 1  # number of answers that are made; the limit holds for each
     tier: str | None = None  # of service, in the words of `Price.at`
-    searches: bool = False  # it lets its vendor search the web
+    searches: bool = False  # the request lets the vendor search the web
     searches_untold: bool = False  # by a field after which not every vendor's usage tells how often it searched
     writes: bool = True  # its answer is written token by token
 
@@ -421,7 +421,7 @@ class Validity:
         """Check the answer as it is ``now``: ``finished``: it has a finish reason; ``over``: no more data follow.
 
         Raises:
-            UpstreamError: it calls a tool that was not offered, and its client wants no such answer.
+            UpstreamError: the answer calls a tool that was not offered, and the client wants no such answer.
 
         """
         measurement = self._measurement
@@ -443,7 +443,7 @@ class Validity:
         """Check an answer that has ended.
 
         Raises:
-            UpstreamError: it has a flaw, and its client wants no such answer.
+            UpstreamError: the answer has a flaw, and the client wants no such answer.
 
         """
         if (flaw := self.judgement.flaw) is not None and self._call.how.invalid is Invalid.ERROR:

@@ -47,7 +47,7 @@ class Budget:
     If ``extra_usd_per_call`` is set, dollars are counted as well. They start at 0, so any number of calls spends at
     most that amount per call, plus the last attempt.
 
-    Each of these is shared by the clients: who races each call uses up what its own calls add, and what others leave.
+    Clients share all of this: a client that races each call uses up what its own calls add, and what others leave.
     """
 
     __slots__ = ("_calls", "_rescued", "_shares", "_shares_of_rescues", "_shares_of_usd", "tokens", "usd")
@@ -169,13 +169,13 @@ class Spending:
 
     An attempt is charged when it starts, with its maximum: its prompt and an answer of the usual length. For a loser
     that is cut early this is too much, but running calls can never overdraw. Replicas share their totals through Redis
-    every second or two; without Redis, each applies the limit to what it knows. From before its start it knows what the
-    ledger has: what extra attempts did cost.
+    every second or two; without Redis, each applies the limit to what it knows. For the time before its start a replica
+    takes from the ledger what extra attempts did cost.
 
-    Clients share a day's dollars. Each of those that have called within a day may spend an equal part of them at any
-    time. From when it has, what the others leave of theirs is freed for it evenly until midnight. So one client uses up
-    no other's part at once, and all is used if one of them can. A client alone may spend all. The replicas know of each
-    other what their clients have spent.
+    Clients share a day's dollars. Each client that has called within a day may spend an equal part at any time. Once it
+    has spent that part, the other clients' unspent parts are freed for it evenly until midnight. So no client uses up
+    another's part at once, and all dollars are used if one client can use them. A client alone may spend all. Replicas
+    tell each other what their clients have spent.
     """
 
     def __init__(self, unix_clock: Callable[[], float]) -> None:
@@ -215,7 +215,7 @@ class Spending:
         return limit_usd - spent_usd - usd >= kept_usd * (_left_s(now_s) / _left_s(min(began_s, now_s)))
 
     def _by_client(self, model: str) -> dict[str | None, float]:
-        """Return what each client that is known has spent today; who has no name has spent what the others have not."""
+        """Return what each known client has spent today; the rest of the total is that of clients without a name."""
         clients = self._clients[model]
         spent: dict[str | None, float] = {
             each: self._spent_usd(_of_client(model, each)) for each in clients if each is not None
@@ -254,10 +254,10 @@ class Spending:
         return self._spent_usd(model)
 
     def _spent_usd(self, model: str) -> float:
-        """Return the same of a model, or of one of its clients, of the day that has begun."""
+        """Return what a model, or one of its clients, has spent on the day that has begun."""
         day, recollected = self._recollected
         before_usd = recollected.get(model, 0.0) if day == self._day else 0.0
-        # The others' total has it too, unless there is no Redis, or it has lost its data.
+        # The others' total has this sum too, unless there is no Redis, or Redis has lost its data.
         return self._own.get(model, 0.0) + max(self._others.get(model, 0.0), before_usd)
 
     def calls_today(self, model: str) -> float:
@@ -478,7 +478,7 @@ _OF_KEYS = "\0keys"  # no model has such a name
 
 
 def of_keys(payer: str) -> str:
-    """Return whose budget is for the calls of ``payer`` that bring keys: they take nothing of that of the others."""
+    """Return the name of the budget for calls of ``payer`` that bring keys, apart from the budget of other calls."""
     return payer + _OF_KEYS
 
 
@@ -546,10 +546,10 @@ class Budgets:
     def room(self, model: str, healths: Sequence[Health], now_s: float) -> tuple[float, float]:
         """Return how many extra attempts a minute the limits of ``healths`` leave room for, and the calls expected.
 
-        The first is infinite while one of them is without a limit: it takes what the others cannot. If all are limited,
-        calls may need whatever each was seen to take; there a single 429 of each counts. While most are limited, or one
-        pauses that took many, another is not yet taken to be without a limit: it is expected to take as much as they do
-        on average, until it has taken clearly more.
+        The room is infinite while one deployment has no limit: it takes the calls that the others cannot. If all are
+        limited, calls may need whatever each was seen to take; then a single 429 of each counts. While most are
+        limited, or one pauses that took many calls, another one is not yet believed to be without a limit: it is
+        expected to take as many as the others on average, until it has taken clearly more.
         """
         found = {health: min(health.limit(now_s), health.taken(now_s)) for health in healths if health.is_in_use}
         known = [limit for limit in found.values() if limit < inf]

@@ -1,7 +1,7 @@
 """Steering: plans calls from the results of earlier ones, and learns from each attempt as it ends.
 
-The other rooms use only this object: a race asks it for a plan and for permits, and it receives events through the
-``Recorder`` protocol. Nothing in it blocks; clocks and randomness are arguments, so a simulator can run a day in
+The other rooms use only ``Steering``: a race asks it for a plan and for permits, and it receives events through the
+``Recorder`` protocol. Nothing here blocks; clocks and randomness are arguments, so a simulator can run a day in
 seconds.
 """
 
@@ -203,8 +203,9 @@ class Steering:
     def runs_on(self, model: str, plan: Plan, attempts: Iterable[str]) -> bool:
         """Whether the primary of ``plan``, whose ``attempts`` another model has overtaken, runs on to its first token.
 
-        Until its times are known each does, as they never would be if all were cut; then every tenth, so that a change
-        is learnt. Where several raced from the start, the plan has drawn its audits already.
+        Each such primary runs on until its deployment's times are known, which they never would be if all were cut;
+        then every tenth does, so that a change is learnt. If several attempts raced from the start, the plan has
+        already drawn its audits.
         """
         self._learning.overtaken(attempts)
         if not plan.is_known:
@@ -222,20 +223,20 @@ class Steering:
         cached_tokens: int | None,
         prompt_tokens: int | None = None,
     ) -> None:
-        """Record that ``deployment`` answered a prompt with this prefix, and how much of it was cached.
+        """Record that ``deployment`` answered a prompt with this prefix, and how much of the prompt was cached.
 
-        ``cached_tokens`` is None if the provider does not report it, and ``prompt_tokens`` are all.
+        ``cached_tokens`` is None if the provider does not report it; ``prompt_tokens`` is the whole prompt.
         """
         self._affinity.served(model, prefix, deployment, cached_tokens, self._clock(), prompt_tokens=prompt_tokens)
 
     def asked(self, model: str, prefix: Prefix, deployments: Iterable[str]) -> None:
-        """Note who was asked a prompt with this prefix, for ``lasting_bytes``."""
+        """Note the deployments that were asked a prompt with this prefix, for ``lasting_bytes``."""
         self._affinity.asked(model, prefix, deployments, self._clock())
 
     def lasting_bytes(self, model: str, prefix: Prefix) -> Mapping[str, float]:
         """Return below how many bytes each deployment was asked a prompt's beginning within the life of a cache.
 
-        Beginnings are known by lengths that double: of one between two of them the shorter tells.
+        Beginnings are known by lengths that double; for a length between two of them the shorter one counts.
         """
         known = self._affinity.known_bytes(model, prefix, self._clock())
         return {name: inf if size == PREFIX_BYTES[-1] else 2.0 * size for name, size in known.items()}
@@ -312,7 +313,7 @@ class Steering:
         """Do nothing."""
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
-        """Count it as in flight."""
+        """Count the attempt as in flight."""
         del model
         if start.learnt_as is not None:
             self._tenants.attempt_started(start.learnt_as, start)
@@ -523,7 +524,7 @@ class Steering:
         return conditions
 
     def _are_own(self, conditions: dict[str, Condition], client: str | None, now_s: float) -> bool:
-        """Put what ``client`` has met, or not, in place of what holds for others; return whether any differs."""
+        """Put the conditions as ``client`` has met them in place of the common ones; return whether any differs."""
         differs, learning = False, self._learning
         for name in learning.held.intersection(conditions if client is not None else ()):
             common = conditions[name]
@@ -538,7 +539,7 @@ class Steering:
         return differs
 
     def _health_of(self, deployment: str, learnt_as: Mapping[str, str] | None) -> Health:
-        """Return the health of a deployment, as the client's own key shows it where there is one."""
+        """Return the health of a deployment; with a key of the client's own, as that key has shown it."""
         if learnt_as is None or deployment not in learnt_as:
             return self._learning.health_of(deployment)
         return self._tenants.health_of(learnt_as[deployment])
@@ -572,7 +573,7 @@ class Steering:
         return names
 
     def _due_to(self, model: str, reason: Narrowed) -> Sequence[str]:
-        """Return the deployments because of which calls of ``model`` are narrowed, where the reason has any."""
+        """Return the deployments that cause calls of ``model`` to be narrowed, if the reason is about deployments."""
         names = self._configured.get(model) or self._planned.get(model, ())
         if reason is Narrowed.COOLING:
             return [each.deployment for each in not_asked(self._learning.healths, names, (), self._clock())]
@@ -595,7 +596,7 @@ class Steering:
         self._dropped += 1
 
     def _forget(self) -> None:
-        """Once per slot, and for each hundred dropped ones, forget all of models that are no longer called.
+        """Once per slot, and for each hundred dropped models, forget everything about models no longer called.
 
         Clients may list deployments as a model, and make up names for them as fast as they can.
         """
@@ -627,7 +628,7 @@ def _home_of(
 ) -> Candidate | None:
     """Return the deployment, of those near the best, to which every replica sends prompts with this prefix; or None.
 
-    Its cache must save something, and must not just have missed this prefix (it may not be kept at all).
+    The deployment's cache must save something, and must not just have missed this prefix (it may keep none at all).
     None if a cache near the best is known to hold the prompt. Weighted rendezvous hashing: the maximum of
     ln(u) / weight, with u uniform in (0, 1) by prompt and deployment. Each gets prompts in proportion to its weight in
     the draw, and if one drops out only its own prompts move. Deployments close to their rate limits are left out.
@@ -651,9 +652,9 @@ def _home_of(
 
 
 def _of_session(last: str | None, lineup: Lineup, held: Held) -> Held:
-    """Return ``held`` with the deployment alone that answered a session's ``last`` call, where others hold no more.
+    """Return ``held`` with only the deployment that answered a session's ``last`` call, if others hold no more.
 
-    They have what sessions share, as an agent's instructions; this one should have the conversation behind it.
+    The others hold what sessions share, such as an agent's instructions; this one should also hold the conversation.
     """
     if last is None or not any(each.deployment == last for each in lineup.eligible(held)[0]):
         return held
@@ -661,7 +662,7 @@ def _of_session(last: str | None, lineup: Lineup, held: Held) -> Held:
 
 
 def _with_caches(model: str, terms: Terms, affinity: Affinity, held: Held, lineup: Lineup) -> tuple[Terms, Held]:
-    """Return the ``terms`` with what is ``held`` of the prompt, and of that what decides where it goes."""
+    """Return the ``terms`` with the ``held`` parts of the prompt, and the held parts that decide where it goes."""
     assert terms.prefix is not None
     cached = affinity.cached_tokens(model, terms.prefix, held, terms.prompt_tokens)
     if len(held) > 1 and terms.prefix.session is not None:
