@@ -446,8 +446,9 @@ def _record_end(
         with suppress(ApiError):  # a reload may have removed it
             model = context.fleet.find(begun.ran_as, adhoc=True)
             payer = Payer(model.name, model.payer or model.name, model.use_limits, model.dearest, model.zone)
-        more_usd = usd - begun.counted_usd
-        context.limits.correct(begun.owners, payer, more_usd, since_s=begun.since_s, levels=levels)
+        context.limits.correct(
+            begun.owners, payer, usd, counted_usd=begun.counted_usd, since_s=begun.since_s, levels=levels
+        )
 
 
 def _row_of_end(  # noqa: PLR0917 - what is known of both

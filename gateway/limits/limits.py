@@ -172,6 +172,8 @@ class Limits:
         self.sharing = 0  # calls of end users that had to share an account
         self._parked: dict[str, Mapping[str, float]] = {}  # by owner, the oldest first: what was used, by its key
         self._models: dict[str, Account] = {}  # by the payer's name
+        # When limits were set at run time, in Unix seconds, by owner ("": teams and end users) and name.
+        self._set_at: dict[tuple[str, str], float] = {}
         self._payers: dict[str, Payer] = {}  # by model; kept for audited losers, which end after their call
 
     def check(self, levels: Iterable[Level], *, spends: bool = True, is_begun: bool = False) -> None:
@@ -354,6 +356,7 @@ class Limits:
         ``added``: each by its owner and its name. ``of_payers``: by their names, of all teams and end users.
         """
         found: dict[str, float] = {}
+        self._set_at |= dict.fromkeys([*added, *(("", name) for name in of_payers)], self._unix_clock())
         for owner, name in added:
             if (account := self._known(owner)) is not None:
                 found |= account.hand_over((name,))
@@ -483,27 +486,44 @@ class Limits:
         self._count((own, *above, self._models.get(payer.owner) if payer else None), self._cost_usd(attempt, model))
 
     def correct(
-        self, owners: Iterable[str], payer: Payer, usd: float, *, since_s: float, levels: Iterable[Level] = ()
+        self,
+        owners: Iterable[str],
+        payer: Payer,
+        usd: float,
+        *,
+        counted_usd: float,
+        since_s: float,
+        levels: Iterable[Level] = (),
     ) -> None:
-        """Count ``usd`` more, or less if negative, for a call of ``payer`` that ended before its cost was known.
+        """Count ``usd`` in place of ``counted_usd`` for a call of ``payer`` that ended before its cost was known.
 
         ``owners``: of the accounts that have counted it, at ``since_s`` (Unix seconds): windows that began later have
-        not. Another process may have counted it. ``levels``: those of its client, which may have no account since a
-        restart.
+        not, nor have limits that were set later. Another process may have counted it. ``levels``: those of its client,
+        which may have no account since a restart.
         """
         for level in levels:
             self._account(level, self._unix_clock())
         accounts = [self._accounts.get(owner) or self._end_users.get(owner) for owner in owners]
         model = self._account_of_model(payer) if payer.limits else None
-        self._count((*accounts, model), usd, since_s)
+        self._count((*accounts, model), usd, since_s, counted_usd)
 
-    def _count(self, accounts: Iterable[Account | None], usd: float, since_s: float = inf) -> None:
+    def _count(
+        self, accounts: Iterable[Account | None], usd: float, since_s: float = inf, counted_usd: float = 0.0
+    ) -> None:
         unix_s = self._unix_clock()
         for account in accounts:
-            for quota in () if account is None else account.quotas(unix_s):
+            if account is None:
+                continue
+            for quota in account.quotas(unix_s):
                 if quota.name in DOLLARS and quota.window.starts_s <= since_s:
-                    quota.used += usd
+                    has_counted = since_s >= self._since(account.owner, quota.name)
+                    quota.used += usd - counted_usd if has_counted else usd
                     self._leases.keep(quota)
+
+    def _since(self, owner: str, name: str) -> float:
+        """Return since when a limit has counted what calls hold, in Unix seconds; -inf: since the start."""
+        is_of_payers = owner.startswith((_TEAM, _END_USER))
+        return self._set_at.get(("" if is_of_payers else owner, name), -inf)
 
     def _return_large(self, hold: _Hold) -> None:
         """Return at once what an ended call held of dollars, if it was a large part of what is left for others.

@@ -14,6 +14,7 @@ from aiohttp import web
 from openai.types.responses import ResponseIncludable
 
 from gateway.app.left_running import LeftRunning
+from gateway.core.calls import Level
 from gateway.core.records import Unended
 from providers import events
 from providers.simulator.wire import Tally, json_response, serve
@@ -538,6 +539,27 @@ async def test_once_its_end_was_seen_a_limit_in_dollars_counts_what_it_cost(
                 async with running.get("/v1/responses/resp_abc", headers=headers) as response:
                     assert response.status == 200
     assert found == [200, 200, 200]  # the second is known to have cost two cents, not ten
+
+
+@pytest.mark.parametrize("limited", ["client", "team", "model"])
+async def test_a_limit_that_is_set_while_it_runs_counts_all_that_it_cost(serve: Serve, limited: str) -> None:
+    ann = {"key_sha256": hashlib.sha256(b"ann").hexdigest(), "team": "research"}
+    headers, limit = {"authorization": "Bearer ann"}, {"usd_per_day": 0.19}
+    owner = {"client": "client:ann", "team": "team:research", "model": f"model:{MODEL}"}[limited]
+    async with workers(serve, clients={"ann": ann}, teams={"research": {}}, **PATIENT) as (running, both):
+        async with running.post(IN_BACKGROUND, path="/v1/responses", headers=headers) as response:
+            assert response.status == 200
+        models = {MODEL: {**running.config["models"][MODEL], **(limit if limited == "model" else {})}}
+        clients = {"ann": {**ann, **(limit if limited == "client" else {})}}
+        reload(running, models=models, clients=clients, teams={"research": limit if limited == "team" else {}})
+        for worker in both:
+            worker.is_done = True
+        async with running.get("/v1/responses/resp_abc", headers=headers) as response:
+            cost_usd = float(response.headers["x-holeshot-cost-usd"])
+        async with running.post(IN_BACKGROUND, path="/v1/responses", headers=headers) as response:
+            assert response.status == 200
+        [standing] = running.gateway.context.limits.standings(Level(owner, "", limit))
+        assert standing.used == pytest.approx(cost_usd + 0.1, abs=0.01)  # and what the second may cost
 
 
 async def test_what_runs_on_after_its_client_has_left_costs_what_its_end_says(serve: Serve) -> None:
