@@ -94,9 +94,11 @@ class Simulated:
         )
         if behaviour.prose:
             asked.begun = begun_in(request).lstrip("\n")  # without the empty lines before it
-            own = "".join(f" {FIRST[number % len(FIRST)]}<{asked.tag}:{number}>" for number in range(behaviour.tokens))[
-                1:
-            ]
+            ends = ("", "", "", ".") if behaviour.alike else ("",)  # sentences
+            own = "".join(
+                f" {FIRST[number % len(FIRST)]}<{asked.tag}:{number}>{ends[number % len(ends)]}"
+                for number in range(behaviour.tokens)
+            )[1:]
             texts, goes_on = self.texts.setdefault(asked.call, []), asked.begun or behaviour.alike
             asked.text = next((each for each in texts if goes_on and each.startswith(asked.begun)), own)
             texts.append(asked.text)

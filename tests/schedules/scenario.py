@@ -90,6 +90,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = 1.0
     has_clients: bool = False  # one, whose key is KEY
     takeover: dict[str, Any] | None = None  # of the raced model
+    continues: str = "prefix"  # how deployments continue a text, where there is takeover; or no
     usual_tps: dict[str, float] = {}  # by provider: what is known of its speed
     known_streams: dict[str, int] = {}  # by provider: streams of before, none of which paused
     stall_s: float = STALL_S
@@ -239,6 +240,7 @@ def spoken(seed: int) -> Scenario:
     return msgspec.structs.replace(
         scenario,
         race=race,
+        continues=dice.choice(("prefix", "no")),
         behaviours={
             name: tuple(msgspec.structs.replace(each, alike=alike) for each in several)
             for name, several in scenario.behaviours.items()

@@ -476,7 +476,7 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
         for name in names:
             each: dict[str, Any] = {"deployment": f"{name}/{model}", "price_per_mtok": price}
             if scenario.takeover is not None:
-                each["continues"] = "prefix"
+                each["continues"] = scenario.continues
             if name in scenario.max_in_flight and model in {MODEL, LONE_MODEL}:
                 each["max_in_flight"] = scenario.max_in_flight[name] + version % 2
             found.append(each)

@@ -29,7 +29,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     lingers_s: float = 0.0  # between [DONE] and the end of its body
     json: str | None = None  # its text is "good" JSON, or "bad"
     prose: bool = False  # its tokens are words, which arrive in pieces of any size
-    alike: bool = False  # of prose: the same words that another has said to the same call
+    alike: bool = False  # of prose: the same words that another has said to the same call, in sentences
     blanks: int = 0  # empty lines before them, one in each event
     slow_at: int | None = None  # from this event on ``slow_gap_s`` is between two
     fast_at: int | None = None  # until this one
