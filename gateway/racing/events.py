@@ -129,15 +129,20 @@ class Events:
             is_long = first_at is not None and last_at is not None and last_at - first_at >= FOR_S
             dribble = paces.dribble(deployment, measurement) if is_long else NONE
         cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and attempt.token_at() is None
+        speaks = not streamed or entry.call.how.win_on is WinOn.SENTENCE
+        kept, censored_at = entry.was_kept(attempt) if speaks else None, ending.at if cut else None
+        if cut and kept and streamed and attempt.overtaken is not None:
+            # Its words had it cut, which come shortly before its clause: as ages of others those would be too long.
+            censored_at = attempt.overtaken.at
         record = attempt_record(
             entry.call,
             attempt.start,
             ending,
             measurement,
             exchange=exchange,
-            censored_at=ending.at if cut else None,
+            censored_at=censored_at,
             overtaken=attempt.overtaken,
-            kept=None if streamed and entry.call.how.win_on is not WinOn.SENTENCE else entry.was_kept(attempt),
+            kept=kept,
             judgement=judgement,
             dribble=dribble,
             whole=attempt.whole,

@@ -305,7 +305,8 @@ def _measured(row: AttemptRecord, asked: Asked) -> Iterator[str]:
     if row.censored_at_ms is not None:
         over_at = asked.over_at if asked.over_at is not None else asked.at
         age_ms = (over_at - asked.at) * 1000
-        if not _same(row.censored_at_ms, age_ms) and asked.how in {"aborted", "cancelled"}:
+        runs_on = row.is_kept and row.win_on is WinOn.SENTENCE and row.censored_at_ms <= age_ms  # behind the winner
+        if not runs_on and not _same(row.censored_at_ms, age_ms) and asked.how in {"aborted", "cancelled"}:
             yield f"{asked.tag}: censored_at_ms {row.censored_at_ms}, it was cut at {age_ms}"
     cut = asked.how in {"aborted", "cancelled"}  # a translation may still hold the usage back
     if (
