@@ -308,10 +308,10 @@ class _Translations:
             fitting.lesser.append(deployment.name)
         _check_essential(lost)
         if lost and not deployment.drop_params:
-            field, reason = lost[0].field, lost[0].reason
-            if not self.offered.issuperset(loss.field for loss in lost):
-                raise _Unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
-            fitting.second[deployment.name] = f"does not have {field!r}, which is only offered"
+            wanted = next((loss for loss in lost if loss.field not in self.offered), None)
+            if wanted is not None:
+                raise _Unfit(f"does not support {wanted.field!r}: {wanted.reason} (drop_params: true leaves it out)")
+            fitting.second[deployment.name] = f"does not have {lost[0].field!r}, which is only offered"
 
     def _lost_with_all(self, wording: Wording, malformed: Malformed) -> tuple[Loss, ...]:
         """Return the losses of a request that is ``malformed`` because nothing is left of its prompt."""

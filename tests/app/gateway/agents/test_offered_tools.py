@@ -106,6 +106,14 @@ async def test_what_is_forced_keeps_out_who_cannot(serve: Serve, name: str) -> N
         assert (status, counts(running, "alpha")) == (400, [0]), body
 
 
+async def test_who_is_kept_out_for_something_else_is_told_that_and_not_what_is_only_offered(serve: Serve) -> None:
+    async with serve(alpha=answer("Hello")) as running:
+        body = {"model": MODEL, "input": "Hi", "tools": _RESPONSES, "moderation": {"model": "omni-moderation-latest"}}
+        async with running.post(body, path="/v1/responses") as response:
+            status, said = response.status, (await response.json())["error"]["message"]
+        assert (status, "does not support 'moderation'" in said) == (400, True)
+
+
 @pytest.mark.parametrize("name", ["one is to be called", "Messages, one is", "Google's code"])
 async def test_who_has_it_comes_first_and_the_others_answer_where_that_fails(serve: Serve, name: str) -> None:
     asked = OFFERED[name]
