@@ -1,10 +1,11 @@
 """The cost of a call's attempts, as far as it can be known: losers are billed to the operator alone.
 
-A winner is priced by the usage its provider reports. A loser is cut before it reports usage, but it was sent the same
-prompt, as long as the winner's provider says if that is near our own estimate. Its ``cost_usd`` is its prompt and the
-received part of its answer; or, if the vendor is known to bill the whole answer, an answer as long as the winner's.
-``cost_low_usd`` and ``cost_high_usd`` are its bounds. An attempt that failed before its first token counts as free, one
-without a known price as unknown (None). A sum is unknown only if all its parts are, its upper bound if that of one is.
+A winner is priced by the usage that its provider reports. A loser is cut before it reports usage, but was sent the same
+prompt: as long as the winner's provider says, if that count is near our own estimate. The loser's ``cost_usd`` is its
+prompt and the received part of its answer; or, if the vendor is known to bill the whole answer, an answer as long as
+the winner's. ``cost_low_usd`` and ``cost_high_usd`` are the bounds. An attempt that failed before its first token
+counts as free, one without a known price as unknown (None). A sum is unknown only if all its parts are unknown; its
+upper bound is unknown if the upper bound of one part is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +72,7 @@ class SentPrompt(msgspec.Struct, frozen=True):
     high_tokens: float
 
     def beside(self, given: int) -> "SentPrompt":
-        """Return it with ``given`` tokens more."""
+        """Return the prompt with ``given`` tokens more."""
         return SentPrompt(self.tokens + given, self.low_tokens + given, self.high_tokens + given)
 
 
@@ -159,7 +160,7 @@ def _is_whole(record: AttemptRecord) -> bool:
 
 
 def _known(record: AttemptRecord, price: Price, prompt_tokens: int, completion_tokens: int) -> tuple[float, bool]:
-    """Return what is known of the cost of a counted attempt, US dollars, and whether that is all of it."""
+    """Return the known part of the cost of a counted attempt, US dollars, and whether it is the whole cost."""
     found = cost(
         price,
         prompt_tokens,
@@ -223,9 +224,9 @@ def _most_tokens(
 
 
 def _most_with_thoughts(usual: float, record: AttemptRecord, deployment: Deployment, asked: Requested) -> float:
-    """Return the same where the model may have thought unseen: what it was asked for at most, if that is more.
+    """Return the maximum for a model that may have thought unseen: the limit of its answer, if that is more.
 
-    Nothing that was received says how long it thought: it is ended at the limit of its answer, or by itself.
+    Nothing that was received says how long the model thought: only the limit, or the model itself, ends it.
     """
     is_told = record.tokens_source is TokensSource.REPORTED and _is_whole(record)
     if is_told or deployment.capabilities.reasoning is False or not asked.writes:

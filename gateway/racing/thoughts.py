@@ -1,8 +1,9 @@
-"""Thoughts inside the text of an answer: where a server does not separate them, they stand before it, between marks.
+"""Thoughts inside the text of an answer: a server that does not separate thoughts sends them first, between marks.
 
-Such text is no answer yet, and is not spoken. Its bytes pass as they are. Some chat templates write the opening mark
-themselves, so that only the closing one comes: which deployments do is learnt, for the requests that have the same
-switches of thinking, and forgotten when they stop.
+For example ``<think>The user asks …</think>Paris``: only "Paris" is the answer. Thoughts do not win and are not spoken;
+their bytes pass as they are. Some chat templates write the opening mark themselves, so that only the closing mark
+comes. The gateway learns which deployments do this, for requests with the same switches of thinking, and forgets it
+when they stop.
 """
 
 import re
@@ -89,10 +90,10 @@ class Habit:
         self._looked = 0  # and to their end
 
     def begin(self, fields: Fields, *, keeps: bool) -> "Thoughts | None":
-        """Return what looks for thoughts in the answer to ``fields``; None: only where its first text may begin one.
+        """Return a search for thoughts in the answer to ``fields``; None: needed only if the first text may begin one.
 
-        Not to be asked where nothing is ``opened``, and some are ``left``. ``keeps``: its text is needed, also that of
-        thoughts that turn out to be none.
+        Callers skip this if nothing is ``opened`` and some are ``left``. ``keeps``: the text is needed, also text that
+        looked like thoughts and turns out to be the answer.
         """
         switches = _switches(fields)
         unproven = self.opened.get(switches)
@@ -108,17 +109,17 @@ class Habit:
         return Thoughts(self, switches, seeks=True)
 
     def learn(self, switches: _Switches) -> None:
-        """Note that a thought ended that had not begun."""
+        """Note that a closing mark came without an opening one."""
         self.opened[switches] = 0
         if len(self.opened) > MOST_SWITCHES:
             del self.opened[next(iter(self.opened))]
 
     def forget(self, switches: _Switches) -> None:
-        """Note that an answer came without thoughts, or with their beginning."""
+        """Note that an answer came without thoughts, or with an opening mark."""
         self.opened.pop(switches, None)
 
     def looked(self) -> None:
-        """Note that the whole text of a stream had no lone end of a thought."""
+        """Note that the whole text of a stream had no lone closing mark."""
         self._looked += 1
 
 
@@ -130,7 +131,7 @@ class HabitsByDeployment(dict[str, Habit]):
     """The habits of all deployments in this process; beyond ``MOST_DEPLOYMENTS`` nothing is kept."""
 
     def __missing__(self, deployment: str) -> Habit:
-        """Return the habit of a deployment that nothing is known of, and keep it."""
+        """Return a new habit for a deployment that is not known yet, and keep it."""
         habit = Habit()
         if len(self) < MOST_DEPLOYMENTS:
             self[deployment] = habit
@@ -160,7 +161,7 @@ class Thoughts:
         seeks: bool = False,
         keeps: bool = False,
     ) -> None:
-        """``expected``: the template begins the thoughts. ``seeks``: whether it does is to be learnt."""
+        """``expected``: the template begins the thoughts. ``seeks``: look for a lone closing mark, to learn this."""
         self.is_found = False  # what was taken for an answer were thoughts: their end has come, without a beginning
         self._habit = habit
         self._switches = switches
@@ -195,11 +196,11 @@ class Thoughts:
 
     @property
     def began_at(self) -> float | None:
-        """When the answer began, if it has; else when it did if what is held is not a mark."""
+        """When the answer began; while a possible mark is held: when it began if that is no mark."""
         return self._since
 
     def take(self, text: str, now: float) -> str:
-        """Add a piece; return what is known to be of the answer by now, perhaps pieces before it as well."""
+        """Add a piece; return the text that is known to be answer by now, perhaps earlier pieces as well."""
         if self._state is _State.ANSWERING:
             return self._seek(text, now) if self._seeks else text
         if self._state is _State.THINKING:
@@ -210,7 +211,7 @@ class Thoughts:
         return self._begin(now)
 
     def other(self, now: float) -> None:
-        """Note that the answer goes on with something that is not text: a call, sound, a refusal."""
+        """Note that the answer continues with something that is not text: a call, sound, a refusal."""
         if self._state is _State.ANSWERING and self._seeks:
             self._find(now, is_last=True)
         self._seeks = False
@@ -223,7 +224,7 @@ class Thoughts:
         self.other(0.0)
 
     def finish(self, now: float, *, is_cut_short: bool) -> str:
-        """End the text; return what has turned out to be the answer.
+        """End the text; return the held text that has turned out to be answer.
 
         ``is_cut_short``: by a limit, perhaps within its thoughts.
         """
@@ -240,11 +241,11 @@ class Thoughts:
 
     @property
     def was_answer(self) -> bool:
-        """Whether, at its end, what was expected to be thoughts was the answer."""
+        """Whether, at its end, the text that was expected to be thoughts was the answer."""
         return self._is_expected and self._state is _State.ANSWERING
 
     def _begin(self, now: float) -> str:
-        """Look at what is held: a thought, the answer, or still undecided."""
+        """Look at the held text: a thought, the answer, or still undecided."""
         head = self._held.lstrip()
         while (between := next(filter(head[:_LONGEST].lower().startswith, _BETWEEN), None)) is not None:
             self._held = head[len(between) :]
@@ -303,7 +304,7 @@ class Thoughts:
         return "".join(self._kept)
 
     def _seek(self, text: str, now: float) -> str:
-        """Look for the end of a thought that had not begun; return ``text``, or what of it is behind such an end."""
+        """Look for a lone closing mark; return ``text``, or the part of it behind such a mark."""
         self._tail += text
         return self._begin(now) if self._find(now, is_last=False) else text
 
@@ -333,7 +334,7 @@ class Thoughts:
         return True
 
     def _forget_tail(self) -> None:
-        """Keep only what may be of a mark, and whether it stands within a block of code."""
+        """Keep only text that may be part of a mark, and whether it is within a block of code."""
         kept = _LONGEST + _NEAR
         if len(self._tail) > 2 * kept:
             gone = self._tail[:-kept]
@@ -346,7 +347,7 @@ class Thoughts:
 
 
 def _opened(head: str) -> tuple[str, re.Pattern[str]] | None:
-    """Return what is behind the mark with which ``head`` begins, and the end of this thought; None: there is none."""
+    """Return the text behind the mark that begins ``head``, and the pattern of the closing mark; None: no mark."""
     start = head[:_LONGEST].lower()
     for mark, closings in _MARKS.items():
         if start.startswith(mark):
@@ -356,7 +357,7 @@ def _opened(head: str) -> tuple[str, re.Pattern[str]] | None:
 
 
 def _may_become_mark(head: str) -> bool:
-    """Whether more text may make it one."""
+    """Whether ``head`` may become a mark with more text."""
     return head[: _LONGEST + 1].lower() in _PREFIXES or (len(head) > _FEW and _UNMARKED.startswith(head))
 
 
@@ -370,7 +371,7 @@ def _is_mention(before: str, after: str) -> bool:
 
 
 def after_thoughts(text: str) -> str | None:
-    """Return what of a whole ``text`` is behind the thoughts before it; None: there are none."""
+    """Return the part of a whole ``text`` behind its thoughts; None if it has none."""
     thoughts = Thoughts(seeks=True)
     said = thoughts.take(text, 0.0)
     if thoughts.is_found or thoughts.has_thought:
@@ -382,7 +383,7 @@ def after_thoughts(text: str) -> str | None:
 
 
 class Found(msgspec.Struct):
-    """What one event has: as it counts, and what is known to be of the answer since."""
+    """One event as it counts, and the text that is known to be answer since."""
 
     chunk: Chunk
     said: Sequence[tuple[int, str]] = ()  # by choice, item or block
@@ -476,7 +477,7 @@ class AnswersThoughts:
         return thoughts
 
     def _separated(self) -> None:
-        """Note that the server sends thoughts apart from the text: none are within it."""
+        """Note that the server sends thoughts apart from the text, so that the text has none."""
         if not any(each.is_thinking for each in self._by_place.values()):
             self.is_over = True
             for each in self._by_place.values():

@@ -231,7 +231,8 @@ class AttemptClocks:
     ) -> None:
         """``pauses``: of its deployment. ``started``: if the attempt goes on with another one's time.
 
-        ``may_call``: the answer may be a call of one of the request's tools. ``awaited``: what an answer begins with.
+        ``may_call``: the answer may be a call of one of the request's tools. ``awaited``: the kind that an answer
+        begins with.
         """
         self._awaited = awaited
         self._clocks = clocks
@@ -302,7 +303,7 @@ class AttemptClocks:
     def learn_calls(self, calls: Sequence[int], chars: int) -> None:
         """Learn how the deployment sends calls, from the number of pieces of each and the length of all in characters.
 
-        What came at once, or nearly, was written before.
+        Pieces that came at once, or nearly, were written before.
         """
         if not self._may_call or self._call_since is None or not calls:
             return
@@ -326,7 +327,7 @@ class AttemptClocks:
 
     @property
     def _makes_call(self) -> bool:
-        """Whether a call may be in the making, unseen: one has been announced, or its deployment may send it whole."""
+        """Whether a call may be written unseen: one has been announced, or the deployment may send calls whole."""
         return self._may_call and (not self._pauses.in_pieces or (self._came is _ARGUMENTS and self._is_alive))
 
     def _resumed(self, pause_s: float, came: Came) -> None:
@@ -384,8 +385,8 @@ class AttemptClocks:
     def _first_token_s(self) -> float:
         """Return how long the first token may take, which may be a whole call.
 
-        What shows that a call is written before its first token shows is that its deployment sends them whole, or that
-        the stream has begun.
+        A call may be written unseen before the first token if the deployment sends calls whole, or the stream has
+        begun.
         """
         clocks, pauses = self._clocks, self._pauses
         if pauses.in_pieces or clocks.first_call_s <= clocks.ttft_s:
@@ -438,7 +439,7 @@ class AttemptClocks:
         if self._attempt is None or not self._first_token or self._finishing or self._paused_at is not None:
             return after_text_s
         makes_call = self._makes_call
-        if makes_call:  # the pauses of its other streams say nothing of this one
+        if makes_call:  # the pauses of other streams say nothing of this one
             limit_s = CALL_NOTICED_S if self._is_alive else NOTICED_S[_ARGUMENTS]
         else:
             limit_s = pauses.noticed_s(self._came)

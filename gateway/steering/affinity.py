@@ -4,8 +4,8 @@ A provider that has just processed a prompt answers the next one with the same b
 it. So a conversation should go where its last turn went while that cache is warm. If this replica knows of none, the
 prompt's first bytes select the deployment (``rendezvous``).
 
-A cache belongs to an account, so among several keys of a provider it is one key's: ``conversation_of`` is what the
-provider's key ring knows a conversation by.
+A cache belongs to an account, so among several keys of a provider to one key: the provider's key ring knows a
+conversation by ``conversation_of``.
 """
 
 import json
@@ -231,7 +231,7 @@ class Affinity:
     def held(self, model: str, prefix: Prefix, prices: Mapping[str, Price] | None, now_s: float) -> Held:
         """Return the deployments whose cache should contain part of the prompt, if that saves something.
 
-        It does if the price of cached input is known to be lower, or if cached tokens were reported.
+        A cache saves something if the price of cached input is known to be lower, or if cached tokens were reported.
         """
         held: dict[str, int] = {}
         for digest, size in zip(prefix.digests, PREFIX_BYTES, strict=False):
@@ -244,13 +244,13 @@ class Affinity:
         return held
 
     def asked(self, model: str, prefix: Prefix, deployments: Iterable[str], now_s: float) -> None:
-        """Note who was asked a prompt, whether or not they have answered it first: their caches may have it."""
+        """Note the deployments that were asked a prompt, also those that did not answer: their caches may have it."""
         beginnings = msgspec.structs.replace(prefix, session=None)  # who answers a session is for ``served`` to say
         for deployment in deployments:
             self.served(f"{model}{_ASKED}", beginnings, deployment, None, now_s)
 
     def known_bytes(self, model: str, prefix: Prefix, now_s: float) -> Mapping[str, int]:
-        """Return who was asked the prompt's beginning within the life of a cache, and how many bytes of it."""
+        """Return the deployments asked the prompt's beginning within the life of a cache, and how many bytes of it."""
         known: dict[str, int] = {}
         for digest, size in zip(prefix.digests, PREFIX_BYTES, strict=False):
             uses = self._uses.get((f"{model}{_ASKED}", digest), _NO_USES)
@@ -263,10 +263,10 @@ class Affinity:
         return None if uses is None else next(iter(uses))
 
     def cached_tokens(self, model: str, prefix: Prefix, held: Held, prompt_tokens: int) -> Mapping[str, int]:
-        """Return how many tokens of a prompt the deployments that have ``held`` some of it should have in their cache.
+        """Return how many tokens of a prompt each deployment in ``held`` should have in its cache.
 
-        That is as many as the last prompt had which began so, as a conversation grows at its end; but no fewer than the
-        known beginning, and fewer than the next longer one, which differs.
+        That is as many as the last prompt with this beginning had, as a conversation grows at its end; but no fewer
+        than the known beginning, and fewer than the next longer beginning, which differs.
         """
         return {
             name: min(prompt_tokens, self._tokens(model, prefix, PREFIX_BYTES.index(size), name))
