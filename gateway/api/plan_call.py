@@ -22,6 +22,7 @@ from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, IGNORED, REFUSE, SHORT_BYTES, ResolvedModel
 from gateway.api.shapes import Decided, decided, keep, kept_shape_of, shape_of
 from gateway.core.calls import Call, CallKind, CallRecord, Level, Maker, Mode, Own
+from gateway.core.prompt_classes import MeasuredApi
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.limits import DOLLARS, Payer, Use
@@ -254,7 +255,9 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
     if made_by is not None:
         resolved.restrict_to(made_by)
     race_asked = resolved.race_asked
-    if parsed.stateful and (parsed.relayed is None or parsed.race != NOTHING):
+    # A count of tokens is asked for once, and leaves nothing behind: there is nothing to tell of a race.
+    counts = parsed.relayed is not None and parsed.relayed.endpoint is MeasuredApi.COUNT_TOKENS
+    if parsed.stateful and not counts and (parsed.relayed is None or parsed.race != NOTHING):
         race_asked = with_override(found, parsed.race, client, stateful=False).race
     return found, resolved, race_asked
 
