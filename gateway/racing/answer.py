@@ -111,16 +111,16 @@ def translated(
         may_tell = told if bound or drops else None
         exchange = makers.watched(exchange, request, maker, learnt, bound=bound, told=may_tell, refuses=not drops)
     called, learnt, rendered = None, deployment.learnt, call.rendered.get(deployment.name, AS_ASKED)
+    sendings = request.sendings
     if spoken.requests.choice_of_tools in request.fields and (
         not deployment.traits.takes_forced or (learnt is not None and learnt.steers)
     ):
         called = as_call(call.asked.dialect, call.asked.fields, spoken, request.fields)
     texts: Collection[str] = ()
-    names = call.asked.dialect.requests.custom_names
-    if "tools" in request.fields and names is not None and rendered.fields is not None:
+    if "tools" in request.fields and rendered.fields is not None and call.asked.dialect.requests.custom_names:
         texts = texts_called(call.asked.dialect, call.asked.fields, spoken, deployment.beyond)
-    one_call = bool(request.sendings.left_out or rendered.dropped) and _may_call_more(request, rendered)
-    most = request.sendings.most
+    one_call = bool(sendings.left_out or rendered.dropped) and _may_call_more(request, rendered)
+    most = sendings.most
     if spoken is call.asked.dialect and called is None and not texts and not one_call and not most:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets

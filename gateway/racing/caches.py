@@ -22,6 +22,12 @@ def with_caches(bill: Bill, winner: AttemptRecord | None, cached: Mapping[str, i
     ``winner``: with its costs, if it is not in the bill. The ledger adds it up likewise (``gateway/ledger/sums.py:
     LOST_CACHE``).
     """
+    if not cached:  # nor by what the providers told
+        for one in bill.attempts:
+            if one.cache_saved_usd:
+                break
+        else:
+            return bill
     attempts, total, added = list(bill.attempts), bill.total, bill.duplicate
     winner = next((one for one in attempts if winner is not None and one.id == winner.id), winner)
     overtook = winner is not None and (winner.counts_as or winner.role) in BESIDE

@@ -363,6 +363,7 @@ class AnswerReader:
             else 0
         )
         dropped, ended, meaningful = error is not None, False, False
+        is_alone, counts = self._choices is None, self._measurement.event  # else another choice may answer
         for sent, shown, chunk in found:
             if chunk is None:
                 dropped = dropped or shown is not sent
@@ -372,7 +373,6 @@ class AnswerReader:
             dropped = dropped or event is not sent
             chunk = self._last(chunk, meaningful=self._measurement.meaningful) if chunk.done else chunk  # noqa: PLW2901
             failed = self._missing_end(chunk) if chunk.done else chunk.error
-            is_alone = self._choices is None  # else another choice may answer
             if chunk.failed and (is_alone or chunk.refused) and self._measurement.answer_at is None:
                 failed = failed_by(chunk, event.raw)
             if failed is not None:
@@ -380,7 +380,7 @@ class AnswerReader:
                 if chunk.usage is not None:
                     self._measurement.reported.use(chunk.usage)
                 break
-            self._measurement.event(chunk, now)
+            counts(chunk, now)
             chunks.append(chunk)
             self.finished = self.finished or chunk.finished if is_alone else self._each_finished(chunk)
             if chunk.usage_only and self._drop_usage:
