@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Raw, answer
+from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Pause, Raw, answer
 from tests.app.gateway.key_desk import Desk, in_database, sha256
 from tests.app.gateway.races.test_objectives import KEY
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
@@ -63,6 +63,37 @@ async def test_the_leaderboard_has_the_time_to_the_first_sentence_where_it_was_m
             after = await row(running, path)
             assert (after["n_first_token"], after["n_sentence"]) == (7, 4)
             assert after["sentence_p95_ms"] >= after["sentence_p50_ms"] > 0
+
+
+async def test_the_leaderboard_of_a_voice_is_ordered_by_first_clauses(serve: Serve) -> None:
+    """Who begins first, and then dribbles, is no first choice of a voice."""
+    dribbles = [Delta("It"), Pause(0.4), Delta(" is noon."), Finish(), Done()]
+    talks = [Pause(0.1), *answer("It is noon.")]
+    config = {"models": {MODEL: {"race": {"profile": "voice", "mode": "single"}}}}
+    async with serve(dribbles=dribbles, talks=talks, config=config) as running:
+        for name in ("dribbles", "talks") * 4:
+            assert "noon" in await said(running, stream=True, provider={"only": [name]})
+        rows = await running.rows("select provider, avg(ttft_ms) as ttft_ms from attempts group by provider order by 2")
+        assert [row["provider"] for row in rows] == ["dribbles", "talks"]  # by the first token it would be first
+        for path in ("/leaderboard", "/api/leaderboard"):
+            async with running.get(path) as response:
+                [board] = (await response.json())["models"]
+            assert [row["rank"] for row in board["deployments"]] == [1, 2]
+            assert [row["deployment"].partition("/")[0] for row in board["deployments"]] == ["talks", "dribbles"]
+            assert all(row["sentence_p50_ms"] == row["ttft_p50_ms"] for row in board["deployments"])
+
+
+async def test_a_target_of_a_voice_counts_first_clauses(serve: Serve) -> None:
+    dribbles = [Delta("It"), Pause(0.2), Delta(" is noon."), Finish(), Done()]
+    race = {"profile": "voice", "mode": "single"}
+    slo = {"soon": {"profile": "voice", "ttft_ms": 150}, "later": {"profile": "voice", "ttft_ms": 60_000, "tok_s": 0.1}}
+    async with serve(dribbles=dribbles, config={"models": {MODEL: {"race": race}}, "slo": slo}) as running:
+        assert "noon" in await said(running, stream=True)
+        await running.gateway.ledger.flush()
+        async with running.get("/api/slo") as response:
+            found = {each["name"]: each for each in (await response.json())["targets"]}
+        assert (found["soon"]["calls"], found["soon"]["late"]) == (1, 1)
+        assert (found["later"]["calls"], found["later"]["bad"]) == (1, 0)
 
 
 async def test_the_profile_in_a_file_is_all_of_it_and_a_request_gets_what_costs_nothing_more(serve: Serve) -> None:
