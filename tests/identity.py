@@ -46,8 +46,10 @@ class Identity:
         self._port = port
         self.device: list[str] = []  # what the device flow answers before a token: errors, in order
         self.device_fields: dict[str, Any] = {"verification_uri": "https://idp.example.com/device", "interval": 0}
+        self.waits = False  # the device flow does, until somebody has opened the address with its code
         self.lasts_s = 600  # what is made for laptops
         self.access: dict[str, Any] = {}  # further claims of their access tokens
+        self._is_open = False
         self.renewable: str | None = None  # the refresh token that is good now
         self.renewals = 0
 
@@ -59,6 +61,7 @@ class Identity:
         app.router.add_post("/token", self._token)
         app.router.add_get("/userinfo", self._userinfo)
         app.router.add_post("/device", self._device)
+        app.router.add_get("/device", self._open)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
@@ -148,13 +151,26 @@ class Identity:
     async def _device(self, request: web.Request) -> web.Response:
         self.forms.append({name: values[0] for name, values in parse_qs(await request.text()).items()})
         told = {"device_code": "the-device", "user_code": "ABCD-EFGH", "expires_in": 600, **self.device_fields}
+        if self.waits:
+            self._is_open = False
+            told["verification_uri"] = f"{self.url}/device"
+            told["verification_uri_complete"] = f"{self.url}/device?user_code={told['user_code']}"
         return web.json_response(told)
+
+    async def _open(self, request: web.Request) -> web.Response:
+        """Let the person in whose laptop shows this code."""
+        if request.query.get("user_code") != "ABCD-EFGH":
+            raise web.HTTPNotFound
+        self._is_open = True
+        return web.Response(text="You are signed in.")
 
     def _for_laptop(self, form: Mapping[str, str]) -> web.Response:
         """Answer the device flow, or renew: each refresh token is good once."""
         is_device = form["grant_type"].endswith(":device_code")
         if is_device and self.device:
             return web.json_response({"error": self.device.pop(0)}, status=400)
+        if is_device and self.waits and not self._is_open:
+            return web.json_response({"error": "authorization_pending"}, status=400)
         if not is_device and form["refresh_token"] != self.renewable:
             return web.json_response({"error": "invalid_grant"}, status=400)
         self.renewals += not is_device

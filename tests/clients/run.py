@@ -34,7 +34,8 @@ from tests.clients.matrix import Matrix, Talked, page_of
 from tests.clients.mixed import MIXES
 from tests.clients.places import EVERYWHERE, SETUPS, Ground, ground, said
 from tests.clients.table import Result, Table
-from tests.clients.targets import GATEWAYS, plan_of, targets
+from tests.clients.targets import AUDIENCE, GATEWAYS, LAPTOPS, plan_of, targets
+from tests.identity import Identity
 
 HERE = Path(__file__).parent
 DOCS = installs.CHECKOUT / "docs" / "reference" / "clients.md"
@@ -214,7 +215,9 @@ async def _run(programs: Sequence[Program], wanted: frozenset[str], case: str, f
     commands, missing = _commands(programs)
     for name, why in missing:
         table.skip(name, why)
-    async with targets(folder, wanted) as places:
+    async with Identity() as issuer, targets(folder, wanted, issuer.url) as places:
+        issuer.waits = True
+        issuer.access = {"aud": AUDIENCE, "client_id": LAPTOPS, "sub": "ann"}
         plan = folder / "plan.json"
         plan.write_bytes(plan_of(places))
         for program in programs:

@@ -22,6 +22,7 @@ Json = dict[str, Any]
 GATEWAY_KEY = "hs-suite-key"
 GATEWAY_FORBIDDEN_KEY = "hs-forbidden-key"
 WRONG_KEY = "a-wrong-key"
+LAPTOPS, AUDIENCE = "laptops", "https://gateway.example.com"  # as the identity provider has them
 
 MODELS = {
     "chat": "gpt-4o",
@@ -57,8 +58,8 @@ def plan_of(targets: list[Target], turns: Mapping[str, Sequence[Json]] | None = 
 
 
 @asynccontextmanager
-async def targets(folder: Path, wanted: frozenset[str]) -> AsyncIterator[list[Target]]:
-    """Start everything of ``wanted``; stop it when the block ends."""
+async def targets(folder: Path, wanted: frozenset[str], issuer: str) -> AsyncIterator[list[Target]]:
+    """Start everything of ``wanted``, where people sign in at ``issuer``; stop it when the block ends."""
     async with AsyncExitStack() as stack:
         upstreams = [await stack.enter_async_context(_upstream(name)) for name in ("a", "b")]
         found = [_directly(upstreams)] if "directly" in wanted else []
@@ -66,7 +67,8 @@ async def targets(folder: Path, wanted: frozenset[str]) -> AsyncIterator[list[Ta
             if name in wanted:
                 place = folder / name.replace(" ", "-")
                 place.mkdir()
-                url = await stack.enter_async_context(gateway(configuration(behind, upstreams, place), place))
+                config = with_people(configuration(behind, upstreams, place), issuer)
+                url = await stack.enter_async_context(gateway(config, place))
                 found.append(_behind(name, behind, url, upstreams))
         yield found
 
@@ -97,6 +99,24 @@ def configuration(behind: dict[str, str], upstreams: list[str], folder: Path) ->
             "suite": {"key_sha256": sha256(GATEWAY_KEY), "admin": True, "adhoc": True},
             "nobody": {"key_sha256": sha256(GATEWAY_FORBIDDEN_KEY), "models": []},
         },
+    }
+
+
+def with_people(config: Json, issuer: str) -> Json:
+    """Return a configuration where people sign in at ``issuer``, and are the client ``developers``."""
+    company = {
+        "issuer": issuer,
+        "audience": AUDIENCE,
+        "client": "developers",
+        "end_user": "sub",
+        "login": {"client_id": LAPTOPS},
+    }
+    return {
+        **config,
+        "clients": {**config["clients"], "developers": {}},
+        "end_users": {},
+        "issuers": {"company": company},
+        "page": {"signing_key": "k" * 32, "people": ["company"]},
     }
 
 

@@ -1,9 +1,11 @@
 """Claude Code, on Anthropic's messages, as ``claude -p``."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from tests.clients.case import Feature, Suite, Target, equal, expect
+from tests.clients.signed_in import check_rows, sign_in
 from tests.clients.workplace import NODE_PROGRAMS, Workplace, version_of, workplace
 
 PROGRAM = NODE_PROGRAMS / "claude"
@@ -17,7 +19,11 @@ suite = Suite("claude-code", version=lambda: version_of(PROGRAM))
 
 def claude(target: Target, place: Workplace, prompt: str) -> Any:
     """Return what it reports of one task."""
-    environ = {"ANTHROPIC_BASE_URL": target.url, "ANTHROPIC_API_KEY": target.key, **dict.fromkeys(QUIET, "1")}
+    return _report(target, place, prompt, {"ANTHROPIC_BASE_URL": target.url, "ANTHROPIC_API_KEY": target.key})
+
+
+def _report(target: Target, place: Workplace, prompt: str, environ: Mapping[str, str]) -> Any:
+    environ = {**environ, **dict.fromkeys(QUIET, "1")}
     options = ("--model", target.messages, "--allowedTools", "Write,Read,Bash", "--output-format", "json")
     report = json.loads(place.run(PROGRAM, "-p", prompt, *options, environ=environ, may_fail=True))
     expect(not report["is_error"], report["result"])
@@ -50,6 +56,14 @@ def it_uses_two_tools_at_once(target: Target) -> None:
         ]
         claude(target, place, "\n".join(("Write the files.", *(f"call: Write {call}" for call in calls))))
         equal(sorted(path.read_text() for path in place.folder.glob("*.txt")), ["one", "two"])
+
+
+@suite.case(Feature.SIGNED_IN)
+def it_answers_whoever_signed_in_with_one_command(target: Target) -> None:
+    with workplace() as place:
+        sign_in(target, place, "claude-code")
+        equal(_report(target, place, "say: hello from the upstream", {})["result"], "hello from the upstream")
+        check_rows(target, place, target.messages)
 
 
 if __name__ == "__main__":

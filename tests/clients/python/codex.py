@@ -5,8 +5,10 @@ deployments that speak something else.
 """
 
 import json
+from collections.abc import Mapping
 
 from tests.clients.case import Feature, Suite, Target, equal, expect
+from tests.clients.signed_in import check_rows, sign_in
 from tests.clients.workplace import NODE_PROGRAMS, Workplace, version_of, workplace
 
 PROGRAM = NODE_PROGRAMS / "codex"
@@ -34,9 +36,13 @@ def codex(target: Target, place: Workplace, prompt: str, *, over_a_websocket: bo
     folder.mkdir()
     config = CONFIG.format(model=target.responses, url=target.openai, over_a_websocket=str(over_a_websocket).lower())
     (folder / "config.toml").write_text(config)
+    return _last(place, prompt, environ={"GATEWAY_KEY": target.key})
+
+
+def _last(place: Workplace, *arguments: str, environ: Mapping[str, str]) -> str:
     last = place.home / "last.txt"
     options = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-o", str(last))
-    place.run(PROGRAM, "exec", *options, prompt, environ={"GATEWAY_KEY": target.key})
+    place.run(PROGRAM, "exec", *options, *arguments, environ=environ)
     return last.read_text().strip()
 
 
@@ -62,6 +68,15 @@ def it_writes_a_file_over_a_websocket(target: Target) -> None:
         said = codex(target, place, f"Write the file.\ncall: exec_command {call}", over_a_websocket=True)
         equal((place.folder / "hello.txt").read_text(), "written by codex")
     expect("exited with code 0" in said, said)
+
+
+@suite.case(Feature.SIGNED_IN)
+def it_answers_whoever_signed_in_with_one_command(target: Target) -> None:
+    with workplace() as place:
+        sign_in(target, place, "codex")
+        options = ("-m", target.responses, *(("-c", "web_search=disabled") if target.translates else ()))
+        equal(_last(place, *options, "say: hello from the upstream", environ={}), "hello from the upstream")
+        check_rows(target, place, target.responses)
 
 
 if __name__ == "__main__":
