@@ -74,6 +74,8 @@ _OTHER_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {
 _OF_MAKING = OF_ANSWERS | {"function_call", "refusal"}
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _ROLE = "developer"
+# OpenAI: 400 "The 'metadata' parameter is only allowed when 'store' is enabled." So the refusal holds for all others.
+_ONLY_BESIDE: Mapping[str, str] = {"metadata": "store"}
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _OF_USAGE = ("stream_options", "include_usage")  # a client that sets these wants the usage itself
 _OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.LEAST, Kind.NAME, Kind.VALUE})
@@ -207,6 +209,8 @@ def _without(
             return dict(asked.formats.thinking_as(fields, fact.instead.strip('"'))), True
         _set(fields, place, msgspec.Raw(fact.instead.encode()))
         return fields, True
+    elif fact.kind is Kind.FIELD and _has_beside(fields, place):
+        return fields, False
     elif fact.kind is Kind.FIELD and (why := _may_lose(fields, place, asked)) is not None:
         _leave_out(fields, place, asked.formats)
         return fields, why.is_told
@@ -449,7 +453,15 @@ def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, asked: Fo
     if _may_lose(fields, place, asked) is None or not may_tell:
         return None
     only = value if refused.is_of_value else ""
-    return Fact(Kind.FIELD, place.path, value=only, dialect=api, passing=refused.is_conditional)
+    is_of_others = place.path in _ONLY_BESIDE and not _has_beside(fields, place)
+    is_passing = refused.is_conditional and not is_of_others
+    return Fact(Kind.FIELD, place.path, value=only, dialect=api, passing=is_passing)
+
+
+def _has_beside(fields: Fields, place: FieldPlace) -> bool:
+    """Whether a field that is taken only beside another is beside that one here."""
+    beside = _ONLY_BESIDE.get(place.path)
+    return beside is not None and bytes(fields.get(beside, b"")) == b"true"
 
 
 def _may_be_told(place: FieldPlace, value: str, formats: RequestFormat) -> bool:

@@ -243,6 +243,19 @@ def test_what_is_never_left_out_is_not_left_out_for_such_words(said: str) -> Non
     assert form(case)[0] == case.asked
 
 
+def test_metadata_without_a_stored_answer_is_refused_once_and_goes_with_one() -> None:
+    said = "The 'metadata' parameter is only allowed when 'store' is enabled."
+    one = request({"metadata": {"a": "b"}, "store": False}, CHAT)
+    facts = understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert [(fact.field, fact.passing) for fact in facts] == [("metadata", False)]
+    for store, left in ((None, {}), (False, {}), (True, {"metadata": {"a": "b"}})):
+        other = request({"metadata": {"a": "b"}} | ({} if store is None else {"store": store}), CHAT)
+        sent = adapted(other.fields, facts, FormRequest(other, "chat", CHAT.requests))
+        kept = {name: msgspec.json.decode(bytes(value)) for name, value in sent.fields.items() if name != "messages"}
+        assert kept == left | ({} if store is None else {"store": store})
+        assert sent.told == (() if left else ("metadata",))
+
+
 def test_beside_what_it_is_not_taken_is_of_that_request_alone() -> None:
     one = request({"top_p": 0.5, "thinking": {"type": "enabled"}}, CHAT, drop_params=True)
     facts = understood(
