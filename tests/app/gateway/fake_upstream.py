@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +37,17 @@ def says(
 
     async def answer(_: web.Request, __: bytes) -> web.StreamResponse:
         return web.Response(body=raw, status=status, headers={"content-type": kind, **(headers or {})})
+
+    return answer
+
+
+def to_keys(admitted: Collection[str], script: Script) -> Script:
+    """Answer by ``script`` to these keys, as they are then; refuse others."""
+
+    async def answer(request: web.Request, body: bytes) -> web.StreamResponse:
+        if request.headers["authorization"].removeprefix("Bearer ") in admitted:
+            return await script(request, body)
+        return json_response({"error": {"message": "Incorrect API key provided"}}, status=401)
 
     return answer
 

@@ -79,6 +79,11 @@ class RunningGateway:
     def __getitem__(self, provider: str) -> ScriptedProvider:
         return self.providers[provider]
 
+    def replace_key(self, provider: str, key: str) -> None:
+        """Reload with another key of ``provider``: its former one is known until one of the two has answered."""
+        providers = {**self.config["providers"], provider: {**self.config["providers"][provider], "api_key": key}}
+        self.gateway.reload(read({**self.config, "providers": providers}, self.folder))
+
     @cached_property
     def sdk(self) -> openai.AsyncOpenAI:
         """A client of OpenAI's. Few tests ask for it, and reading the authorities that it trusts takes long."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from gateway.app import prober
 from gateway.core.records import NotProbed
-from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, Reasoning, Status, answer
+from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, Reasoning, Status, Step, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching
 from tests.patience import eventually, until
@@ -71,6 +72,25 @@ async def test_a_probe_whose_first_key_is_refused_is_answered_with_the_next(serv
         ]
         samples = await running.rows("select is_late, is_error, token_ms is not null as has_token from samples")
         assert {tuple(each.values()) for each in samples} == {(0, 0, 0), (0, 0, 1)}
+
+
+async def test_a_probe_is_answered_while_its_providers_key_is_replaced(serve: Serve) -> None:
+    async with serve(config=probing("alpha"), alpha=None) as running:
+        alpha = running["alpha"]
+
+        def to_former(_: Any) -> Sequence[Step]:
+            return [Status(401)] if alpha.received[-1].headers["authorization"] == "Bearer new" else answer("Hello")
+
+        alpha.answers = to_former
+        running.replace_key("alpha", "new")
+        of_refused = "id in (select call_id from attempts where error_kind = 'key_refused') and ended_at is not null"
+        [probe, *_] = await eventually(lambda: running.rows(f"select * from probes where {of_refused}"))
+        assert (probe["outcome"], probe["error_kind"]) == ("answered", None)
+        rows = await running.rows(f"select * from attempts where call_id = '{probe['id']}' order by launch_offset_ms")
+        assert [(each["role"], each["error_kind"], each["sends"]) for each in rows] == [
+            ("probe", "key_refused", 1),
+            ("probe", None, 1),
+        ]
 
 
 async def test_a_probe_whose_form_is_refused_is_answered_in_another(serve: Serve) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from tests.app.gateway.fake_upstream import Script, hangs, plays, says
+from tests.app.gateway.fake_upstream import Script, hangs, plays, says, to_keys
 from tests.app.gateway.relayed.samples import Open, form
 from tests.app.gateway.running_gateway import MODEL, RunningGateway
 from tests.patience import until
@@ -141,6 +141,19 @@ async def test_a_deployment_that_makes_other_vectors_is_kept_out_and_calls_are_a
     [event] = [each for each in logs if each["event"] == "vectors.differ"]
     assert (event["deployment"], event["first"]) == ("beta/m", "alpha/m")
     assert why in event["reason"]
+
+
+async def test_vectors_are_compared_while_a_key_is_replaced(opened: Open) -> None:
+    config = {"models": {MODEL: RACED}, "providers": {"beta": {"api_key": "former"}}}
+    # The call asks beta before its vectors are compared, and is not answered: it is not known which key is taken.
+    scripts = [hangs, to_keys({"new"}, embeds([0.0, 1.0], [1.0, 0.0], [0.8, 0.6]))]
+    with capture_logs() as logs:
+        async with opened(alpha=[embeds(*FIRST)], beta=scripts, config=config) as (running, upstreams):
+            running.replace_key("beta", "new")
+            assert await embedded_by(running) == "2"
+            await until(lambda: any(each["event"] == "vectors.differ" for each in logs))
+            keys = [each.headers["authorization"].removeprefix("Bearer ") for each in upstreams["beta"].received]
+            assert keys == ["new", "former", "new"]
 
 
 async def test_deployments_that_make_the_same_vectors_are_compared_once_and_raced_on(opened: Open) -> None:

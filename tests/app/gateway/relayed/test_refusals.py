@@ -7,7 +7,7 @@ import msgspec
 import openai
 import pytest
 
-from tests.app.gateway.fake_upstream import says
+from tests.app.gateway.fake_upstream import EMBEDDINGS, says, to_keys
 from tests.app.gateway.relayed.samples import REFUSED, Open, form
 from tests.app.gateway.relayed.test_json import RANKING
 from tests.app.gateway.running_gateway import MODEL
@@ -161,3 +161,36 @@ async def test_a_rank_of_which_a_field_is_refused_is_asked_again_without_it_and_
             ("form", None, 1),
             ("primary", None, 1),
         ]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "answer"),
+    [
+        ("/v1/embeddings", {"input": "one"}, EMBEDDINGS),
+        ("/v1/rerank", {"query": "horse", "documents": ["cow", "horse"]}, RANKING),
+    ],
+    ids=["vectors", "ranks"],
+)
+async def test_while_a_key_is_replaced_the_one_that_is_taken_answers(
+    opened: Open, path: str, fields: dict[str, Any], answer: Any
+) -> None:
+    admitted = {"former"}
+    config = {"providers": {"alpha": {"api_key": "former"}}}
+    async with opened(alpha=[to_keys(admitted, says(answer))], config=config) as (running, upstreams):
+
+        async def launched() -> str:
+            async with running.post({"model": MODEL, **fields}, path=path) as response:
+                assert response.status == 200, await response.text()
+                return str(response.headers["x-holeshot-launched"])
+
+        assert await launched() == "1"
+        running.replace_key("alpha", "new")
+        assert await launched() == "2"  # the provider does not know the new one yet
+        admitted ^= {"former", "new"}
+        assert await launched() == "2"
+        assert await launched() == "1"
+        keys = [each.headers["authorization"].removeprefix("Bearer ") for each in upstreams["alpha"].received]
+        assert keys == ["former", "new", "former", "former", "new", "new"]
+        rows = await running.rows("select role, error_kind, sends from attempts order by call_id, number")
+        alone, refused = [("primary", None, 1)], [("primary", "key_refused", 1), ("key", None, 1)]
+        assert [tuple(each.values()) for each in rows] == [*alone, *refused, *refused, *alone]

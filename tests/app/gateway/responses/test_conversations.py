@@ -1,8 +1,9 @@
 """Conversations, counted tokens and compacted responses: at who has them, for the client that made them."""
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ COMPACTED = {
 
 
 @asynccontextmanager
-async def keeper(**refuses: int) -> AsyncIterator[tuple[str, list[tuple[str, Any]]]]:
+async def keeper(refuses: Mapping[str, int] = MappingProxyType({})) -> AsyncIterator[tuple[str, list[tuple[str, Any]]]]:
     """Serve a provider of conversations; yield its base URL, and what it was asked. ``refuses``: a key, by a status."""
     asked: list[tuple[str, Any]] = []
 
@@ -101,13 +102,38 @@ async def test_a_conversation_is_kept_where_it_was_made_for_whom_it_was_made(ser
 
 @pytest.mark.parametrize("status", [401, 429])
 async def test_a_conversation_is_made_with_the_next_key_if_the_first_is_refused(serve: Serve, status: int) -> None:
-    async with keeper(first=status) as (base_url, asked):
+    async with keeper({"first": status}) as (base_url, asked):
         config = kept_at(base_url)
         config["providers"]["keeper"] |= {"api_key": None, "api_keys": ["first", "second"]}
         async with serve(config=config, key=MINE) as running:
             assert await asks(running, "POST", "conversations", {}) == (200, MADE)
             assert [path for path, _ in asked] == ["POST conversations"] * 2
             assert (await asks(running, "GET", "conversations/conv_1"))[0] == (200 if status == 401 else 429)
+
+
+async def test_a_conversation_stays_within_reach_while_its_providers_key_is_replaced(serve: Serve) -> None:
+    refuses: dict[str, int] = {}
+    async with keeper(refuses) as (base_url, asked):
+        config = kept_at(base_url)
+        config["providers"]["keeper"] |= {"api_key": "former"}
+        async with serve(config=config, key=MINE) as running:
+
+            async def requests(method: str, path: str, body: Any = None) -> int:
+                """Return how many requests one takes that is answered."""
+                before = len(asked)
+                status, said = await asks(running, method, path, body)
+                assert status == 200, said
+                return len(asked) - before
+
+            assert await requests("POST", "conversations", {}) == 1
+            refuses["new"] = 401  # the provider does not know it yet
+            running.replace_key("keeper", "new")
+            assert await requests("POST", "conversations/conv_1/items", {"items": [ITEM]}) == 2
+            assert await requests("GET", "conversations/conv_1") == 1
+            refuses.clear()
+            refuses["former"] = 401
+            assert await requests("GET", "conversations/conv_1/items") == 2
+            assert await requests("DELETE", "conversations/conv_1") == 1
 
 
 @pytest.mark.parametrize(
