@@ -37,6 +37,9 @@ class LaunchSchedule:
     ``on_slot_refused`` for each extra launch that gets no seat.
     """
 
+    # Of the last launch that waited for a speaker: after how long it was planned, and is due. None: none has.
+    _waited: tuple[float, float] | None = None
+
     def __init__(
         self,
         plan: Plan,
@@ -308,13 +311,20 @@ class LaunchSchedule:
             self.schedule_rescues()
 
     def _waits(self, launch: Launch, speaking: Speaking) -> bool:
-        """Start the timer of a launch once more if an attempt has begun to speak; return whether it was started."""
+        """Start the timer of a launch once more if an attempt has begun to speak; return whether it was started.
+
+        Those that wait for one speaker start as far apart as the plan has them where all are silent.
+        """
         spoke_at = None if self._spoke_at is None else self._spoke_at()
         if spoke_at is None:
             return False
         delay_s = max(speaking.at_s, spoke_at - self._began + speaking.after_s)
+        if self._waited is not None:
+            silent_s, waited_s = self._waited
+            delay_s = max(delay_s, waited_s + launch.delay_s - silent_s)
         if delay_s <= self._clock() - self._began:
             return False
+        self._waited = launch.delay_s, delay_s
         self._start_timer(msgspec.structs.replace(launch, delay_s=delay_s, speaking=None))
         return True
 

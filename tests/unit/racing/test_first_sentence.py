@@ -1,16 +1,19 @@
 """With ``win_on: sentence`` the first clause that can be spoken wins, and silence after the first words does not."""
 
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
 
 from gateway.core.attempts import Role, WinOn
+from gateway.core.calls import Mode
 from gateway.steering import Speaking
 from tests.unit.racing.inside.spoken_clauses import FIRST_S, Figures, Text, ask, drawn, text
 from tests.unit.racing.test_race import answers, hangs
 from tests.unit.racing.track import Timetable, Track
 from tests.unit.racing.virtual_time import run
+from tests.unit.steering.inside.test_planner import candidate, planned
 
 
 def test_a_text_can_be_spoken_once_its_first_clause_has_ended() -> None:
@@ -79,3 +82,37 @@ def test_a_hedge_that_the_budget_refuses_beside_who_speaks_is_no_rescue_at_the_s
     assert [(each.role, each.launch_offset_ms) for each in record.attempts[1:]] == [
         (Role.FAILOVER, pytest.approx(1000 * asked_s))
     ]
+
+
+@pytest.mark.parametrize("permits", [1, 0], ids=["hedged", "refused"])
+def test_a_hedge_and_the_rescues_behind_it_that_wait_for_one_speaker_keep_their_distance(permits: int) -> None:
+    fleet = [candidate(name, score_s) for name, score_s in zip("abcd", (0.6, 1.2, 1.8, 2.4), strict=True)]
+    # Fifteen tokens, which a clause of who has begun may take, take 1.25 s.
+    slow = [
+        msgspec.structs.replace(each, estimate=msgspec.structs.replace(each.estimate, decode_tps=12.0))
+        for each in fleet
+    ]
+    plan = planned(*slow, mode=Mode.HEDGE, budget=0.3, spoken=True)
+    hedge_s, first_s, second_s = (each.delay_s for each in plan.launches[1:])
+    roles = [Role.HEDGE if permits else Role.FAILOVER, Role.FAILOVER, Role.FAILOVER]
+
+    def asked(primary: Timetable) -> dict[str, tuple[Role, float]]:
+        track = Track(primary, hangs("b"), hangs("c"), hangs("d"), win_on=WinOn.SENTENCE, permits=permits)
+        track.plan = plan
+        record = run(track.run())
+        return {each.deployment: (each.role, each.launch_offset_ms) for each in record.attempts[1:]}
+
+    def expected(*starts_s: float) -> dict[str, tuple[Role, float]]:
+        at: list[Any] = [pytest.approx(1000 * start_s) for start_s in starts_s]
+        return dict(zip("bcd", zip(roles, at, strict=True), strict=True))
+
+    # It has begun before the hedge was due: all wait for it. A refused hedge is the first rescue, the others come too.
+    dribbles = answers("a", 0.25, "It ", "is. ", gap=8.0)
+    assert asked(dribbles) == expected(1.5, 1.5 + first_s - hedge_s, 1.5 + second_s - hedge_s)
+    # It has begun after that: the rescues wait for it, the first one for no more than that.
+    assert plan.rescue_s is not None
+    dribbles = answers("a", 0.4, "It ", "is. ", gap=8.0)
+    assert asked(dribbles) == expected(hedge_s if permits else plan.rescue_s, 1.65, 1.65 + second_s - first_s)
+    # Where all are silent they start as planned.
+    silent = answers("a", 8.0, "It is. ", "Yes.")
+    assert asked(silent) == expected(hedge_s if permits else plan.rescue_s, first_s, second_s)
