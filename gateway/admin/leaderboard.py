@@ -18,10 +18,10 @@ from gateway.api.json_body import CHARS_PER_TOKEN, size_class
 from gateway.api.overrides import RaceOverride, with_override
 from gateway.api.request import Needs
 from gateway.api.shapes import resolved_objective
-from gateway.core.attempts import AnswerKind
+from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import CallKind
 from gateway.core.errors import InvalidRequest, ModelNotFound, NoDeploymentFits, NothingEnabled
-from gateway.core.prompt_classes import Effort, answer_class
+from gateway.core.prompt_classes import Effort, answer_class, spoken_class
 from gateway.core.reports import Gaps
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import tier_wanted
@@ -100,6 +100,9 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
     except NothingEnabled:
         pass  # no plan for this model; the others' plans are still shown
     seats = context.services.seats
+    prompt_class = answer_class(size_class(call.prompt_tokens * CHARS_PER_TOKEN), call.effort)
+    if model.race.win_on is WinOn.SENTENCE and call.stream and not call.json_schema:
+        prompt_class = spoken_class(prompt_class)
     explanation = context.steering.explain(
         model.name,
         able,
@@ -130,7 +133,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
             stateful=model.common.acts,
             asked=None if model is asked else asked.race,
         ),
-        answer_class(size_class(call.prompt_tokens * CHARS_PER_TOKEN), call.effort),
+        prompt_class,
     )
     prospects = tuple(
         msgspec.structs.replace(

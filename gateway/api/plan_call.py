@@ -22,7 +22,7 @@ from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, IGNORED, REFUSE, SHORT_BYTES, ResolvedModel
 from gateway.api.shapes import Decided, decided, keep, kept_shape_of, shape_of
 from gateway.core.calls import Call, CallKind, CallRecord, Level, Maker, Mode, Own
-from gateway.core.prompt_classes import MeasuredApi
+from gateway.core.prompt_classes import MeasuredApi, spoken_class
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.limits import DOLLARS, Payer, Use
@@ -142,7 +142,7 @@ async def plan_call(
         sent,
         client_context.caller(context, sent.fields, session) if instead_of is None else instead_of.by,
         known.how,
-        _own_of(context, parsed, sent, client_context, model, resolved, instead_of, whose=whose),
+        _own_of(context, parsed, sent, client_context, known, resolved, instead_of, whose=whose),
         fitting.rendered,
     )
     if fitting.rooms:
@@ -329,17 +329,18 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
     parsed: ParsedRequest,
     sent: ParsedRequest,
     client_context: ClientContext,
-    model: Model,
+    known: Decided,
     resolved: ResolvedModel | None,
     instead_of: Call | None,
     *,
     whose: str | None,
 ) -> Own:
-    """Return what is a request's own: ``parsed`` as its client sent it, ``sent`` as ``model`` is asked.
+    """Return what is a request's own: ``parsed`` as its client sent it, ``sent`` as the model is asked.
 
     Of one whose answer passes unread it says nothing of tokens. ``whose``: its session with the client that has it.
     """
-    relayed, fields, race = parsed.relayed, sent.fields, model.race
+    relayed, fields, model = parsed.relayed, sent.fields, known.model
+    race = model.race
     kind, deadline_ms = None, race.ttft_ms
     if relayed is None:
         kind = CallKind(
@@ -355,7 +356,7 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
     if instead_of is not None and instead_of.own.deadline_ms is not None:  # a fallback has that of the model asked for
         deadline_ms = instead_of.own.deadline_ms
     return Own(  # not by name, which costs more
-        parsed.prompt_class,
+        spoken_class(parsed.prompt_class) if known.terms.spoken else parsed.prompt_class,
         parsed.needs.prompt_tokens,
         sent.inline_bytes(fields),
         None if relayed is None else parsed.size // CHARS_PER_TOKEN,

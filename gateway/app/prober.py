@@ -17,7 +17,7 @@ from gateway.api.request import Needs
 from gateway.core.attempts import AttemptRecord, Outcome, WinOn
 from gateway.core.calls import Asked, Call, Caller, CallKind, CallRecord, Decision, Mode, Objective, Own
 from gateway.core.errors import ApiError, ShuttingDown
-from gateway.core.prompt_classes import answer_class
+from gateway.core.prompt_classes import answer_class, spoken_class
 from gateway.core.records import DailyFacts, NotProbed, Probe, ProbeBook, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
@@ -139,6 +139,7 @@ def _most_of(usd: float, other_usd: float | None) -> float:
 # The request of a probe: one short prompt, the same each time but for its salt, as a call to one deployment.
 
 _SMALL = answer_class(0)
+_SPOKEN = spoken_class(_SMALL)
 
 
 def salted(settings: ProbeSettings, model: str, salt: str) -> Mapping[str, msgspec.Raw]:
@@ -192,7 +193,7 @@ def call_of(
             sentence_words=model.race.sentence_words,
         ),
         Own(
-            prompt_class=_SMALL,
+            prompt_class=_SPOKEN if win_on is WinOn.SENTENCE else _SMALL,
             prompt_tokens=prompt_tokens,
             kind=CallKind(endpoint=PIVOT.endpoint, max_tokens=max_tokens, prompt_tokens=prompt_tokens),
             is_restricted=True,

@@ -1,8 +1,9 @@
-"""The classes by which figures of deployments are separated: API, size of the prompt, and effort asked for.
+"""The classes by which figures of deployments are separated: API, size of the prompt, effort, and whether it is spoken.
 
 The time of an image says nothing about the first token of an answer, nor that of a short prompt about a long one, nor
-that of an answer at once about one that is thought over. Ledger rows and the board have a class as one number that is
-the same in every version: ten times the API's, plus the size, plus 3 or 6 for little or much effort.
+that of an answer at once about one that is thought over, nor that of a first token about a first clause. Ledger rows
+and the board have a class as one number that is the same in every version: ten times the API's, plus the size, plus 3
+or 6 for little or much effort.
 """
 
 from collections.abc import Mapping
@@ -41,8 +42,16 @@ class Effort(StrEnum):
     HIGH = "high"  # medium or more, or as the model sees fit
 
 
+class Spoken(StrEnum):
+    """Answers that a voice speaks, measured to their first clause, by the effort that their requests ask for."""
+
+    USUAL = "spoken"  # they say nothing of it
+    LOW = "spoken.low"
+    HIGH = "spoken.high"
+
+
 # What the policy measures apart: an API, for answers those whose requests say nothing of effort; or the others.
-Measured: TypeAlias = MeasuredApi | Effort
+Measured: TypeAlias = MeasuredApi | Effort | Spoken
 
 
 # Must never change: rows and boards have them. The ledger's views leave out 10 and above.
@@ -67,8 +76,15 @@ _SIZES = 10  # the number of classes that fit between two APIs
 _EFFORTS: tuple[Effort | None, ...] = (None, Effort.LOW, Effort.HIGH)
 _OF_EFFORT = 3  # sizes
 # Likewise. Versions that do not know effort take these for the numbers of unknown APIs, and leave them out.
-_EFFORT_NUMBERS = MappingProxyType({Effort.LOW: 100, Effort.HIGH: 200})
-_MEASURED: Mapping[int, Measured] = MappingProxyType({**_APIS, **{n: effort for effort, n in _EFFORT_NUMBERS.items()}})
+_OF_ANSWERS: Mapping[Effort | Spoken, int] = MappingProxyType({
+    Effort.LOW: 100,
+    Effort.HIGH: 200,
+    Spoken.USUAL: 300,
+    Spoken.LOW: 400,
+    Spoken.HIGH: 500,
+})  # fmt: skip
+_MEASURED: Mapping[int, Measured] = MappingProxyType({**_APIS, **{n: each for each, n in _OF_ANSWERS.items()}})
+_SPOKEN = MappingProxyType({None: Spoken.USUAL, Effort.LOW: Spoken.LOW, Effort.HIGH: Spoken.HIGH})
 _CLASSES_KNOWN = 1024
 
 
@@ -90,6 +106,13 @@ class PromptClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     api: MeasuredApi
     size: int  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
     effort: Effort | None = None  # of answers; None: the request does not say
+    is_spoken: bool = False  # the first clause wins; rows have the same number, and ``win_on``
+    measured: Measured = MeasuredApi.ANSWERS  # made of the others
+
+    def __post_init__(self) -> None:
+        """Decide once what each attempt asks for."""
+        measured: Measured = _SPOKEN[self.effort] if self.is_spoken else self.effort or self.api
+        msgspec.structs.force_setattr(self, "measured", measured)
 
     number = property(encoded_class)  # in ledger rows: without a call of Python's where it is known
 
@@ -115,23 +138,29 @@ def answer_class(size: int, effort: Effort | None = None) -> PromptClass:
     return PromptClass(MeasuredApi.ANSWERS, size, effort)
 
 
+@lru_cache(maxsize=16)  # there are nine
+def spoken_class(prompt_class: PromptClass) -> PromptClass:
+    """Return the class of such calls for answers where the first clause wins."""
+    return PromptClass(MeasuredApi.ANSWERS, prompt_class.size, prompt_class.effort, is_spoken=True)
+
+
 def whole_class(prompt_class: PromptClass) -> PromptClass:
     """Return the class of an attempt at a call of ``prompt_class`` whose answer its provider does not stream."""
     return PromptClass(MeasuredApi.WHOLE, prompt_class.size)
 
 
 def encoded_measured(measured: Measured) -> int:
-    """Return the number of an API or an effort in the policy's own figures on the board.
+    """Return the number of an API, an effort or a voice in the policy's own figures on the board.
 
     Raises:
         KeyError: it is unknown.
 
     """
-    return _EFFORT_NUMBERS[measured] if isinstance(measured, Effort) else _NUMBERS[measured]
+    return _NUMBERS[measured] if isinstance(measured, MeasuredApi) else _OF_ANSWERS[measured]
 
 
 def decoded_measured(number: int) -> Measured:
-    """Return the API or the effort with this number."""
+    """Return the API, the effort or the voice with this number."""
     return _MEASURED.get(number, MeasuredApi.UNKNOWN)
 
 

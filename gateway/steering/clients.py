@@ -143,7 +143,7 @@ class TenantLearning:
     ) -> None:
         """Count a first token, ``ago_s`` seconds ago; the deployment is healthy with this key."""
         launched, now_s = self._launched.get(start.id), self._clock() - ago_s
-        health, measured = self.health_of(name), prompt_class.effort or prompt_class.api
+        health, measured = self.health_of(name), prompt_class.measured
         size = size_of(start.asked_tokens, prompt_class.size)
         estimate = self._snapshots.at(model, measured, size).of(start.deployment)
         sizing = self._snapshots.sizing(model, measured, start.deployment)
@@ -225,7 +225,7 @@ class TenantLearning:
     ) -> None:
         """Handle an attempt without a first token: with a key that fails, its age tells nothing of others."""
         age_s, deployment = (loser.censored_at_ms or 0.0) / 1000, loser.deployment
-        measured, size = prompt_class.effort or prompt_class.api, size_of(loser.asked_tokens, prompt_class.size)
+        measured, size = prompt_class.measured, size_of(loser.asked_tokens, prompt_class.size)
         if health.tripped:
             q95_s = self._snapshots.at(model, measured, size).of(deployment).well_q95_s
             if loser.outcome is Outcome.LOST:

@@ -29,6 +29,7 @@ from gateway.core.prompt_classes import (
     Measured,
     MeasuredApi,
     PromptClass,
+    Spoken,
     decoded_class,
     decoded_measured,
     encoded_class,
@@ -211,6 +212,21 @@ def merged(histograms: Iterable[Sparse]) -> Sparse:
     return total
 
 
+def unspoken(every: Histograms, spoken: Histograms) -> Histograms:
+    """Return what of ``every`` is not among ``spoken``."""
+    return {
+        prompt_class: {
+            index: more
+            for index, amount in histogram.items()
+            if (more := amount - spoken.get(prompt_class, _NOTHING_SEEN).get(index, 0.0)) > 0.0
+        }
+        for prompt_class, histogram in every.items()
+    }
+
+
+_NOTHING_SEEN: Sparse = {}
+
+
 @lru_cache(maxsize=_FIELDS_KNOWN)
 def _place(field: str) -> tuple[str, bool, str, PromptClass | None, int] | None:
     """Parse a field: deployment, whether it is of spoken attempts, name in the tally.
@@ -253,7 +269,8 @@ _KINDS, _DIGITS = "aeclg", "0123456789"
 # Evidence: what the policy knows about one deployment on one time scale, read from the board's counts. The policy has
 # its own histograms besides the published ones: ``deployment|0|p17`` for first tokens and ``q17`` for attempts cut
 # without one. They differ in two ways. Times are divided by the effect of the prompt's size (``prediction.py``), so
-# that all prompts share a histogram. The number is the API's, 0 for answers; 100 and 200 for those with an effort.
+# that all prompts share a histogram. The number is the API's, 0 for answers; 100 and 200 for those with an effort,
+# 300 to 500 for those that a voice speaks, timed to their first clauses.
 # ``deployment|1|ended`` and ``|failed`` count what of ``|n`` and ``|err`` is of an API other than answers, so that a
 # model that has no embeddings is not taken for one that fails. Versions that do not know them ignore them.
 
@@ -263,7 +280,7 @@ _FIELDS_A_STEP = 500
 
 
 class Evidence(msgspec.Struct):
-    """The weighted counts of one deployment. Histograms are by API and effort."""
+    """The weighted counts of one deployment. Histograms are by API, effort and voice."""
 
     n: float = 0.0
     err: float = 0.0
@@ -387,6 +404,6 @@ def _evidence_place(field: str) -> tuple[str, str, Measured | None, int] | None:
 
 
 _OF_API = frozenset({"ended", "failed"})
-_ANSWERS = frozenset({MeasuredApi.ANSWERS, *Effort})
+_ANSWERS = frozenset({MeasuredApi.ANSWERS, *Effort, *Spoken})
 _KINDS_OF_API = frozenset({"p", "q", *_OF_API})
 _EVIDENCE_TOTALS = frozenset({"n", "err", "down", "tok", "sec", "gtok", "gsec", "ans", "burst", "won", "stall"})

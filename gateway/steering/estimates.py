@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gateway.core.prompt_classes import Effort, Measured, MeasuredApi
+from gateway.core.prompt_classes import Effort, Measured, MeasuredApi, Spoken
 from gateway.steering.constants import (
     ANSWER_PRIOR,
     AT_ONCE_TPS,
@@ -282,16 +282,20 @@ def _classes(every: Sequence[Evidence], measured: Measured) -> tuple[tuple[Measu
     """Return the classes whose first tokens tell those of ``measured``, and whether they may be too quick for it.
 
     An effort is a class of its own once ten of its first tokens are known, and the model takes clearly more or less
-    time for it than for others: one that does not think learns as fast as without classes.
+    time for it than for others: one that does not think learns as fast as without classes. A first clause and a first
+    token are counted apart, once ten of the kind are known: a memory from before the start does not tell them apart.
     """
     if isinstance(measured, MeasuredApi) and measured is not MeasuredApi.ANSWERS:
         return (measured,), False
+    alike, unlike = (_SPOKEN, _ANSWERS) if isinstance(measured, Spoken) else (_ANSWERS, _SPOKEN)
     own, own_cut = _seen(every, (measured,))
-    others, others_cut = _seen(every, tuple(each for each in _ANSWERS if each is not measured))
+    others, others_cut = _seen(every, tuple(each for each in alike if each is not measured))
+    if sum(own) + sum(others) < KNOWN_EVENTS and any(_seen(every, unlike)[0]):
+        return (*alike, *unlike), False
     if not sum(others):
         return (measured,), False
     if sum(own) < KNOWN_EVENTS:
-        return _ANSWERS, measured is not Effort.LOW
+        return alike, measured not in _LITTLE
     mine, theirs = kaplan_meier(own, own_cut), kaplan_meier(others, others_cut)
     is_alike = all(
         1 / EFFORT_ALIKE
@@ -299,7 +303,7 @@ def _classes(every: Sequence[Evidence], measured: Measured) -> tuple[tuple[Measu
         < EFFORT_ALIKE
         for q in (0.5, LATE_QUANTILE)
     )
-    return (_ANSWERS if is_alike else (measured,)), False
+    return (alike if is_alike else (measured,)), False
 
 
 def _seen(every: Sequence[Evidence], classes: tuple[Measured, ...]) -> tuple[list[float], list[float]]:
@@ -444,5 +448,7 @@ def _estimate(evidence: Evidence, measured: Measured, usual: Usual, of: Usuals) 
 
 _NOTHING = Evidence()
 _ANSWERS: tuple[Measured, ...] = (MeasuredApi.ANSWERS, *Effort)
+_SPOKEN: tuple[Measured, ...] = tuple(Spoken)
+_LITTLE = frozenset({Effort.LOW, Spoken.LOW})  # the effort that takes the least time
 _NONE = (0.0,) * BUCKETS
 LEAST_REMAINDER = 1.02  # of an age beyond all samples

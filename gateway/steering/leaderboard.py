@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gateway.core.old_names import WithOldNames, formerly
-from gateway.core.prompt_classes import PromptClass, answer_class, encoded_class
+from gateway.core.prompt_classes import PromptClass, answer_class, encoded_class, spoken_class
 from gateway.core.race_failures import NotAsked
 from gateway.core.terminal_text import counted
 from gateway.steering.constants import (
@@ -175,9 +175,14 @@ class WindowCounts(msgspec.Struct, frozen=True):
         """The prompt class with the most attempts; short prompts for answers if there are none."""
         attempts: dict[PromptClass, float] = {}
         for tally in self.tallies.values():
-            for histograms in (tally.events, tally.censored):
-                for prompt_class, histogram in histograms.items():
-                    attempts[prompt_class] = attempts.get(prompt_class, 0.0) + sum(histogram.values())
+            spoken = tally.spoken or Tally()
+            for every, heard in ((tally.events, spoken.events), (tally.censored, spoken.censored)):
+                for prompt_class, histogram in every.items():
+                    n, n_heard = sum(histogram.values()), sum(heard.get(prompt_class, {}).values())
+                    attempts[prompt_class] = attempts.get(prompt_class, 0.0) + n - n_heard
+                    if n_heard:
+                        known = spoken_class(prompt_class)
+                        attempts[known] = attempts.get(known, 0.0) + n_heard
         return max(attempts, key=lambda prompt_class: attempts[prompt_class], default=_SHORT)
 
 

@@ -435,10 +435,7 @@ class Learning:
     ) -> None:
         """Count a first token, ``ago_s`` seconds ago; the deployment is healthy unless it came far too late."""
         deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock() - ago_s
-        health, measured = (
-            self.healths.get(deployment) or self.health_of(deployment),
-            prompt_class.effort or prompt_class.api,
-        )
+        health, measured = self.healths.get(deployment) or self.health_of(deployment), prompt_class.measured
         if start.id in self._hanging:
             self._hangs_no_more(start.id, health)
         size = size_of(start.asked_tokens, prompt_class.size)
@@ -610,7 +607,7 @@ class Learning:
         A primary cancelled at the claim at a normal age is not at fault; only one beyond its q95 gets a strike, unless
         it may just be slow. For a broken deployment nothing is counted: its fault is known, and must not count later.
         """
-        deployment, measured = loser.deployment, prompt_class.effort or prompt_class.api
+        deployment, measured = loser.deployment, prompt_class.measured
         now_s, health, age_s = self._clock() - ago_s, self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
         corrected_s = self._own_delay.without_own_delay(age_s, launched, now_s)
         size = size_of(loser.asked_tokens, prompt_class.size)

@@ -11,7 +11,7 @@ from math import inf
 import msgspec
 
 from gateway.core.calls import HourlySum
-from gateway.core.prompt_classes import Measured, MeasuredApi, PromptClass
+from gateway.core.prompt_classes import Measured, MeasuredApi, PromptClass, spoken_class
 from gateway.steering.board import Board, slot_of
 from gateway.steering.constants import (
     HALF_LIFE_S,
@@ -26,6 +26,7 @@ from gateway.steering.counts import (
     Counts,
     Evidences,
     Histograms,
+    Tally,
     add_weighted,
     cut,
     event,
@@ -33,6 +34,7 @@ from gateway.steering.counts import (
     mid_s,
     read_in_steps,
     read_tallies,
+    unspoken,
 )
 from gateway.steering.estimates import Standings, Usuals, answer_tokens, finished, standings_in_steps, usuals_in_steps
 from gateway.steering.prediction import Sizing, size_of
@@ -142,7 +144,7 @@ class Snapshots:
         Deployments that answer it ``whole`` are compared, by the times of their answers, with the others' first tokens.
         """
         size = size_of(prompt_tokens, prompt_class.size)
-        standings = self.at(model, prompt_class.effort or prompt_class.api, size)
+        standings = self.at(model, prompt_class.measured, size)
         return standings.with_those_of(self.at(model, MeasuredApi.WHOLE, size), whole) if whole else standings
 
     def at(self, model: str, measured: Measured, size: int) -> Standings:
@@ -159,7 +161,7 @@ class Snapshots:
     def fresh(self, model: str, prompt_class: PromptClass) -> Standings:
         """Return standings computed now from all counts."""
         known = self._check(model, self._clock())
-        return known.standings(prompt_class.effort or prompt_class.api, size_of(None, prompt_class.size))
+        return known.standings(prompt_class.measured, size_of(None, prompt_class.size))
 
     def sizing(self, model: str, measured: Measured, deployment: str) -> Sizing:
         """Return how the size of a prompt affects a deployment."""
@@ -428,8 +430,13 @@ def recall(board: Board, lately: Mapping[str, Mapping[int, Mapping[str, float]]]
             counts = dict(slots[slot])
             for name, tally in read_tallies(slots[slot]).items():
                 n += tally.n
-                for field, histograms in ((event, tally.events), (cut, tally.censored)):
-                    _add_own(counts, partial(field, name), histograms)
+                spoken = tally.spoken or Tally()
+                for field, every, heard in (
+                    (event, tally.events, spoken.events),
+                    (cut, tally.censored, spoken.censored),
+                ):
+                    _add_own(counts, partial(field, name), unspoken(every, heard))
+                    _add_own(counts, partial(field, name), {spoken_class(each): heard[each] for each in heard})
             board.add(model, counts, slot * SLOT_S)
     return n
 
@@ -439,7 +446,7 @@ def _add_own(counts: Counts, field: Callable[[Measured, float], str], histograms
     for prompt_class, histogram in histograms.items():
         factor = _UNSEEN.factor(size_of(None, prompt_class.size))
         for index, amount in histogram.items():
-            _add(counts, field(prompt_class.effort or prompt_class.api, mid_s(index) / factor), amount)
+            _add(counts, field(prompt_class.measured, mid_s(index) / factor), amount)
 
 
 def _add(counts: Counts, field: str, amount: float) -> None:

@@ -5,7 +5,16 @@ import pytest
 
 from gateway.api.apis import APIS
 from gateway.core.calls import CallStart
-from gateway.core.prompt_classes import Effort, MeasuredApi, PromptClass, answer_class, decoded_class, encoded_class
+from gateway.core.prompt_classes import (
+    Effort,
+    MeasuredApi,
+    PromptClass,
+    Spoken,
+    answer_class,
+    decoded_class,
+    encoded_class,
+    spoken_class,
+)
 from gateway.ledger import CALL_COLUMNS, attempt_rows, call_rows
 from gateway.ledger.entries import Started, decode
 from gateway.steering import counts, event_field
@@ -55,11 +64,21 @@ def test_an_effort_is_part_of_the_number_which_stays_that_of_answers(effort: Eff
     assert read_tallies({f"groq/a|{number}|e8": 1.0})["groq/a"].events == {answer_class(2, effort): {8: 1.0}}
 
 
-def test_the_policys_own_figures_of_an_effort_are_of_an_api_unknown_to_versions_before() -> None:
-    fields = [counts.event("groq/a", effort, 0.02) for effort in Effort]
-    assert fields == ["groq/a|100|p8", "groq/a|200|p8"]
-    assert read_evidence(dict.fromkeys(fields, 1.0))["groq/a"].events == {Effort.LOW: {8: 1.0}, Effort.HIGH: {8: 1.0}}
-    assert not read_evidence({"groq/a|100|ended": 1.0, "groq/a|300|p8": 1.0})
+def test_the_policys_own_figures_of_an_effort_and_a_voice_are_of_an_api_unknown_to_versions_before() -> None:
+    measured = [*Effort, *Spoken]
+    fields = [counts.event("groq/a", each, 0.02) for each in measured]
+    assert fields == [f"groq/a|{number}|p8" for number in (100, 200, 300, 400, 500)]
+    assert read_evidence(dict.fromkeys(fields, 1.0))["groq/a"].events == {each: {8: 1.0} for each in measured}
+    assert not read_evidence({"groq/a|100|ended": 1.0, "groq/a|300|ended": 1.0, "groq/a|600|p8": 1.0})
+
+
+@pytest.mark.parametrize("effort", [None, *Effort])
+def test_what_is_spoken_has_the_number_of_other_answers_and_figures_of_its_own(effort: Effort | None) -> None:
+    spoken = spoken_class(answer_class(1, effort))
+    assert encoded_class(spoken) == encoded_class(answer_class(1, effort))
+    assert (spoken.size, spoken.effort, spoken.is_answer) == (1, effort, True)
+    assert isinstance(spoken.measured, Spoken)
+    assert answer_class(1, effort).measured == (effort or MeasuredApi.ANSWERS)
 
 
 def test_every_relayed_api_has_a_number_of_its_own() -> None:

@@ -83,6 +83,25 @@ async def test_the_leaderboard_of_a_voice_is_ordered_by_first_clauses(serve: Ser
             assert all(row["sentence_p50_ms"] == row["ttft_p50_ms"] for row in board["deployments"])
 
 
+async def test_a_chats_first_tokens_and_a_voices_first_clauses_are_figures_of_their_own(serve: Serve) -> None:
+    dribbles = [Delta("It"), Pause(0.1), Delta(" is noon."), Finish(), Done()]
+    async with serve(dribbles=dribbles) as running:
+        for _ in range(20):
+            await asyncio.gather(said(running, stream=True), said(running, stream=True, race={"win_on": "sentence"}))
+        async with running.get("/leaderboard") as response:  # computed now, so that what is explained is no older
+            [board] = (await response.json())["models"]
+        assert board["prompt_class"] == 0
+        found = []
+        for asked in ("", "&win_on=sentence", "&win_on=sentence&json_schema=true"):
+            async with running.get(f"/leaderboard?explain=1&model={MODEL}{asked}") as response:
+                [told] = (await response.json())["models"]
+            [deployment] = told["explanation"]["deployments"]
+            found.append(deployment["ttft_p50_s"])
+        tokens, clauses, objects = found
+        assert tokens < clauses
+        assert objects == tokens
+
+
 async def test_a_target_of_a_voice_counts_first_clauses(serve: Serve) -> None:
     dribbles = [Delta("It"), Pause(0.2), Delta(" is noon."), Finish(), Done()]
     race = {"profile": "voice", "mode": "single"}
