@@ -170,6 +170,9 @@ _NOT_RACED = RequestFormat(
     parameters=ParameterNames(answer_limits=()),
     preferences=frozenset({"prompt_cache_key", "user"}),
 )
+# What a conversation's metadata are changed to is all that such a request says: without it nothing would change.
+_CHANGES = msgspec.structs.replace(_NOT_RACED, prompt="metadata", reading_order=("metadata",))
+_CONVERSATION = "conversations/"  # of one: changed, or given items
 _LARGEST_ERROR_BYTES = 64 * 1024
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 _HEADS_KEPT = 256  # a path may contain the model's name, and clients may name any model
@@ -402,7 +405,12 @@ class HttpUpstream:
 
     async def _taken(self, head: Head, path: str, request: Request) -> "_Begun":
         """Return how a request for ``path`` is answered, in the form that is known to be taken."""
-        asked, model_is_said = FormRequest(request, path, _NOT_RACED), "{model}" not in path and bool(request.model)
+        formats, model_is_said = _NOT_RACED, False
+        if request.model:
+            model_is_said = "{model}" not in path
+        elif path.startswith(_CONVERSATION):
+            formats = _CHANGES
+        asked = FormRequest(request, path, formats)
 
         def say(facts: Facts) -> Sent:
             fields = with_own(request, request.fields)

@@ -29,8 +29,13 @@ COMPACTED = {
 
 
 @asynccontextmanager
-async def keeper(refuses: Mapping[str, int] = MappingProxyType({})) -> AsyncIterator[tuple[str, list[tuple[str, Any]]]]:
-    """Serve a provider of conversations; yield its base URL, and what it was asked. ``refuses``: a key, by a status."""
+async def keeper(
+    refuses: Mapping[str, int] = MappingProxyType({}), lacks: str = ""
+) -> AsyncIterator[tuple[str, list[tuple[str, Any]]]]:
+    """Serve a provider of conversations; yield its base URL, and what it was asked.
+
+    ``refuses``: a key, by a status; ``lacks``: a field, by 400.
+    """
     asked: list[tuple[str, Any]] = []
 
     async def answer(request: web.Request) -> web.StreamResponse:  # noqa: PLR0911 - by path
@@ -39,6 +44,9 @@ async def keeper(refuses: Mapping[str, int] = MappingProxyType({})) -> AsyncIter
         asked.append((f"{request.method} {path}", msgspec.json.decode(body) if body else None))
         if (status := refuses.get(request.headers["authorization"].removeprefix("Bearer "))) is not None:
             return web.json_response({"error": {"message": "not with this key"}}, status=status)
+        if body and lacks in msgspec.json.decode(body):
+            said = {"message": f"Unknown parameter: '{lacks}'.", "param": lacks, "code": "unknown_parameter"}
+            return web.json_response({"error": {**said, "type": "invalid_request_error"}}, status=400)
         if path == "responses":
             return web.Response(body=RESPONSE_BYTES, headers={"content-type": "text/event-stream"})
         if path == "responses/input_tokens":
@@ -134,6 +142,30 @@ async def test_a_conversation_stays_within_reach_while_its_providers_key_is_repl
             refuses["former"] = 401
             assert await requests("GET", "conversations/conv_1/items") == 2
             assert await requests("DELETE", "conversations/conv_1") == 1
+
+
+@pytest.mark.parametrize("hint", ["user", "metadata"])
+async def test_a_conversation_is_made_without_a_hint_that_its_provider_refuses_and_the_next_one_at_once(
+    serve: Serve, hint: str
+) -> None:
+    body = {"items": [ITEM], "metadata": {"topic": "cats"}, "user": "somebody"}
+    without = {name: value for name, value in body.items() if name != hint}
+    async with keeper(lacks=hint) as (base_url, asked), serve(config=kept_at(base_url), key=MINE) as running:
+        for _ in range(2):
+            assert await asks(running, "POST", "conversations", body) == (200, MADE)
+        assert [sent for _, sent in asked] == [body, without, without]
+
+
+@pytest.mark.parametrize("metadata", [{"topic": "dogs"}, None], ids=str)
+async def test_what_a_conversation_is_to_be_changed_to_is_never_left_out(
+    serve: Serve, metadata: dict[str, str] | None
+) -> None:
+    async with keeper(lacks="metadata") as (base_url, asked), serve(config=kept_at(base_url), key=MINE) as running:
+        assert await asks(running, "POST", "conversations", {}) == (200, MADE)
+        for _ in range(2):
+            status, said = await asks(running, "POST", "conversations/conv_1", {"metadata": metadata})
+            assert (status, said["error"]["param"]) == (400, "metadata")
+        assert [sent for _, sent in asked] == [{}, {"metadata": metadata}, {"metadata": metadata}]
 
 
 @pytest.mark.parametrize(
