@@ -45,9 +45,14 @@ class Login(msgspec.Struct, frozen=True):
     ends_at: float
     refresh_token: str | None = None  # None: it is in the keyring, or there is none
 
+    @property
+    def early_s(self) -> float:
+        """So long before its end the token is renewed: what is printed is good for that at least."""
+        return min(_EARLY_S, 0.1 * (self.ends_at - self.began_at))
+
     def is_fresh(self, now_s: float) -> bool:
         """Whether the token is good for a while."""
-        return now_s < self.ends_at - min(_EARLY_S, 0.1 * (self.ends_at - self.began_at))
+        return now_s < self.ends_at - self.early_s
 
 
 class Kept(msgspec.Struct):

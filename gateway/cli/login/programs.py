@@ -19,19 +19,22 @@ from gateway.cli.login.flow import LoginError
 from gateway.cli.login.kept import WrittenSetting
 
 NAME: Final = "holeshot"  # of the provider in Codex's and opencode's files
-_FRESH_MS = 60_000  # how long a program keeps a token before it asks the command again
 Settings = Mapping[tuple[str, ...], Any]
 
 
-def write(program: str, url: str, command: Sequence[str], models: Sequence[str]) -> list[WrittenSetting]:
+def write(
+    program: str, url: str, command: Sequence[str], models: Sequence[str], *, fresh_s: int = 60
+) -> list[WrittenSetting]:
     """Write what ``program`` needs for the gateway at ``url``; return what was changed.
+
+    ``fresh_s``: so long the program keeps a token before it asks ``command`` again.
 
     Raises:
         LoginError: a file of it cannot be read or written; then none is changed.
 
     """
     changes: list[WrittenSetting] = []
-    for path, settings in _PROGRAMS[program](url, command, models):
+    for path, settings in _PROGRAMS[program](url, command, models, 1000 * fresh_s):
         try:
             changes += _set(path, settings)
         except LoginError:
@@ -69,17 +72,17 @@ def undo(changes: Sequence[WrittenSetting]) -> list[WrittenSetting]:
     return undone
 
 
-def _claude_code(url: str, command: Sequence[str], _: Sequence[str]) -> list[tuple[Path, Settings]]:
+def _claude_code(url: str, command: Sequence[str], _: Sequence[str], fresh_ms: int) -> list[tuple[Path, Settings]]:
     folder = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
     helper = {
         ("apiKeyHelper",): _line([*command, "token", url]),
         ("env", "ANTHROPIC_BASE_URL"): url,
-        ("env", "CLAUDE_CODE_API_KEY_HELPER_TTL_MS"): str(_FRESH_MS),
+        ("env", "CLAUDE_CODE_API_KEY_HELPER_TTL_MS"): str(fresh_ms),
     }
     return [(folder / "settings.json", helper)]
 
 
-def _codex(url: str, command: Sequence[str], _: Sequence[str]) -> list[tuple[Path, Settings]]:
+def _codex(url: str, command: Sequence[str], _: Sequence[str], fresh_ms: int) -> list[tuple[Path, Settings]]:
     folder = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
     place = ("model_providers", NAME)
     settings = {
@@ -90,12 +93,12 @@ def _codex(url: str, command: Sequence[str], _: Sequence[str]) -> list[tuple[Pat
         (*place, "auth", "command"): command[0],
         (*place, "auth", "args"): [*command[1:], "token", url],
         (*place, "auth", "timeout_ms"): 15_000,
-        (*place, "auth", "refresh_interval_ms"): _FRESH_MS,
+        (*place, "auth", "refresh_interval_ms"): fresh_ms,
     }
     return [(folder / "config.toml", settings)]
 
 
-def _opencode(url: str, command: Sequence[str], models: Sequence[str]) -> list[tuple[Path, Settings]]:
+def _opencode(url: str, command: Sequence[str], models: Sequence[str], fresh_ms: int) -> list[tuple[Path, Settings]]:
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
     place = ("provider", NAME)
     settings: dict[tuple[str, ...], Any] = {
@@ -107,7 +110,7 @@ def _opencode(url: str, command: Sequence[str], models: Sequence[str]) -> list[t
     plugin = _PLUGIN % {
         "name": json.dumps(NAME),
         "command": json.dumps([*command, "token", url]),
-        "fresh_ms": _FRESH_MS,
+        "fresh_ms": fresh_ms,
     }
     return [(config / "opencode.json", settings), (config / "plugins" / f"{NAME}.js", {(): plugin})]
 
@@ -131,7 +134,7 @@ export const Holeshot = async () => ({
 });
 """
 
-_PROGRAMS: Mapping[str, Callable[[str, Sequence[str], Sequence[str]], list[tuple[Path, Settings]]]] = {
+_PROGRAMS: Mapping[str, Callable[[str, Sequence[str], Sequence[str], int], list[tuple[Path, Settings]]]] = {
     "claude-code": _claude_code,
     "codex": _codex,
     "opencode": _opencode,

@@ -6,6 +6,7 @@ import time
 import webbrowser
 from contextlib import suppress
 from importlib.util import find_spec
+from math import ceil
 from typing import Annotated, Any
 
 import typer
@@ -94,7 +95,9 @@ def _sign_in(url: str, *, browser: bool) -> None:
 
 
 def _write(program: str, url: str) -> None:
-    changes = programs.write(program, url, kept.program(), _models(url, kept.fresh_token(url)))
+    models = _models(url, kept.fresh_token(url))
+    fresh_s = max(1, ceil(kept.read().logins[url].early_s))  # no program keeps a token beyond its end
+    changes = programs.write(program, url, kept.program(), models, fresh_s=fresh_s)
     with kept.locked():
         all_of_it = kept.read()
         former = all_of_it.changes.get(program, [])

@@ -251,6 +251,23 @@ async def test_programs_are_set_up_and_taken_back_beside_what_their_files_had(
         assert "cannot be read, so nothing was written there" in err
 
 
+@pytest.mark.parametrize(("lasts_s", "fresh_ms"), [(3600, 60_000), (300, 30_000), (60, 6_000)])
+async def test_programs_keep_a_token_no_longer_than_what_is_left_of_it(
+    serve: Serve, issuer: Identity, laptop: Laptop, lasts_s: int, fresh_ms: int
+) -> None:
+    issuer.lasts_s = lasts_s
+    async with serve(config=with_login(issuer)) as running:
+        for program in ("claude-code", "codex", "opencode"):
+            code, _, err = await laptop.run("login", running.url, "--write", program)
+            assert code == 0, err
+    found = json.loads((laptop.home / ".claude" / "settings.json").read_text())
+    assert found["env"]["CLAUDE_CODE_API_KEY_HELPER_TTL_MS"] == str(fresh_ms)
+    auth = tomllib.loads((laptop.home / ".codex" / "config.toml").read_text())["model_providers"]["holeshot"]["auth"]
+    assert auth["refresh_interval_ms"] == fresh_ms
+    plugin = (laptop.home / ".config" / "opencode" / "plugins" / "holeshot.js").read_text()
+    assert f"until = Date.now() + {fresh_ms};" in plugin
+
+
 async def test_a_keyring_that_hangs_is_waited_for_briefly(serve: Serve, issuer: Identity, laptop: Laptop) -> None:
     module = laptop.home / "hanging_keyring.py"
     module.write_text(
