@@ -86,6 +86,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
 
     """
     call, override = _read(query)
+    given = model.under(client.profile).race
     asked = with_override(model, override, client, stateful=False)
     model = with_override(model, override, client, stateful=True) if model.common.acts else asked
     able: list[str] = []
@@ -101,8 +102,8 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
         pass  # no plan for this model; the others' plans are still shown
     seats = context.services.seats
     prompt_class = answer_class(size_class(call.prompt_tokens * CHARS_PER_TOKEN), call.effort)
-    if model.race.win_on is WinOn.SENTENCE and call.stream and not call.json_schema:
-        prompt_class = spoken_class(prompt_class)
+    spoken = model.race.win_on is WinOn.SENTENCE and call.stream and not call.json_schema
+    prompt_class = spoken_class(prompt_class) if spoken else prompt_class
     explanation = context.steering.explain(
         model.name,
         able,
@@ -132,6 +133,8 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
             holds=model.race.holds(streamed=call.stream),
             stateful=model.common.acts,
             asked=None if model is asked else asked.race,
+            spoken=spoken,
+            speaks_unasked=given.win_on is not WinOn.SENTENCE,
         ),
         prompt_class,
     )

@@ -102,6 +102,15 @@ async def test_a_chats_first_tokens_and_a_voices_first_clauses_are_figures_of_th
         assert objects == tokens
 
 
+async def test_an_explained_plan_has_the_starts_of_a_call_that_is_spoken(serve: Serve) -> None:
+    config = {"models": {MODEL: {"race": {"profile": "voice"}}}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        for asked, roles in (("", ["primary", "race", "failover", "failover"]), ("&stream=false", ["primary", "race"])):
+            async with running.get(f"/leaderboard?explain=1&model={MODEL}{asked}") as response:
+                [told] = (await response.json())["models"]
+            assert [launch["role"] for launch in told["explanation"]["launches"]] == roles
+
+
 async def test_a_target_of_a_voice_counts_first_clauses(serve: Serve) -> None:
     dribbles = [Delta("It"), Pause(0.2), Delta(" is noon."), Finish(), Done()]
     race = {"profile": "voice", "mode": "single"}
