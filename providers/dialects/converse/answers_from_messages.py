@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from providers.bodies import encoded
 from providers.dialects.chat.references import IN_DOCUMENTS
 from providers.dialects.converse.frames import framed
 from providers.dialects.messages.in_frames import exception_in_frame
@@ -23,7 +24,6 @@ _REASONS: Mapping[str, str] = {
 }
 _PLACES = {kind: (name, begin, end) for name, (kind, begin, end) in IN_DOCUMENTS.items()}
 _objects = msgspec.json.Decoder(dict[str, Any])
-_encode = msgspec.json.encode
 
 
 def _reason(reason: str | None) -> str:
@@ -119,7 +119,7 @@ class ConverseAnswer:
             "metrics": self._metrics(),
             **_own(self._paths, said),
         }
-        return _encode(answer)
+        return encoded(answer)
 
     def _metrics(self) -> dict[str, Any]:
         return {"latencyMs": round((self._clock() - self._began_s) * 1000)}
@@ -183,4 +183,4 @@ class ConverseAnswer:
 
 def _event(kind: str, payload: Mapping[str, Any]) -> bytes:
     headers = {":event-type": kind, ":content-type": "application/json", ":message-type": "event"}
-    return framed(_encode(payload), headers)
+    return framed(encoded(payload), headers)

@@ -232,7 +232,7 @@ def messages_of_converse(fields: Fields, max_tokens: int) -> AskedInConverse:
 
     """
     try:
-        asked = msgspec.json.decode(msgspec.json.encode(fields), type=_Request)
+        asked = msgspec.json.decode(raw_json(fields), type=_Request)
         said = _said(asked, max_tokens)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"this is no request of Converse that this gateway can answer: {error}") from None
