@@ -30,12 +30,8 @@ _STATUSES_OF_WORDS = (None, HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)  # th
 # developers.openai.com/api/docs/guides/error-codes, platform.claude.com/docs/en/api/errors,
 # docs.z.ai/api-reference/api-code, ai.google.dev/gemini-api/docs/troubleshooting, read on 2026-11-29. Moonshot and
 # Zhipu say it with 429 (platform.moonshot.ai/docs/api/chat, read on 2026-11-27).
-_CODES_OF_OVERLOAD = frozenset(
-    {
-        *("overloaded_error", "server_is_overloaded", "slow_down"),  # OpenAI, Anthropic
-        *("engine_overloaded", "engine_overloaded_error", "1305"),  # Moonshot, Zhipu
-    }
-)
+_OVERLOADED_BY_429 = frozenset({"engine_overloaded", "engine_overloaded_error", "1305"})
+_CODES_OF_OVERLOAD = _OVERLOADED_BY_429 | {"overloaded_error", "server_is_overloaded", "slow_down"}
 _OF_OVERLOAD = re.compile(r"\boverloaded\b|\bat capacity\b|experiencing high demand", re.IGNORECASE)
 _OF_DAYS = re.compile(r"\bper day\b|\b[RT]PD\b|\bdaily\b", re.IGNORECASE)
 
@@ -51,8 +47,7 @@ def meaning_of(error: UpstreamError) -> Meaning | None:
         case ErrorKind.RATE_LIMITED if error.is_of_day or _OF_DAYS.search(said) is not None:
             return Meaning.DAY
         case ErrorKind.RATE_LIMITED:
-            is_overload = not _CODES_OF_OVERLOAD.isdisjoint(names) or _OF_OVERLOAD.search(said) is not None
-            return Meaning.OVERLOADED if is_overload else Meaning.RATE
+            return Meaning.RATE if _OVERLOADED_BY_429.isdisjoint(names) else Meaning.OVERLOADED
         case ErrorKind.PROVIDER_AUTH:
             is_unpaid = error.status == HTTPStatus.PAYMENT_REQUIRED or any(
                 is_spent({"message": said, "code": name}, any_codes=True, any_words=True) for name in names or {""}
