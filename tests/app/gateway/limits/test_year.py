@@ -16,7 +16,7 @@ from gateway.limits import level_of_key
 from providers.simulator.script import Done, Usage, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, read, serving
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.support.moved_time import MovedTime
 
 LIMITS = {"usd_per_hour": 3, "usd_per_day": 4, "usd_per_week": 20, "usd_per_month": 70, "usd_total": 700}
@@ -102,7 +102,7 @@ class Walk:
         await self.running.gateway.ledger.flush()
         await self.running.gateway.ledger.fold()
         oldest = (self.moved.utc_now() - timedelta(days=40)).strftime("%Y-%m-%d")
-        with closing(sqlite3.connect(self._folder / "holeshot.db")) as ledger, ledger:
+        with closing(sqlite3.connect(self._folder / "holeshot.db", timeout=PATIENCE_S)) as ledger, ledger:
             for table in ("attempts", "calls"):
                 ledger.execute(f"delete from {table} where started_at < ?", (oldest,))
 
