@@ -7,7 +7,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.api import headers
-from gateway.api.agent_sessions import NAMES, session_in
+from gateway.api.agent_sessions import HEADERS, session_in
 from gateway.api.bodies import ReceivedBody, address_of, read_body
 from gateway.api.call_context import NO_LEVELS, ClientContext
 from gateway.api.client import Client
@@ -47,9 +47,11 @@ def client_context_of(request: web.Request, context: Context, admitted: Admitted
         levels = (NO_LEVELS if begun is None else begun.levels) or context.payers.levels(client)
         end_user = context.payers.end_user(client, request.headers)
         tags = context.payers.tags(tags)
-    # Hardly any request has one: to look for each of their names would cost all calls.
-    named = not NAMES.isdisjoint(map(str.lower, request.headers))
-    session = session_in(request.headers) if named else None
+    session, given = None, request.headers
+    for name in HEADERS:  # hardly any request has one: without a call
+        if name in given:
+            session = session_in(given)
+            break
     return ClientContext(
         client=client,
         received=admitted.received,

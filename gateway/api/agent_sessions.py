@@ -37,7 +37,6 @@ HEADERS: tuple[istr, ...] = tuple(
         ),
     )
 )
-NAMES = frozenset(map(str, HEADERS))
 _NAME = re.compile(r"[\w.:/@+=~-]{1,128}", re.ASCII)
 # Codex' ``prompt_cache_key`` is its thread's id. What others write there may be the same for all of their calls.
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
