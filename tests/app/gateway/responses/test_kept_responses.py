@@ -417,7 +417,10 @@ async def test_a_stream_in_the_background_goes_on_where_its_client_has_left_it(s
                 worker.go.set()
             assert await response.read() == REST
             assert response.headers["x-holeshot-provider"] in {"one", "two"}
-        assert [*both[0].looked, *both[1].looked] == ["/v1/responses/resp_abc?stream=true&starting_after=1"]
+        looked = [
+            each for each in (*both[0].looked, *both[1].looked) if "?" in each
+        ]  # the gateway may look for its end
+        assert looked == ["/v1/responses/resp_abc?stream=true&starting_after=1"]
         await empty(running)
         costs = await running.rows("select cost_usd from calls order by started_at")
     assert [each["cost_usd"] for each in costs] == [None, pytest.approx(0.021)]
