@@ -148,6 +148,11 @@ class RescueState(Enum):
     OVER = "over"  # no other has continued it: the slow stream's text was sent, and it is not watched any more
 
 
+def _are_the_same(delivered: str | None, said: str | None) -> bool:
+    """Whether a rival runs, and what it has ``said`` is the text of the answer, as far as either goes."""
+    return delivered is not None and said is not None and (delivered.startswith(said) or said.startswith(delivered))
+
+
 class Rescue:
     """The sink of one race, which watches its answer. Use once: ``await rescue.run(race)``."""
 
@@ -489,13 +494,14 @@ class Rescue:
         heard_until = None if winner is None else winner.measurement.heard_until
         until = max(self._clock() + CATCH_UP_S, (heard_until or 0.0) - LEAD_S)
         while self._state is RescueState.WATCHING and self._rivals is not None:
-            if self._has_caught_up:
+            texts = self._texts()  # read once: each look reads all that the rival has said
+            if self._has_caught_up(*texts):
                 self._stopped = Stopped.BROKE
                 self._go_on_after(broken)
                 return True
             rival = self._rivals.attempts.rival
             has_begun = rival is not None and rival.measurement.first_at is not None
-            if not has_begun or self._clock() >= until or not self._says_the_same:
+            if not has_begun or self._clock() >= until or not _are_the_same(*texts):
                 self._dismiss_rival()
                 break
             await asyncio.sleep(CAUGHT_UP_EACH_S)
@@ -503,7 +509,7 @@ class Rescue:
 
     def _replace_by_rival(self) -> bool:
         """Let the rival replace a slow or silent stream, if the rival has more text; return whether it does."""
-        if self._race is None or self._write_lock.locked() or not self._has_caught_up:
+        if self._race is None or self._write_lock.locked() or not self._has_caught_up(*self._texts()):
             return False
         outcome = Outcome.STALLED if self._stopped is Stopped.SILENT else Outcome.SUPERSEDED
         broken = self._race.cut_winner(self._error(), outcome)
@@ -530,7 +536,7 @@ class Rescue:
             return
         heard_until = race.winner.measurement.heard_until
         is_ahead = heard_until is not None and heard_until - now >= RIVAL_LEAD_S
-        if is_ahead or now - (self._kept_since or now) >= RIVAL_FOR_S or not self._says_the_same:
+        if is_ahead or now - (self._kept_since or now) >= RIVAL_FOR_S or not _are_the_same(*self._texts()):
             self._dismiss_rival()
 
     def _dismiss_rival(self) -> None:
@@ -538,22 +544,14 @@ class Rescue:
         if rivals is not None:
             rivals.attempts.dismiss_backup()
 
-    @property
-    def _has_caught_up(self) -> bool:
-        """Whether the rival has bid, and its text begins with the delivered text."""
+    def _has_caught_up(self, delivered: str | None, said: str | None) -> bool:
+        """Whether the rival has bid, and what it has ``said`` begins with the ``delivered`` text."""
         rival = None if self._rivals is None else self._rivals.attempts.rival
         if rival is None or rival.state is not AttemptState.HELD:
             return False
-        delivered, said = self._texts()
         if delivered is None or said is None or not said.startswith(delivered):
             return False
         return rival.measurement.reported.finish_reason is not None or not is_blank(said[len(delivered) :])
-
-    @property
-    def _says_the_same(self) -> bool:
-        """Whether the rival runs, and its text is that of the answer, as far as either goes."""
-        delivered, said = self._texts()
-        return delivered is not None and said is not None and (delivered.startswith(said) or said.startswith(delivered))
 
     def _texts(self) -> tuple[str | None, str | None]:
         """Return the delivered text, and the rival's text so far; None for a text that cannot be joined with another.
