@@ -89,7 +89,7 @@ from .models.families import reads_thoughts as reads_thoughts
 from .models.families import refusing as refusing
 from .models.families import traits_of as traits_of
 from .models.families import unforced as unforced
-from .models.listings import Listed as Listed
+from .models.listings import ListedModel as ListedModel
 from .models.listings import Listing as Listing
 from .models.usage import FAST as FAST
 from .models.usage import NOTHING as NOTHING
@@ -128,7 +128,7 @@ from .refusals.learnt import LONGEST_NAME as LONGEST_NAME
 from .refusals.learnt import Fact as Fact
 from .refusals.learnt import Facts as Facts
 from .refusals.learnt import Kind as Kind
-from .refusals.learnt import Learnt as Learnt
+from .refusals.learnt import LearntFacts as LearntFacts
 from .refusals.learnt import ListedFact as ListedFact
 from .refusals.learnt import Met as Met
 from .refusals.learnt import learnt_of as learnt_of
@@ -136,7 +136,7 @@ from .refusals.meanings import Meaning as Meaning
 from .refusals.meanings import meaning_of as meaning_of
 from .refusals.one_request import decide_by_fields as decide_by_fields
 from .refusals.redaction import MASK as MASK
-from .refusals.redaction import Fleeting as Fleeting
+from .refusals.redaction import ClientSecrets as ClientSecrets
 from .refusals.redaction import MaskedRecord as MaskedRecord
 from .refusals.redaction import redact as redact
 from .refusals.redaction import redact_json as redact_json
@@ -157,7 +157,7 @@ from .refusals.words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES
 from .refusals.words import addresses as addresses
 from .refusals.words import keep as keep
 from .refusals.words import without_addresses as without_addresses
-from .refusals.wrong_api import Lacking as Lacking
+from .refusals.wrong_api import MissingFeature as MissingFeature
 from .refusals.wrong_api import lacking as lacking
 from .refusals.wrong_api import offered as offered
 from .refusals.wrong_api import refused_tool as refused_tool

@@ -25,7 +25,7 @@ from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.report import Grid, bad
 from benchmarks.ledger.rows import fill_by_shipping, fill_postgres, ship
 from benchmarks.ledger.starts import GOAL, Starts, measured_starts
-from gateway.core.reports import By, CallEnd, CallsWanted, HeatMetric, HeatWanted, HistoryWanted, Window
+from gateway.core.reports import By, CallEnd, CallsFilter, HeatFilter, HeatMetric, HistoryFilter, Window
 from gateway.ledger import LedgerReports, Reader, Replays, create_engine, fold_all, is_sqlite, migrate, queries
 from tests.support.measured.servers import ROOT
 from tests.support.servers import postgres
@@ -233,9 +233,9 @@ async def asked(reports: LedgerReports) -> Mapping[str, Ask]:
     """Return what is asked, by its address in the API. Names are those of ``rows``."""
 
     def calls(window: Window | None = Window.DAY, **wanted: object) -> Ask:
-        return partial(reports.calls, CallsWanted(window=window, limit=50, **wanted))  # type: ignore[arg-type] # each fits
+        return partial(reports.calls, CallsFilter(window=window, limit=50, **wanted))  # type: ignore[arg-type] # each fits
 
-    newest = (await reports.calls(CallsWanted(window=Window.MONTH, limit=50))).rows
+    newest = (await reports.calls(CallsFilter(window=Window.MONTH, limit=50))).rows
     call_id = str(newest[-1]["id"])
     return {
         "calls": calls(),
@@ -255,16 +255,16 @@ async def asked(reports: LedgerReports) -> Mapping[str, Ask]:
         "calls?tag=variant:none&window=30d (none is found)": calls(Window.MONTH, tag=("variant", "none")),
         "calls/{id}": partial(reports.call, call_id),
         **{
-            f"history?window={window}{name}": partial(reports.history, HistoryWanted(window=window, model=model))
+            f"history?window={window}{name}": partial(reports.history, HistoryFilter(window=window, model=model))
             for window in Window
             for name, model in (("", None), ("&model=model-1", "model-1"))
         },
-        "history?client=client-1": partial(reports.history, HistoryWanted(window=Window.DAY, client="client-1")),
+        "history?client=client-1": partial(reports.history, HistoryFilter(window=Window.DAY, client="client-1")),
         "history?client=client-1&window=7d": partial(
-            reports.history, HistoryWanted(window=Window.WEEK, client="client-1")
+            reports.history, HistoryFilter(window=Window.WEEK, client="client-1")
         ),
         **{
-            f"heat?metric={metric}&window={window}": partial(reports.heat, HeatWanted(metric=metric, window=window))
+            f"heat?metric={metric}&window={window}": partial(reports.heat, HeatFilter(metric=metric, window=window))
             for metric in (HeatMetric.TTFT_P50, HeatMetric.ERROR_RATE)
             for window in (Window.WEEK, Window.MONTH)
         },

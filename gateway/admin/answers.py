@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from gateway.alerts.alert import Building
+from gateway.alerts.alert import PendingAlert
 from gateway.core.reports import HeatMetric, Instant, ListedCall, Window
-from gateway.core.targets import SQL, Shown
+from gateway.core.targets import SQL, TargetStanding
 from gateway.limits import LimitStanding
 from gateway.steering import Leaderboard, Row
 
@@ -275,7 +275,7 @@ class Alerts(msgspec.Struct, frozen=True, kw_only=True):
     enabled: Annotated[bool, Meta(description="False: `alerts.enabled` is off.")]
     webhooks: list[Annotated[str, Meta(description="A name in `alerts.webhooks`.")]]
     open: list[AnyRow]
-    building: Annotated[list[Building], Meta(description="What opens an alert if it goes on.")]
+    building: Annotated[list[PendingAlert], Meta(description="What opens an alert if it goes on.")]
     data: list[AnyRow] | None
     sql: SQL | None
     outages: Annotated[list[DayOutage] | None, Meta(description="Of the last day, however short; the newest first.")]
@@ -383,7 +383,7 @@ class Replays(msgspec.Struct, frozen=True):
 class Targets(msgspec.Struct, frozen=True):
     """The state of each target."""
 
-    targets: list[Shown]
+    targets: list[TargetStanding]
 
 
 # Refusals and usage.

@@ -20,7 +20,7 @@ from gateway.api.context import CONTEXT
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment
 from gateway.settings import ModelSettings
-from providers import MASK, Fleeting, Price, redact
+from providers import MASK, ClientSecrets, Price, redact
 
 # Other places where an operator may have put a secret: parameters of bodies and of URLs.
 _SECRET = re.compile(
@@ -42,7 +42,7 @@ async def configuration(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     settings, fleet, work = context.settings, context.fleet, context.body_work
     found = await work.made((tuple(_secrets(part)) for part in _parts(settings)), PARTS_A_TURN)
-    secrets = Fleeting(chain.from_iterable(found))
+    secrets = ClientSecrets(chain.from_iterable(found))
     plain = {
         name: await _shown_in_slices(work, name, getattr(settings, name), secrets) for name in _plain_names(settings)
     }

@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway.admin.keys import uncached
 from gateway.api.context import CONTEXT, Context
 from gateway.core.errors import NotFound
-from providers import FORMER, Learnt, ListedFact
+from providers import FORMER, LearntFacts, ListedFact
 
 _ID_CHARS = 16
 
@@ -64,7 +64,7 @@ async def forget_fact(request: web.Request) -> web.Response:
     return uncached(Facts([shown for shown, *_ in found]))
 
 
-def _facts(context: Context) -> Iterator[tuple[ShownFact, Learnt, ListedFact]]:
+def _facts(context: Context) -> Iterator[tuple[ShownFact, LearntFacts, ListedFact]]:
     deployments = [each for model in context.fleet.models.values() for each in model.deployments.values()]
     by_provider = {each.provider: each.learnt for each in deployments if each.learnt is not None}
     for provider, learnt in by_provider.items():

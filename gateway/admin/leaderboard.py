@@ -27,7 +27,7 @@ from gateway.fleet.models import Deployment, Model
 from gateway.racing import tier_wanted
 from gateway.settings import Cause, Profile
 from gateway.steering import Explanation, Leaderboard, Terms
-from providers import FORMER, Learnt, encoded, learnt_of
+from providers import FORMER, LearntFacts, encoded, learnt_of
 from providers.dialects import PIVOT
 
 _MOST_TOKENS = 10**9  # far beyond any model's
@@ -262,7 +262,7 @@ def _standings(context: Context, model: Model) -> Leaderboard:
     return msgspec.structs.replace(board, deployments=tuple(rows))
 
 
-def _refusals(learnt: Learnt, model: str) -> dict[str, None]:
+def _refusals(learnt: LearntFacts, model: str) -> dict[str, None]:
     """Return in words what ``model`` is known to refuse, and which client alone has met it, if only one has."""
     found: dict[str, None] = {}
     for known in learnt.listed():

@@ -34,10 +34,10 @@ from gateway.core.reports import (
     By,
     CallEnd,
     CallNotFound,
-    CallsWanted,
+    CallsFilter,
+    HeatFilter,
     HeatMetric,
-    HeatWanted,
-    HistoryWanted,
+    HistoryFilter,
     Position,
     ReplayWanted,
     ReportsUnreachable,
@@ -76,7 +76,7 @@ async def list_calls(request: web.Request) -> web.Response:
     query = parse_query(request, CallsQuery)
     window = query.window or (Window.DAY if query.request_id is None else None)
     table = await request.app[OPERATIONS].reports.calls(
-        CallsWanted(
+        CallsFilter(
             window=window,
             limit=query.limit,
             after=position(query.after),
@@ -214,7 +214,7 @@ async def history(request: web.Request) -> web.StreamResponse:
     query = parse_query(request, HistoryQuery)
     now = request.app[CONTEXT].services.utc_now()
     _check_range(query.since, query.until, now)
-    found = await request.app[OPERATIONS].reports.history(HistoryWanted(**msgspec.structs.asdict(query)))
+    found = await request.app[OPERATIONS].reports.history(HistoryFilter(**msgspec.structs.asdict(query)))
     return await answer_with_items(
         request,
         answers.History(
@@ -249,7 +249,7 @@ async def heat(request: web.Request) -> web.Response:
     """Return a figure by hour of the day and weekday."""
     admit_visitor(request)
     query = parse_query(request, HeatQuery)
-    wanted = HeatWanted(
+    wanted = HeatFilter(
         metric=query.metric, window=Window(query.window), model=query.model, deployment=query.deployment
     )
     table = await request.app[OPERATIONS].reports.heat(wanted)

@@ -61,7 +61,7 @@ class AlertCondition(msgspec.Struct, frozen=True, kw_only=True):
         return key_of(self.kind, self.subject)
 
 
-class Building(msgspec.Struct, frozen=True, kw_only=True):
+class PendingAlert(msgspec.Struct, frozen=True, kw_only=True):
     """A condition that opens an alert if it goes on for ``opens_in_s`` more seconds."""
 
     key: str

@@ -19,7 +19,7 @@ from gateway.alerts.alert import (
     AlertScope,
     Book,
     BookAway,
-    Building,
+    PendingAlert,
     Severity,
     Source,
     SourceUnavailable,
@@ -91,7 +91,7 @@ class Watch:
         self._seen_since_s: dict[str, float] = {}  # by key
         self._unseen_since_s: dict[str, tuple[datetime, float]] = {}  # by key of open alerts: seen_at, and our clock
         self.book_is_away = False
-        self._building: list[Building] = []
+        self._building: list[PendingAlert] = []
         self._looked_at_s = 0.0
         self._causes = OutageCauses()
         self.conditions: Mapping[AlertKind, int] = {}  # how many of each kind hold now
@@ -129,7 +129,7 @@ class Watch:
             (each for each in alerts if each.resolved_at is None), key=lambda each: each.opened_at, reverse=True
         )
 
-    def building(self) -> list[Building]:
+    def building(self) -> list[PendingAlert]:
         """Return the conditions of the last look that open an alert if they go on, the soonest first."""
         passed_s = self._clock() - self._looked_at_s
         left = [
@@ -290,8 +290,8 @@ def _again(condition: AlertCondition, before: Alert | None, now: datetime) -> Al
     )
 
 
-def _building(condition: AlertCondition, now: datetime, held_s: float) -> Building:
-    return Building(
+def _building(condition: AlertCondition, now: datetime, held_s: float) -> PendingAlert:
+    return PendingAlert(
         key=condition.key,
         kind=condition.kind,
         subject=condition.subject,
@@ -537,7 +537,7 @@ class AlertTasks:
         """Return the open alerts, the newest first."""
         return await self._watch.open_alerts()
 
-    def building(self) -> list[Building]:
+    def building(self) -> list[PendingAlert]:
         """Return what opens an alert if it goes on, the soonest first."""
         return self._watch.building() if self._enabled() else []
 

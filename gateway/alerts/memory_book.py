@@ -13,7 +13,7 @@ MOST_RESOLVED = 200
 MOST_MESSAGES = 500  # beyond it the oldest are dropped
 
 
-class Queued(msgspec.Struct):
+class QueuedMessage(msgspec.Struct):
     """A message that is not delivered yet."""
 
     message: AlertMessage
@@ -29,7 +29,7 @@ class MemoryBook:
         self._new_id = new_id
         self._open: dict[str, Alert] = {}  # by key
         self._resolved: deque[Alert] = deque(maxlen=MOST_RESOLVED)
-        self._messages: dict[str, Queued] = {}  # by id, the oldest first
+        self._messages: dict[str, QueuedMessage] = {}  # by id, the oldest first
 
     @property
     def waiting(self) -> int:
@@ -48,7 +48,7 @@ class MemoryBook:
         elif alert in self._resolved:
             self._resolved.remove(alert)
 
-    def withdraw(self, alert: Alert) -> list[Queued]:
+    def withdraw(self, alert: Alert) -> list[QueuedMessage]:
         """Remove and return queued messages that an alert has opened, except those that are being sent."""
         if alert.resolved_at is not None:
             return []
@@ -57,7 +57,7 @@ class MemoryBook:
             del self._messages[each.message.id]
         return own
 
-    def put_back(self, messages: Iterable[Queued]) -> None:
+    def put_back(self, messages: Iterable[QueuedMessage]) -> None:
         """Undo ``withdraw``."""
         self._messages = {each.message.id: each for each in messages} | self._messages
 
@@ -121,7 +121,7 @@ class MemoryBook:
             self._messages.pop(message.id, None)
         elif message.id in self._messages:
             again = msgspec.structs.replace(message, tries=message.tries + 1)
-            self._messages[message.id] = Queued(again, retry_at)
+            self._messages[message.id] = QueuedMessage(again, retry_at)
 
     async def aclose(self) -> None:
         """Do nothing: nothing is open."""
@@ -141,4 +141,4 @@ class MemoryBook:
                 del self._messages[next(iter(self._messages))]
                 self.dropped += 1
             message = AlertMessage(id=self._new_id(), alert=alert, webhook=webhook, event=event, created_at=at)
-            self._messages[message.id] = Queued(message, at)
+            self._messages[message.id] = QueuedMessage(message, at)

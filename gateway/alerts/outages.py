@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.alerts.alert import AlertCondition, AlertKind, Severity, key_of
 from gateway.alerts.sources import instant, texts
-from gateway.core.race_failures import NotAsked
+from gateway.core.race_failures import SkippedDeployment
 
 # A provider with sixty models that goes out is one message, not sixty. What is out alone, or with one more, is told for
 # itself.
@@ -66,7 +66,7 @@ class OutageSource:
     def __init__(
         self,
         models: Callable[[], Mapping[str, Collection[str]]],
-        not_asked: Callable[[Collection[str]], Sequence[NotAsked]],
+        not_asked: Callable[[Collection[str]], Sequence[SkippedDeployment]],
         *,
         model_out_s: Callable[[], float],
         deployment_out_s: Callable[[], float],
@@ -83,9 +83,9 @@ class OutageSource:
 
     async def conditions(self) -> Sequence[AlertCondition]:
         """Return the models and deployments that are out, and the incidents that several are part of."""
-        out: dict[str, Sequence[NotAsked]] = {}  # by the model that is out altogether
+        out: dict[str, Sequence[SkippedDeployment]] = {}  # by the model that is out altogether
         covers: dict[str, str] = {}  # that model, by deployment
-        broken: dict[str, NotAsked] = {}
+        broken: dict[str, SkippedDeployment] = {}
         others: dict[str, int] = {}  # how many answer beside a deployment: the fewest of its models
         for number, (model, deployments) in enumerate(self._models().items(), 1):
             if number % MODELS_A_TURN == 0:
@@ -113,7 +113,7 @@ class OutageSource:
     def _began(self, key: str) -> str:
         return f"{self._since[key]:%H:%M} UTC"
 
-    def _of_model(self, model: str, unused: Sequence[NotAsked]) -> AlertCondition:
+    def _of_model(self, model: str, unused: Sequence[SkippedDeployment]) -> AlertCondition:
         none = f"None of its {len(unused)} deployments can" if len(unused) > 1 else "Its only deployment cannot"
         return AlertCondition(
             kind=AlertKind.MODEL_OUT,
@@ -127,7 +127,7 @@ class OutageSource:
             covered_by=key_of(AlertKind.MODEL_OUT, several(_providers(unused), "models")),
         )
 
-    def _of_deployment(self, unused: NotAsked, others: int, covering: str | None) -> AlertCondition:
+    def _of_deployment(self, unused: SkippedDeployment, others: int, covering: str | None) -> AlertCondition:
         began = self._began(key_of(AlertKind.DEPLOYMENT_OUT, unused.deployment))
         return AlertCondition(
             kind=AlertKind.DEPLOYMENT_OUT,
@@ -146,7 +146,7 @@ class OutageSource:
         self,
         kind: AlertKind,
         incidents: Incidents,
-        out: Mapping[str, Sequence[NotAsked]],
+        out: Mapping[str, Sequence[SkippedDeployment]],
         after_s: float,
         now: datetime,
     ) -> list[AlertCondition]:
@@ -168,7 +168,7 @@ class OutageSource:
         kind: AlertKind,
         providers: str,
         incident: Incident,
-        out: Mapping[str, Sequence[NotAsked]],
+        out: Mapping[str, Sequence[SkippedDeployment]],
         after_s: float,
     ) -> list[AlertCondition]:
         is_of_models = kind is AlertKind.MODEL_OUT
@@ -214,7 +214,7 @@ def several(providers: str, what: str) -> str:
     return f"{providers}: several {what}"
 
 
-def _providers(unused: Sequence[NotAsked]) -> str:
+def _providers(unused: Sequence[SkippedDeployment]) -> str:
     return ", ".join(sorted({each.deployment.partition("/")[0] for each in unused}))
 
 

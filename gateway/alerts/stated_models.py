@@ -108,7 +108,7 @@ class StatedModels(StatedValues):
         self._news.pop((news.deployment, news.model, news.fingerprint), None)
 
 
-class Stated(msgspec.Struct, frozen=True):
+class StatedModel(msgspec.Struct, frozen=True):
     """A model, or a model's fingerprint, that a deployment has stated lately, from the ledger.
 
     ``earlier``: how many of its answers came before the first one with the new value; ``later``: how many came after
@@ -131,11 +131,11 @@ class StatedModelSource:
     def __init__(
         self,
         stated: StatedModels,
-        read: Callable[[str], Awaitable[Sequence[Stated]]],
+        read: Callable[[str], Awaitable[Sequence[StatedModel]]],
         *,
         utc_now: Callable[[], datetime],
     ) -> None:
-        """``read`` runs a statement with the columns of ``Stated``."""
+        """``read`` runs a statement with the columns of ``StatedModel``."""
         self._stated = stated
         self._read = read
         self._utc_now = utc_now
@@ -238,7 +238,7 @@ group by system_fingerprint
 order by first_at"""  # noqa: S608 - quoted
 
 
-def _condition(news: News, first_at: datetime, others: Sequence[Stated], sql: str) -> AlertCondition:
+def _condition(news: News, first_at: datetime, others: Sequence[StatedModel], sql: str) -> AlertCondition:
     last_first = sorted(others, key=lambda row: row.last_at, reverse=True)
     before = ", ".join(repr(row.model_version) for row in last_first[:_SHOWN])
     since = f"since {first_at:%Y-%m-%d %H:%M} UTC"

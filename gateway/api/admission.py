@@ -22,7 +22,7 @@ from providers import redact_word
 # A request that was admitted, and its context besides its body: the same for every API.
 
 
-class Admitted(msgspec.Struct, frozen=True):
+class AdmittedRequest(msgspec.Struct, frozen=True):
     """A request that may be answered now."""
 
     client: Client
@@ -31,7 +31,7 @@ class Admitted(msgspec.Struct, frozen=True):
     begun: BegunHolds | None = None  # what limits hold of it; None: its client has none
 
 
-def client_context_of(request: web.Request, context: Context, admitted: Admitted) -> ClientContext:
+def client_context_of(request: web.Request, context: Context, admitted: AdmittedRequest) -> ClientContext:
     """Return the context of a call. The wait for its seat counts as the gateway's own time.
 
     Raises:
@@ -70,7 +70,7 @@ def client_context_of(request: web.Request, context: Context, admitted: Admitted
     )
 
 
-ClientHandler = Callable[[web.Request, Admitted], Awaitable[web.StreamResponse]]
+ClientHandler = Callable[[web.Request, AdmittedRequest], Awaitable[web.StreamResponse]]
 Admit = Callable[[web.Request], Client]
 Receive = Callable[[Hashable], Awaitable[ReceivedBody]]
 _UNREAD = ReceivedBody(b"", None)
@@ -108,7 +108,7 @@ def admitted_call(
             if client.limits or context.payers.is_used:
                 begun = await _begun(context, client, before)
             if not runs_model:
-                return await answer(request, Admitted(client, _UNREAD, begun=begun))
+                return await answer(request, AdmittedRequest(client, _UNREAD, begun=begun))
             receiving = read_body(request, context, owner, client.priority) if receive is None else receive(owner)
             received = await receiving
             try:
@@ -116,7 +116,7 @@ def admitted_call(
                     received.queue(context.bodies, owner)
                     waited_s = await intake.wait(client.priority, owner)
                 try:
-                    return await answer(request, Admitted(client, received, waited_s, begun))
+                    return await answer(request, AdmittedRequest(client, received, waited_s, begun))
                 finally:
                     intake.leave(owner)
             finally:

@@ -32,7 +32,7 @@ from gateway.core.tasks import pause
 from gateway.fleet.fleet import Callers
 from gateway.fleet.tenants import KEY, TenantKeys
 from gateway.keys.keys import RETRY_S, Keys, key_in
-from gateway.keys.table import Known
+from gateway.keys.table import IssuedKey
 from gateway.settings import (
     LONGEST_KEY,
     ClientRole,
@@ -500,7 +500,7 @@ class KeyAdmission:
             self.keys.used(known.id)
         return known.client
 
-    def _known(self, digest: bytes) -> Known[Client]:
+    def _known(self, digest: bytes) -> IssuedKey[Client]:
         """Return the key with this digest, if it is good now.
 
         A dict compares digests, and how far they agree shows in its time. That does not help to guess a key: no client

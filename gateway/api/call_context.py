@@ -31,7 +31,7 @@ class CallBody(CallResource, Protocol):
 _T = TypeVar("_T")
 
 
-class Lent(Protocol):
+class MemoryLoan(Protocol):
     """Memory of the budget that is used for a while."""
 
     def release(self) -> None:
@@ -45,7 +45,7 @@ class WorkThread:
         self.runs = 0
         self._turn = asyncio.Lock()
 
-    async def run(self, work: Callable[[], _T], lend: Callable[[], Lent | None] = lambda: None) -> _T:
+    async def run(self, work: Callable[[], _T], lend: Callable[[], MemoryLoan | None] = lambda: None) -> _T:
         """Return the result of ``work``. The memory that it needs is lent when its turn comes, until it has ended.
 
         Raises:
@@ -85,7 +85,7 @@ class CallContext:
         self.work_thread = WorkThread()
         self.secret = signing_secret(settings).encode()
 
-    def lend(self, client: str | None, size: int) -> Lent | None:
+    def lend(self, client: str | None, size: int) -> MemoryLoan | None:
         """Count ``size`` bytes that work on a request of ``client`` takes; None where none is counted.
 
         Raises:

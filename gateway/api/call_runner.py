@@ -24,9 +24,9 @@ from gateway.api.purse import Allowance, Purse
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import (
-    NotAsked,
     RaceFailed,
     RejectedByProvider,
+    SkippedDeployment,
     all_cooling,
     all_failed,
     race_failed,
@@ -686,7 +686,7 @@ class Beside:
         return self._runner.runs_on(self._raced[model], attempts)
 
 
-def total_failure(model: Model, plan: Plan, ending: Unanswered, out: Sequence[NotAsked]) -> ApiError:
+def total_failure(model: Model, plan: Plan, ending: Unanswered, out: Sequence[SkippedDeployment]) -> ApiError:
     """Return one error for all the failures at ``model``; ``out``: deployments that were not tried."""
     if not (plan.launches or plan.rest):
         return all_cooling(model.name, out, plan.retry_after_s or 1.0, plan.free_in_s)

@@ -12,8 +12,8 @@ from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
 from gateway.api.bodies import LARGE_BYTES
 from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.keep_alive import COMMENT, TAIL_BYTES, KeepAlive, is_between
-from gateway.api.provider_state import Given
-from gateway.api.request import ParsedRequest, Written
+from gateway.api.provider_state import ReturnedNames
+from gateway.api.request import ParsedRequest, StreamFormat
 from gateway.api.told import broken, failure
 from gateway.core.calls import Call, Maker
 from gateway.core.errors import ApiError, ClientDisconnected
@@ -97,7 +97,7 @@ class StreamingSink(HttpSink, ClientSink):
 
     streams = True
     understands = False
-    given: Given | None = None  # gathers what the answer names
+    given: ReturnedNames | None = None  # gathers what the answer names
     remembering: Remembering | None = None  # hears what of the answer later requests may name
     _remember: Callable[[Maker], None]  # set with it: keeps that at the end, unless its maker stores it
     beginning = b""  # the first events, if they are kept
@@ -307,7 +307,7 @@ class FramedSink(StreamingSink):
         return b"".join(asked.framed(event.data) for event in events(block) if event.data)
 
 
-SINKS: Mapping[Written, type[StreamingSink]] = {Written.ARRAY: ArraySink, Written.FRAMES: FramedSink}
+SINKS: Mapping[StreamFormat, type[StreamingSink]] = {StreamFormat.ARRAY: ArraySink, StreamFormat.FRAMES: FramedSink}
 
 # Answers that pass unread: as they arrive, or whole, behind headers that say what they have cost.
 

@@ -20,7 +20,7 @@ from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import MESSAGES_ENDPOINT, read_messages
 from gateway.api.json_body import Contents
 from gateway.api.models import json_of, models_for
-from gateway.api.request import ParsedRequest, Written
+from gateway.api.request import ParsedRequest, StreamFormat
 from gateway.api.resolved_model import IGNORED
 from gateway.core.errors import InvalidRequest, ModelNotFound
 from providers import IN_BODY
@@ -151,7 +151,7 @@ def _of_bedrock(request: "web.Request", contents: Contents) -> Contents:
 
 
 def _in_frames(contents: Contents, race_header: str | None, settings: Any = None) -> ParsedRequest:
-    return msgspec.structs.replace(_read(contents, race_header, settings), written=Written.FRAMES, framed=in_frame)
+    return msgspec.structs.replace(_read(contents, race_header, settings), written=StreamFormat.FRAMES, framed=in_frame)
 
 
 # Bedrock's Converse, which other models have there too: any model here is asked in it.
@@ -193,7 +193,7 @@ def _as_messages(contents: Contents, race_header: str | None, settings: Any = No
         needs=needs,
         headers={name: value for name, value in said.items() if value},
         response_headers={IGNORED: ", ".join(asked.ignored)} if asked.ignored else {},
-        written=Written.FRAMES,
+        written=StreamFormat.FRAMES,
         framed=answer.frames_of,
         told_as=answer.whole,
     )

@@ -14,7 +14,7 @@ from gateway.api.request import (
     Decoders,
     Needs,
     ParsedRequest,
-    Written,
+    StreamFormat,
     decoded_fields,
     needs_of,
     read_common,
@@ -574,7 +574,7 @@ def read_gemini(contents: Contents, race_header: str | None, _: object = None) -
         race=race,
         preferences=preferences,
         stream=stream,
-        written=Written.ARRAY if stream and is_array else Written.EVENTS,
+        written=StreamFormat.ARRAY if stream and is_array else StreamFormat.EVENTS,
         # All other tools are run by the provider: they search or spend, so such calls are never duplicated.
         stateful=bool(kinds - BY_GOOGLES_CLIENTS) or runs_there(contents.fields),
         for_program=bool(tools) or is_json,

@@ -9,7 +9,7 @@ import msgspec
 from gateway.api.json_body import too_many_values
 from gateway.api.preferences import policy_violation
 from gateway.api.request import Needs
-from gateway.core.calls import AS_ASKED, Rendered
+from gateway.core.calls import AS_ASKED, RenderedRequest
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits
 from gateway.fleet.models import Deployment
 from gateway.settings import DataPolicy
@@ -41,7 +41,7 @@ from providers.dialects import (
     SEALED_MARK,
     Dialect,
     Fields,
-    Forced,
+    ForcedCall,
     Habits,
     Loss,
     Malformed,
@@ -91,7 +91,9 @@ class Fitting(msgspec.Struct, frozen=True):
 
     deployments: list[Deployment]
     excluded: dict[str, str]  # deployment → reason
-    rendered: dict[str, Rendered]  # deployment → how the request is sent to it, if that differs from the client's
+    rendered: dict[
+        str, RenderedRequest
+    ]  # deployment → how the request is sent to it, if that differs from the client's
     second: dict[str, str] = {}  # deployment → why it is asked only if no other can be
     lesser: list[str] = []  # deployments that do not take a preference: of equals, the others come first
     rooms: dict[str, int] = {}  # deployment → the tokens that it has for an answer, if more are asked for
@@ -214,7 +216,7 @@ class _Translations:
         return is_sealed(self._dialect, self._fields)
 
     @cached_property
-    def forced(self) -> Forced | None:
+    def forced(self) -> ForcedCall | None:
         """The call of a tool that the request forces."""
         forced = self._dialect.requests.forced
         return None if forced is None else forced(self._fields)
@@ -284,7 +286,7 @@ class _Translations:
         except Malformed as malformed:
             losses = self._lost_with_all(wording, malformed)
         if wording.fields is not self._fields or spoken is not usual or losses or lowered:
-            fitting.rendered[deployment.name] = Rendered(
+            fitting.rendered[deployment.name] = RenderedRequest(
                 None if wording.fields is self._fields else wording.fields,
                 None if spoken is usual else spoken,
                 tuple(dict.fromkeys(loss.field for loss in losses)),

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.api import headers
-from gateway.api.admission import Admit, Admitted, ClientHandler, admitted_call, client_context_of
+from gateway.api.admission import Admit, AdmittedRequest, ClientHandler, admitted_call, client_context_of
 from gateway.api.aiohttp_adapter import PlainResponse
 from gateway.api.bodies import LARGE_BYTES, address_of, read_contents
 from gateway.api.call_context import ClientContext
@@ -69,7 +69,7 @@ def answering(endpoint: Endpoint, admit: Admit | None = None, make: "MakeAnswer 
 def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
     """Return the handler of an API's admitted requests; ``make`` makes the answer to a parsed request."""
 
-    async def answer(request: web.Request, admitted: Admitted) -> web.StreamResponse:
+    async def answer(request: web.Request, admitted: AdmittedRequest) -> web.StreamResponse:
         context, client = request.app[CONTEXT], admitted.client
         client_context = client_context_of(request, context, admitted)
         if endpoint.relayed is not None and request.content_type != JSON:
@@ -90,7 +90,7 @@ def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
     return answer
 
 
-async def _read(endpoint: Endpoint, request: web.Request, context: Context, admitted: Admitted) -> ParsedRequest:
+async def _read(endpoint: Endpoint, request: web.Request, context: Context, admitted: AdmittedRequest) -> ParsedRequest:
     """Read a body of JSON, with the recent answers that it names."""
     received, client, settings, relayed = admitted.received, admitted.client, context.settings, endpoint.relayed
     contents = await read_contents(
@@ -129,7 +129,9 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
     return _remembered(context, request, parsed, admitted, follows) if remembers else parsed
 
 
-async def _read_form(api: RelayedApi, request: web.Request, context: Context, admitted: Admitted) -> ParsedRequest:
+async def _read_form(
+    api: RelayedApi, request: web.Request, context: Context, admitted: AdmittedRequest
+) -> ParsedRequest:
     """Read a body that is a form."""
     body, default = admitted.received.take(), partial(default_model, api, context.fleet, admitted.client)
     steps = multipart_steps(api, request.headers["content-type"], body, request.headers.get(HEADER), default)
@@ -170,7 +172,7 @@ async def _place_of(
 
 
 def _remembered(
-    context: Context, request: web.Request, parsed: ParsedRequest, admitted: Admitted, follows: str | None
+    context: Context, request: web.Request, parsed: ParsedRequest, admitted: AdmittedRequest, follows: str | None
 ) -> ParsedRequest:
     """Return a request whose answer is kept, if it is complete in itself and there is memory for its input."""
     fields, bodies, client = parsed.fields, context.bodies, admitted.client

@@ -20,7 +20,7 @@ from gateway.api.relayed_plans import first_of, fitted, hedged, read_as
 from gateway.api.relayed_plans import terms_of as relayed_terms
 from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, IGNORED, REFUSE, SHORT_BYTES, ResolvedModel
-from gateway.api.shapes import Decided, decided, keep, kept_shape_of, shape_of
+from gateway.api.shapes import CachedDecision, decided, keep, kept_shape_of, shape_of
 from gateway.core.calls import Call, CallKind, CallRecord, Level, Maker, Mode, Own
 from gateway.core.prompt_classes import MeasuredApi, spoken_class
 from gateway.fleet.fleet import Fleet
@@ -134,7 +134,7 @@ async def plan_call(
         is_alone = len(fitting.deployments) == 1 < len(found.deployments) and relayed is None
         model = _not_against_itself(resolved.model) if is_alone else resolved.model
         given = found.under(client.profile).race
-        known = Decided.of(model, shape_of(resolved.parsed), fitting, race_asked, given)
+        known = CachedDecision.of(model, shape_of(resolved.parsed), fitting, race_asked, given)
         if shape is not None:
             keep(fleet, client, shape, known, fitting)
     model, sent = known.model, parsed if resolved is None else resolved.parsed
@@ -329,7 +329,7 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
     parsed: ParsedRequest,
     sent: ParsedRequest,
     client_context: ClientContext,
-    known: Decided,
+    known: CachedDecision,
     resolved: ResolvedModel | None,
     instead_of: Call | None,
     *,
@@ -370,7 +370,9 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
     )
 
 
-def _terms_of(context: CallContext, call: Call, known: Decided, sent: ParsedRequest, *, whose: str | None) -> Terms:
+def _terms_of(
+    context: CallContext, call: Call, known: CachedDecision, sent: ParsedRequest, *, whose: str | None
+) -> Terms:
     """Return the terms on which the deployments of a model are compared for a call: of all of its shape, and its own.
 
     ``sent`` is the request as this model is asked.

@@ -286,7 +286,7 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True):
 NOTHING = Preferences()
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class DeploymentChoice(msgspec.Struct, frozen=True):
     """The deployments that may answer, and how they race."""
 
     deployments: Sequence[Deployment]  # those of ``order`` first
@@ -336,7 +336,7 @@ def is_passed_on(model: Model) -> bool:
 
 def preferred(
     preferences: Preferences, model: Model, deployments: Sequence[Deployment], client: Client | None = None
-) -> Chosen:
+) -> DeploymentChoice:
     """Return the ``deployments`` that may answer, and the race settings of ``model`` with the request's preferences.
 
     ``client`` limits what its requests may ask for; without one, no race becomes wider than the model's own.
@@ -374,7 +374,7 @@ def preferred(
     asked = race = _raced(preferences, model.race, client, ordered=bool(order), left=left)
     if excluded and race.width > len(left):
         race = race.model_copy(update={"width": max(1, len(left))})  # a single deployment would race itself
-    return Chosen(
+    return DeploymentChoice(
         deployments=left,
         excluded=excluded,
         race=race,

@@ -246,7 +246,7 @@ class _Given:
         return maker if self._client.made(maker, self._fleet) else None
 
 
-def given_by(parsed: ParsedRequest, headers: Mapping[str, str], client: Client) -> "Given | None":
+def given_by(parsed: ParsedRequest, headers: Mapping[str, str], client: Client) -> "ReturnedNames | None":
     """Return what gathers the names in the answer to a request; None if it names nothing that its provider stores."""
     relayed = parsed.relayed
     if relayed is None:
@@ -258,10 +258,10 @@ def given_by(parsed: ParsedRequest, headers: Mapping[str, str], client: Client) 
     if not gives:
         return None
     is_owned = client.name is not None or client.tenant is not None
-    return Given(parsed.dialect.name if relayed is None else relayed.of, is_owned=is_owned)
+    return ReturnedNames(parsed.dialect.name if relayed is None else relayed.of, is_owned=is_owned)
 
 
-class Given:
+class ReturnedNames:
     """Gathers what the answer to one call names, for ``StoredResponses``."""
 
     def __init__(self, api: str, *, is_owned: bool) -> None:

@@ -47,7 +47,7 @@ def scope_of(client: Client, recalling: Recalling) -> AnswerScope:
     return AnswerScope(client.name, tenant, recalling.kept_as)
 
 
-class Recalled(msgspec.Struct, frozen=True):
+class RecalledRequest(msgspec.Struct, frozen=True):
     """A request without what it named, and the answer that it follows, if it named one."""
 
     contents: Contents
@@ -61,7 +61,7 @@ async def recalled(  # noqa: PLR0917 - of one request
     count: Callable[[int], None],
     media: Media | None,
     recalling: Recalling,
-) -> Recalled:
+) -> RecalledRequest:
     """Return a request with the recent answers that it names; names of unknown answers stay.
 
     ``count`` counts the bytes of the longer body; ``media``: the media that are looked for in it; ``recalling``: how
@@ -84,7 +84,7 @@ async def recalled(  # noqa: PLR0917 - of one request
     else:
         names_items = await context.body_work.run(_naming_steps(prompt))
     if previous is None and not names_items:
-        return Recalled(contents)
+        return RecalledRequest(contents)
     scope, before = scope_of(client, recalling), None
     if previous is not None:
         before = await context.memory.conversation(scope, previous)
@@ -92,11 +92,11 @@ async def recalled(  # noqa: PLR0917 - of one request
     if items is None:
         if before is not None:
             raise InvalidRequest("'input' must be a string, or an array of items", param="input")
-        return Recalled(contents)
+        return RecalledRequest(contents)
     named = await _in_slices(context, _named_steps(items), size) if names_items else ()
     found = await _found(context, scope, named) if named else {}
     if before is None and not found:
-        return Recalled(contents)
+        return RecalledRequest(contents)
     said = [*(before or ()), *(found.get(at, item) for at, item in enumerate(items))]
     changed = {name: value for name, value in fields.items() if before is None or name != recalling.previous}
     body = await _in_slices(context, _body_steps(changed, said), sum(map(len, said)))
@@ -110,7 +110,7 @@ async def recalled(  # noqa: PLR0917 - of one request
         media,
         most_values=context.settings.limits.max_values,
     )
-    return Recalled(again, previous if before is not None else None)
+    return RecalledRequest(again, previous if before is not None else None)
 
 
 def _body_steps(fields: dict[str, msgspec.Raw], items: Sequence[bytes]) -> Steps[bytes]:

@@ -88,7 +88,7 @@ class Needs(msgspec.Struct, frozen=True):
         return not (self.tools or self.json_schema or self.vision or self.audio or self.documents)
 
 
-class Written(IntEnum):  # which has a hash in C
+class StreamFormat(IntEnum):  # which has a hash in C
     """How a streamed answer is written."""
 
     EVENTS = auto()
@@ -106,7 +106,7 @@ class ParsedRequest(Asked, frozen=True, kw_only=True):
     needs: Needs
     race: RaceOverride
     preferences: Preferences
-    written: Written = Written.EVENTS
+    written: StreamFormat = StreamFormat.EVENTS
     framed: Callable[[bytes], bytes] | None = None  # what the data of an event become, if it is written in frames
     told_as: Callable[[bytes], bytes] | None = None  # what a whole answer becomes; None: it is told as it is
     headers: Mapping[str, str] = {}  # of its API, which its body says

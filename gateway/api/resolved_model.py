@@ -9,7 +9,7 @@ from gateway.api.client import Client
 from gateway.api.fitting import Fitting, Question, fitted, is_foreign, is_sealed
 from gateway.api.headers import LOWERED
 from gateway.api.json_body import values_of
-from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.api.preferences import CONSUMED, NOTHING, DeploymentChoice, is_passed_on, preferred
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
 from gateway.core.calls import AS_ASKED
@@ -55,7 +55,7 @@ class ResolvedModel:
         self.key_name: str | None = None  # the only key of the provider that has what the request names
         self._client = client.name
         self._deployments = client.deployments(model)
-        self._chosen: Chosen | None = None
+        self._chosen: DeploymentChoice | None = None
         self._is_kept = False
         self._unpriced: dict[str, str] = {}
         self._values = 0

@@ -43,8 +43,8 @@ from gateway.api.websocket import (
     NORMAL,
     POLICY,
     SocketMessage,
-    Switched,
     WebSocket,
+    WebSocketResponse,
     accepted_key,
     is_upgrade,
 )
@@ -170,7 +170,7 @@ class _Session:
         self._is_over = False
         self._tasks: asyncio.TaskGroup
 
-    async def serve(self, response: Switched) -> web.StreamResponse:
+    async def serve(self, response: WebSocketResponse) -> web.StreamResponse:
         """Answer turns until the connection ends; return ``response``."""
         try:
             async with asyncio.TaskGroup() as self._tasks:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.reports import SoleUser
-from gateway.keys.table import KeyTable, Known
+from gateway.keys.table import IssuedKey, KeyTable
 from gateway.settings import ClientRole, Settings, signing_secret
 from providers import encoded
 
@@ -42,7 +42,7 @@ class Sessions:
     def __init__(self, table: KeyTable[Any], unix_clock: Callable[[], float]) -> None:
         self._table = table
         self._unix_clock = unix_clock
-        self._seen: tuple[Mapping[bytes, Known[Any]], bytes] | None = None  # of what there are names
+        self._seen: tuple[Mapping[bytes, IssuedKey[Any]], bytes] | None = None  # of what there are names
         self._digests: Mapping[str, bytes] = {}  # by the key's name in cookies
 
     def made(self, digest: bytes, secret: bytes) -> str:

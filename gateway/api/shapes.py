@@ -118,7 +118,7 @@ def _win_on(race: RaceSettings, shape: Shape) -> WinOn:
     return WinOn.ANSWER if "win_on" in race.model_fields_set else WinOn.ANY
 
 
-class Decided(msgspec.Struct, frozen=True):
+class CachedDecision(msgspec.Struct, frozen=True):
     """What was decided of one shape."""
 
     model: Model  # as these calls use it: with its profile and overrides
@@ -129,7 +129,7 @@ class Decided(msgspec.Struct, frozen=True):
     @classmethod
     def of(
         cls, model: Model, shape: Shape, fitting: Fitting, race_asked: RaceSettings, given: RaceSettings
-    ) -> "Decided":
+    ) -> "CachedDecision":
         """Return what is decided of requests of a ``shape`` which these deployments can answer.
 
         ``given``: the settings of the operator for its client.
@@ -157,11 +157,11 @@ class Decided(msgspec.Struct, frozen=True):
         return cls(model, tuple(map(_name, fitting.deployments)), how, terms)
 
 
-class OfClient(msgspec.Struct):
+class ClientDecisions(msgspec.Struct):
     """What was decided of the requests of one client."""
 
     client: Client
-    by_shape: dict[Shape, Decided]
+    by_shape: dict[Shape, CachedDecision]
 
 
 def kept_shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shape | None:
@@ -201,9 +201,9 @@ def kept_shape_of(model: Model | None, parsed: ParsedRequest, client: Client) ->
     return shape_of(parsed)
 
 
-def decided(fleet: Fleet, client: Client, shape: Shape) -> Decided | None:
+def decided(fleet: Fleet, client: Client, shape: Shape) -> CachedDecision | None:
     """Return what was decided of requests of this shape; None: it is to be decided."""
-    of_client: OfClient | None = fleet.kept.pop(id(client), None)
+    of_client: ClientDecisions | None = fleet.kept.pop(id(client), None)
     if of_client is None or of_client.client is not client:
         return None
     fleet.kept[id(client)] = of_client  # the last used at the end
@@ -213,13 +213,13 @@ def decided(fleet: Fleet, client: Client, shape: Shape) -> Decided | None:
     return found
 
 
-def keep(fleet: Fleet, client: Client, shape: Shape, found: Decided, fitting: Fitting) -> None:
+def keep(fleet: Fleet, client: Client, shape: Shape, found: CachedDecision, fitting: Fitting) -> None:
     """Keep what was decided of requests of this ``shape``, unless a deployment is sent another one than its client."""
     if fitting.rendered or fitting.rooms:
         return
-    of_client: OfClient | None = fleet.kept.pop(id(client), None)
+    of_client: ClientDecisions | None = fleet.kept.pop(id(client), None)
     if of_client is None or of_client.client is not client:
-        of_client = OfClient(client, {})
+        of_client = ClientDecisions(client, {})
     fleet.kept[id(client)] = of_client
     of_client.by_shape[shape] = found
     _trim(of_client.by_shape, MOST_SHAPES)

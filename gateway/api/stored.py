@@ -14,14 +14,14 @@ from aiohttp.hdrs import METH_DELETE, METH_GET, METH_HEAD, METH_POST
 from aiohttp.typedefs import Handler
 
 from gateway.api import headers
-from gateway.api.admission import Admitted, admitted_call
+from gateway.api.admission import AdmittedRequest, admitted_call
 from gateway.api.bodies import read_contents
 from gateway.api.client import Client
 from gateway.api.client_sinks import UnreadSink
 from gateway.api.context import CONTEXT, Context
 from gateway.api.json_body import JSON, is_set, read_model
 from gateway.api.preferences import policy_violation
-from gateway.api.provider_state import Given, StoredAt, check_names, not_known, not_recent
+from gateway.api.provider_state import ReturnedNames, StoredAt, check_names, not_known, not_recent
 from gateway.api.recall import scope_of
 from gateway.api.stored_responses import InBackground
 from gateway.api.told import broken
@@ -66,7 +66,7 @@ def kept_answer(dialect: Dialect) -> Handler:
     """Return the handler of requests about one answer of an API that can name it."""
     recalling = _recalling_of(dialect)
 
-    async def answer(request: web.Request, admitted: Admitted) -> web.StreamResponse:
+    async def answer(request: web.Request, admitted: AdmittedRequest) -> web.StreamResponse:
         return await _kept_answer(request, admitted, dialect, recalling)
 
     return admitted_call(answer, runs_model=False)
@@ -78,7 +78,7 @@ def _recalling_of(dialect: Dialect) -> Recalling:
 
 
 async def _kept_answer(
-    request: web.Request, admitted: Admitted, dialect: Dialect, recalling: Recalling
+    request: web.Request, admitted: AdmittedRequest, dialect: Dialect, recalling: Recalling
 ) -> web.StreamResponse:
     """Pass the request on to the deployment that stores the answer, if it was made for this client.
 
@@ -522,7 +522,7 @@ class _Named(msgspec.Struct):
     id: str | None = None
 
 
-async def _conversation(request: web.Request, admitted: Admitted) -> web.Response:
+async def _conversation(request: web.Request, admitted: AdmittedRequest) -> web.Response:
     """Make a conversation, or pass the request on to the deployment that keeps it, if it was made for this client.
 
     Raises:
@@ -651,7 +651,7 @@ def _keeper(context: Context, client: Client, model: str | None, named: StoredAt
 
 async def _keep_names(context: Context, client: Client, answer: bytes, maker: Maker) -> None:
     """Store that this client may name the conversation or the items of an answer."""
-    given = Given(RESPONSES.name, is_owned=client.name is not None or maker.tenant is not None)
+    given = ReturnedNames(RESPONSES.name, is_owned=client.name is not None or maker.tenant is not None)
     names: list[str] = []
     with suppress(*UNREADABLE):
         made = msgspec.json.decode(answer, type=_Named)

@@ -11,7 +11,7 @@ import msgspec
 from gateway.core.errors import ApiError
 from gateway.core.race_failures import RejectedByProvider
 from providers import ErrorKind, Meaning, UpstreamError, meaning_of
-from providers.dialects import TELLINGS, Details, Dialect, Telling
+from providers.dialects import TELLINGS, Details, Dialect, RefusalWords
 
 # Of the gateway's own errors, those whose classes do not have OpenAI's codes, or finer ones that our pages explain.
 _REWORDED = frozenset({Meaning.TOO_LONG, Meaning.UNPAID})
@@ -61,23 +61,23 @@ def broken(error: UpstreamError, dialect: Dialect, request_id: str | None) -> by
     return dialect.answers.failure(kind, telling.message(error.message), details, request_id)
 
 
-def _kept(telling: Telling, *codes: str | None) -> str | None:
+def _kept(telling: RefusalWords, *codes: str | None) -> str | None:
     """Return the one of a provider's codes that the client's vendor has for this, too."""
     return next((code for code in codes if code is not None and code in telling.codes), None)
 
 
-def _telling(meaning: Meaning | None, dialect: Dialect) -> Telling | None:
+def _telling(meaning: Meaning | None, dialect: Dialect) -> RefusalWords | None:
     return None if meaning is None else TELLINGS[meaning][dialect.told_as]
 
 
-def _details(error: ApiError, telling: Telling | None) -> Details:
+def _details(error: ApiError, telling: RefusalWords | None) -> Details:
     if telling is None:
         return ()
     after = error.headers.get("retry-after")
     return telling.details(None if after is None else float(after))
 
 
-def _reworded(error: ApiError, dialect: Dialect, telling: Telling) -> bytes:
+def _reworded(error: ApiError, dialect: Dialect, telling: RefusalWords) -> bytes:
     """Return a body in OpenAI's shape; a provider's own as it is if it has a code of the meaning."""
     body = error.body()
     if isinstance(error, RejectedByProvider):

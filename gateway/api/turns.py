@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from gateway.api.admission import Admitted, ClientHandler
+from gateway.api.admission import AdmittedRequest, ClientHandler
 from gateway.api.bodies import most_bytes, read_contents, too_large
 from gateway.api.call_context import ClientContext
 from gateway.api.client import Client
@@ -328,7 +328,7 @@ def _marked(data: bytes, stream: str | None) -> bytes:
 def preparing(turn: SocketTurn) -> ClientHandler:
     """Return what answers a turn that only prepares the next one."""
 
-    async def answer(request: web.Request, admitted: Admitted) -> web.StreamResponse:
+    async def answer(request: web.Request, admitted: AdmittedRequest) -> web.StreamResponse:
         context = request.app[CONTEXT]
         turn.send(await _prepared(context, admitted.client, await turn.body(context)))
         return web.StreamResponse()  # never sent: it stands for the events

@@ -75,7 +75,7 @@ def accepted_key(request: web.Request) -> str:
     return base64.b64encode(hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()).decode()
 
 
-class Switched(DirectResponse):
+class WebSocketResponse(DirectResponse):
     """The response to a handshake. After it the connection is a WebSocket's, and is closed when its handler returns."""
 
     keep_alive = False
@@ -229,7 +229,7 @@ class WebSocket:
 
     # What its user calls.
 
-    async def open(self) -> Switched:
+    async def open(self) -> WebSocketResponse:
         """Answer the handshake; return the response, which the request's handler must return at the end.
 
         Raises:
@@ -237,7 +237,7 @@ class WebSocket:
             ConnectionError: the client has gone.
 
         """
-        response = Switched(accepted_key(self._request))
+        response = WebSocketResponse(accepted_key(self._request))
         await response.prepare(self._request)
         self._connection.set_parser(self)  # type: ignore[arg-type] # it is fed like aiohttp's own reader
         return response

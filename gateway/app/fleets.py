@@ -18,7 +18,7 @@ from providers import (
     Fact,
     Keys,
     Kind,
-    Learnt,
+    LearntFacts,
     LiteLLM,
     Met,
     Rotation,
@@ -106,7 +106,7 @@ class Upstreams:
     ) -> None:
         self._rotates = rotates
         self._on_fact = on_fact
-        self._learnt: dict[str, tuple[tuple[object, ...], Learnt]] = {}  # by provider: its address
+        self._learnt: dict[str, tuple[tuple[object, ...], LearntFacts]] = {}  # by provider: its address
         self._litellm = LiteLLM()
         self.names = Names(tell=log_resolver)
         self._connecting = replace(connecting, tls=connecting.tls or TlsContexts(), names=self.names)
@@ -182,15 +182,15 @@ class Upstreams:
             self._known[name] = address, keys
         return upstream
 
-    def learnt(self, provider: str) -> Learnt | None:
+    def learnt(self, provider: str) -> LearntFacts | None:
         """Return what refusals have taught about a provider's models; None: it is not opened."""
         return self._learnt[provider][1] if provider in self._learnt else None
 
-    def _learnt_at(self, name: str, address: tuple[object, ...]) -> Learnt:
+    def _learnt_at(self, name: str, address: tuple[object, ...]) -> LearntFacts:
         """Return what is known of the provider ``name``: from before a reload too, if its address is the same."""
         known = self._learnt.get(name)
         if known is None or known[0] != address or not self._rotates:
-            known = self._learnt[name] = address, Learnt(partial(self._on_fact, name))
+            known = self._learnt[name] = address, LearntFacts(partial(self._on_fact, name))
         for each in [each for each in known[1].listed() if each.fact.kind is Kind.ACCOUNT]:
             known[1].drop(each.model, each.fact)  # its keys may be others now
         return known[1]
@@ -245,7 +245,7 @@ class Fleets:
         """How many names are connected to by their last good addresses, as the resolver is away."""
         return self._upstreams.names.away
 
-    def learnt(self, provider: str) -> Learnt | None:
+    def learnt(self, provider: str) -> LearntFacts | None:
         """Return what refusals have taught about a provider's models; None: it is not opened."""
         return self._upstreams.learnt(provider)
 

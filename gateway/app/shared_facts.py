@@ -17,7 +17,7 @@ import msgspec
 
 from gateway.core.log import get_logger
 from gateway.core.tasks import end_if_cancelled
-from providers import FORGOTTEN, FORMER, LONGEST_NAME, UNREADABLE, Fact, Learnt, Met
+from providers import FORGOTTEN, FORMER, LONGEST_NAME, UNREADABLE, Fact, LearntFacts, Met
 
 if TYPE_CHECKING:
     from gateway.topology.nodes import Nodes
@@ -37,9 +37,9 @@ class _Value(msgspec.Struct, omit_defaults=True):
     why: str = ""
 
 
-async def shared(store: "Nodes", unix_clock: Callable[[], float]) -> Mapping[str, Learnt]:
+async def shared(store: "Nodes", unix_clock: Callable[[], float]) -> Mapping[str, LearntFacts]:
     """Return what all replicas have learnt, by provider."""
-    learnt = defaultdict[str, Learnt](Learnt)
+    learnt = defaultdict[str, LearntFacts](LearntFacts)
     await SharedFacts(store, learnt.__getitem__, lambda telling: telling.close(), unix_clock=unix_clock).look()
     return learnt
 
@@ -50,7 +50,7 @@ class SharedFacts:
     def __init__(
         self,
         store: "Nodes",
-        learnt: Callable[[str], Learnt | None],
+        learnt: Callable[[str], LearntFacts | None],
         start: Callable[[Coroutine[Any, Any, None]], object],
         *,
         unix_clock: Callable[[], float],

@@ -91,7 +91,7 @@ class Gate(msgspec.Struct, frozen=True):
     notes: list[str]  # why something could not be compared
 
 
-class Saved(msgspec.Struct, frozen=True):
+class SavedBench(msgspec.Struct, frozen=True):
     """An earlier bench."""
 
     plan: BenchPlan
@@ -102,7 +102,7 @@ class GateChecks(msgspec.Struct, frozen=True):
     """What a gate checks: conditions, and an earlier run with its file's name."""
 
     conditions: tuple[GateCondition, ...] = ()
-    against: Saved | None = None
+    against: SavedBench | None = None
     name: str = ""
 
 
@@ -134,7 +134,7 @@ def _unit_words(metric: BenchMetric) -> str:
     return {"share": "shares from 0 to 1, or in %", "ms": "ms, or in s with that unit"}.get(metric.unit, metric.unit)
 
 
-def read_saved(path: Path) -> Saved:
+def read_saved(path: Path) -> SavedBench:
     """Return the bench of a journal, or of a report that ``--json`` printed.
 
     Raises:
@@ -142,7 +142,7 @@ def read_saved(path: Path) -> Saved:
 
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Saved)
+        return msgspec.json.decode(path.read_bytes(), type=SavedBench)
     except OSError as error:
         raise GateError(f"{path} cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -150,7 +150,7 @@ def read_saved(path: Path) -> Saved:
             past = read_journal(path)
         except JournalError as error:
             raise GateError(f"{error}; --against takes a journal, or what --json printed") from None
-        return Saved(past.plan, past.samples)
+        return SavedBench(past.plan, past.samples)
 
 
 def check_plan(wanted: GateChecks, plan: BenchPlan) -> None:
@@ -270,7 +270,7 @@ def _differences(plan: BenchPlan, before: BenchPlan, name: str) -> list[str]:
     return notes
 
 
-def _compared(report: Report, saved: Saved, name: str) -> list[Check]:
+def _compared(report: Report, saved: SavedBench, name: str) -> list[Check]:
     """Return a check for each deployment, level and aspect: whether it is worse than in ``saved``."""
     places = _places(report.plan, saved.plan)
     aspects = [aspect for aspect in COMPARED if aspect.name in _WORSE]

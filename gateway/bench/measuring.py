@@ -13,7 +13,7 @@ from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
 from gateway.bench.plan import BenchPlan, BenchSample, Contender, Key, PromptKind, body, kind_of, salt
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
-from gateway.core.calls import Call, Caller, Decision, Mode, Objective, Own, Rendered
+from gateway.core.calls import Call, Caller, Decision, Mode, Objective, Own, RenderedRequest
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
 from gateway.racing import (
@@ -191,7 +191,7 @@ class _Request:
         return None if complete and error.kind in _ENDS else error
 
 
-def _rendered(parsed: ParsedRequest, deployment: Deployment) -> Mapping[str, Rendered]:
+def _rendered(parsed: ParsedRequest, deployment: Deployment) -> Mapping[str, RenderedRequest]:
     """Return how the request is sent to ``deployment``, where that differs from what it says.
 
     Raises:

@@ -356,7 +356,7 @@ async def _bench(
     from gateway.bench.running import Bench, BenchError, BenchPurse, JournalContent  # noqa: PLC0415 - likewise
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
         MOMENTS,
-        Fielded,
+        BenchField,
         confirm,
         open_field,
         shown_progress,
@@ -368,7 +368,7 @@ async def _bench(
         _check(gate, past.plan)
         return report(past.plan, past.samples, sittings=past.sittings, at_most_usd=spent_at_most_usd(past))
     async with AsyncExitStack() as stack:
-        field: Fielded
+        field: BenchField
         before = None if past is None else past.plan
         if wanted.ways or (before is not None and before.raced):
             from gateway.cli.bench_ways import open_ways  # noqa: PLC0415 - a whole gateway

@@ -75,7 +75,7 @@ class FieldOptions(msgspec.Struct, frozen=True, kw_only=True):
     voice: bool = False  # somebody listens
 
 
-class Fielded(Protocol):
+class BenchField(Protocol):
     """What a bench compares."""
 
     @property
@@ -474,7 +474,7 @@ def spent_at_most_usd(past: JournalContent) -> float:
     return purse.committed_usd
 
 
-def unpriced_of(field: Fielded) -> list[str]:
+def unpriced_of(field: BenchField) -> list[str]:
     """Return the deployments whose price is unknown."""
     return [name for name, deployment in field.deployments.items() if deployment.price is None]
 
@@ -489,7 +489,7 @@ class _Estimate(NamedTuple):
 
 def confirm(
     plan: BenchPlan,
-    field: Fielded,
+    field: BenchField,
     costs: Mapping[tuple[str, str], RequestCost],
     spending: AllowedSpending,
     past: JournalContent,

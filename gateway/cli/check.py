@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from gateway.app.stores import RedisFound
-    from gateway.cli.live import Liveness, Unlisted
+    from gateway.cli.live import Liveness, UnlistedModel
     from gateway.cli.summary import DeploymentLine, FallbackLine, PolicyLine, ProviderLine
     from gateway.settings import CanRace, Catalog, Problem, Settings
 
@@ -226,10 +226,10 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, verbose: 
     return OK if works else FAILED
 
 
-def _ask(settings: "Settings", catalog: "Catalog") -> "tuple[dict[str, Liveness], list[Unlisted], list[str]]":
+def _ask(settings: "Settings", catalog: "Catalog") -> "tuple[dict[str, Liveness], list[UnlistedModel], list[str]]":
     from gateway.cli import live  # noqa: PLC0415 - an HTTP client, only for --live
 
-    async def asked() -> "tuple[dict[str, Liveness], list[Unlisted], list[str]]":
+    async def asked() -> "tuple[dict[str, Liveness], list[UnlistedModel], list[str]]":
         liveness = await live.ask(lambda: live.open_listing(settings, catalog))
         unlisted = await live.ask_for_unlisted(settings, catalog, liveness)
         endings = await live.ask_for_endings(settings, catalog, liveness)

@@ -42,7 +42,7 @@ select coalesce(
 """
 
 
-class Booked(msgspec.Struct):
+class BookedCosts(msgspec.Struct):
     """What the ledger has of one day and one thing. US dollars; ``high_usd`` is None if it is not known."""
 
     attempts: int = 0
@@ -50,7 +50,7 @@ class Booked(msgspec.Struct):
     known_usd: float = 0.0
     high_usd: float | None = 0.0
 
-    def add(self, other: "Booked", sign: int = 1) -> None:
+    def add(self, other: "BookedCosts", sign: int = 1) -> None:
         """Add ``other``, or take it away."""
         self.attempts += sign * other.attempts
         self.low_usd += sign * other.low_usd
@@ -140,7 +140,7 @@ class LedgerCost(msgspec.Struct, frozen=True):
     deployment: str
     version: str | None
     tier: str | None
-    booked: Booked
+    booked: BookedCosts
     unit: str | None = None
 
 
@@ -173,7 +173,11 @@ async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: f
     day = "cast(started_at at time zone 'UTC' as date)" if words.is_postgres else "date(started_at)"
     rows = [
         LedgerCost(
-            _date(at), deployment, version, tier, Booked(n, low or 0.0, known or 0.0, None if n_open else high or 0.0)
+            _date(at),
+            deployment,
+            version,
+            tier,
+            BookedCosts(n, low or 0.0, known or 0.0, None if n_open else high or 0.0),
         )
         for at, _, deployment, version, tier, n, low, known, high, n_open in await ask(
             _ROWS.format(day=day, keys=_KEYS, within=within)
@@ -185,7 +189,7 @@ async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: f
         for at, _, deployment, version, tier, n, unit, known, n_open in await ask(
             _UNITS.format(day=day, keys=_KEYS, within=within, units=listed)
         ):
-            booked = Booked(n, known or 0.0, known or 0.0, None if n_open else known or 0.0)
+            booked = BookedCosts(n, known or 0.0, known or 0.0, None if n_open else known or 0.0)
             units.append(LedgerCost(_date(at), deployment, version, tier, booked, unit))
     ((begins,),) = await ask(_BEGINS.format(since=since, until=until))
     others = [] if rows else await ask("select distinct provider from attempts order by 1")
@@ -230,21 +234,21 @@ def compared(bill: Invoice, days: frozenset[date], ledger: FromLedger, today: da
             reason = "the day is not over"
         elif reason is None and (ledger.begins is None or day <= ledger.begins):  # it has only a part of its first day
             reason = f"the ledger begins on {ledger.begins}" if ledger.begins else "the ledger is empty"
-        rows.append(_judged(day, what, booked.get((day, what), Booked()), billed.get((day, what), 0.0), reason))
+        rows.append(_judged(day, what, booked.get((day, what), BookedCosts()), billed.get((day, what), 0.0), reason))
     not_on_it = f"{bill.format.name} does not contain it"
     rows += [_judged(day, what, each, None, not_on_it) for (day, what), each in lacking.items()]
     return [*sorted(rows, key=lambda row: (str(row.day), row.what)), *_totals(rows)]
 
 
-_ByDay = dict[tuple[date, str], Booked]
+_ByDay = dict[tuple[date, str], BookedCosts]
 
 
 def _booked(bill: Invoice, lines: Sequence[InvoiceLine], rows: Sequence[LedgerCost]) -> tuple[_ByDay, _ByDay]:
     """Return what the ledger has by day and thing as the bill names it, and what the bill does not contain."""
     called = _Names(lines, [row for row in rows if row.unit is None])
     is_divided = not any(line.what == EVERYTHING for line in lines)
-    booked: _ByDay = defaultdict(Booked)
-    lacking: _ByDay = defaultdict(Booked)
+    booked: _ByDay = defaultdict(BookedCosts)
+    lacking: _ByDay = defaultdict(BookedCosts)
     for row in rows:
         name = called.of(row) if is_divided else EVERYTHING
         if row.tier in bill.format.lacking_tiers:
@@ -279,7 +283,9 @@ class _Names:
         return next((self._billed[name] for name in names if name in self._billed), names[0])
 
 
-def _judged(day: date | None, what: str, booked: Booked, bill_usd: float | None, reason: str | None) -> ComparedCost:
+def _judged(
+    day: date | None, what: str, booked: BookedCosts, bill_usd: float | None, reason: str | None
+) -> ComparedCost:
     low, high = max(0.0, booked.low_usd), booked.high_usd
     verdict, by_usd = "within", None
     if reason is not None or bill_usd is None:
@@ -295,13 +301,13 @@ def _judged(day: date | None, what: str, booked: Booked, bill_usd: float | None,
 
 def _totals(rows: Iterable[ComparedCost]) -> list[ComparedCost]:
     """Return what can be compared of each thing over all days, then of all things."""
-    by_name: dict[str, Booked] = defaultdict(Booked)
+    by_name: dict[str, BookedCosts] = defaultdict(BookedCosts)
     bills: dict[str, float] = defaultdict(float)
     for row in rows:
         if row.verdict == "not comparable":
             continue
         for name in (row.what, EVERYTHING) if row.what != EVERYTHING else (EVERYTHING,):
-            by_name[name].add(Booked(row.attempts, row.low_usd, row.known_usd, row.high_usd))
+            by_name[name].add(BookedCosts(row.attempts, row.low_usd, row.known_usd, row.high_usd))
             bills[name] += row.bill_usd or 0.0
     names = sorted(by_name, key=lambda name: (name == EVERYTHING, name))
     return [_judged(None, name, by_name[name], bills[name], None) for name in names]

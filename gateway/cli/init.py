@@ -13,7 +13,7 @@ from gateway.cli.terminal import FAILED, MISUSED, as_json, fail, prose, say, wri
 from gateway.core.terminal_text import counted, program
 
 if TYPE_CHECKING:
-    from gateway.cli.import_litellm.conversion import Converted
+    from gateway.cli.import_litellm.conversion import ConvertedConfiguration
     from gateway.settings import Catalog, Market, Problem
 
 _MOST_RACED = 10
@@ -271,7 +271,7 @@ def _problems(output: Path) -> "list[Problem]":
     return []
 
 
-def _print_result(converted: "Converted", output: Path, problems: "list[Problem]") -> None:
+def _print_result(converted: "ConvertedConfiguration", output: Path, problems: "list[Problem]") -> None:
     if converted.notes:
         say("to be done by hand, or converted differently:", err=True)
     for note in converted.notes:
@@ -289,7 +289,7 @@ def _print_result(converted: "Converted", output: Path, problems: "list[Problem]
     prose(f"next: {program('holeshot')} check --live, then {program('holeshot')} serve")
 
 
-def _print_json_result(converted: "Converted", output: Path, problems: "list[Problem]") -> None:
+def _print_json_result(converted: "ConvertedConfiguration", output: Path, problems: "list[Problem]") -> None:
     write_json(
         {
             "config": None if output == _STANDARD_OUTPUT else str(output),

@@ -31,7 +31,7 @@ from providers import (
     Exchange,
     Fact,
     Kind,
-    Listed,
+    ListedModel,
     Listing,
     Met,
     Request,
@@ -167,7 +167,7 @@ class Liveness(msgspec.Struct, frozen=True):
     state: str  # "reachable", "unauthorised", "no model list", "wrong base_url", or the kind of error
     latency_ms: float | None = None
     message: str | None = None
-    listed: tuple[Listed, ...] = ()
+    listed: tuple[ListedModel, ...] = ()
     headroom: float | None = None  # of its scarcest limit, for the key with the most left; None if unknown
 
     @property
@@ -186,7 +186,7 @@ OpenLists = Callable[[], Lists]
 OnAnswer = Callable[[str, Liveness], None]
 
 
-class Unlisted(msgspec.Struct, frozen=True):
+class UnlistedModel(msgspec.Struct, frozen=True):
     """A deployment whose provider does not list its model, and whether a request for one token was answered."""
 
     deployment: str
@@ -231,7 +231,9 @@ def _ignored(provider: str, answer: Liveness) -> None:
     """Ignore an answer."""
 
 
-async def ask_for_unlisted(settings: Settings, catalog: Catalog, liveness: Mapping[str, Liveness]) -> list[Unlisted]:
+async def ask_for_unlisted(
+    settings: Settings, catalog: Catalog, liveness: Mapping[str, Liveness]
+) -> list[UnlistedModel]:
     """Request one token from each deployment that is missing in its provider's list.
 
     Providers whose paths name the customer's own deployments, like Azure's, are left out: they list models.
@@ -245,7 +247,7 @@ async def ask_for_unlisted(settings: Settings, catalog: Catalog, liveness: Mappi
             offered = liveness[provider].models if provider in liveness else ()
             if STAR in wanted:
                 if offered and not _are_offered(wanted, offered):
-                    found.append(Unlisted(item.deployment, name, None, None, None))
+                    found.append(UnlistedModel(item.deployment, name, None, None, None))
                 continue
             if not offered or wanted in offered or (vendor is not None and "{model}" in vendor.chat_path):
                 continue
@@ -258,7 +260,7 @@ async def ask_for_unlisted(settings: Settings, catalog: Catalog, liveness: Mappi
                 upstreams.open(provider, settings.providers[provider], vendor), wanted, apis
             )
             near = difflib.get_close_matches(wanted, offered, n=1)
-            found.append(Unlisted(item.deployment, name, near[0] if near else None, answers, refusal))
+            found.append(UnlistedModel(item.deployment, name, near[0] if near else None, answers, refusal))
     await upstreams.aclose()
     return found
 

@@ -16,7 +16,7 @@ from gateway.cli.configuration import (
     read_targets,
 )
 from gateway.cli.terminal import MISUSED, fail, prose, say, write_json, write_table
-from gateway.core.targets import BURNS_S, Shown, condition, duration, share, shown, subject
+from gateway.core.targets import BURNS_S, TargetStanding, condition, duration, share, shown, subject
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -66,7 +66,7 @@ def slo(
         raise typer.Exit(1)
 
 
-def _of_configuration(config: "Path | None", name: str | None, *, explain: bool) -> list[Shown]:
+def _of_configuration(config: "Path | None", name: str | None, *, explain: bool) -> list[TargetStanding]:
     """Return where the configuration's targets stand; ``explain``: print their rules instead."""
     from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
     from gateway.settings import targets_of  # noqa: PLC0415 - likewise
@@ -86,14 +86,14 @@ def _of_configuration(config: "Path | None", name: str | None, *, explain: bool)
         fail(str(error))
 
 
-def _of_gateway(url: str, key: str | None, name: str | None) -> list[Shown]:
+def _of_gateway(url: str, key: str | None, name: str | None) -> list[TargetStanding]:
     """Return where the targets of a running gateway stand."""
     import msgspec  # noqa: PLC0415 - as above
 
     from gateway.cli.remote import GatewayError, told  # noqa: PLC0415 - likewise
 
     try:
-        found = msgspec.convert(told(f"{url}/api/slo", key, "targets")["targets"], list[Shown])
+        found = msgspec.convert(told(f"{url}/api/slo", key, "targets")["targets"], list[TargetStanding])
     except GatewayError as error:
         fail(str(error))
     except msgspec.ValidationError:
@@ -111,7 +111,7 @@ def _check(name: str | None, known: "Collection[str]") -> None:
         fail(f"there is no target {name!r}; {nearest(name, known)}")
 
 
-async def _standings(url: str, targets: "Sequence[Target]") -> list[Shown]:
+async def _standings(url: str, targets: "Sequence[Target]") -> list[TargetStanding]:
     from gateway.ledger import Words, is_sqlite, parse_url, queries, standings  # noqa: PLC0415 - as above
 
     async def ask(sql: str) -> queries.Result:
@@ -121,7 +121,7 @@ async def _standings(url: str, targets: "Sequence[Target]") -> list[Shown]:
     return [shown(each) for each in await standings(ask, words, targets, datetime.now(UTC))]
 
 
-def _write(targets: "Sequence[Shown]") -> None:
+def _write(targets: "Sequence[TargetStanding]") -> None:
     windows = [duration(window_s) for window_s in BURNS_S]
     columns = [
         "target",
@@ -171,7 +171,7 @@ def _after(seconds: float | None) -> str:
     return f"{seconds / 60:.1f} min" if seconds < _HOURS_FROM_S else f"{seconds / 3600:.1f} h"
 
 
-def _cells(target: Shown) -> list[object]:
+def _cells(target: TargetStanding) -> list[object]:
     burns = {burn.window_s: burn.burn_rate for burn in target.burns}
     return [
         target.name,

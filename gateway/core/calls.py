@@ -85,7 +85,7 @@ class Maker(msgspec.Struct, frozen=True):
         return self.key_name if self.deployment.partition("/")[0] == provider else None
 
 
-class Rendered(MaskedRecord, frozen=True):
+class RenderedRequest(MaskedRecord, frozen=True):
     """What one deployment is sent of a call, and told of it, where that differs from what its client sent."""
 
     fields: Mapping[str, msgspec.Raw] | None = None  # None: the client's own
@@ -103,7 +103,7 @@ class Rendered(MaskedRecord, frozen=True):
         yield "lowered", self.lowered
 
 
-AS_ASKED = Rendered()
+AS_ASKED = RenderedRequest()
 
 
 class Asked(MaskedRecord, frozen=True, kw_only=True):
@@ -196,7 +196,7 @@ class Call(MaskedRecord, frozen=True):
     by: Caller
     how: Decision
     own: Own
-    rendered: Mapping[str, Rendered] = {}  # deployment → how the request is sent to it, if that differs
+    rendered: Mapping[str, RenderedRequest] = {}  # deployment → how the request is sent to it, if that differs
 
     @property
     def deadline_at(self) -> float | None:

@@ -42,7 +42,7 @@ class Column(msgspec.Struct, frozen=True):
     of: str = ""  # its place in what its record is made of, as ``by.client``: needed if the record is made by places
 
 
-class Described(msgspec.Struct, frozen=True):
+class DescribedColumn(msgspec.Struct, frozen=True):
     """A column of a record with what follows from its field; ``about`` is as declared."""
 
     name: str
@@ -62,7 +62,7 @@ _USUAL = {bool: Sql.BOOLEAN, int: Sql.INTEGER, float: Sql.DOUBLE, datetime: Sql.
 
 
 @cache
-def columns_of(record: type[msgspec.Struct]) -> tuple[Described, ...]:
+def columns_of(record: type[msgspec.Struct]) -> tuple[DescribedColumn, ...]:
     """Return the columns of a record: of its fields in their order, then of its own properties."""
     return tuple(_columns_of(record))
 
@@ -84,7 +84,7 @@ def places_of(record: type[msgspec.Struct]) -> tuple[str, ...]:
     return tuple(each.about.of for each in columns_of(record))
 
 
-def _columns_of(record: type[msgspec.Struct]) -> Iterator[Described]:
+def _columns_of(record: type[msgspec.Struct]) -> Iterator[DescribedColumn]:
     fields = get_type_hints(record, include_extras=True)
     hints = {name: fields[name] for name in record.__struct_fields__}
     made = {
@@ -98,10 +98,10 @@ def _columns_of(record: type[msgspec.Struct]) -> Iterator[Described]:
                 yield _described(name, get_args(hint)[0], about, is_made=name in made)
 
 
-def _described(name: str, hint: Any, about: Column, *, is_made: bool) -> Described:
+def _described(name: str, hint: Any, about: Column, *, is_made: bool) -> DescribedColumn:
     options = get_args(hint)
     is_optional = NoneType in options
     kind = next(each for each in options if each is not NoneType) if is_optional else hint
     is_text = isinstance(kind, type) and issubclass(kind, str)
     sql = about.sql or (Sql.TEXT if is_text else _USUAL.get(kind, Sql.JSON))
-    return Described(name, kind, sql, is_optional or about.may_be_null, is_made, about)
+    return DescribedColumn(name, kind, sql, is_optional or about.may_be_null, is_made, about)

@@ -27,7 +27,7 @@ class RaceFailed(ApiError):
     code = "all_providers_failed"
 
 
-class NotAsked(msgspec.Struct, frozen=True):
+class SkippedDeployment(msgspec.Struct, frozen=True):
     """A deployment that a call did not use because of earlier failures there."""
 
     deployment: str
@@ -260,7 +260,7 @@ class RejectedByProvider(RaceFailed):
 
 
 def all_cooling(
-    model: str, out: Sequence[NotAsked], retry_after_s: float, free_in_s: float | None = None
+    model: str, out: Sequence[SkippedDeployment], retry_after_s: float, free_in_s: float | None = None
 ) -> AllRateLimited:
     """Return the error of a call if all deployments are cooling down; ``free_in_s`` is as the error's."""
     causes = f" ({'; '.join(map(str, out))})" if out else ""
@@ -273,7 +273,7 @@ def race_failed(
     failures: Sequence[tuple[str, UpstreamError]],
     *,
     full: Sequence[str] = (),
-    out: Sequence[NotAsked] = (),
+    out: Sequence[SkippedDeployment] = (),
     adhoc: bool = False,
     brought: Collection[str] = (),
 ) -> RaceFailed:
@@ -348,7 +348,7 @@ def _lasting(
     kinds: Collection[ErrorKind],
     meanings: Collection[Meaning | None],
     causes: str,
-    out: Sequence[NotAsked],
+    out: Sequence[SkippedDeployment],
     *,
     adhoc: bool,
 ) -> ProviderMisconfigured:
@@ -391,7 +391,7 @@ _UNABLE = (RejectedByProvider, NoDeploymentFits, ProviderMisconfigured)
 
 
 def _are_refused(
-    failures: Sequence[tuple[str, UpstreamError]], out: Sequence[NotAsked], brought: Collection[str]
+    failures: Sequence[tuple[str, UpstreamError]], out: Sequence[SkippedDeployment], brought: Collection[str]
 ) -> bool:
     """Whether nothing but refused keys of the client's own kept deployments from answering."""
     kinds = {name: str(error.kind) for name, error in failures} | {each.deployment: each.kind for each in out}

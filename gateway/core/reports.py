@@ -116,7 +116,7 @@ class SoleUser(msgspec.Struct, frozen=True):
         return client == self.client and all((tags or {}).get(name) == value for name, value in self.tags.items())
 
 
-class CallsWanted(msgspec.Struct, frozen=True, kw_only=True):
+class CallsFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which calls are listed. ``window`` None: of all time; ``client`` "": calls without a client.
 
     With ``attempts`` each call has its attempts, with the columns that are needed to draw the race.
@@ -137,7 +137,7 @@ class CallsWanted(msgspec.Struct, frozen=True, kw_only=True):
     own: SoleUser | None = None  # of these the others select some
 
 
-class HistoryWanted(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The attempts that a history covers. With a ``client`` ("": without one) it is made from rows, not from sums.
 
     ``since`` and ``until`` are a range of time in place of the window: without ``until`` it ends now. Of few attempts
@@ -152,7 +152,7 @@ class HistoryWanted(msgspec.Struct, frozen=True, kw_only=True):
     client: str | None = None
 
 
-class HeatWanted(msgspec.Struct, frozen=True, kw_only=True):
+class HeatFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The attempts that a heat map covers."""
 
     metric: HeatMetric
@@ -239,7 +239,7 @@ class Reports(Protocol):
 
     """
 
-    async def calls(self, wanted: CallsWanted) -> Table:
+    async def calls(self, wanted: CallsFilter) -> Table:
         """Return a page of calls, the newest first, and one more than its limit if there are more."""
 
     async def call(self, call_id: str, own: SoleUser | None = None) -> FoundCall | None:
@@ -248,13 +248,13 @@ class Reports(Protocol):
     async def has_calls(self) -> bool | None:
         """Return whether there has ever been a call; None if the database cannot say."""
 
-    async def history(self, wanted: HistoryWanted) -> DeploymentHistory:
+    async def history(self, wanted: HistoryFilter) -> DeploymentHistory:
         """Return figures of deployments over time."""
 
     async def slowdowns(self, wanted: SlowdownsWanted) -> Table:
         """Return the slowdowns in the window, also those that began before it, the newest first."""
 
-    async def heat(self, wanted: HeatWanted) -> Table:
+    async def heat(self, wanted: HeatFilter) -> Table:
         """Return a figure by deployment, weekday (0 is Monday) and hour (UTC), with the number of attempts, ``n``."""
 
     async def race_value(self, window: Window, by: By) -> Table:

@@ -227,7 +227,7 @@ class ShownBurn(msgspec.Struct, frozen=True, kw_only=True):
     sql: SQL
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class TargetStanding(msgspec.Struct, frozen=True, kw_only=True):
     """A target and its standing."""
 
     name: str
@@ -259,10 +259,10 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     misses_sql: Annotated[str, Meta(description="A statement that lists its newest bad calls.")]
 
 
-def shown(standing: Standing) -> Shown:
+def shown(standing: Standing) -> TargetStanding:
     """Return a target and its standing as one object."""
     target = standing.target
-    return Shown(
+    return TargetStanding(
         name=target.name,
         **msgspec.structs.asdict(target.definition),
         objective=target.objective,

@@ -27,7 +27,7 @@ from providers import (
     Api,
     Capabilities,
     Kind,
-    Learnt,
+    LearntFacts,
     MaskedRecord,
     Price,
     Traits,
@@ -116,7 +116,7 @@ class Deployment(MaskedRecord, frozen=True):
     listed: Price | None = None  # the prices that are known, where that of input or output is not
     tenant: str | None = None  # the digest of the client's own key that it is asked with; None: the operator's
     learnt_as: str | None = None  # the name of what that key shows of it; None: its own
-    learnt: Learnt | None = None  # what refusals have taught of its provider's models; None: nothing is kept
+    learnt: LearntFacts | None = None  # what refusals have taught of its provider's models; None: nothing is kept
     acts: bool = False  # its model, or what the operator adds to requests, runs something at the provider
     searches: bool = False  # that is a search of the web
     may_have: tuple[Dialect, ...] | None = None  # further ones to be tried if it refuses; None: the operator named all
@@ -132,7 +132,7 @@ class Deployment(MaskedRecord, frozen=True):
         thinks = self.capabilities.reasoning
         return self.traits.signs and (bool(self.traits.efforts) if thinks is None else thinks)
 
-    def with_key(self, upstream: Upstream, digest: str, learnt: Learnt | None = None) -> "Deployment":
+    def with_key(self, upstream: Upstream, digest: str, learnt: LearntFacts | None = None) -> "Deployment":
         """Return it with the ``upstream`` of a client's own key, without what is the operator's at its provider.
 
         ``learnt``: what refusals have taught with that key.
@@ -241,7 +241,7 @@ _NULL = msgspec.Raw(b"null")
 Fields = dict[str, msgspec.Raw]
 
 
-def learnt_by(deployments: Iterable[Deployment]) -> tuple[Learnt, ...]:
+def learnt_by(deployments: Iterable[Deployment]) -> tuple[LearntFacts, ...]:
     """Return what refusals have taught of the providers of ``deployments``, each once."""
     return tuple({id(each.learnt): each.learnt for each in deployments if each.learnt is not None}.values())
 
@@ -424,7 +424,7 @@ class Model(msgspec.Struct, frozen=True):
     is_free: bool = False  # whether no call of it, nor of a fallback, spends the operator's dollars
     marks: bool = False  # whether some of its deployments are told what to cache
     costs_nothing: bool = False  # whether the operator has set a price of 0 for all its deployments
-    learnt: tuple[Learnt, ...] = ()  # of its providers
+    learnt: tuple[LearntFacts, ...] = ()  # of its providers
     profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts
 
     @property

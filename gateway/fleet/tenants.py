@@ -17,7 +17,7 @@ from providers import (
     Exchange,
     Facts,
     HttpUpstream,
-    Learnt,
+    LearntFacts,
     Listing,
     MaskedRecord,
     Request,
@@ -120,7 +120,7 @@ class TenantUpstreams:
         self._kept[place] = (upstream, now_s)
         return upstream
 
-    def learnt(self, client: str | None, provider: str, key: str) -> Learnt | None:
+    def learnt(self, client: str | None, provider: str, key: str) -> LearntFacts | None:
         """Return what refusals have taught with a client's key; None: it was not asked, or is forgotten."""
         known = self._kept.get((client, provider, key))
         return None if known is None else learnt_of(known[0])
@@ -173,7 +173,7 @@ class LazyUpstream:
         """Do nothing: there is nothing to prepare."""
 
     @property
-    def learnt(self) -> Learnt | None:
+    def learnt(self) -> LearntFacts | None:
         """What refusals have taught with this key; None: it has not been asked."""
         return None if self._opened is None else learnt_of(self._opened)
 

@@ -16,7 +16,7 @@ C = TypeVar("C")
 Ended = Mapping[bytes, type[ClientDisconnected]]  # the digest of a key → the error with which its calls are cut
 
 
-class Known(msgspec.Struct, Generic[C], frozen=True):
+class IssuedKey(msgspec.Struct, Generic[C], frozen=True):
     """A key that was given to a client."""
 
     client: C | None  # None: this version cannot use the client's settings
@@ -43,7 +43,7 @@ class KeyTable(Generic[C]):
         unix_clock: Callable[[], float],
     ) -> None:
         """Start with the clients of the file. ``stored``: there are others in the database, not read yet."""
-        self.known: Mapping[bytes, Known[C]] = {}
+        self.known: Mapping[bytes, IssuedKey[C]] = {}
         self.clients = clients  # of the file
         self.is_required = True  # whether a request needs a key; otherwise every program on this machine is admitted
         self.is_loaded = not stored  # whether the clients of the database have been read
@@ -54,7 +54,7 @@ class KeyTable(Generic[C]):
         self._make = make
         self._unix_clock = unix_clock
         self._rows: dict[str, Sequence[StoredKey]] = {}  # of the database, by the client's name
-        self._known_stored: dict[bytes, Known[C]] = {}  # without clients of the file
+        self._known_stored: dict[bytes, IssuedKey[C]] = {}  # without clients of the file
         self._ends: list[tuple[float, bytes]] = []  # a heap, of keys that will end
         self._shadowed: set[str] = set()
         self.use_file(clients)
@@ -75,14 +75,14 @@ class KeyTable(Generic[C]):
         yield from (known.client for known in self.known.values() if known.client is not None)
         yield from (self._make(name, each) for name, each in self.clients.items() if not each.key_sha256)
 
-    def named(self, name: str) -> Known[C] | None:
+    def named(self, name: str) -> IssuedKey[C] | None:
         """Return the client of this name, until its own end; None if there is none."""
         settings = self.clients.get(name)
         if settings is not None:
-            return Known(self._make(name, settings), _seconds(settings.expires))
+            return IssuedKey(self._make(name, settings), _seconds(settings.expires))
         rows = self._rows.get(name)
         known = self._known_stored.get(bytes.fromhex(rows[-1].sha256)) if rows else None
-        return None if known is None or not rows else Known(known.client, _seconds(rows[-1].expires_at))
+        return None if known is None or not rows else IssuedKey(known.client, _seconds(rows[-1].expires_at))
 
     def use_file(self, clients: Mapping[str, ClientSettings]) -> None:
         """Replace the clients of the file."""
@@ -140,7 +140,7 @@ class KeyTable(Generic[C]):
                 "keys.unusable", client=name, problem=error.message, effect="its calls are refused with 503"
             )
         for row in rows:
-            self._known_stored[bytes.fromhex(row.sha256)] = Known(client, _seconds(row.ends_at), row.id)
+            self._known_stored[bytes.fromhex(row.sha256)] = IssuedKey(client, _seconds(row.ends_at), row.id)
 
     def _replace(self) -> None:
         """Put the new table in force, and report the keys that it no longer has."""
@@ -164,11 +164,11 @@ class KeyTable(Generic[C]):
             self.on_ended(ended)
         self.on_changed()
 
-    def _of_file(self) -> Iterable[tuple[bytes, Known[C]]]:
+    def _of_file(self) -> Iterable[tuple[bytes, IssuedKey[C]]]:
         for name, settings in self.clients.items():
             client = self._make(name, settings)
             for digest in settings.key_sha256:
-                yield bytes.fromhex(digest), Known(client, _seconds(settings.expires))
+                yield bytes.fromhex(digest), IssuedKey(client, _seconds(settings.expires))
 
 
 def _seconds(instant: datetime | None) -> float | None:

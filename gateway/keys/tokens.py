@@ -35,7 +35,7 @@ from gateway.keys.issuers import (
     unverified,
 )
 from gateway.keys.keys import RETRY_S
-from gateway.keys.table import Ended, KeyTable, Known
+from gateway.keys.table import Ended, IssuedKey, KeyTable
 from gateway.settings import ClientRole, IssuerSettings
 
 C = TypeVar("C")
@@ -191,7 +191,7 @@ class TokenClients(Generic[C]):
             self._verified.pop(digest, None)
         return ended
 
-    def _table_of(self, token: Token) -> Known[C]:
+    def _table_of(self, token: Token) -> IssuedKey[C]:
         """Return a token's client from the current table of keys.
 
         Raises:

@@ -31,14 +31,14 @@ ADD_UP_SQLITE = "delete from rollup_pending"  # all notes: of a batch's rows, an
 FOLD_HERE = "do $fold$ begin while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"
 
 
-class Folded(msgspec.Struct, frozen=True):
+class FoldResult(msgspec.Struct, frozen=True):
     """A fold's result. ``taken``: notes; None while another process folds. ``until``: where the next one begins."""
 
     taken: int | None
     until: int
 
 
-async def fold(engine: AsyncEngine, since: int, rest_s: float) -> Folded:
+async def fold(engine: AsyncEngine, since: int, rest_s: float) -> FoldResult:
     """Fold up to 2,000 rows if one of them was noted ``rest_s`` ago; ``since``: the ``until`` of the previous fold.
 
     Raises:
@@ -46,13 +46,13 @@ async def fold(engine: AsyncEngine, since: int, rest_s: float) -> Folded:
 
     """
     if is_sqlite(engine.url):
-        return Folded(0, since)
+        return FoldResult(0, since)
     try:
         async with asyncio.timeout(FOLD_TIMEOUT_S), connected(engine) as connection:
             raw = await connection.get_raw_connection()
             driver: Any = raw.driver_connection
             row = await driver.fetchrow(_FOLD, FULL, since, rest_s)  # a transaction of its own
-            return Folded(row["taken"], row["until"])
+            return FoldResult(row["taken"], row["until"])
     except TimeoutError as error:
         raise DatabaseUnreachableError(f"sums of rows took longer than {FOLD_TIMEOUT_S:g} s") from error
     except DATABASE_ERRORS as error:

@@ -49,7 +49,7 @@ _COUNTED = tuple(b'{"type":"%s"' % kind for kind in (b"finished", b"audited"))
 _decode = msgspec.json.Decoder(_Finished | _Audited).decode
 
 
-class Spooled:
+class SpoolSums:
     """Sums of entries: of the UTC day of ``now``, what racing added, and what was used since each of some instants."""
 
     def __init__(self, now: datetime, since_s: Sequence[float] = ()) -> None:
@@ -129,12 +129,12 @@ class Spooled:
             self._spent.setdefault((None, model), [0.0] * 3)[2] += usd
 
 
-def spooled(spool_dir: Path, own: Path, now: datetime, since_s: Sequence[float]) -> Spooled:
+def spooled(spool_dir: Path, own: Path, now: datetime, since_s: Sequence[float]) -> SpoolSums:
     """Return the sums of all folders of ``spool_dir`` but ``own``; blocks, so call it in a thread.
 
     What is in the database already is among them: the sums are for a start that cannot ask it.
     """
-    found = Spooled(now, since_s)
+    found = SpoolSums(now, since_s)
     with suppress(OSError):
         for folder in sorted(spool_dir.iterdir()):
             if folder == own or folder.name.startswith(".") or not folder.is_dir():

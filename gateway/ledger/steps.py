@@ -13,7 +13,7 @@ _COUNTS = ("n", "n_first_token", "n_errors", "n_rate_limited", "n_won")
 Quantiles = Mapping[str, tuple[str, str]]  # by column its metric, and the share below it
 
 
-class Stepped(msgspec.Struct, frozen=True):
+class StepTables(msgspec.Struct, frozen=True):
     """The tables of steps, to stand after ``with``, and what joins them, to stand after ``from``.
 
     It has the columns slot, model, deployment, provider, those of counts, and a column for each quantile.
@@ -32,7 +32,7 @@ class BucketPlaces(msgspec.Struct, frozen=True):
 
 def of_sums(
     words: Words, *, minutes: int, within: str, slot: str, which: str, key: str, quantiles: Quantiles
-) -> Stepped:
+) -> StepTables:
     """Return the steps of windows of so many minutes, ``within`` which; ``key``: the columns of whom there is a row."""
     added = ", ".join(f"cast(sum(r.{name}) as bigint) as {name}" for name in _COUNTS)
     summed = _summed(words, "rollup_attempts", f"r.minutes = {minutes}", added)
@@ -55,14 +55,14 @@ sums as (
     return stepped(tables, quantiles, {metric: _histogram(words, minutes, metric) for metric in metrics})
 
 
-def stepped(tables: str, quantiles: Quantiles, counts: Mapping[str, BucketPlaces]) -> Stepped:
+def stepped(tables: str, quantiles: Quantiles, counts: Mapping[str, BucketPlaces]) -> StepTables:
     """Return the steps of the tables ``places`` and ``sums``, with the quantiles of metrics whose buckets are there."""
     of_metrics = [
         _of_metric(metric, {name: q for name, (of, q) in quantiles.items() if of == metric}, each)
         for metric, each in counts.items()
     ]
     joins = [f"left join {metric} using (slot, place)" for metric in counts]
-    return Stepped(",\n".join([tables, *of_metrics]), "\n".join(["sums", "join places using (place)", *joins]))
+    return StepTables(",\n".join([tables, *of_metrics]), "\n".join(["sums", "join places using (place)", *joins]))
 
 
 def _of_metric(metric: str, asked: Mapping[str, str], counts: BucketPlaces) -> str:

@@ -236,7 +236,7 @@ class Store(Protocol):
         ``jumped``: this machine's clock has, which is that of SQLite.
         """
 
-    async def fold(self, since: int, rest_s: float) -> folding.Folded:
+    async def fold(self, since: int, rest_s: float) -> folding.FoldResult:
         """Add up new rows, up to 2,000, if one came ``rest_s`` ago; ``since``: the ``until`` of the fold before."""
 
     async def fold_all(self) -> None:
@@ -360,7 +360,7 @@ class SqlStore:
         async with long_turn(self._database):
             return await retention.prune(self._engine, kept, jumped=jumped)
 
-    async def fold(self, since: int, rest_s: float) -> folding.Folded:
+    async def fold(self, since: int, rest_s: float) -> folding.FoldResult:
         """Add up new rows."""
         return await folding.fold(self._engine, since, rest_s)
 

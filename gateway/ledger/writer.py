@@ -25,7 +25,7 @@ from gateway.ledger.folding import FULL
 from gateway.ledger.retention import KEEP_ALL, Retention
 from gateway.ledger.shipper import PING_TIMEOUT_S, Backlog, Pruning, Shipper, adopt
 from gateway.ledger.spool import Spool, sync_files
-from gateway.ledger.spooled import Spooled, spooled
+from gateway.ledger.spooled import SpoolSums, spooled
 from gateway.ledger.store import SqlStore, Store
 from gateway.ledger.turns import MEASURE_INTERVAL_S, SharedClock
 from gateway.ledger.used import OwnRows
@@ -634,7 +634,7 @@ class Ledger:
         """Return an instant of this machine's clock by the clock that all replicas share."""
         return at + (self.clock.now() - self.clock.utc_now())
 
-    async def spooled(self, since_s: Sequence[float]) -> Spooled:
+    async def spooled(self, since_s: Sequence[float]) -> SpoolSums:
         """Return what the rows have used that other processes left on this disk, also some that SQL has already."""
         return await asyncio.to_thread(spooled, self._spool_dir, self._spool.folder, self.clock.now(), since_s)
 

@@ -176,7 +176,7 @@ class Wanted(msgspec.Struct, frozen=True):
         )
 
 
-class OwnWanted(Wanted, frozen=True):
+class ProcessFilter(Wanted, frozen=True):
     """The filter for the calls of one process, which it publishes to others."""
 
     worker: str = ""

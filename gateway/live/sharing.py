@@ -25,7 +25,7 @@ from gateway.live.events import (
     First,
     Gap,
     Launched,
-    OwnWanted,
+    ProcessFilter,
     RunningCall,
     Tokens,
     Viewer,
@@ -148,7 +148,7 @@ class ForeignCalls:
         self._drop(worker, event.running)
         if event.dropped:
             for viewer in self._hub.viewers:
-                if isinstance(viewer.wanted, OwnWanted):
+                if isinstance(viewer.wanted, ProcessFilter):
                     continue  # else replicas would answer each other's gaps forever
                 viewer.offer(frame(Gap(dropped=event.dropped, running=tuple(self._hub.running(viewer)))))
         return True
@@ -385,7 +385,7 @@ class _Publisher:
             self.stop()
             return
         if self._viewer is None:
-            wanted = OwnWanted(worker=self._live.worker)
+            wanted = ProcessFilter(worker=self._live.worker)
             loop = asyncio.get_running_loop()
             self._viewer = Viewer(wanted, self._live.hub.running, loop=loop, most=MOST_WAITING)
             self._live.add(self._viewer)

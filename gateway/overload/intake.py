@@ -352,7 +352,7 @@ SHED_AT_ONCE = 50  # at a tick, when the queue has become a standing one: each t
 RETRY_AFTER_S = (1, 2, 3)  # in turn, so that calls that were refused together do not return together
 
 
-class Shed(StrEnum):
+class ShedReason(StrEnum):
     """Why a call was refused."""
 
     QUEUE_FULL = "queue_full"  # the queue has its maximum length
@@ -372,7 +372,7 @@ class _Waiting:
 
     __slots__ = ("owner", "priority", "turn")
 
-    def __init__(self, priority: int, owner: Hashable, turn: "asyncio.Future[Shed | None]") -> None:
+    def __init__(self, priority: int, owner: Hashable, turn: "asyncio.Future[ShedReason | None]") -> None:
         self.priority = priority
         self.owner = owner
         self.turn = turn
@@ -403,7 +403,7 @@ class Intake:
         default_most: int,
         clock: Callable[[], float],
         is_busy: Callable[[], bool] = lambda: False,
-        on_shed: Callable[[Shed, LimitCause], None] = lambda *_: None,
+        on_shed: Callable[[ShedReason, LimitCause], None] = lambda *_: None,
     ) -> None:
         """Start without calls.
 
@@ -491,7 +491,7 @@ class Intake:
 
         """
         if self.refuses(priority, owner):
-            raise self.refusal(Shed.QUEUE_FULL)
+            raise self.refusal(ShedReason.QUEUE_FULL)
 
     async def wait(self, priority: int, owner: Hashable = None) -> float:
         """Wait for a seat and take it; return the wait in seconds.
@@ -501,16 +501,16 @@ class Intake:
 
         """
         if not self._has_place(priority, owner):
-            raise self.refusal(Shed.QUEUE_FULL)
+            raise self.refusal(ShedReason.QUEUE_FULL)
         self._found_no_room = True
         loop, since_s = asyncio.get_running_loop(), self._clock()
         if not self._queue:
             self._patience.fills(since_s)
         elif len(self._queue) >= self._patience.most(since_s):
-            self._shed_last(Shed.DISPLACED)
+            self._shed_last(ShedReason.DISPLACED)
         waiting = _Waiting(priority, owner, loop.create_future())
         self._queue.add(waiting)
-        timer = loop.call_later(self._patience.wait_s(since_s), _end, waiting.turn, Shed.QUEUE_TIMEOUT)
+        timer = loop.call_later(self._patience.wait_s(since_s), _end, waiting.turn, ShedReason.QUEUE_TIMEOUT)
         try:
             shed = await waiting.turn
         except asyncio.CancelledError:
@@ -526,7 +526,7 @@ class Intake:
             raise self.refusal(shed)
         return self._clock() - since_s
 
-    def refusal(self, shed: Shed) -> Overloaded:
+    def refusal(self, shed: ShedReason) -> Overloaded:
         """Count a refused call, and return its error."""
         self._found_no_room = True
         self._on_shed(shed, LimitCause.LOOP_DELAY if self.limit.is_lowered else LimitCause.MAX_IN_FLIGHT)
@@ -548,7 +548,7 @@ class Intake:
     def _held(self, owner: Hashable) -> int:
         return self._seats.get(owner, 0)
 
-    def _shed_last(self, shed: Shed) -> None:
+    def _shed_last(self, shed: ShedReason) -> None:
         """Refuse the call in the queue that would be served last."""
         last = self._queue.last()
         self._queue.discard(last)
@@ -587,13 +587,13 @@ class Intake:
             self._serve_queue()
             too_many = len(self._queue) - self._patience.most(self._clock())
             for _ in range(min(too_many, SHED_AT_ONCE)):
-                self._shed_last(Shed.QUEUE_FULL)
+                self._shed_last(ShedReason.QUEUE_FULL)
 
 
-def _end(turn: "asyncio.Future[Shed | None]", shed: Shed) -> None:
+def _end(turn: "asyncio.Future[ShedReason | None]", shed: ShedReason) -> None:
     if not turn.done():
         turn.set_result(shed)
 
 
-def _has_seat(turn: "asyncio.Future[Shed | None]") -> bool:
+def _has_seat(turn: "asyncio.Future[ShedReason | None]") -> bool:
     return turn.done() and not turn.cancelled() and turn.result() is None

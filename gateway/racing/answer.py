@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gateway.core.attempts import AnswerKind, Flaw, Outcome, WinOn
-from gateway.core.calls import AS_ASKED, Call, Maker, Rendered
+from gateway.core.calls import AS_ASKED, Call, Maker, RenderedRequest
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Measurement
 from gateway.racing.reader import AnswerReader, AnswerText, Block, joined, truncated
@@ -16,7 +16,7 @@ from gateway.racing.thoughts import Habit, Thoughts
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
 from providers import ErrorKind, Exchange, Facts, Request, SendCount, TranslatedExchange, UpstreamError, events
-from providers.dialects import Splicer, Unshown, as_call, bound_reasoning, texts_called, translations
+from providers.dialects import Splicer, UnshownThought, as_call, bound_reasoning, texts_called, translations
 
 if TYPE_CHECKING:
     from gateway.racing.services import Makers
@@ -92,7 +92,7 @@ def translated(
     *,
     makers: "Makers | None" = None,
     bound: Sequence[bytes] | None = None,
-    told: Callable[[Sequence[Unshown]], object] | None = None,
+    told: Callable[[Sequence[UnshownThought]], object] | None = None,
 ) -> Exchange:
     """Return the ``exchange`` of ``request`` with events in the client's dialect.
 
@@ -151,7 +151,7 @@ def translated(
     return TranslatedExchange(exchange, steps, unsaid, splicer=splicer)
 
 
-def _may_call_more(request: Request, rendered: Rendered) -> bool:
+def _may_call_more(request: Request, rendered: RenderedRequest) -> bool:
     """Whether the deployment was not told that the client may want one tool call at a time."""
     return not _OF_ONE_CALL.isdisjoint((*request.sendings.left_out, *rendered.dropped))
 

@@ -17,7 +17,7 @@ from gateway.racing.records import Ending, attempt_record
 from gateway.racing.timeouts import AttemptClocks, in_background
 from gateway.racing.validation import Judgement, answers_made, may_call_tools
 from providers import Exchange, Form, Request, TranslatedExchange, UpstreamError, aside
-from providers.dialects import SEARCHED_BYTES, Unshown, bound_reasoning
+from providers.dialects import SEARCHED_BYTES, UnshownThought, bound_reasoning
 
 
 class Events:
@@ -152,7 +152,7 @@ class Events:
         return record
 
 
-def _note_unshown(attempt: Attempt, unshown: Sequence[Unshown]) -> None:
+def _note_unshown(attempt: Attempt, unshown: Sequence[UnshownThought]) -> None:
     """Note the thoughts in the request of ``attempt`` that the vendor says it did not show to the model."""
     reported, checks = attempt.measurement.reported, dict(Counter(each.check for each in unshown)) or None
     if checks == reported.thoughts_dropped:  # some vendors repeat it in each event that has the whole answer

@@ -23,9 +23,9 @@ from providers import (
     Fact,
     Facts,
     Kind,
-    Lacking,
-    Learnt,
+    LearntFacts,
     Limit,
+    MissingFeature,
     Request,
     UpstreamError,
     amount,
@@ -86,7 +86,7 @@ class Refusal(msgspec.Struct, frozen=True):
     """A refusal that is about the API in which a deployment was asked."""
 
     spoken: Dialect
-    lacks: Lacking
+    lacks: MissingFeature
     error: UpstreamError
     kind: ErrorKind  # of the error, before it was known that the deployment has another API
     tool: str = ""  # the type of a tool that the API lacks
@@ -190,10 +190,10 @@ def _refusal_of(deployment: Deployment, call: Call, error: UpstreamError) -> Ref
     if lacks is not None:
         return Refusal(spoken, lacks, error, error.kind)
     tool = refused_tool(error, types_of_tools(call.sent_to(deployment.name)))
-    return None if tool is None else Refusal(spoken, Lacking.TOOL, error, error.kind, tool)
+    return None if tool is None else Refusal(spoken, MissingFeature.TOOL, error, error.kind, tool)
 
 
-def _learnt_of(deployment: Deployment) -> Learnt | None:
+def _learnt_of(deployment: Deployment) -> LearntFacts | None:
     """Return the place where a refusal is remembered: apart from all others if a client's own key was used."""
     return deployment.learnt if deployment.tenant is None else learnt_of(deployment.upstream)
 
@@ -321,7 +321,7 @@ def _stream_of(call: Call, deployment: Deployment) -> Fact:
 # Of requests that are taken after all, though they were refused before.
 
 
-def accepted(attempt: AskedAttempt, call: Call, learnt: Learnt) -> None:
+def accepted(attempt: AskedAttempt, call: Call, learnt: LearntFacts) -> None:
     """Forget what the deployment of ``attempt`` was known to refuse of ``call``: to stream it, or one so large."""
     deployment, model = attempt.deployment, attempt.deployment.model
     refused = learnt.refused_length(model, call.by.client)
@@ -388,7 +388,7 @@ def is_unread(maker: Maker, deployment: Deployment, call: Call) -> bool:
     return not reads
 
 
-def told_apart(made: Maker, by: Maker, learnt: Learnt | None, request: Request) -> None:
+def told_apart(made: Maker, by: Maker, learnt: LearntFacts | None, request: Request) -> None:
     """Note that, by the vendor's answer to a ``request`` with the key of ``by``, ``made`` is of another account.
 
     If both keys are of one ring, the gateway learns that these two keys are of two accounts.
@@ -421,7 +421,7 @@ def apart_from(maker: Maker, call: Call, deployment: Deployment) -> Apart | None
     return Apart(names, wording.fields, tuple(loss.field for loss in wording.losses))
 
 
-def read_after_all(maker: Maker, learnt: Learnt | None, request: Request) -> None:
+def read_after_all(maker: Maker, learnt: LearntFacts | None, request: Request) -> None:
     """Forget that the model of ``request`` cannot read the reasoning of ``maker``."""
     if learnt is not None and (fact := reasoning_of(maker)) in learnt.of(request.model, request.client):
         learnt.forget(request.model, (fact,), request.client)
@@ -527,7 +527,7 @@ def _digest(said: str) -> str:
 def _told(refusals: Sequence[Refusal]) -> UpstreamError:
     """Return the error of a request that no API took: of the API in which the deployment is usually asked."""
     first = refusals[0]
-    is_unknown = first.lacks is Lacking.MODEL and first.kind is ErrorKind.NOT_FOUND
+    is_unknown = first.lacks is MissingFeature.MODEL and first.kind is ErrorKind.NOT_FOUND
     kind = ErrorKind.NO_SUCH_API if is_unknown else first.kind  # the model's name is right
     if len(refusals) > 1:
         return first.error.again(kind)
@@ -537,7 +537,7 @@ def _told(refusals: Sequence[Refusal]) -> UpstreamError:
 
 def _facts(refusals: Iterable[Refusal], instead: Dialect) -> list[Fact]:
     """Return what ``refusals`` teach if the request is taken in the dialect ``instead``."""
-    kinds = {Lacking.TOOL: Kind.TOOL, Lacking.TOOLS: Kind.TOOLS}
+    kinds = {MissingFeature.TOOL: Kind.TOOL, MissingFeature.TOOLS: Kind.TOOLS}
     return [Fact(kinds.get(each.lacks, Kind.API), each.spoken.name, instead.name, each.tool) for each in refusals]
 
 

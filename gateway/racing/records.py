@@ -50,10 +50,10 @@ from gateway.racing.validation import (
 from providers import (
     LARGEST_REQUEST_BYTES,
     About,
+    ClientSecrets,
     Clock,
     ErrorKind,
     Exchange,
-    Fleeting,
     Form,
     UpstreamError,
     VendorsWords,
@@ -261,7 +261,7 @@ def short(said: str | None, secrets: Sequence[str]) -> str | None:
     """Return a text from a provider as stored in a column: with limited length and without ``secrets``."""
     if said is None:
         return None
-    if type(secrets) is Fleeting:
+    if type(secrets) is ClientSecrets:
         return redact(said[:MOST_CHARS], secrets)
     return _clean(said[:MOST_CHARS], tuple(secrets))
 

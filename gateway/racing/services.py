@@ -19,8 +19,8 @@ from gateway.racing.other_forms import OtherForms, read_after_all, told_apart
 from gateway.racing.seats import Seats
 from gateway.racing.thoughts import HabitsByDeployment
 from gateway.racing.timeouts import PausesByDeployment
-from providers import UNREADABLE, BoundReasoningExchange, Exchange, Learnt, Request, maker_of
-from providers.dialects import OF_AN_ACCOUNT, Unshown
+from providers import UNREADABLE, BoundReasoningExchange, Exchange, LearntFacts, Request, maker_of
+from providers.dialects import OF_AN_ACCOUNT, UnshownThought
 
 # Owns and counts the tasks of attempts. An audited one may outlive its call; no task outlives the gateway.
 
@@ -207,10 +207,10 @@ class Makers:
         exchange: Exchange,
         request: Request,
         maker: Maker,
-        learnt: Learnt | None,
+        learnt: LearntFacts | None,
         *,
         bound: Sequence[bytes],
-        told: Callable[[Sequence[Unshown]], object] | None,
+        told: Callable[[Sequence[UnshownThought]], object] | None,
         refuses: bool = True,
     ) -> Exchange:
         """Remember that ``maker`` could read the reasoning of ``request``, and made what comes by ``exchange``.
@@ -234,14 +234,14 @@ class Makers:
         if read_told is None or told is None:
             return BoundReasoningExchange(exchange, remember)
 
-        def hear(unshown: Sequence[Unshown]) -> None:
+        def hear(unshown: Sequence[UnshownThought]) -> None:
             told(unshown)
             if any(each.check == OF_AN_ACCOUNT for each in unshown):
                 self._told_apart(bound, maker, learnt, request)
 
         return BoundReasoningExchange(exchange, remember, read_told, hear)
 
-    def _told_apart(self, bound: Sequence[bytes], by: Maker, learnt: Learnt | None, request: Request) -> None:
+    def _told_apart(self, bound: Sequence[bytes], by: Maker, learnt: LearntFacts | None, request: Request) -> None:
         """Note that the account of ``by`` cannot read some of the reasoning that it was sent, ``bound``.
 
         A client may send reasoning from elsewhere. So the gateway learns of another account only if it has seen one

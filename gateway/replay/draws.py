@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gateway.replay.rows import ReplayedCall
 from gateway.replay.sample import Sample
-from gateway.replay.settings import QUANTILES, Figure, Ordered, ReplaySetting, figure, hedge_delay_ms
+from gateway.replay.settings import QUANTILES, Figure, ReplaySetting, SortedValues, figure, hedge_delay_ms
 from gateway.replay.world import LEAST_PAIRS, Completed, World, play
 
 # The cost of attempts, from the prices and the bounds that the ledger has. US dollars at list price.
@@ -108,7 +108,7 @@ class Pairs:
         self._places: list[int] = []
         self._seen: list[float] = []
         self._drawn: list[float] = []
-        self._ordered: tuple[Ordered, Ordered] | None = None
+        self._ordered: tuple[SortedValues, SortedValues] | None = None
 
     def add(self, place: int, seen_ms: float, drawn_ms: float) -> None:
         """Count the call at ``place``."""
@@ -121,7 +121,7 @@ class Pairs:
         if len(self._places) < LEAST_PAIRS:
             return [1.0] * len(QUANTILES)
         if self._ordered is None:
-            self._ordered = Ordered(self._seen), Ordered(self._drawn)
+            self._ordered = SortedValues(self._seen), SortedValues(self._drawn)
         mine = [weights[place] for place in self._places]
         seen, drawn = (each.quantiles(mine) for each in self._ordered)
         return [
@@ -141,7 +141,7 @@ class Draw:
         self._asked = asked
         self._without = without
         self._random = random
-        self.ordered: list[tuple[Ordered, Ordered]] = []  # first tokens and whole answers, by setting
+        self.ordered: list[tuple[SortedValues, SortedValues]] = []  # first tokens and whole answers, by setting
         self.ttft: list[list[float]] = [[] for _ in asked]
         self.launched: list[list[int]] = [[] for _ in asked]
         self.cost: list[list[tuple[float, float] | None]] = [[] for _ in asked]
@@ -171,7 +171,7 @@ class Draw:
                 self.launched[at].append(len(result.launched))
                 losers = [order[place] for place in result.launched if place != result.winner]
                 self.cost[at].append(cost_of(call, winner, losers, prices))
-        self.ordered = [(Ordered(ttft), Ordered(whole)) for ttft, whole in zip(self.ttft, total, strict=True)]
+        self.ordered = [(SortedValues(ttft), SortedValues(whole)) for ttft, whole in zip(self.ttft, total, strict=True)]
         self._pairs = pairs
         return self
 

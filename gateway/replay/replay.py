@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gateway.replay.draws import Draw, Resampled, SettingOutcome, costs, outcomes
 from gateway.replay.rows import CAP_MS, ReplayedCall
 from gateway.replay.sample import LEAST_AUDITS, LEAST_CALLS, AuditNeed, Sample, Stratum, needs, sampled
-from gateway.replay.settings import QUANTILES, Ordered, ReplaySetting
+from gateway.replay.settings import QUANTILES, ReplaySetting, SortedValues
 from gateway.replay.world import World, learned
 
 DRAWS = 8  # of the unobserved attempts, each in a world learned from another resample of the calls
@@ -114,7 +114,7 @@ def _seen(calls: Sequence[ReplayedCall]) -> tuple[dict[str, float], float]:
     answered = [(min(call.ttft_ms, CAP_MS), call.weight) for call in calls if call.ttft_ms is not None]
     if not answered:
         return {}, 0.0
-    found = Ordered([ms for ms, _ in answered]).quantiles([weight for _, weight in answered])
+    found = SortedValues([ms for ms, _ in answered]).quantiles([weight for _, weight in answered])
     tries = sum(call.weight * len(call.tries) for call in calls) / sum(call.weight for call in calls)
     return {f"p{share * 100:.0f}": ms for share, ms in zip(QUANTILES, found, strict=True)}, tries
 

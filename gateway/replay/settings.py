@@ -82,7 +82,7 @@ class Figure(Struct, frozen=True):
     high: float | None = None
 
 
-class Ordered:
+class SortedValues:
     """Values in order, for quantiles under many weights."""
 
     def __init__(self, values: Sequence[float]) -> None:

@@ -180,7 +180,7 @@ def draw_share(difficulty: float, loading: float, least: float | None, random: R
 # Plays one call under a setting: its launches, its winner, and all attempts that are paid for.
 
 
-class Drawn(Struct, gc=False):
+class DrawnAttempt(Struct, gc=False):
     """One attempt, observed or drawn: the time of its first token, or of its failure."""
 
     deployment: str
@@ -188,7 +188,7 @@ class Drawn(Struct, gc=False):
     failed: bool = False
 
 
-class Played(Struct, gc=False):
+class CallResult(Struct, gc=False):
     """The result of a call."""
 
     ttft_ms: float  # inf: all have failed
@@ -196,7 +196,7 @@ class Played(Struct, gc=False):
     launched: Sequence[int]  # the places of all launched candidates
 
 
-def play(starts_ms: Sequence[float], draw: Callable[[int], Drawn | None]) -> Played:
+def play(starts_ms: Sequence[float], draw: Callable[[int], DrawnAttempt | None]) -> CallResult:
     """Play a call whose attempts start at ``starts_ms``, in order; ``draw`` returns the attempt at a place, or None.
 
     One that fails is replaced at once by the next launch; after the last of them by further candidates.
@@ -224,7 +224,7 @@ def play(starts_ms: Sequence[float], draw: Callable[[int], Drawn | None]) -> Pla
         elif start + drawn.ms < first_ms:
             first_ms, winner = start + drawn.ms, place
         place += 1
-    return Played(first_ms, winner, launched)
+    return CallResult(first_ms, winner, launched)
 
 
 _MOST_SPEEDS = 2000  # kept of a deployment
@@ -269,10 +269,10 @@ class Completed:
         tries.sort(key=lambda each: (each is not lead, not each.starts_with_call, each.offset_ms))
         allowed = [name for name in world.ranked if world.providers[name] not in without]
         self.order = tuple(dict.fromkeys([*[each.deployment for each in tries], *allowed]))
-        self._drawn: dict[int, Drawn | None] = {}
+        self._drawn: dict[int, DrawnAttempt | None] = {}
         self._difficulty: float | None = None
 
-    def draw(self, place: int) -> Drawn | None:
+    def draw(self, place: int) -> DrawnAttempt | None:
         """Return the attempt at the deployment that is candidate number ``place``; None if there is none."""
         if place not in self._drawn:
             self._drawn[place] = self._draw(self.order[place]) if place < len(self.order) else None
@@ -307,27 +307,27 @@ class Completed:
             return seen
         return 1000 * (call.answer_tokens - 1) / self._random.choice(speeds)
 
-    def _draw(self, deployment: str) -> Drawn | None:
+    def _draw(self, deployment: str) -> DrawnAttempt | None:
         least_ms = None
         for each in self.call.tries:
             if each.deployment != deployment:
                 continue
             if (ms := each.seen_ms) is not None:
-                return Drawn(deployment, ms)
+                return DrawnAttempt(deployment, ms)
             if each.failed:
-                return Drawn(deployment, each.failed_ms or 0.0, failed=True)
+                return DrawnAttempt(deployment, each.failed_ms or 0.0, failed=True)
             least_ms = each.overtaken_ms if each.overtaken_ms is not None else each.cut_ms
         margin = self._world.margins.get(deployment)
         if margin is None:
             return None
         if least_ms is None and self._random.random() < margin.failure_rate:
-            return Drawn(deployment, self._random.choice(margin.failed_ms), failed=True)
+            return DrawnAttempt(deployment, self._random.choice(margin.failed_ms), failed=True)
         if self._difficulty is None:
             self._difficulty = self._drawn_difficulty()
         loading = self._world.loadings.get(deployment, 0.0)
         least = None if least_ms is None else score(margin.share(least_ms))
         ms = margin.quantile_ms(draw_share(self._difficulty, loading, least, self._random))
-        return Drawn(deployment, ms if least_ms is None else max(ms, least_ms))
+        return DrawnAttempt(deployment, ms if least_ms is None else max(ms, least_ms))
 
     def _drawn_difficulty(self) -> float:
         known, beyond = Difficulty(), []

@@ -162,7 +162,7 @@ class Wire(Hashable, Protocol):
 _W = TypeVar("_W", bound=Wire)
 
 
-class Stalled(Generic[_W]):
+class StalledConnections(Generic[_W]):
     """The connections whose clients do not read, and since when."""
 
     def __init__(self) -> None:
@@ -293,7 +293,7 @@ class Connections:
             lambda: gateway.context.settings.connections.headers_timeout_s,
             lambda connection: self._cut(connection, Reason.LATE_HEAD),
         )
-        self._stalled: Stalled[Connection] = Stalled()
+        self._stalled: StalledConnections[Connection] = StalledConnections()
         self._stall_look = self._loop.call_later(FIRST_LOOK_S, self._cut_stalled)
         self._trust = Trust(())
         gateway.context.admission.keys.table.on_ended = self._cut_ended

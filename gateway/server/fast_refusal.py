@@ -20,7 +20,7 @@ from gateway.api.json_body import JSON
 from gateway.api.refusals import RefusedRequest
 from gateway.api.routes import CALLS, dialect_of_call
 from gateway.api.told import error_body
-from gateway.overload.intake import Shed
+from gateway.overload.intake import ShedReason
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -88,7 +88,7 @@ class FastRefusal:
     def refusal(self, message: RawRequestMessage, client: Client, peer: str | None) -> bytes:
         """Count a refused call, and return the response to it."""
         fields, context = message.headers, self._context
-        error = self.intake.refusal(Shed.QUEUE_FULL)
+        error = self.intake.refusal(ShedReason.QUEUE_FULL)
         request_id = headers.request_id(fields)
         if request_id is not None:
             error.headers.update(headers.identifying(request_id))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from gateway.settings.model_names import ModelKind, ModelName, parsed_name
-from providers import Listed
+from providers import ListedModel
 
 # Finds the same model in several providers' lists, by names and listed facts.
 
@@ -22,7 +22,7 @@ class MarketOffer(msgspec.Struct, frozen=True):
     """One model at one provider."""
 
     provider: str
-    listed: Listed
+    listed: ListedModel
     name: ModelName
 
     @property
@@ -78,7 +78,9 @@ class SameModel(msgspec.Struct, frozen=True):
         return "; ".join(notes) or None
 
 
-def same_models(lists: Mapping[str, Sequence[Listed]], trained_only: frozenset[str] = frozenset()) -> list[SameModel]:
+def same_models(
+    lists: Mapping[str, Sequence[ListedModel]], trained_only: frozenset[str] = frozenset()
+) -> list[SameModel]:
     """Return all models in ``lists``, by provider: those of the most providers first, then the newest.
 
     ``trained_only``: the providers without base models. Names too short to identify a model are merged only if
@@ -105,7 +107,7 @@ def same_models(lists: Mapping[str, Sequence[Listed]], trained_only: frozenset[s
     return sorted(merged, key=lambda same: (-len(same.providers), -_newest_s(same), same.model))
 
 
-def _listed_kind(listed: Listed) -> ModelKind | None:
+def _listed_kind(listed: ListedModel) -> ModelKind | None:
     """Return the kind in a list. "Chat" is ignored: OCR models and guards are listed as that too."""
     return None if listed.kind == "chat" else listed.kind
 
@@ -115,7 +117,7 @@ def _newest_s(same: SameModel) -> int:
     return max((offer.listed.created_s or 0 for offer in same.offers), default=0)
 
 
-def _is_adapter(listed: Listed) -> bool:
+def _is_adapter(listed: ListedModel) -> bool:
     return listed.parent is not None and listed.parent != listed.id
 
 
@@ -125,7 +127,7 @@ _COLUMN = 62  # where comments begin, if there is room
 _PER_MTOK = 1e6
 
 
-class Sold(msgspec.Struct, frozen=True):
+class SoldModel(msgspec.Struct, frozen=True):
     """A model that several vendors sell, with the proposed public name."""
 
     name: str
@@ -160,8 +162,8 @@ class Sold(msgspec.Struct, frozen=True):
 class Market(msgspec.Struct, frozen=True):
     """The vendors' lists: models proposed for racing, others that several sell, and vendors without an answer."""
 
-    raced: tuple[Sold, ...]
-    others: tuple[Sold, ...] = ()
+    raced: tuple[SoldModel, ...]
+    others: tuple[SoldModel, ...] = ()
     silent: Mapping[str, str] = {}  # by vendor, the reason why its models are unknown
     listed: Mapping[str, frozenset[str]] = {}  # by vendor, the names of its models
 
@@ -174,7 +176,7 @@ def proposed_market(
     models: Sequence[SameModel], top: int, silent: Mapping[str, str], listed: Mapping[str, frozenset[str]]
 ) -> Market:
     """Return the proposal for ``models``, which are ordered by number of vendors: the first ``top`` are raced."""
-    sold: list[Sold] = []
+    sold: list[SoldModel] = []
     names: set[str] = set()
     for same in models:
         short = same.model.rpartition("/")[2]
@@ -183,7 +185,7 @@ def proposed_market(
         kept = msgspec.structs.replace(same, offers=offers)
         if same.kind == "chat" and kept.is_shared and _WRITABLE.fullmatch(name) and name not in names:
             names.add(name)
-            sold.append(Sold(name, kept))
+            sold.append(SoldModel(name, kept))
     raced = [each for each in sold if each.same.is_certain][:top]  # the others need a check by the user
     others = [each for each in sold if each not in raced]
     return Market(tuple(raced), tuple(others), {key: _in_one_line(why) for key, why in silent.items()}, listed)

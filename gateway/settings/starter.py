@@ -9,7 +9,7 @@ from gateway.settings.market import Market
 from gateway.settings.model import Settings
 from gateway.settings.patterns import is_pattern
 from gateway.settings.presets import VARIABLE, filled, usual_address, usual_key
-from gateway.settings.vendor_models import NAMED_BY_REGION, SAME_MODEL_BUDGET, Called, Proposed, proposed_models
+from gateway.settings.vendor_models import NAMED_BY_REGION, SAME_MODEL_BUDGET, Called, ProposedModel, proposed_models
 from providers import DatasheetTable, Vendor
 
 _COLUMN = 44  # where comments begin, if there is room
@@ -118,7 +118,9 @@ def starter_text(
     ])  # fmt: skip
 
 
-def _provider(vendor: Vendor, environ: Mapping[str, str], market: Market | None, proposed: Iterable[Proposed]) -> str:
+def _provider(
+    vendor: Vendor, environ: Mapping[str, str], market: Market | None, proposed: Iterable[ProposedModel]
+) -> str:
     silence = market.silent.get(vendor.name) if market is not None else None
     note = f"  # {silence}" if silence else ""
     address = None if vendor.base_url is not None else usual_address(vendor, environ)
@@ -153,7 +155,7 @@ def _called(found: Mapping[str, Vendor], environ: Mapping[str, str], table: Data
     return called
 
 
-def _prices(proposed: Iterable[Proposed], found: Mapping[str, Vendor], table: DatasheetTable) -> dict[str, str]:
+def _prices(proposed: Iterable[ProposedModel], found: Mapping[str, Vendor], table: DatasheetTable) -> dict[str, str]:
     """Return the known prices of the deployments that race by size, in words."""
     keys = {}
     shown = (each for each in proposed if each.is_by_size or each.is_hedged)
@@ -170,7 +172,7 @@ def _prices(proposed: Iterable[Proposed], found: Mapping[str, Vendor], table: Da
     }
 
 
-def _models_section(proposed: Sequence[Proposed], market: Market | None, prices: Mapping[str, str]) -> str:
+def _models_section(proposed: Sequence[ProposedModel], market: Market | None, prices: Mapping[str, str]) -> str:
     sold = () if market is None else market.raced
     if not proposed and not sold:
         return _NO_MODELS
@@ -193,7 +195,7 @@ def _models_section(proposed: Sequence[Proposed], market: Market | None, prices:
     return "".join(parts)
 
 
-def _model(model: Proposed, prices: Mapping[str, str]) -> str:
+def _model(model: ProposedModel, prices: Mapping[str, str]) -> str:
     """Return a model's lines: in one if it has a fallback and one deployment, which is asked first."""
     if model.fallback is not None and model.budget is None:
         return f"  {model.name}: {{ deployments: [{model.deployments[0]}], fallbacks: [{model.fallback}] }}\n"
@@ -210,7 +212,7 @@ def _model(model: Proposed, prices: Mapping[str, str]) -> str:
     return f"  {model.name}:\n    deployments:\n{''.join(lines)}{race if len(lines) > 1 else ''}{fallbacks}"
 
 
-def _hedge(model: Proposed, prices: Mapping[str, str]) -> str:
+def _hedge(model: ProposedModel, prices: Mapping[str, str]) -> str:
     """Return the race of one model at several sellers, with what it would cost to race each call."""
     twice = prices.get(model.deployments[0], "the price of each loser's prompt, and of what it wrote")
     return (

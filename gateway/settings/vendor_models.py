@@ -162,7 +162,7 @@ OWN: Mapping[str, VendorModels] = {
 }
 
 
-class Proposed(msgspec.Struct, frozen=True):
+class ProposedModel(msgspec.Struct, frozen=True):
     """A proposed model: its name, its deployments, the budget of their race, and what answers in its place."""
 
     name: str
@@ -227,7 +227,7 @@ def proposed_models(
     sells: Callable[[str, str], bool] = _sells_all,
     raced: Mapping[str, Collection[str]] = {},
     called: Called = _as_it_is,
-) -> list[Proposed]:
+) -> list[ProposedModel]:
     """Return the models for the keys of ``vendors``: races by size, of the same model, then the vendors' own names.
 
     ``sells`` returns whether a vendor may have a model. ``raced``: models that are proposed besides, by their public
@@ -237,12 +237,12 @@ def proposed_models(
     alone = [vendor for number, vendor in enumerate(vendors) if not _is_twin(vendor, vendors[:number])]
     by_size = list(_by_size(alone, sells, called))
     sized = {each.name: each for each in by_size}
-    names: dict[str, Proposed] = {}
+    names: dict[str, ProposedModel] = {}
     if not raced:
         for each in EQUIVALENTS:
             found = tuple(f"{vendor}/{each.names[vendor]}" for vendor in alone if vendor in each.names)
             if len(found) > 1:
-                names[each.model] = Proposed(each.model, found, _in_place(found, each.size, sized))
+                names[each.model] = ProposedModel(each.model, found, _in_place(found, each.size, sized))
     served = {_vendor(name) for each in names.values() for name in each.deployments}
     served.update(vendor for sellers in raced.values() for vendor in sellers)
     in_sizes = {_vendor(name) for each in by_size for name in each.deployments}
@@ -261,7 +261,7 @@ def proposed_models(
             found = tuple(f"{each}/{own_name}" for each, own_name in there if own_name is not None)
             is_sold = is_pattern(model) or sells(vendor, model)
             if found and is_sold and name not in names and name not in raced:
-                names[name] = Proposed(name, found, size and _in_place(found, size, sized))
+                names[name] = ProposedModel(name, found, size and _in_place(found, size, sized))
     return [*by_size, *names.values()]
 
 
@@ -278,14 +278,14 @@ def _is_twin(vendor: str, others: Collection[str]) -> bool:
     return any(OWN[other] is OWN.get(vendor) for other in others if other in OWN)
 
 
-def _by_size(vendors: Sequence[str], sells: Callable[[str, str], bool], called: Called) -> Iterator[Proposed]:
+def _by_size(vendors: Sequence[str], sells: Callable[[str, str], bool], called: Called) -> Iterator[ProposedModel]:
     """Yield the model of each size that at least two of ``vendors`` have one for."""
     for size in _SIZES:
         each = ((vendor, _of_size(vendor, size)) for vendor in vendors)
         named = ((vendor, called(vendor, model)) for vendor, model in each if model is not None)
         found = tuple(f"{vendor}/{name}" for vendor, name in named if name is not None and sells(vendor, name))
         if len(found) > 1:
-            yield Proposed(size, found)
+            yield ProposedModel(size, found)
 
 
 def _of_size(vendor: str, size: Size) -> str | None:
@@ -304,7 +304,7 @@ def _named(vendor: str) -> Iterator[tuple[str, Size]]:
             yield model, size
 
 
-def _in_place(deployments: Collection[str], size: Size, sized: Mapping[str, Proposed]) -> str | None:
+def _in_place(deployments: Collection[str], size: Size, sized: Mapping[str, ProposedModel]) -> str | None:
     """Return the model of ``size`` if it has other deployments, which can answer in the place of these."""
     others = sized[size].deployments if size in sized else ()
     return size if set(others) - set(deployments) else None

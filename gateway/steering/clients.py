@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
 from gateway.core.prompt_classes import PromptClass
-from gateway.core.race_failures import NotAsked
+from gateway.core.race_failures import SkippedDeployment
 from gateway.steering.counts import Counts, cut, event
 from gateway.steering.health import Health, Trouble
 from gateway.steering.leaderboard import not_asked
@@ -125,7 +125,7 @@ class TenantLearning:
 
     def not_asked(
         self, learnt_as: Mapping[str, str], deployments: Iterable[str], asked: Collection[str], now_s: float
-    ) -> tuple[NotAsked, ...]:
+    ) -> tuple[SkippedDeployment, ...]:
         """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why."""
         known = {each: self._healths[name] for each, name in learnt_as.items() if name in self._healths}
         return not_asked(known, deployments, asked, now_s)

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.core.old_names import WithOldNames, formerly
 from gateway.core.prompt_classes import PromptClass, answer_class, encoded_class, spoken_class
-from gateway.core.race_failures import NotAsked
+from gateway.core.race_failures import SkippedDeployment
 from gateway.core.terminal_text import counted
 from gateway.steering.constants import (
     BUFFERED_ANSWERS,
@@ -382,7 +382,7 @@ def not_asked(
     now_s: float,
     *,
     on_trial: bool = False,
-) -> tuple[NotAsked, ...]:
+) -> tuple[SkippedDeployment, ...]:
     """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why."""
     found = []
     for name in deployments:
@@ -398,5 +398,7 @@ def not_asked(
             reason += f": {health.trouble.for_others}"
         cause = None if health.trouble is None else health.trouble.in_words
         kind = None if health.trouble is None else health.trouble.kind
-        found.append(NotAsked(name, reason, state is HealthState.OUT, state is not HealthState.COOLING, cause, kind))
+        found.append(
+            SkippedDeployment(name, reason, state is HealthState.OUT, state is not HealthState.COOLING, cause, kind)
+        )
     return tuple(found)

@@ -156,7 +156,7 @@ def tokens_of(size: int) -> float:
     return float(_LEAST_TOKENS * exp2(size / 2))
 
 
-class Sizing:
+class PromptSizeEffect:
     """The effect of prompt size at one deployment."""
 
     __slots__ = ("_at_s", "_by_size", "_stale", "knee_tokens")

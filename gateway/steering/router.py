@@ -16,7 +16,7 @@ import msgspec
 from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart, Narrowed, Role
 from gateway.core.calls import CallRecord, CallStart, HourlySum, Mode
 from gateway.core.prompt_classes import PromptClass
-from gateway.core.race_failures import NotAsked
+from gateway.core.race_failures import SkippedDeployment
 from gateway.settings import RaceSettings
 from gateway.steering import planner
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Held, Prefix
@@ -366,7 +366,7 @@ class Steering:
         *,
         on_trial: bool = False,
         client: str | None = None,
-    ) -> tuple[NotAsked, ...]:
+    ) -> tuple[SkippedDeployment, ...]:
         """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why.
 
         ``learnt_as`` as in ``Terms``. ``on_trial``: also those that a call may use again, but that have not answered.

@@ -37,7 +37,7 @@ from gateway.steering.counts import (
     unspoken,
 )
 from gateway.steering.estimates import Standings, Usuals, answer_tokens, finished, standings_in_steps, usuals_in_steps
-from gateway.steering.prediction import Sizing, size_of
+from gateway.steering.prediction import PromptSizeEffect, size_of
 
 # Memory: counts of the last hours, so that a model with few calls is not unknown at each call. The board keeps ten
 # minutes. Earlier counts are kept here, for each model on each time scale of ``MEMORY_HALF_LIVES_S``. Each replica adds
@@ -133,7 +133,7 @@ class Snapshots:
         self._clock = clock
         self._unix_clock = unix_clock
         self._models: dict[str, _Known] = {}
-        self._sizings: dict[str, dict[tuple[Measured, str], Sizing]] = {}  # by model
+        self._sizings: dict[str, dict[tuple[Measured, str], PromptSizeEffect]] = {}  # by model
         self._refreshed_at_s = -inf
 
     def of(
@@ -163,15 +163,15 @@ class Snapshots:
         known = self._check(model, self._clock())
         return known.standings(prompt_class.measured, size_of(None, prompt_class.size))
 
-    def sizing(self, model: str, measured: Measured, deployment: str) -> Sizing:
+    def sizing(self, model: str, measured: Measured, deployment: str) -> PromptSizeEffect:
         """Return how the size of a prompt affects a deployment."""
         sizings = self._sizings_of(model)
         sizing = sizings.get((measured, deployment))
         if sizing is None:
-            sizing = sizings[measured, deployment] = Sizing()
+            sizing = sizings[measured, deployment] = PromptSizeEffect()
         return sizing
 
-    def _sizings_of(self, model: str) -> dict[tuple[Measured, str], Sizing]:
+    def _sizings_of(self, model: str) -> dict[tuple[Measured, str], PromptSizeEffect]:
         """Return a model's sizings; they are kept as long as its memory, even without calls."""
         sizings = self._sizings.get(model)
         if sizings is None:
@@ -310,7 +310,7 @@ class _Known:
         "used_at_s",
     )
 
-    def __init__(self, sizings: dict[tuple[Measured, str], Sizing]) -> None:
+    def __init__(self, sizings: dict[tuple[Measured, str], PromptSizeEffect]) -> None:
         self.used_at_s = self.made_at_s = -inf
         self.outdated = 0
         self.outdate()
@@ -389,7 +389,7 @@ class _Known:
 
 _MUCH_MORE = 1.25  # factor of attempts since the usual was last computed: at the start that is every other second
 _NEVER = (-1, -1)
-_UNSEEN = Sizing()
+_UNSEEN = PromptSizeEffect()
 
 
 # Warm start: converts the ledger's sums from before the start into counts of the board, for the memory.
@@ -401,7 +401,7 @@ def recollect(snapshots: Snapshots, sums: Iterable[HourlySum]) -> int:
     The prompt sizes are no longer known: each class is assumed to have its typical one. Each speed counts as one second
     of decoding.
     """
-    usual = Sizing()
+    usual = PromptSizeEffect()
     by_hour: dict[tuple[str, int], Counts] = {}
     for each in sums:
         counts = by_hour.setdefault((each.model, slot_of(each.unix_s)), {})

@@ -18,8 +18,8 @@ from providers.refusals import (
     MASK,
     SHORTEST_SECRET,
     UNREADABLE,
+    ClientSecrets,
     ErrorKind,
-    Fleeting,
     UpstreamError,
     base_code,
     redact,
@@ -463,12 +463,12 @@ def _without_fields(event: Event, secrets: Sequence[str]) -> Event:
 @lru_cache(maxsize=1024)
 def as_sent(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return ``secrets`` that are long enough to be masked, as they are in an answer."""
-    return Fleeting(secrets).sent
+    return ClientSecrets(secrets).sent
 
 
 def sent_forms(secrets: Sequence[str]) -> tuple[bytes, ...]:
     """Return ``as_sent`` of ``secrets``, which those of one client keep themselves."""
-    return secrets.sent if type(secrets) is Fleeting else as_sent(tuple(secrets))
+    return secrets.sent if type(secrets) is ClientSecrets else as_sent(tuple(secrets))
 
 
 def masked_answer(event: Event, secrets: Sequence[str]) -> Event:

@@ -27,7 +27,7 @@ from .dialect import AS_CALL as AS_CALL
 from .dialect import JSON_FORMATS as JSON_FORMATS
 from .dialect import AnswerFormat as AnswerFormat
 from .dialect import Dialect as Dialect
-from .dialect import Forced as Forced
+from .dialect import ForcedCall as ForcedCall
 from .dialect import Habits as Habits
 from .dialect import JsonFormat as JsonFormat
 from .dialect import ParameterNames as ParameterNames
@@ -62,12 +62,12 @@ from .interactions.fields import AGENT as AGENT
 from .interactions.fields import flattened_interaction as flattened_interaction
 from .meanings import TELLINGS as TELLINGS
 from .meanings import Details as Details
-from .meanings import Telling as Telling
+from .meanings import RefusalWords as RefusalWords
 from .messages.dialect import MESSAGES as MESSAGES
 from .messages.in_frames import in_frame as in_frame
 from .messages.request_from_chat import DEFAULT_MAX_TOKENS as DEFAULT_MAX_TOKENS
-from .recalling import Hearing as Hearing
 from .recalling import Recalling as Recalling
+from .recalling import TurnReader as TurnReader
 from .responses.dialect import RESPONSES as RESPONSES
 from .responses.fields import tools_of_items as tools_of_items
 from .responses.request_to_chat import ELSEWHERE as ELSEWHERE
@@ -102,7 +102,7 @@ from .translation import translations as translations
 from .unshown import CHECKS as CHECKS
 from .unshown import OF_AN_ACCOUNT as OF_AN_ACCOUNT
 from .unshown import TELLS as TELLS
-from .unshown import Unshown as Unshown
+from .unshown import UnshownThought as UnshownThought
 from .wording import CANNOT_STOP_THINKING as CANNOT_STOP_THINKING
 from .wording import GEMINIS as GEMINIS
 from .wording import MARK as MARK

@@ -17,7 +17,7 @@ from providers.dialects.histories import History
 from providers.dialects.meanings import OPENAI, Details
 from providers.dialects.recalling import Recalling
 from providers.dialects.sealed import Seal
-from providers.dialects.unshown import Unshown
+from providers.dialects.unshown import UnshownThought
 from providers.dialects.wording import Fields, Wording
 from providers.models import Usage
 from providers.refusals import UNREADABLE, ErrorKind, UpstreamError
@@ -55,7 +55,7 @@ class Habits(msgspec.Struct, frozen=True):
 AS_CALL = "this model takes no forced tool: it is asked for JSON, which is given back as the call"
 
 
-class Forced(msgspec.Struct, frozen=True):
+class ForcedCall(msgspec.Struct, frozen=True):
     """The tools, by name, of which a request forces a call; none: of any that it offers."""
 
     names: tuple[str, ...] = ()
@@ -272,7 +272,7 @@ class Translation(Protocol):
 
 
 @runtime_checkable
-class Noting(Protocol):
+class NotingTranslation(Protocol):
     """A translation that has to know all text of its answer, also what was said without it."""
 
     def spliced(self, run: Run) -> None:
@@ -352,14 +352,14 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     # The same with OpenAI's own marks. None: it has none.
     with_breakpoints: Callable[[Fields, int, LastingPart], Fields] | None = None
     # What call of a tool a request forces; None: none can force one.
-    forced: Callable[[Fields], Forced | None] | None = None
+    forced: Callable[[Fields], ForcedCall | None] | None = None
     choice_of_tools: str = "tool_choice"  # the field that says so
     # Whether a request forbids to think, otherwise than by an effort of none. None: there is no other way.
     forbids_thinking: Callable[[Fields], bool] | None = None
     # From the fields to those that forbid thinking, by fields that the model's vendor has for that. None: it has none.
     without_thinking: Callable[[Fields, Mapping[str, Any]], Wording] | None = None
     # Asks for JSON in place of a forced call, for a model that takes no such choice. None: it cannot.
-    unforced: Callable[[Wording, Forced], Wording] | None = None
+    unforced: Callable[[Wording, ForcedCall], Wording] | None = None
     # Asks a vendor that binds thoughts to all that came before them to drop those that do not fit it any more, where
     # the client does not say what becomes of them: else it refuses the request. None: it drops them unasked.
     dropping_unfit: Callable[[Fields], Fields] | None = None
@@ -405,7 +405,7 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     binds: bool = False  # answers may have reasoning that only their maker can read
     # From lines of an answer's events to what they tell of thoughts in its request that its model was not shown, None
     # where they do not. None: no answer tells.
-    unshown: Callable[[bytes], Sequence[Unshown] | None] | None = None
+    unshown: Callable[[bytes], Sequence[UnshownThought] | None] | None = None
     # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
     learned: Callable[[bytes, Chunk], Pattern | None] | None = None
     counter: re.Pattern[bytes] | None = None  # finds the number of an event, its first group; None: events have none

@@ -15,7 +15,7 @@ from providers.refusals import UNKNOWN_LENGTHS, Meaning, StatedLengths
 Details = Sequence[Mapping[str, Any]]  # what an error says beside its message, for programs alone
 
 
-class Telling(msgspec.Struct, frozen=True):
+class RefusalWords(msgspec.Struct, frozen=True):
     """How a vendor tells a refusal of one meaning."""
 
     type: str
@@ -63,14 +63,14 @@ def _of_day(quota: str) -> Callable[[float | None], Details]:
 # - opencode: packages/opencode/src/session/retry.ts, in a copy of https://github.com/Kilo-Org/kilocode
 # - Cline: apps/vscode/src/services/error/ClineError.ts of https://github.com/cline/cline
 # - aider: aider/exceptions.py of https://github.com/Aider-AI/aider, by litellm's classes, which follow the status
-TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
+TELLINGS: Mapping[Meaning, Mapping[str, RefusalWords]] = {
     # The agent shortens the conversation, and goes on; without these words it gives up.
     # pi and opencode know the words of all three: packages/ai/src/utils/overflow.ts of
     # https://github.com/badlogic/pi-mono, in copies of its patterns, read on 2026-11-29.
     Meaning.TOO_LONG: {
         # Codex, by the code alone: is_context_window_error in codex-rs/codex-api/src/sse/responses.rs of
         # https://github.com/openai/codex, read on 2026-11-29; by status 400 and the code in its version 0.171, tried.
-        OPENAI: Telling(
+        OPENAI: RefusalWords(
             type="invalid_request_error",
             code="context_length_exceeded",
             own=re.compile(r"maximum context length is \d+ tokens|exceeds the context window", re.IGNORECASE),
@@ -86,7 +86,7 @@ TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
             ),
         ),
         # Claude Code, by status 400 and these words: at the last it asks for a shorter answer (2.1.332, tried).
-        ANTHROPIC: Telling(
+        ANTHROPIC: RefusalWords(
             type="invalid_request_error",
             own=re.compile(r"prompt is too long|input length and `max_tokens` exceed context limit", re.IGNORECASE),
             words="prompt is too long",
@@ -96,7 +96,7 @@ TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
                 " length or `max_tokens` and try again"
             ),
         ),
-        GOOGLE: Telling(
+        GOOGLE: RefusalWords(
             type="INVALID_ARGUMENT",
             own=re.compile(r"token count.{0,40}exceeds the maximum number of tokens", re.IGNORECASE),
             words="The input token count exceeds the maximum number of tokens allowed.",
@@ -108,7 +108,7 @@ TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
         # OpenAI: developers.openai.com/api/docs/guides/error-codes. Codex, by 503 and the code: it sends a request five
         # times, then it tells its user to take another model. In a response that has begun this would be at once, so it
         # is not told by ``response.failed`` there: then Codex asks again.
-        OPENAI: Telling(
+        OPENAI: RefusalWords(
             type="service_unavailable_error",
             code="server_is_overloaded",
             codes=frozenset({"slow_down"}),
@@ -116,9 +116,11 @@ TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
             words="Our servers are currently overloaded. Please try again later.",
         ),
         # Claude Code, by the type; Anthropic's own status, 529, means no more to it, and less to others.
-        ANTHROPIC: Telling(type="overloaded_error", own=re.compile(r"overloaded", re.IGNORECASE), words="Overloaded"),
+        ANTHROPIC: RefusalWords(
+            type="overloaded_error", own=re.compile(r"overloaded", re.IGNORECASE), words="Overloaded"
+        ),
         # Gemini CLI, by 503: it tries again, and then offers another model.
-        GOOGLE: Telling(
+        GOOGLE: RefusalWords(
             type="UNAVAILABLE",
             own=re.compile(r"overloaded|high demand", re.IGNORECASE),
             words="The model is overloaded. Please try again later.",
@@ -129,48 +131,48 @@ TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
     Meaning.RATE: {
         # Codex over HTTP, by 429, which is final to it; in a response that has begun by the code: it waits for the
         # seconds after "try again in".
-        OPENAI: Telling(type="rate_limit_error", code="rate_limit_exceeded", own=_ANY),
-        ANTHROPIC: Telling(type="rate_limit_error", own=_ANY),
+        OPENAI: RefusalWords(type="rate_limit_error", code="rate_limit_exceeded", own=_ANY),
+        ANTHROPIC: RefusalWords(type="rate_limit_error", own=_ANY),
         # Gemini CLI, by RetryInfo.
-        GOOGLE: Telling(type="RESOURCE_EXHAUSTED", own=_ANY, details=_retried),
+        GOOGLE: RefusalWords(type="RESOURCE_EXHAUSTED", own=_ANY, details=_retried),
     },
     # The same, but of a day: the programs of Google's API, which take its minute and its day apart, end.
     Meaning.DAY: {
-        OPENAI: Telling(type="rate_limit_error", code="rate_limit_exceeded", own=_ANY),
-        ANTHROPIC: Telling(type="rate_limit_error", own=_ANY),
+        OPENAI: RefusalWords(type="rate_limit_error", code="rate_limit_exceeded", own=_ANY),
+        ANTHROPIC: RefusalWords(type="rate_limit_error", own=_ANY),
         # Gemini CLI, by QuotaFailure with "PerDay" in its quotaId.
-        GOOGLE: Telling(type="RESOURCE_EXHAUSTED", own=_ANY, details=_of_day("RequestsPerDay")),
+        GOOGLE: RefusalWords(type="RESOURCE_EXHAUSTED", own=_ANY, details=_of_day("RequestsPerDay")),
     },
     # A limit of the gateway in dollars: programs end, and tell why.
     Meaning.SPENT: {
         # Codex, by 429, or the code in a response that has begun; SDKs by ``x-should-retry: false``.
-        OPENAI: Telling(type="insufficient_quota", code="insufficient_quota", own=_ANY),
+        OPENAI: RefusalWords(type="insufficient_quota", code="insufficient_quota", own=_ANY),
         # Anthropic's SDKs raise EnforcedSpendLimitReachedError by the details:
         # platform.claude.com/docs/en/api/handle-errors and /rate-limits. Claude Code, by ``x-should-retry: false``.
-        ANTHROPIC: Telling(
+        ANTHROPIC: RefusalWords(
             type="rate_limit_error",
             own=re.compile(r"have reached your (?:specified )?(?:workspace )?API usage limits", re.IGNORECASE),
             words="You have reached your specified API usage limits.",
             details=lambda _: ({"error_code": "enforced_spend_limit_reached"},),
         ),
         # Gemini CLI, by QuotaFailure with "PerDay" in its quotaId: without it, it tries for minutes.
-        GOOGLE: Telling(type="RESOURCE_EXHAUSTED", own=_ANY, details=_of_day("UsdPerDayOrMonth")),
+        GOOGLE: RefusalWords(type="RESOURCE_EXHAUSTED", own=_ANY, details=_of_day("UsdPerDayOrMonth")),
     },
     # The operator's account at every provider is spent: nobody's request has an answer until it is paid.
     Meaning.UNPAID: {
-        OPENAI: Telling(type="insufficient_quota", code="insufficient_quota", own=_ANY),
+        OPENAI: RefusalWords(type="insufficient_quota", code="insufficient_quota", own=_ANY),
         # Claude Code, by these words: github.com/anthropics/claude-code/issues/66314.
-        ANTHROPIC: Telling(
+        ANTHROPIC: RefusalWords(
             type="billing_error",
             own=re.compile(r"credit balance is too low", re.IGNORECASE),
             words="Your credit balance is too low to access the Anthropic API.",
         ),
-        GOOGLE: Telling(type="RESOURCE_EXHAUSTED", own=_ANY, details=_of_day("UsdPerDayOrMonth")),
+        GOOGLE: RefusalWords(type="RESOURCE_EXHAUSTED", own=_ANY, details=_of_day("UsdPerDayOrMonth")),
     },
     # The text is refused: the same again is in vain.
     Meaning.CONTENT: {
         # Codex, by 400, or the code in a response that has begun; "cyber_policy" has its own words there.
-        OPENAI: Telling(
+        OPENAI: RefusalWords(
             type="invalid_request_error",
             code="invalid_prompt",
             codes=frozenset(
@@ -180,13 +182,13 @@ TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
             words="Invalid prompt: your prompt was flagged as potentially violating our usage policy.",
         ),
         # github.com/anthropics/claude-code/issues/58367
-        ANTHROPIC: Telling(
+        ANTHROPIC: RefusalWords(
             type="invalid_request_error",
             own=re.compile(r"blocked by content filtering policy", re.IGNORECASE),
             words="Output blocked by content filtering policy",
         ),
         # Of a prompt: ``blockReason`` of ai.google.dev/api/generate-content.
-        GOOGLE: Telling(
+        GOOGLE: RefusalWords(
             type="INVALID_ARGUMENT",
             own=re.compile(r"PROHIBITED_CONTENT|\bSAFETY\b|prompt was blocked"),
             words="The prompt was blocked: PROHIBITED_CONTENT",
@@ -194,13 +196,13 @@ TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
     },
     # The client's own key at the gateway: its user has to set another one.
     Meaning.KEY: {
-        OPENAI: Telling(type="authentication_error", code="invalid_api_key", own=_ANY),
+        OPENAI: RefusalWords(type="authentication_error", code="invalid_api_key", own=_ANY),
         # Claude Code, by 401 and the header's name.
-        ANTHROPIC: Telling(
+        ANTHROPIC: RefusalWords(
             type="authentication_error", own=re.compile(r"x-api-key", re.IGNORECASE), words="invalid x-api-key"
         ),
         # By the reason: google/api/error_reason.proto of https://github.com/googleapis/googleapis.
-        GOOGLE: Telling(
+        GOOGLE: RefusalWords(
             type="UNAUTHENTICATED",
             own=re.compile(r"API key not valid"),
             words="API key not valid. Please pass a valid API key.",
@@ -210,11 +212,11 @@ TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
     # There is no such model, here or at its vendor: the user takes another one. All read the status, 404.
     Meaning.GONE: {
         # github.com/Aider-AI/aider/issues/2030
-        OPENAI: Telling(type="invalid_request_error", code="model_not_found", own=_ANY),
+        OPENAI: RefusalWords(type="invalid_request_error", code="model_not_found", own=_ANY),
         # Claude Code: "There's an issue with the selected model", github.com/anthropics/claude-code/issues/46019.
-        ANTHROPIC: Telling(type="not_found_error", own=_ANY),
+        ANTHROPIC: RefusalWords(type="not_found_error", own=_ANY),
         # Gemini CLI: ModelNotFoundError, which is final, and offers another model.
-        GOOGLE: Telling(type="NOT_FOUND", own=_ANY),
+        GOOGLE: RefusalWords(type="NOT_FOUND", own=_ANY),
     },
 }
 

@@ -11,7 +11,7 @@ MOST_HEARD_BYTES = 8 * 2**20  # of an answer's items
 MOST_ABOUT_BYTES = 16 * 1024  # of what an answer says beside its items
 
 
-class Hearing(Protocol):
+class TurnReader(Protocol):
     """Reads an answer for the parts of it that the next turn needs."""
 
     id: str | None
@@ -40,7 +40,7 @@ class Recalling(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     path: str  # of the stored ones, at providers and at the gateway
     previous: str  # the field of a request that names the answer before it
     items_of: Callable[[msgspec.Raw | None], bytes | None]  # of a prompt, without brackets; None: it has none
-    heard: Callable[[], Hearing]
+    heard: Callable[[], TurnReader]
     answered_again: Callable[[bytes, Sequence[tuple[str | None, bytes]]], bytes]  # from ``about`` and ``said``
     id_of: Callable[[bytes], str | None]  # of the answer whose JSON or events begin so
     ended: Callable[[bytes], bytes | None]  # from an event's data to the whole answer in it; None: it is not the last

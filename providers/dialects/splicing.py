@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from providers.bodies import LARGE_BYTES, sent_forms, silent_bytes
-from providers.dialects.chat.shortened import Shortened
-from providers.dialects.dialect import Dialect, Noting, Translation
+from providers.dialects.chat.shortened import ShorteningTranslation
+from providers.dialects.dialect import Dialect, NotingTranslation, Translation
 from providers.dialects.events import Pattern, Run
 from providers.refusals import UpstreamError
 
@@ -45,9 +45,11 @@ class Splicer:
     def __init__(self, source: Dialect, target: Dialect, steps: Sequence[Translation]) -> None:
         self._read_event = source.answers.read_event
         # Of texts that end somewhere each is looked at.
-        self._learned = None if Shortened in map(type, steps) else source.answers.learned
+        self._learned = None if ShorteningTranslation in map(type, steps) else source.answers.learned
         self._counter = target.answers.counter
-        self._spliced: list[Callable[[Run], None]] = [each.spliced for each in steps if isinstance(each, Noting)]
+        self._spliced: list[Callable[[Run], None]] = [
+            each.spliced for each in steps if isinstance(each, NotingTranslation)
+        ]
         self._pattern: Pattern | None = None
         self._was_plain = False
         self._form: _Form | None = None

@@ -9,7 +9,7 @@ from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.chat.custom_tools import TAKES_TEXT, AsCustom, as_functions
 from providers.dialects.chat.forced_call import AsCall, asked_for_json, forced_in_chat
 from providers.dialects.chat.one_call import OneCall
-from providers.dialects.chat.shortened import Shortened
+from providers.dialects.chat.shortened import ShorteningTranslation
 from providers.dialects.dialect import Dialect, Habits, Translation
 from providers.dialects.sealed import Seal
 from providers.dialects.wording import PLAIN, Fields, Loss, Wording, check_calls
@@ -201,7 +201,7 @@ def translations(
         if least and 0 < (limit := target.requests.parameters.limit_in(asked) or 0) < least:
             most = limit
     if most:
-        steps.append(Shortened(most))
+        steps.append(ShorteningTranslation(most))
     wants_one = target.requests.one_call
     is_untold = one_call or (source.pivoting is not None and not source.pivoting.takes_one_call)
     if is_untold and wants_one is not None and wants_one(asked):

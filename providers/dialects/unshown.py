@@ -21,7 +21,7 @@ _DROPPED, _MISMATCH = "_dropped", re.compile("_(?:binding_)?mismatch$")
 _DATA = b"data:"
 
 
-class Unshown(msgspec.Struct, frozen=True):
+class UnshownThought(msgspec.Struct, frozen=True):
     """A thought of a request that its model was not shown: its place there, and which check it failed."""
 
     path: str
@@ -50,7 +50,7 @@ class _Event(msgspec.Struct):
 _events = msgspec.json.Decoder(_Event)
 
 
-def unshown(lines: bytes, place: Callable[[UnshownEntry], str]) -> Sequence[Unshown] | None:
+def unshown(lines: bytes, place: Callable[[UnshownEntry], str]) -> Sequence[UnshownThought] | None:
     """Return what the last event among complete ``lines`` tells that tells of it; None: none does."""
     if TELLS not in lines:
         return None
@@ -66,7 +66,7 @@ def unshown(lines: bytes, place: Callable[[UnshownEntry], str]) -> Sequence[Unsh
                     told = holder.input_transformations
     if told is None:
         return None
-    return [Unshown(place(each), _check(each.reason)) for each in told if each.type.endswith(_DROPPED)]
+    return [UnshownThought(place(each), _check(each.reason)) for each in told if each.type.endswith(_DROPPED)]
 
 
 def _check(reason: str) -> str:

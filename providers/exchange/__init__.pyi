@@ -3,7 +3,7 @@ from .betas import NAMES as NAMES
 from .betas import quotable as quotable
 from .forms import Fields as Fields
 from .forms import FormRequest as FormRequest
-from .forms import Sent as Sent
+from .forms import SentFields as SentFields
 from .forms import adapted as adapted
 from .forms import with_strict as with_strict
 from .http_exchange import HttpExchange as HttpExchange

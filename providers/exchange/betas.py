@@ -100,7 +100,7 @@ def written(betas: Iterable[str]) -> str:
     return ",".join(said) if all(map(_SHOWN.fullmatch, said)) else ""
 
 
-def without(place: str, said: str, fields: Fields, headers: Mapping[str, str]) -> "Left":
+def without(place: str, said: str, fields: Fields, headers: Mapping[str, str]) -> "ReducedRequest":
     """Return a request without the betas of a fact, if the request asks for all of them.
 
     Which of the betas was refused is unknown. ``said``: the betas as ``written`` has them; "": all betas. A beta stays
@@ -109,19 +109,19 @@ def without(place: str, said: str, fields: Fields, headers: Mapping[str, str]) -
     asked = next((each.betas for each in asked_for(headers, fields) if each.place == place), ())
     refused = frozenset(said.split(",")) if said else frozenset(asked)
     if not refused <= frozenset(asked):
-        return Left(fields, headers)
+        return ReducedRequest(fields, headers)
     gone = refused - demanded(refused, fields)
     left = [beta for beta in asked if beta not in gone]
     told = tuple(f"{place}: {beta}" if _SHOWN.fullmatch(beta) else place for beta in asked if beta in gone)
     if place == IN_BODY:
         others = {name: value for name, value in fields.items() if name != place}
         listed = {place: raw_json(left)} if left else {}
-        return Left({**others, **listed}, headers, told)
+        return ReducedRequest({**others, **listed}, headers, told)
     others_said = {name: value for name, value in headers.items() if name != place}
-    return Left(fields, {**others_said, **({place: ",".join(left)} if left else {})}, told)
+    return ReducedRequest(fields, {**others_said, **({place: ",".join(left)} if left else {})}, told)
 
 
-class Left(NamedTuple):
+class ReducedRequest(NamedTuple):
     """The rest of a request, and the parts that the client is told were left out."""
 
     fields: Fields

@@ -102,7 +102,7 @@ class FieldPlace(NamedTuple):
         return ".".join((self.top, *self.inner))
 
 
-class Sent(NamedTuple):
+class SentFields(NamedTuple):
     """A request's fields as they are sent, and the paths of those that are not sent as the client wrote them."""
 
     fields: Mapping[str, msgspec.Raw]
@@ -114,7 +114,7 @@ class Sent(NamedTuple):
         """Return ``request`` with these headers."""
         return request if self.headers is None else msgspec.structs.replace(request, headers=self.headers)
 
-    def is_as(self, other: "Sent") -> bool:
+    def is_as(self, other: "SentFields") -> bool:
         """Whether the vendor is sent the same as with ``other``."""
         return self.fields == other.fields and self.headers == other.headers
 
@@ -129,10 +129,10 @@ class FormRequest(NamedTuple):
     aliases: Mapping[str, str] = {}  # from the vendor's name of a field, in snake_case, to that of ``fields``
 
 
-def adapted(fields: Fields, facts: Facts, asked: FormRequest) -> Sent:
+def adapted(fields: Fields, facts: Facts, asked: FormRequest) -> SentFields:
     """Return ``fields`` without those that are known to be refused, if this request may lose them."""
     if not facts:
-        return Sent(fields)
+        return SentFields(fields)
     said, told, own = dict(fields), list[str](), asked.request.headers
     headers, of_values, most = own, [fact for fact in facts if fact.kind is Kind.VALUE], 0
     for fact in (*facts, *of_values, *of_values):  # the value sent in place of another may be refused as well
@@ -150,7 +150,7 @@ def adapted(fields: Fields, facts: Facts, asked: FormRequest) -> Sent:
             left = betas.without(fact.field, fact.value, said, headers)
             said, headers = dict(left.fields), left.headers
             told += left.told
-    return Sent(said, tuple(dict.fromkeys(told)), None if headers is own else headers, most)
+    return SentFields(said, tuple(dict.fromkeys(told)), None if headers is own else headers, most)
 
 
 def _adapt(said: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest) -> tuple[dict[str, msgspec.Raw], list[str]]:

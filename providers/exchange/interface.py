@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from providers.bodies import LARGE_BYTES, aside
-from providers.dialects import PIVOT, TELLS, Dialect, Loss, Unshown, bound_reasoning
+from providers.dialects import PIVOT, TELLS, Dialect, Loss, UnshownThought, bound_reasoning
 from providers.exchange.multipart import Form
 from providers.http import SendCount
 from providers.models import Listing, Usage
@@ -291,8 +291,8 @@ class BoundReasoningExchange(WrappedExchange):
         self,
         exchange: Exchange,
         found: Callable[[bytes], object],
-        read_told: Callable[[bytes], Sequence[Unshown] | None] = lambda _: None,
-        told: Callable[[Sequence[Unshown]], object] | None = None,
+        read_told: Callable[[bytes], Sequence[UnshownThought] | None] = lambda _: None,
+        told: Callable[[Sequence[UnshownThought]], object] | None = None,
     ) -> None:
         super().__init__(exchange)
         self._found, self._read_told, self._told = found, read_told, told

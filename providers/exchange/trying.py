@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from providers.exchange import betas
-from providers.exchange.forms import FormRequest, Sent, is_to_be_kept, understood
+from providers.exchange.forms import FormRequest, SentFields, is_to_be_kept, understood
 from providers.exchange.interface import Request
 from providers.exchange.quotes import VendorsWords, mark
 from providers.refusals import (
@@ -20,8 +20,8 @@ from providers.refusals import (
     Fact,
     Facts,
     Kind,
-    Lacking,
-    Learnt,
+    LearntFacts,
+    MissingFeature,
     UpstreamError,
     is_within_answer,
     lacking,
@@ -32,11 +32,11 @@ from providers.refusals import (
 
 _T = TypeVar("_T")
 _REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
-_OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another API the request loses nothing
+_OF_THE_API = frozenset({MissingFeature.MODEL, MissingFeature.TOOLS})  # in another API the request loses nothing
 _COMMON = frozenset({"index", "name", "phase", "response", "scope", "ttl"})  # words of any refusal
 
 
-class Tried(msgspec.Struct, eq=False):
+class TriedForms(msgspec.Struct, eq=False):
     """The forms in which one request was sent, while it is asked again."""
 
     known: Facts  # facts from before this request
@@ -65,7 +65,11 @@ def may_teach(refusal: UpstreamError, request: Request) -> bool:
 
 
 async def taken(
-    learnt: Learnt, asked: FormRequest, *, say: Callable[[Facts], Sent], ask: Callable[[Sent], Awaitable[_T]]
+    learnt: LearntFacts,
+    asked: FormRequest,
+    *,
+    say: Callable[[Facts], SentFields],
+    ask: Callable[[SentFields], Awaitable[_T]],
 ) -> _T:
     """Return the answer to a request, sent in the form that the model is known to take, or that refusals taught.
 
@@ -93,13 +97,13 @@ async def taken(
     raise refused(refusal, learnt, asked, sent, say=say, tried=tried)
 
 
-def tried_of(learnt: Learnt, request: Request) -> Tried | None:
+def tried_of(learnt: LearntFacts, request: Request) -> TriedForms | None:
     """Return the forms in which a request was refused before; None if it is sent for the first time."""
     kept = request.sendings.tried
     return None if kept is None else kept.get(learnt)
 
 
-def _has_led_to_answer(learnt: Learnt, request: Request, tried: Tried, sent: Sent) -> None:
+def _has_led_to_answer(learnt: LearntFacts, request: Request, tried: TriedForms, sent: SentFields) -> None:
     """Remember the facts that led to the form that was answered."""
     request.sendings.trying(learnt, None)
     for fact in tried.new:
@@ -109,12 +113,12 @@ def _has_led_to_answer(learnt: Learnt, request: Request, tried: Tried, sent: Sen
 
 def refused(
     refusal: UpstreamError,
-    learnt: Learnt,
+    learnt: LearntFacts,
     asked: FormRequest,
-    sent: Sent,
+    sent: SentFields,
     *,
-    say: Callable[[Facts], Sent],
-    tried: Tried | None = None,
+    say: Callable[[Facts], SentFields],
+    tried: TriedForms | None = None,
 ) -> UpstreamError:
     """Return the error of a request that was refused in the form that was ``sent``.
 
@@ -126,7 +130,7 @@ def refused(
     request, sendings, client = asked.request, asked.request.sendings, asked.request.client
     if tried is None:
         known = known_of(learnt, request)
-        tried = Tried(known, known, refusal.again(refusal.kind))  # a later attempt changes ``refusal`` itself
+        tried = TriedForms(known, known, refusal.again(refusal.kind))  # a later attempt changes ``refusal`` itself
     if may_teach(refusal, request):
         found = understood(read(refusal), sent.fields, asked, sent.headers)
         facts = _with(found, tried.facts, tried.known)
@@ -159,7 +163,7 @@ def refused(
     return refusal
 
 
-def _note_musts(learnt: Learnt, request: Request, found: Facts, refusal: UpstreamError) -> None:
+def _note_musts(learnt: LearntFacts, request: Request, found: Facts, refusal: UpstreamError) -> None:
     """Remember the betas that were refused and may not be left out."""
     for fact in found:
         if fact.kind is Kind.BETA:
@@ -181,12 +185,12 @@ def _with(found: Facts, tried: Facts, known: Facts) -> Facts:
     return (*tried, *(fact for fact in found if fact not in tried))
 
 
-def _suppose(learnt: Learnt, request: Request, facts: Iterable[Fact], refusal: UpstreamError) -> None:
+def _suppose(learnt: LearntFacts, request: Request, facts: Iterable[Fact], refusal: UpstreamError) -> None:
     for fact in facts:
         learnt.suppose(request.model, fact, client=request.client, why=why_of(refusal))
 
 
-def answered(learnt: Learnt, request: Request, facts: Facts, sent: Sent) -> None:
+def answered(learnt: LearntFacts, request: Request, facts: Facts, sent: SentFields) -> None:
     """Note that the form to which ``facts`` led was answered, and what that form lacked."""
     _note_sent(request, sent)
     wrong = [fact for fact in facts if fact.kind is Kind.BETA and _is_demanded(fact, request)]
@@ -199,11 +203,11 @@ def _is_demanded(fact: Fact, request: Request) -> bool:
     return betas.is_demanded(fact.field, fact.value, request.fields, request.headers)
 
 
-def _note_sent(request: Request, sent: Sent) -> None:
+def _note_sent(request: Request, sent: SentFields) -> None:
     request.sendings.left_out, request.sendings.most = sent.told, sent.most
 
 
-def known_of(learnt: Learnt, request: Request) -> Facts:
+def known_of(learnt: LearntFacts, request: Request) -> Facts:
     """Return what is known of the model of ``request``, and what the answers to this request have taught."""
     facts = learnt.of(request.model, request.client)
     return facts if not request.taught else (*facts, *(fact for fact in request.taught if fact not in facts))
@@ -218,7 +222,7 @@ def taught(upstream: object, request: Request, error: UpstreamError) -> Facts:
     return NOTHING if learn is None else learn(request, error)
 
 
-def learn(learnt: Learnt, asked: FormRequest, error: UpstreamError, say: Callable[[Facts], Sent]) -> Facts:
+def learn(learnt: LearntFacts, asked: FormRequest, error: UpstreamError, say: Callable[[Facts], SentFields]) -> Facts:
     """Return what an ``error`` within an answer teaches, as ``refused`` does after a status.
 
     The facts are remembered when the next answer has begun, as the status of this provider tells nothing.

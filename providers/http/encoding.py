@@ -15,7 +15,7 @@ _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _ZLIB_METHOD = 8  # in the first byte of a zlib stream; many servers send "deflate" without that header
 
 
-class Decoded:
+class DecodedResponse:
     """A response whose body is decompressed as it is read."""
 
     def __init__(self, response: Response, encoding: str) -> None:
@@ -99,7 +99,7 @@ class Decoded:
         return b""
 
 
-Body = Response | Decoded
+Body = Response | DecodedResponse
 
 
 def decoded(response: Response) -> Body:
@@ -110,7 +110,7 @@ def decoded(response: Response) -> Body:
 
     """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    return response if encoding in _NOT_ENCODED else Decoded(response, encoding)
+    return response if encoding in _NOT_ENCODED else DecodedResponse(response, encoding)
 
 
 def _broken() -> UpstreamError:

@@ -1,7 +1,7 @@
 from .renewal import LOOK_S as LOOK_S
 from .renewal import PAUSE_S as PAUSE_S
 from .renewal import CredentialSource as CredentialSource
-from .renewal import Fetched as Fetched
+from .renewal import FetchedCredentials as FetchedCredentials
 from .renewal import FileStates as FileStates
 from .renewal import Renewal as Renewal
 from .renewal import file_states as file_states

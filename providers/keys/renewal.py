@@ -21,7 +21,7 @@ _FORGET_S = 60.0  # the least between two times that all is found again, as the 
 _T = TypeVar("_T")
 
 
-class Fetched(msgspec.Struct, Generic[_T], frozen=True):
+class FetchedCredentials(msgspec.Struct, Generic[_T], frozen=True):
     """Credentials, and their expiry as Unix time in seconds; None: they never expire."""
 
     credentials: _T
@@ -31,7 +31,7 @@ class Fetched(msgspec.Struct, Generic[_T], frozen=True):
 class CredentialSource(Protocol[_T]):
     """Where credentials come from. Called in a thread, by one at a time; may raise any exception."""
 
-    def fetch(self) -> Fetched[_T]:
+    def fetch(self) -> FetchedCredentials[_T]:
         """Return credentials that are valid now."""
 
     def has_changed(self) -> bool:
@@ -76,7 +76,7 @@ class Renewal(Generic[_T]):
         self._failed = failed
         self._wall_clock = wall_clock
         self._pause_s = pause_s
-        self._held: Fetched[_T] | None = None
+        self._held: FetchedCredentials[_T] | None = None
         self._error: str | None = None  # of the last fetch
         self._task: asyncio.Task[None] | None = None
         self._fetched = asyncio.Event()  # a fetch has ended, successfully or not
@@ -145,5 +145,5 @@ class Renewal(Generic[_T]):
         ends_at_s = self._held.ends_at_s if self._held is not None else 0.0
         return inf if ends_at_s is None else ends_at_s - EARLY_S - self._wall_clock()
 
-    def _has_ended(self, held: Fetched[_T]) -> bool:
+    def _has_ended(self, held: FetchedCredentials[_T]) -> bool:
         return held.ends_at_s is not None and self._wall_clock() >= held.ends_at_s

@@ -47,7 +47,7 @@ _INPUT = ("max_input_tokens", "inputTokenLimit", "input_token_limit")  # of the 
 _OUTPUT = ("max_output_tokens", "max_completion_tokens", "max_output_length", "outputTokenLimit")
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
     """One model of a provider's list. None: not in the list."""
 
     id: str  # its name in requests
@@ -73,7 +73,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.input_modalities is None else "image" in self.input_modalities
 
 
-def read_row(row: Mapping[str, Any]) -> Listed | None:
+def read_row(row: Mapping[str, Any]) -> ListedModel | None:
     """Return the model of a row, None if it has no name."""
     name = _name_in(row)
     return None if name is None else _listed(row, name)
@@ -85,11 +85,11 @@ def _name_in(row: Mapping[str, Any]) -> str | None:
     return name.removeprefix("models/") if name else None
 
 
-def _listed(row: Mapping[str, Any], name: str) -> Listed:
+def _listed(row: Mapping[str, Any], name: str) -> ListedModel:
     metadata = _object(row, "metadata")  # DeepInfra
     input_usd, output_usd = _prices(row)
     takes, gives = _modalities(row)
-    return Listed(
+    return ListedModel(
         id=name,
         name=_text(row, "display_name", "displayName", "title", "name"),
         created_s=_created_s(row),
@@ -278,7 +278,7 @@ MOST_PAGES = 20  # of one list
 class Listing(msgspec.Struct, frozen=True):
     """A provider's whole list, and the headers of its last page (names in lower case)."""
 
-    models: tuple[Listed, ...]
+    models: tuple[ListedModel, ...]
     headers: Mapping[str, str] = {}
 
 
@@ -292,7 +292,7 @@ async def read_pages(read_page: ReadPage) -> Listing:
         UpstreamError: as of ``read_page``; or a body is not a list of models (invalid_response).
 
     """
-    models: dict[str, Listed] = {}
+    models: dict[str, ListedModel] = {}
     query: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
     for _ in range(MOST_PAGES):
@@ -306,7 +306,7 @@ async def read_pages(read_page: ReadPage) -> Listing:
     return Listing(tuple(models.values()), headers)
 
 
-def read_listing(body: bytes) -> list[Listed]:
+def read_listing(body: bytes) -> list[ListedModel]:
     """Return the models of a list, or of one of its pages, in its order; rows without a name are left out.
 
     Raises:

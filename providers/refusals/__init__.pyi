@@ -25,13 +25,13 @@ from .learnt import OF_APIS as OF_APIS
 from .learnt import Fact as Fact
 from .learnt import Facts as Facts
 from .learnt import Kind as Kind
-from .learnt import Learnt as Learnt
+from .learnt import LearntFacts as LearntFacts
 from .learnt import learnt_of as learnt_of
 from .meanings import Meaning as Meaning
 from .one_request import decide_by_fields as decide_by_fields
 from .redaction import MASK as MASK
 from .redaction import SHORTEST_SECRET as SHORTEST_SECRET
-from .redaction import Fleeting as Fleeting
+from .redaction import ClientSecrets as ClientSecrets
 from .redaction import MaskedRecord as MaskedRecord
 from .redaction import holds as holds
 from .redaction import redact as redact
@@ -60,7 +60,7 @@ from .words import TooCostlyError as TooCostlyError
 from .words import decoded as decoded
 from .words import runs as runs
 from .words import squeezed as squeezed
-from .wrong_api import Lacking as Lacking
+from .wrong_api import MissingFeature as MissingFeature
 from .wrong_api import lacking as lacking
 from .wrong_api import lacks_path as lacks_path
 from .wrong_api import names_model as names_model

@@ -137,7 +137,7 @@ def _tell_nobody(_model: str, _fact: Fact, _until: float, _met: Met) -> None:
     pass
 
 
-class Learnt:
+class LearntFacts:
     """The facts of one provider's models, with any of its keys, for a day each; bounded, for each client apart.
 
     The log and the other replicas are told by ``on_fact``.
@@ -480,10 +480,10 @@ def _is_api(fact: Fact, *, tools: bool) -> bool:
     return fact.kind is Kind.API or (tools and fact.kind is Kind.TOOLS)
 
 
-def learnt_of(upstream: object) -> Learnt | None:
+def learnt_of(upstream: object) -> LearntFacts | None:
     """Return the facts that an upstream has learnt of its models; None if it learns nothing."""
     learnt = getattr(upstream, "learnt", None)
-    return learnt if isinstance(learnt, Learnt) else None
+    return learnt if isinstance(learnt, LearntFacts) else None
 
 
 def _replaces(fact: Fact, known: Fact) -> bool:

@@ -66,7 +66,7 @@ class _Sought(NamedTuple):
     short: tuple[bytes, ...]  # forms of fewer characters, beyond what is public
 
 
-class Fleeting(tuple[str, ...]):  # noqa: SLOT001 - it keeps what is found
+class ClientSecrets(tuple[str, ...]):  # noqa: SLOT001 - it keeps what is found
     """Secrets of one client. What is found out of them is kept here, so that it is gone with them, and in no cache."""
 
     @cached_property
@@ -94,7 +94,7 @@ def holds(text: str, secrets: tuple[str, ...]) -> bool:
     """Whether ``redact`` may find one of ``secrets`` in ``text``; fast if it does not."""
     if ("%" in text or "&" in text or "\\" in text) and _ENCODED.search(text) is not None:
         return _without(text, secrets) != text
-    sought = secrets.sought if type(secrets) is Fleeting else _sought(secrets)
+    sought = secrets.sought if type(secrets) is ClientSecrets else _sought(secrets)
     return sought is not None and _may_hold(text.encode("latin-1", "replace").translate(_FOLDED), sought)
 
 
@@ -103,7 +103,7 @@ def redact_word(word: str, secrets: Sequence[str] = ()) -> str:
     raw = word.encode("latin-1", "replace")
     if not raw.translate(None, b"-_").isalnum() or word.startswith(_PREFIXES):
         return redact(word, secrets)
-    if type(secrets) is Fleeting:
+    if type(secrets) is ClientSecrets:
         return redact(word, secrets)
     sought = _sought(tuple(secrets)) if secrets else None
     return word if sought is None or not _may_hold(raw.translate(_FOLDED), sought) else redact(word, secrets)
@@ -143,7 +143,7 @@ def _may_have_key(text: str) -> bool:
 
 def _without(text: str, secrets: tuple[str, ...]) -> str:
     """Return ``text`` without ``secrets``; it is decoded if they appear only in the decoded text."""
-    sought = secrets.sought if type(secrets) is Fleeting else _sought(secrets)
+    sought = secrets.sought if type(secrets) is ClientSecrets else _sought(secrets)
     if sought is None:
         return text
     shown = _masked(text, sought)

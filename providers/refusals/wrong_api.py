@@ -15,7 +15,7 @@ _CODES_OF_MODEL = frozenset({"unsupported_api_for_model", "OperationNotSupported
 _LONGEST = 4096  # characters of a message that are searched
 
 
-class Lacking(StrEnum):
+class MissingFeature(StrEnum):
     """What the API that was asked lacks."""
 
     PATH = "path"  # the whole server has no such API
@@ -84,20 +84,20 @@ _OF_STORED = re.compile(
 )
 
 
-def lacking(error: UpstreamError) -> Lacking | None:
+def lacking(error: UpstreamError) -> MissingFeature | None:
     """Return what the API lacks by the words of an error; None if the error says no such thing."""
     said = error.said
     if error.kind in _REFUSING:
         if _OF_TOOLS.search(said) is not None:
-            return Lacking.TOOLS
+            return MissingFeature.TOOLS
         if _OF_MODEL.search(said) is not None or not _CODES_OF_MODEL.isdisjoint(error.names):
-            return Lacking.MODEL
+            return MissingFeature.MODEL
     is_path = error.kind is ErrorKind.NO_SUCH_API or said.startswith(_AT_LM_STUDIO)
     if error.kind is ErrorKind.NOT_FOUND:
         is_path = _OF_PATH.search(said) is not None
     elif error.kind is ErrorKind.SERVER_ERROR:
         is_path = is_path or error.status in _NOT_OFFERED
-    return Lacking.PATH if is_path and not names_model(error) else None
+    return MissingFeature.PATH if is_path and not names_model(error) else None
 
 
 def refused_tool(error: UpstreamError, types: Collection[str]) -> str | None:

@@ -7,7 +7,7 @@ command's) and trades them for tokens of about an hour. It is imported in the th
 import importlib
 from typing import Any
 
-from providers.keys import Fetched
+from providers.keys import FetchedCredentials
 from providers.refusals import redact
 from providers.upstreams.http_upstream import Server
 from providers.upstreams.tokens import TokenUpstream
@@ -38,13 +38,13 @@ class _Tokens:
         """Find them again."""
         self._credential = None
 
-    def fetch(self) -> Fetched[str]:
+    def fetch(self) -> FetchedCredentials[str]:
         """Return a token."""
         if self._credential is None:
             identity: Any = importlib.import_module("azure.identity")
             self._credential = identity.DefaultAzureCredential()
         token = self._credential.get_token(_SCOPE)
-        return Fetched(token.token, float(token.expires_on))
+        return FetchedCredentials(token.token, float(token.expires_on))
 
 
 def _message_of(error: Exception) -> str:

@@ -30,7 +30,7 @@ from providers.exchange import (
     Exchange,
     FormRequest,
     Request,
-    Sent,
+    SentFields,
     UpstreamAnswer,
     adapted,
     learn,
@@ -119,7 +119,7 @@ class BedrockUpstream(SignedUpstream):
         asked, fields = _asked_in_chat(request), with_switch(request.fields, request.model)
         return learn(self.learnt, asked, error, lambda facts: adapted(fields, facts, asked))
 
-    async def _asked(self, request: Request, sent: Sent) -> Body:
+    async def _asked(self, request: Request, sent: SentFields) -> Body:
         """Return the response to a request in the form that is ``sent``, which is translated.
 
         Raises:

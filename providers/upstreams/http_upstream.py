@@ -24,7 +24,7 @@ from providers.exchange import (
     HttpExchange,
     HttpRest,
     Request,
-    Sent,
+    SentFields,
     Steps,
     TranslatedExchange,
     UpstreamAnswer,
@@ -61,10 +61,10 @@ from providers.models import Listing, read_pages
 from providers.refusals import (
     LARGEST_REQUEST_BYTES,
     NOTHING,
+    ClientSecrets,
     ErrorKind,
     Facts,
-    Fleeting,
-    Learnt,
+    LearntFacts,
     MaskedRecord,
     UpstreamError,
     blames_request,
@@ -95,7 +95,7 @@ def streamed_body(request: Request, quirks: Quirks) -> bytes:
     return _encoded(request, _said(request, quirks, NOTHING).fields)
 
 
-def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = False) -> Sent:
+def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = False) -> SentFields:
     """Return the fields of a request for events, in the form that ``facts`` about its model demand.
 
     ``as_it_is``: no quirk changes any field.
@@ -119,7 +119,7 @@ def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = Fa
         else:
             said.pop("stream_options", None)
     if not facts:  # as nearly always
-        return Sent(said)
+        return SentFields(said)
     sent = adapted(said, facts, FormRequest(request, request.dialect.name, requests, quirks.rename))
     return sent._replace(told=(*(loss.field for loss in told), *sent.told))
 
@@ -258,7 +258,7 @@ class HttpUpstream:
         *,
         secrets: Sequence[str] = (),  # must not appear in messages, besides the key
         connecting: Connecting = ALONE,
-        learnt: Learnt | None = None,  # shared by the upstreams of a provider's keys
+        learnt: LearntFacts | None = None,  # shared by the upstreams of a provider's keys
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         quirks = server.quirks
@@ -281,10 +281,10 @@ class HttpUpstream:
         self._whole = server.whole
         self._quirks = quirks
         self._is_plain = is_plain(self._quirks)
-        self.learnt = Learnt() if learnt is None else learnt
+        self.learnt = LearntFacts() if learnt is None else learnt
         self._other_secrets = tuple(secrets)
         known = (*([api_key] if api_key else []), *secrets)
-        self._secrets = Fleeting(known) if type(secrets) is Fleeting else known
+        self._secrets = ClientSecrets(known) if type(secrets) is ClientSecrets else known
         self._is_own_url = server.is_own_url
         self._wall_clock = wall_clock
         self._fixed_headers = self._headers(api_key, server.auth, server.headers)
@@ -412,16 +412,16 @@ class HttpUpstream:
             formats = _CHANGES
         asked = FormRequest(request, path, formats)
 
-        def say(facts: Facts) -> Sent:
+        def say(facts: Facts) -> SentFields:
             fields = with_own(request, request.fields)
             if not model_is_said:
                 del fields["model"]
             return adapted(fields, facts, asked)
 
-        async def ask(sent: Sent) -> Body:
+        async def ask(sent: SentFields) -> Body:
             return await self._ask(head, path, sent.of(request), encoded(sent.fields))
 
-        async def begin(sent: Sent) -> _Begun:
+        async def begin(sent: SentFields) -> _Begun:
             return await self._begun(await ask(sent), path, request)
 
         if path in _ONLY_SAY:

@@ -16,7 +16,7 @@ from providers.models import Listing
 from providers.refusals import (
     ErrorKind,
     Facts,
-    Learnt,
+    LearntFacts,
     UpstreamError,
     error_of_response,
     is_shortage,
@@ -320,11 +320,11 @@ class LiteLLMUpstream:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,  # sent with every request
         secrets: Sequence[str] = (),  # must not appear in messages, besides the key
-        learnt: Learnt | None = None,  # shared by the upstreams of a provider's keys
+        learnt: LearntFacts | None = None,  # shared by the upstreams of a provider's keys
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._litellm = litellm
-        self.learnt = Learnt() if learnt is None else learnt
+        self.learnt = LearntFacts() if learnt is None else learnt
         self._provider = provider
         self._prefix = litellm_prefix
         self._api_key = api_key

@@ -9,7 +9,7 @@ from providers.dialects import DOORS, History
 from providers.exchange import Upstream
 from providers.http import ALONE, Connecting
 from providers.keys import KeyRing, Keys, RotatedKey, Rotation
-from providers.refusals import Fleeting, Learnt, MaskedRecord
+from providers.refusals import ClientSecrets, LearntFacts, MaskedRecord
 from providers.upstreams.http_upstream import HttpUpstream, Server
 from providers.upstreams.litellm_library import LiteLLM
 from providers.upstreams.litellm_upstream import LiteLLMUpstream
@@ -74,7 +74,7 @@ def open_upstream(
     *,
     litellm: LiteLLM,
     connecting: Connecting = ALONE,
-    learnt: Learnt | None = None,
+    learnt: LearntFacts | None = None,
 ) -> Upstream:
     """Return the upstream of a provider. Does not connect yet.
 
@@ -92,7 +92,7 @@ def open_upstream(
     base_url = setup.base_url or row.base_url or (None if is_rows_own else service.base_url)
     if base_url is None and kind != "litellm":
         raise ValueError(f"provider {name!r} needs a base_url")
-    learnt = learnt or Learnt()
+    learnt = learnt or LearntFacts()
     masked = (*setup.headers.values(), *credentials.secrets)
     fixed = {**service.headers, **row.headers, **setup.headers}
     if setup.organization is not None:
@@ -125,7 +125,7 @@ def open_upstream(
             quirks=_quirks(row, setup),
             is_own_url=setup.base_url is not None,
         )
-        secrets = Fleeting(masked) if credentials.for_client else masked
+        secrets = ClientSecrets(masked) if credentials.for_client else masked
         common: dict[str, Any] = {"secrets": secrets, "connecting": connecting, "learnt": learnt}
         return _over_http(kind, row if kind == row.kind else _PLAIN, server, api_key, common)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from providers.exchange import Request
 from providers.http import Body, Head
-from providers.keys import LOOK_S, PAUSE_S, Fetched, FileStates, Renewal, file_states
+from providers.keys import LOOK_S, PAUSE_S, FetchedCredentials, FileStates, Renewal, file_states
 from providers.refusals import ErrorKind, UpstreamError
 from providers.upstreams.http_upstream import HttpUpstream, Server
 
@@ -112,7 +112,7 @@ class _Credentials:
         """Find them again, with a new session: one keeps what it has found."""
         self._session = None
 
-    def fetch(self) -> Fetched[_Signer]:
+    def fetch(self) -> FetchedCredentials[_Signer]:
         """Return a signer with credentials that are valid now."""
         if self.has_changed():
             self.forget()
@@ -132,7 +132,7 @@ class _Credentials:
         frozen = found.get_frozen_credentials()
         signer = _Signer(auth.SigV4Auth(frozen, self._service, region), request.AWSRequest)
         is_static = not hasattr(found, "refresh_needed")
-        return Fetched(signer, None if is_static else self._wall_clock() + _LOOKED_AT_EVERY_S)
+        return FetchedCredentials(signer, None if is_static else self._wall_clock() + _LOOKED_AT_EVERY_S)
 
 
 def _message_of(error: Exception) -> str:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from providers.keys import Fetched, FileStates, file_states
+from providers.keys import FetchedCredentials, FileStates, file_states
 from providers.refusals import redact
 from providers.upstreams.http_upstream import Server
 from providers.upstreams.tokens import TokenUpstream
@@ -47,7 +47,7 @@ class _Tokens:
         """Find them again."""
         self._credentials = None
 
-    def fetch(self) -> Fetched[str]:
+    def fetch(self) -> FetchedCredentials[str]:
         """Return a token."""
         if self.has_changed():
             self.forget()
@@ -59,7 +59,7 @@ class _Tokens:
         credentials = self._credentials
         credentials.refresh(transport)
         expiry: datetime | None = credentials.expiry  # naive, in UTC
-        return Fetched(credentials.token, None if expiry is None else expiry.replace(tzinfo=UTC).timestamp())
+        return FetchedCredentials(credentials.token, None if expiry is None else expiry.replace(tzinfo=UTC).timestamp())
 
 
 def _files() -> list[Path]:

@@ -31,7 +31,7 @@ from gateway.core.ids import uuid7
 from gateway.core.prompt_classes import PromptClass
 from gateway.ledger import Finished, Retention
 from gateway.ledger.entries import Audited, Entry, Outage, Refused, Started, decode, encode
-from gateway.ledger.folding import Folded
+from gateway.ledger.folding import FoldResult
 from gateway.ledger.used import OwnRows
 from gateway.racing import Attempt, Race, Rescue
 from gateway.racing.rescue import FEWEST
@@ -117,8 +117,8 @@ class MemoryStore:
     async def prune(self, kept: Retention, *, jumped: bool = False) -> dict[str, int] | None:
         return None
 
-    async def fold(self, since: int, rest_s: float) -> Folded:
-        return Folded(0, since)
+    async def fold(self, since: int, rest_s: float) -> FoldResult:
+        return FoldResult(0, since)
 
     async def fold_all(self) -> None:
         return

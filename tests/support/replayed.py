@@ -20,7 +20,7 @@ from gateway.core.ids import new_id
 from gateway.ledger import Ledger
 from gateway.replay.rows import CAP_MS, ReplayedCall, Try
 from gateway.replay.settings import ReplaySetting, hedge_delay_ms
-from gateway.replay.world import Drawn, play
+from gateway.replay.world import DrawnAttempt, play
 
 RATE_S = 20.0  # seconds between calls
 TRUE_DELAYS = 4_000  # calls from which the true delays of hedges are found
@@ -60,11 +60,11 @@ class Drawing:
             fmean(self._draw(at, random.gauss(0, 1)).ms for _ in range(2000)) for at in range(len(self.names))
         ]
 
-    def calls(self, count: int) -> list[list[Drawn]]:
+    def calls(self, count: int) -> list[list[DrawnAttempt]]:
         """Draw ``count`` calls: what each deployment would have done, in the order of the policy."""
         return [self._call() for _ in range(count)]
 
-    def _call(self) -> list[Drawn]:
+    def _call(self) -> list[DrawnAttempt]:
         shared = self._random.gauss(0, 1)
         drawn = [self._draw(at, shared) for at in range(len(self.names))]
         keys = [self._random.random() for _ in self.names]
@@ -72,25 +72,27 @@ class Drawing:
         rest.sort(key=self._means_ms.__getitem__)
         return [drawn[at] for at in (first, second, *rest)]
 
-    def _draw(self, at: int, shared: float) -> Drawn:
+    def _draw(self, at: int, shared: float) -> DrawnAttempt:
         world, random = self.world, self._random
         name = self.names[at]
         if random.random() < world.failures:
-            return Drawn(name, random.uniform(50, 400), failed=True)
+            return DrawnAttempt(name, random.uniform(50, 400), failed=True)
         sigma, share = self._sigmas[at], world.difficulty
         own = random.gauss(0, 1)
         ms = self._medians_ms[at] * exp(sigma * (sqrt(share) * shared + sqrt(1 - share) * own))
         if random.random() < self._tails[at]:
             ms *= 6 * exp(0.5 * random.gauss(0, 1))
-        return Drawn(name, min(ms, CAP_MS))
+        return DrawnAttempt(name, min(ms, CAP_MS))
 
 
-def ledger(drawn: Sequence[Sequence[Drawn]], audit_share: float, random: Random, width: int = 2) -> list[ReplayedCall]:
+def ledger(
+    drawn: Sequence[Sequence[DrawnAttempt]], audit_share: float, random: Random, width: int = 2
+) -> list[ReplayedCall]:
     """Return the rows of the calls raced by ``width``, of which a share is audited."""
     return [_row(number, each, random.random() < audit_share, width) for number, each in enumerate(drawn)]
 
 
-def _row(number: int, drawn: Sequence[Drawn], audited: bool, width: int) -> ReplayedCall:
+def _row(number: int, drawn: Sequence[DrawnAttempt], audited: bool, width: int) -> ReplayedCall:
     result = play([0.0] * width, partial(_at, drawn))
     tries, offset = [], 0.0
     for place in result.launched:
@@ -126,7 +128,7 @@ def _row(number: int, drawn: Sequence[Drawn], audited: bool, width: int) -> Repl
     return ReplayedCall(number * RATE_S, tries, ttft, None if ttft is None else ttft + 2000, 800, 120)
 
 
-def truth(drawn: Sequence[Sequence[Drawn]], setting: ReplaySetting, random: Random) -> list[float]:
+def truth(drawn: Sequence[Sequence[DrawnAttempt]], setting: ReplaySetting, random: Random) -> list[float]:
     """Return the first tokens of all calls under ``setting``, in order."""
     delays = {} if setting.hedged_from is None else _true_delays(drawn, setting.hedged_from)
     found = []
@@ -139,7 +141,7 @@ def truth(drawn: Sequence[Sequence[Drawn]], setting: ReplaySetting, random: Rand
     return sorted(found)
 
 
-def _true_delays(drawn: Sequence[Sequence[Drawn]], share: float) -> dict[str, float]:
+def _true_delays(drawn: Sequence[Sequence[DrawnAttempt]], share: float) -> dict[str, float]:
     seen: dict[str, list[float]] = {}
     for call in drawn[:TRUE_DELAYS]:
         for each in call:
@@ -148,7 +150,7 @@ def _true_delays(drawn: Sequence[Sequence[Drawn]], share: float) -> dict[str, fl
     return {name: hedge_delay_ms(sorted(ms)[int(share * len(ms))]) for name, ms in seen.items()}
 
 
-def _at(call: Sequence[Drawn], place: int) -> Drawn | None:
+def _at(call: Sequence[DrawnAttempt], place: int) -> DrawnAttempt | None:
     return call[place] if place < len(call) else None
 
 

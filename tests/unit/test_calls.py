@@ -7,7 +7,7 @@ import pytest
 from rich.pretty import pretty_repr
 
 from gateway.core.attempts import Outcome, WinOn
-from gateway.core.calls import Mode, Objective, Rendered
+from gateway.core.calls import Mode, Objective, RenderedRequest
 from gateway.core.prompt_classes import answer_class
 from tests.support.calls import made_call
 
@@ -31,7 +31,7 @@ def test_a_call_shows_the_names_of_what_is_sent_and_no_text(shown: type[str]) ->
         prompt_tokens=10,
         wants_usage=False,
         fields={"messages": msgspec.Raw(f'"{PROMPT}"'.encode())},
-        rendered={"groq": Rendered({"messages": msgspec.Raw(f'"{PROMPT}"'.encode())})},
+        rendered={"groq": RenderedRequest({"messages": msgspec.Raw(f'"{PROMPT}"'.encode())})},
         headers={"x-goog-api-key": SECRET},
         tags={"team": PROMPT},
         replica="test",

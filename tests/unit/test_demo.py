@@ -10,7 +10,7 @@ import pytest
 from gateway.replay.advice import advice
 from gateway.replay.replay import Replayed, replay
 from gateway.replay.settings import settings
-from gateway.replay.world import Drawn
+from gateway.replay.world import DrawnAttempt
 from gateway.server.demo import with_demo
 from gateway.settings import Settings
 from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, Fate, Persona, are_demo
@@ -24,18 +24,18 @@ AUDIT_SHARE = DEMO.models[CHAT_MODEL].race.audit_share
 RACERS = sorted(DEMO_FLEET, key=lambda persona: persona.ttft_median_s)[:3]
 
 
-def attempt(persona: Persona, random: Random) -> Drawn:
+def attempt(persona: Persona, random: Random) -> DrawnAttempt:
     run = persona.draw(random, 10)
-    return Drawn(f"{persona.name}/{CHAT_MODEL}", 1000 * run.ttft_s, failed=run.fate is not Fate.ANSWER)
+    return DrawnAttempt(f"{persona.name}/{CHAT_MODEL}", 1000 * run.ttft_s, failed=run.fate is not Fate.ANSWER)
 
 
-def calls(seed: int, count: int = MINUTE) -> list[list[Drawn]]:
+def calls(seed: int, count: int = MINUTE) -> list[list[DrawnAttempt]]:
     """Races of two of the three that the gateway soon prefers, in no better order than by chance."""
     random = Random(f"demo {seed}")
     return [[attempt(persona, random) for persona in random.sample(RACERS, len(RACERS))] for _ in range(count)]
 
 
-def overtaken(drawn: Sequence[Sequence[Drawn]], random: Random) -> list[Overtaken]:
+def overtaken(drawn: Sequence[Sequence[DrawnAttempt]], random: Random) -> list[Overtaken]:
     """The calls whose first attempt lost; what the others of its deployment took is predicted for it."""
     answered = [(first, second) for first, second, *_ in drawn if not first.failed and not second.failed]
 

@@ -2,11 +2,17 @@
 
 import pytest
 
-from gateway.core.race_failures import AllProvidersFailed, NotAsked, ProviderMisconfigured, RaceFailed, race_failed
+from gateway.core.race_failures import (
+    AllProvidersFailed,
+    ProviderMisconfigured,
+    RaceFailed,
+    SkippedDeployment,
+    race_failed,
+)
 from providers import ErrorKind, UpstreamError
 
-OUT = NotAsked("b", "out: not_found (404): no model", for_good=True)
-OPEN = NotAsked("b", "open: server_error (503)", for_good=False)
+OUT = SkippedDeployment("b", "out: not_found (404): no model", for_good=True)
+OPEN = SkippedDeployment("b", "open: server_error (503)", for_good=False)
 
 
 def refused() -> list[tuple[str, UpstreamError]]:
@@ -15,7 +21,7 @@ def refused() -> list[tuple[str, UpstreamError]]:
 
 @pytest.mark.parametrize(("out", "expected"), [([OUT], ProviderMisconfigured), ([OPEN], AllProvidersFailed)])
 def test_only_while_nobody_may_come_back_by_themselves_it_is_the_operators(
-    out: list[NotAsked], expected: type[RaceFailed]
+    out: list[SkippedDeployment], expected: type[RaceFailed]
 ) -> None:
     error = race_failed("llama", refused(), out=out)
     assert type(error) is expected

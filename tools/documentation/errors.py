@@ -14,7 +14,7 @@ from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured
 from gateway.ledger import INTERRUPTED, INTERRUPTED_STATUS
 from gateway.server.connection import MALFORMED_BODY, MALFORMED_REQUEST
 from providers import ErrorKind, Meaning
-from providers.dialects import TELLINGS, Telling
+from providers.dialects import TELLINGS, RefusalWords
 from tools.documentation import advice
 from tools.documentation.tables import code, table
 
@@ -140,7 +140,7 @@ def _meaning(meaning: Meaning) -> tuple[str, ...]:
     return (_MEANT[meaning], *map(_told, TELLINGS[meaning].values()))
 
 
-def _told(telling: Telling) -> str:
+def _told(telling: RefusalWords) -> str:
     """Return how a vendor tells it: its code or type, what stands beside it, and its words."""
     details = telling.details(1.0)
     beside = [

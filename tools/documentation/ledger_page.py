@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.core.columns import Described
+from gateway.core.columns import DescribedColumn
 from gateway.core.old_names import GONE_WITH, old_names
 from gateway.core.reports import HistorySeries
 from gateway.ledger import TABLES
@@ -58,7 +58,7 @@ _ANSWERS = {
 }
 
 
-def _definitions(columns: tuple[Described, ...]) -> Iterator[str]:
+def _definitions(columns: tuple[DescribedColumn, ...]) -> Iterator[str]:
     """Yield the definitions; columns of which the same is said are defined together."""
     for said in dict.fromkeys(each.about.says for each in columns):
         names = ", ".join(code(each.name) for each in columns if each.about.says == said)

@@ -135,7 +135,7 @@ _OF_SETTINGS: Mapping[str, Function[_Settings]] = {
 }
 
 
-class Converted(msgspec.Struct, frozen=True):
+class ConvertedConfiguration(msgspec.Struct, frozen=True):
     """A LiteLLM configuration as one of ours."""
 
     text: str  # of the file
@@ -147,7 +147,7 @@ class Converted(msgspec.Struct, frozen=True):
 
 def convert(
     path: Path, environ: Mapping[str, str], catalog: Catalog, sheets: DatasheetTable, accounts: Sequence[Path] = ()
-) -> Converted:
+) -> ConvertedConfiguration:
     """Convert the file at ``path``; ``sheets`` know which models have a price, for routing by cost.
 
     ``accounts`` are answers of LiteLLM's API about its keys, teams, users and customers. Only the master key is read
@@ -176,7 +176,7 @@ def convert(
     file.variables.remark_on_own()
     walk("file", file, {}, None, {"section": lambda _reader, section, field, _remark: section.take(field)})
     notes = (*file.notes.listed(), *found.notes)
-    return Converted(
+    return ConvertedConfiguration(
         written_file(config, path.name, notes), notes, tuple(file.variables.used), tuple(providers), tuple(models)
     )
 

@@ -55,7 +55,7 @@ class Login(msgspec.Struct, frozen=True):
         return now_s < self.ends_at - self.early_s
 
 
-class Kept(msgspec.Struct):
+class LoginFile(msgspec.Struct):
     """The whole file. ``keyring_hung_at``: Unix seconds; 0: it answered last."""
 
     logins: dict[str, Login] = {}
@@ -68,7 +68,7 @@ def folder() -> Path:
     return Path(typer.get_app_dir("holeshot"))
 
 
-def read() -> Kept:
+def read() -> LoginFile:
     """Return what is kept.
 
     Raises:
@@ -77,14 +77,14 @@ def read() -> Kept:
     """
     path = folder() / "logins.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Kept)
+        return msgspec.json.decode(path.read_bytes(), type=LoginFile)
     except FileNotFoundError:
-        return Kept()
+        return LoginFile()
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LoginError(f"{path} cannot be read ({type(error).__name__}): delete it, and sign in again") from None
 
 
-def write(kept: Kept) -> None:
+def write(kept: LoginFile) -> None:
     """Write all of it; at each instant the file is the former or the new one, and its owner's alone.
 
     Raises:
@@ -200,7 +200,7 @@ def _in_keyring(url: str, secret: str) -> bool:
     return _asked(lambda keyring: keyring.get_password(SERVICE, url)) == [secret]
 
 
-def _from_keyring(url: str, kept: Kept, now_s: float) -> str | None:
+def _from_keyring(url: str, kept: LoginFile, now_s: float) -> str | None:
     """Return what renews a sign-in, from the system's keyring; None: it does not have it. Under ``locked``.
 
     Raises:

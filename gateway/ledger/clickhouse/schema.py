@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from gateway.core.columns import Described, Sql
+from gateway.core.columns import DescribedColumn, Sql
 from gateway.core.rules import NO_ERRORS, STEPS
 from gateway.ledger import entries
 from gateway.ledger.clickhouse.server import ClickHouse
@@ -125,7 +125,7 @@ def columns_of(name: str) -> Iterator[tuple[str, str]]:
         yield column, _kind(declared[column]) + made
 
 
-def _kind(column: Described) -> str:
+def _kind(column: DescribedColumn) -> str:
     kind = _KINDS.get(column.sql, "String")
     is_word = kind == "String" and not column.about.is_distinct and not column.is_json  # that many rows share
     if column.is_nullable and column.name not in _KEY:

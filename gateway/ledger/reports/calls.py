@@ -8,7 +8,7 @@ from typing import Any
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart
 from gateway.core.columns import names_of
-from gateway.core.reports import OF_WINNER, CallEnd, CallsWanted, FoundCall, SoleUser, Table, Window
+from gateway.core.reports import OF_WINNER, CallEnd, CallsFilter, FoundCall, SoleUser, Table, Window
 from gateway.core.rules import CLIENT_LEFT
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Audited, Finished, Shippable
 from gateway.ledger.reports import reader as shapes
@@ -21,7 +21,7 @@ _A_MINUTE = timedelta(minutes=1)  # a clock may be set back by this between a ca
 _A_DAY = timedelta(days=1)  # more than between an id's time and its row's, or between a call and its attempts
 
 
-async def listed(reader: Reader, unshipped: Iterable[Shippable], wanted: CallsWanted, since: datetime | None) -> Table:
+async def listed(reader: Reader, unshipped: Iterable[Shippable], wanted: CallsFilter, since: datetime | None) -> Table:
     """Return the page after ``wanted.after`` of calls from ``since`` on, and one more than its limit if there are more.
 
     ``unshipped`` must be taken before this, so that no call is missing in both.
@@ -166,7 +166,7 @@ _QUANTILES = (
 )
 
 
-def _list_sql(words: Words, wanted: CallsWanted, since: datetime | None, limit: int) -> str:
+def _list_sql(words: Words, wanted: CallsFilter, since: datetime | None, limit: int) -> str:
     columns = ", ".join(f"calls.{name}" for name in _OF_CALL)
     of_winner = ", ".join(f"winner.{name}" for name in OF_WINNER)
     conditions = "\n    and ".join(_conditions(words, wanted, since)) or "true"
@@ -193,7 +193,7 @@ _WINNER = {
 }
 
 
-def _conditions(words: Words, wanted: CallsWanted, since: datetime | None) -> list[str]:
+def _conditions(words: Words, wanted: CallsFilter, since: datetime | None) -> list[str]:
     """Return the SQL condition for wanted calls; ``_fits`` is its counterpart for records."""
     found = [] if since is None else [f"started_at >= {words.instant(since)}"]
     found += _of_own(words, wanted.own)
@@ -239,7 +239,7 @@ _ENDED = {
 }
 
 
-def _fits(wanted: CallsWanted, since: datetime | None, call: CallRecord) -> bool:
+def _fits(wanted: CallsFilter, since: datetime | None, call: CallRecord) -> bool:
     """Whether a record in memory is wanted; ``_conditions`` is its counterpart for rows."""
     after = wanted.after
     waited_ms = call.total_ms if call.ttft_ms is None else call.ttft_ms

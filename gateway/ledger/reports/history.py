@@ -12,17 +12,17 @@ from gateway.core.records import PROBES
 from gateway.core.reports import (
     By,
     DeploymentHistory,
+    HeatFilter,
     HeatMetric,
-    HeatWanted,
+    HistoryFilter,
     HistorySeries,
-    HistoryWanted,
     Table,
     Window,
 )
 from gateway.ledger.reports import reader as shapes
 from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, floor
 from gateway.ledger.schema import first_of, report_sql
-from gateway.ledger.steps import BucketPlaces, Stepped, of_sums, stepped
+from gateway.ledger.steps import BucketPlaces, StepTables, of_sums, stepped
 from gateway.ledger.sums import all_cost
 from providers import raw_json
 
@@ -84,7 +84,7 @@ _LASTS, _LONGEST = timedelta(days=1), timedelta(days=30)  # the longest outages:
 _MOST_OUTAGES = 500  # the newest ones
 
 
-async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> DeploymentHistory:
+async def history(reader: Reader, wanted: HistoryFilter, now: datetime) -> DeploymentHistory:
     """Return the series of all wanted deployments that had attempts."""
     steps = await _steps(reader, wanted, now)
     sql = _history_sql(reader.words, wanted, steps)
@@ -96,7 +96,7 @@ async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> Deplo
     return DeploymentHistory(steps.since, steps.until, steps.minutes * 60, series, gone_on.rows, sql, gone_on.sql)
 
 
-async def _steps(reader: Reader, wanted: HistoryWanted, now: datetime) -> Steps:
+async def _steps(reader: Reader, wanted: HistoryFilter, now: datetime) -> Steps:
     """Return the steps of the window, or of the range of time, if that is what is asked for."""
     since = wanted.since
     if since is None:
@@ -132,7 +132,7 @@ async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: St
 
 async def outages(reader: Reader, now: datetime) -> Table:
     """Return the outages of the last day, the newest first; what several processes saw at a time is one."""
-    found = await _outages(reader, HistoryWanted(window=Window.DAY), Steps.of(Window.DAY, now), now)
+    found = await _outages(reader, HistoryFilter(window=Window.DAY), Steps.of(Window.DAY, now), now)
     merged: list[dict[str, Any]] = []
     last: dict[str, dict[str, Any]] = {}  # by deployment
     for row in reversed(found.rows):
@@ -149,13 +149,13 @@ async def outages(reader: Reader, now: datetime) -> Table:
     return Table(merged[::-1], found.sql)
 
 
-async def heat(reader: Reader, wanted: HeatWanted, now: datetime) -> Table:
+async def heat(reader: Reader, wanted: HeatFilter, now: datetime) -> Table:
     """Return a figure for each deployment, weekday and hour in which there were attempts."""
     sql = _heat_sql(reader.words, wanted, now)
     return Table(shapes.rows(await reader.run(sql)), sql)
 
 
-def _history_sql(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
+def _history_sql(words: Words, wanted: HistoryFilter, steps: Steps) -> str:
     are_rows = wanted.client is not None or steps.minutes == 1
     found = (_of_rows if are_rows else _of_sums)(words, wanted, steps)
     return f"""\
@@ -168,7 +168,7 @@ from {found.joined}
 order by model, deployment, provider, t"""  # noqa: S608 - values are quoted by ``Words``
 
 
-def _of_sums(words: Words, wanted: HistoryWanted, steps: Steps) -> Stepped:
+def _of_sums(words: Words, wanted: HistoryFilter, steps: Steps) -> StepTables:
     return of_sums(
         words,
         minutes=steps.minutes,
@@ -180,7 +180,7 @@ def _of_sums(words: Words, wanted: HistoryWanted, steps: Steps) -> Stepped:
     )
 
 
-def _of_rows(words: Words, wanted: HistoryWanted, steps: Steps) -> Stepped:
+def _of_rows(words: Words, wanted: HistoryFilter, steps: Steps) -> StepTables:
     """Return the same from rows, for one client or steps of a minute, for which there are no sums."""
     whose = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
     client = "" if wanted.client is None else f" and {whose}"
@@ -229,7 +229,7 @@ select slot, place, bucket, cast(sum(n) as double precision) as n
     return stepped(tables, _QUANTILES, counts)
 
 
-async def _outages(reader: Reader, wanted: HistoryWanted, steps: Steps, now: datetime) -> Table:
+async def _outages(reader: Reader, wanted: HistoryFilter, steps: Steps, now: datetime) -> Table:
     """Return the outages that went on in these steps; whether one without an end may last is the view's ``state``."""
     words = reader.words
     lasting = f"ended_at is null and began_at >= {words.instant(steps.since - _LASTS)}"
@@ -249,7 +249,7 @@ order by began_at desc, deployment, replica limit {_MOST_OUTAGES}"""  # noqa: S6
     return Table([{**row, "may_last": row["state"] == "out"} for row in found], sql)
 
 
-def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:
+def _heat_sql(words: Words, wanted: HeatFilter, now: datetime) -> str:
     """Return a statement over the sums of hours: the database keeps them for a month (rollup_periods)."""
     quantiles = {name: asked for name, asked in _QUANTILES.items() if name == wanted.metric}
     found = of_sums(
@@ -270,7 +270,7 @@ from {found.joined}
 order by deployment, model, slot"""  # noqa: S608 - values are quoted by ``Words``
 
 
-def _which(words: Words, wanted: HistoryWanted | HeatWanted) -> str:
+def _which(words: Words, wanted: HistoryFilter | HeatFilter) -> str:
     """Return the SQL condition for the wanted series, or attempts."""
     asked = {"model": wanted.model, "deployment": wanted.deployment}
     given = [f"{name} = {words.text(value)}" for name, value in asked.items() if value is not None]

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from gateway.alerts.sources import OpenSlowdown
-from gateway.alerts.stated_models import ModelHour, Stated
+from gateway.alerts.stated_models import ModelHour, StatedModel
 from gateway.core.reports import SlowdownsWanted, Table
 from gateway.ledger.reports.reader import Reader, Words, rows
 
@@ -44,9 +44,9 @@ async def open_slowdowns(reader: Reader) -> list[OpenSlowdown]:
     return [OpenSlowdown(**row) for row in rows(await reader.run(_OPEN))]
 
 
-async def stated_models(reader: Reader, sql: str) -> list[Stated]:
+async def stated_models(reader: Reader, sql: str) -> list[StatedModel]:
     """Return the models that deployments have stated, as ``sql`` selects them."""
-    return [Stated(**row) for row in rows(await reader.run(sql))]
+    return [StatedModel(**row) for row in rows(await reader.run(sql))]
 
 
 async def lengths(reader: Reader, sql: str) -> list[ModelHour]:

@@ -12,19 +12,19 @@ import msgspec
 import structlog
 
 from gateway.alerts.sources import OpenSlowdown
-from gateway.alerts.stated_models import ModelHour, Stated
+from gateway.alerts.stated_models import ModelHour, StatedModel
 from gateway.core import tasks
 from gateway.core.addresses import Address, text_of
 from gateway.core.calls import CallStart
 from gateway.core.reports import (
     RETRY_S,
     By,
-    CallsWanted,
+    CallsFilter,
     DeploymentHistory,
     FoundCall,
     Gaps,
-    HeatWanted,
-    HistoryWanted,
+    HeatFilter,
+    HistoryFilter,
     ReplayWanted,
     ReportsUnreachable,
     ReportTooSlow,
@@ -248,7 +248,7 @@ class LedgerReports:
         self._gaps_until = datetime.min.replace(tzinfo=UTC)
         self._reading_gaps: asyncio.Task[None] | None = None
 
-    async def calls(self, wanted: CallsWanted) -> Table:
+    async def calls(self, wanted: CallsFilter) -> Table:
         """Return a page of calls."""
         since = None if wanted.window is None else self._minute() - wanted.window.length
         return await calls.listed(self._reader, self._unshipped(), wanted, since)
@@ -270,7 +270,7 @@ class LedgerReports:
                 return None
         return self._has_calls
 
-    async def history(self, wanted: HistoryWanted) -> DeploymentHistory:
+    async def history(self, wanted: HistoryFilter) -> DeploymentHistory:
         """Return figures of deployments over time."""
         now = self._minute()
         return await self._kept.get((wanted, now), lambda: history.history(self._reader, wanted, now))
@@ -279,7 +279,7 @@ class LedgerReports:
         """Return the times at which deployments were slower than usual."""
         return await incidents.slowdowns(self._reader, wanted, self._minute())
 
-    async def heat(self, wanted: HeatWanted) -> Table:
+    async def heat(self, wanted: HeatFilter) -> Table:
         """Return a figure by deployment, weekday and hour."""
         now = self._minute()
         return await self._kept.get((wanted, now), lambda: history.heat(self._reader, wanted, now))
@@ -353,7 +353,7 @@ class LedgerReports:
         """Return the slowdowns that have not ended."""
         return await incidents.open_slowdowns(self._reader)
 
-    async def stated_models(self, sql: str) -> Sequence[Stated]:
+    async def stated_models(self, sql: str) -> Sequence[StatedModel]:
         """Return the models that deployments have stated, as ``sql`` selects them."""
         return await incidents.stated_models(self._reader, sql)
 

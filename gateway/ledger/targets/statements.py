@@ -84,7 +84,7 @@ GONE = "(c.status_code = 499 and c.ttft_ms is null)"  # the client left before i
 COUNTED = ("calls", "bad", "failed", "late", "slow", "halting")  # the columns that ``sums`` gives
 
 
-class Judging:
+class TargetSql:
     """A target's definition as SQL."""
 
     def __init__(self, words: Words, definition: Definition) -> None:
@@ -189,7 +189,7 @@ def counts(words: Words, definition: Definition, length: timedelta, now: datetim
     since = begin(length, now)
     if length <= ROWS_UP_TO:
         return of_rows(words, definition, since)
-    judging = Judging(words, definition)
+    judging = TargetSql(words, definition)
     pieces = "\n    or ".join(piece.condition(words) for piece in cover(since, now))
     same = "t.minutes = s.minutes and t.window_start = s.window_start"
     sums = ", ".join(f"cast(coalesce(sum({name}), 0) as bigint) as {name}" for name in COUNTED)
@@ -216,7 +216,7 @@ from (
 
 def of_rows(words: Words, definition: Definition, since: datetime, until: datetime | None = None) -> str:
     """Return the statement that gives the same counts from rows alone."""
-    judging = Judging(words, definition)
+    judging = TargetSql(words, definition)
     end = "" if until is None else f" and c.started_at < {words.instant(until)}"
     return f"""\
 select {_listed(judging)}
@@ -226,7 +226,7 @@ where c.started_at >= {words.instant(since)}{end}{judging.scope("c")}"""  # noqa
 
 def misses(words: Words, definition: Definition, length: timedelta, now: datetime) -> str:
     """Return the statement that lists the newest of the bad calls."""
-    judging = Judging(words, definition)
+    judging = TargetSql(words, definition)
     more = ", w.deployment, w.decode_tps, w.itl_max_ms, w.speech_pause_ms" if judging.needs_winner else ""
     return f"""\
 select c.id, c.started_at, c.client, c.model, c.status_code, c.error_kind, c.ttft_ms, c.total_ms{more}
@@ -237,7 +237,7 @@ order by c.started_at desc limit {MOST_MISSES}"""  # noqa: S608 - as above
 
 def missing(words: Words, definition: Definition, minutes: int, since: datetime, until: datetime) -> str:
     """Return the statement that lists the windows without counts, or with old ones; the newest first."""
-    judging = Judging(words, definition)
+    judging = TargetSql(words, definition)
     return f"""\
 select {words.epoch("s.window_start")} as began
 from (
@@ -258,7 +258,7 @@ def count(words: Words, definition: Definition, minutes: int, start: datetime) -
 
     It is one statement, so that rows and their number are of the same instant.
     """
-    judging = Judging(words, definition)
+    judging = TargetSql(words, definition)
     until = start + timedelta(minutes=minutes)
     within = f"c.started_at >= {words.instant(start)} and c.started_at < {words.instant(until)}"
     rows = f"""\
@@ -284,7 +284,7 @@ def _stored(  # noqa: PLR0917 - the parts of one statement
     words: Words, definition: Definition, minutes: int, start: datetime, found: str, seen: str, more: str = "true"
 ) -> str:
     columns = ("seen", "seen_speeds", *COUNTED)
-    judging = Judging(words, definition)
+    judging = TargetSql(words, definition)
     values = ", ".join(f"found.{name}" for name in COUNTED)
     at = words.window(start)
     instant = f"cast({at} as timestamptz)" if words.is_postgres else at
@@ -302,11 +302,11 @@ on conflict (definition, minutes, window_start) do update set
   {", ".join(f"{name} = excluded.{name}" for name in columns)}"""  # noqa: S608 - as above
 
 
-def _listed(judging: Judging) -> str:
+def _listed(judging: TargetSql) -> str:
     return ",\n  ".join(f"{sums} as {name}" for name, sums in judging.sums.items())
 
 
-def _of_other_windows(words: Words, judging: Judging, since: datetime) -> str:
+def _of_other_windows(words: Words, judging: TargetSql, since: datetime) -> str:
     """Return the SQL that counts the rows in windows without current counts.
 
     Both databases shall find the rows of each window by the index of their time: so Postgres is made to read one window

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.choices import OfChoices
-from providers.dialects.dialect import AS_CALL, Forced
+from providers.dialects.dialect import AS_CALL, ForcedCall
 from providers.dialects.messages.fields import KeptSchema
 from providers.dialects.wording import Fields, Loss, Losses, Wording, raw_json
 from providers.refusals import UNREADABLE
@@ -32,21 +32,21 @@ class ForcedTool(msgspec.Struct, frozen=True):
     path: str  # of these
 
 
-def forced_in_chat(fields: Fields) -> Forced | None:
+def forced_in_chat(fields: Fields) -> ForcedCall | None:
     """Return what a chat request forces; None if its model may choose."""
     raw = bytes(fields.get("tool_choice", b""))
     if raw in {b"", b"null", b'"auto"', b'"none"'}:
         return None
     if raw == b'"required"':
-        return Forced()
+        return ForcedCall()
     try:
         choice = msgspec.json.decode(raw, type=dict[str, Any])
         kind = choice.get("type")
         if kind == "allowed_tools":
             allowed = choice["allowed_tools"]
             named = tuple(each[each["type"]]["name"] for each in allowed["tools"])
-            return Forced(named) if allowed.get("mode") == "required" else None
-        return Forced((choice[kind]["name"],)) if kind in {_FUNCTION, "custom"} else None
+            return ForcedCall(named) if allowed.get("mode") == "required" else None
+        return ForcedCall((choice[kind]["name"],)) if kind in {_FUNCTION, "custom"} else None
     except (*UNREADABLE, AttributeError, KeyError, TypeError):
         return None  # the provider reports the error in its own words
 
@@ -81,7 +81,7 @@ def _has_format(fields: Fields) -> bool:
     return bytes(fields.get("response_format", b"null")) not in {b"null", b'{"type":"text"}'}
 
 
-def asked_for_json(wording: Wording, forced: Forced) -> Wording:
+def asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
     """Return a chat request that asks for JSON instead of a call; for a free choice, where that cannot be asked for."""
     fields = wording.fields
     tools = _tools(fields, forced)
@@ -99,7 +99,7 @@ def asked_for_json(wording: Wording, forced: Forced) -> Wording:
     return msgspec.structs.replace(wording, fields=said, losses=(*wording.losses, *losses))
 
 
-def _tools(fields: Fields, forced: Forced) -> list[ForcedTool]:
+def _tools(fields: Fields, forced: ForcedCall) -> list[ForcedTool]:
     try:
         listed = msgspec.json.decode(fields.get("tools", b"[]"), type=list[dict[str, Any]])
         return forced_among(map(_offered, listed), forced, "function.parameters")
@@ -113,7 +113,7 @@ def _offered(tool: dict[str, Any]) -> tuple[str, Any]:
     return name, None if own is None else own.get("parameters") or {"type": "object"}
 
 
-def forced_among(offered: Iterable[tuple[str, Any]], forced: Forced, within: str) -> list[ForcedTool]:
+def forced_among(offered: Iterable[tuple[str, Any]], forced: ForcedCall, within: str) -> list[ForcedTool]:
     """Return the tools of which one must be called; none if one of them cannot be asked for as JSON.
 
     ``offered``: the name of each tool, with the schema of its parameters, which is at ``within`` there.

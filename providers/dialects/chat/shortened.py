@@ -15,7 +15,7 @@ _TEXTS = ("reasoning_content", "content", "refusal")
 _ARGUMENTS = {"function": "arguments", "custom": "input"}
 
 
-class Shortened(OfChoices):
+class ShorteningTranslation(OfChoices):
     """A ``Translation`` of chat chunks: what is beyond ``most`` tokens is left out, and the answer was cut short."""
 
     def __init__(self, most: int) -> None:

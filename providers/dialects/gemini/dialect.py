@@ -16,7 +16,7 @@ from providers.dialects.dialect import (
     AS_CALL,
     AnswerFormat,
     Dialect,
-    Forced,
+    ForcedCall,
     Habits,
     JsonFormat,
     OfferedTool,
@@ -618,7 +618,7 @@ def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
                 yield OfferedTool(each.name, schema)
 
 
-def _forced(fields: Fields) -> Forced | None:
+def _forced(fields: Fields) -> ForcedCall | None:
     """Return what call a request forces; None if its model may choose."""
     if b"ANY" not in bytes(fields.get("toolConfig", b"")).upper():
         return None
@@ -628,10 +628,10 @@ def _forced(fields: Fields) -> Forced | None:
         names = decoded(calling.get("allowedFunctionNames"), list[str], "allowedFunctionNames") or ()
     except Malformed:  # the provider reports the error in its own words
         return None
-    return Forced(tuple(names)) if mode.upper() == "ANY" else None
+    return ForcedCall(tuple(names)) if mode.upper() == "ANY" else None
 
 
-def _asked_for_json(wording: Wording, forced: Forced) -> Wording:
+def _asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
     """Return a request of Gemini that asks for JSON in place of a forced call, as chat's does."""
     said = dict(wording.fields)
     try:

@@ -13,7 +13,7 @@ from providers.dialects.dialect import (
     AS_CALL,
     AnswerFormat,
     Dialect,
-    Forced,
+    ForcedCall,
     Habits,
     JsonFormat,
     OfferedTool,
@@ -101,7 +101,7 @@ def _json_format(raw: msgspec.Raw) -> JsonFormat | None:
     return JsonFormat(any_object=schema is None, schema=None if schema is None else bytes(schema)) if is_json else None
 
 
-def _forced(fields: Fields) -> Forced | None:
+def _forced(fields: Fields) -> ForcedCall | None:
     """Return what call a request forces; None if its model may choose."""
     if b'"any"' not in bytes(fields.get(_CHOICE, b"")):
         return None
@@ -109,13 +109,13 @@ def _forced(fields: Fields) -> Forced | None:
         mode, names = choice_of(fields[_CHOICE])
     except Malformed:  # the provider reports the error in its own words
         return None
-    return Forced(tuple(names)) if mode == "any" else None
+    return ForcedCall(tuple(names)) if mode == "any" else None
 
 
 _NO_CALL, _FREE_CHOICE = raw_json("none"), raw_json("auto")
 
 
-def _asked_for_json(wording: Wording, forced: Forced) -> Wording:
+def _asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
     """Return a request that asks for JSON in place of a forced call, as chat's does."""
     said = dict(wording.fields)
     try:

@@ -62,7 +62,7 @@ class _Step(msgspec.Struct, gc=False):
     arguments: Any = None
 
 
-class UsageTold(msgspec.Struct, gc=False):
+class InteractionCounts(msgspec.Struct, gc=False):
     """Google's counts. The answer's tokens are without its thoughts."""
 
     total_input_tokens: int | None = None
@@ -80,7 +80,7 @@ class _Interaction(msgspec.Struct, gc=False):
     id: str | None = None
     model: str | None = None
     status: str | None = None
-    usage: UsageTold | None = None
+    usage: InteractionCounts | None = None
     service_tier: Any = None
     errors: Any = None
 
@@ -207,7 +207,7 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
         yield said.index or 0, said.delta.text
 
 
-def usage_of(told: UsageTold, tier: object = None) -> Usage:
+def usage_of(told: InteractionCounts, tier: object = None) -> Usage:
     """Return Google's counts as ours: the answer's tokens include its thoughts, the prompt's what tools have found."""
     prompt = told.total_input_tokens
     if prompt is not None:
@@ -218,7 +218,7 @@ def usage_of(told: UsageTold, tier: object = None) -> Usage:
     return Usage(prompt, answer or None, thoughts, told.total_cached_tokens, None, tier_of(tier), _units(told))
 
 
-def _units(told: UsageTold) -> dict[str, int] | None:
+def _units(told: InteractionCounts) -> dict[str, int] | None:
     """Return the tokens that are not text, those of the prompt without what the cache had, and the searches."""
     units = _by_kind(told.output_tokens_by_modality, "{}_output")
     cached = _by_kind(told.cached_tokens_by_modality, "cached_{}_input")

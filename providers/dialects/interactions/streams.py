@@ -38,7 +38,7 @@ from providers.dialects.interactions.events import (
     START,
     STATE,
     STOP,
-    UsageTold,
+    InteractionCounts,
     failed,
     started,
     usage_of,
@@ -392,7 +392,7 @@ class ToChat:
     def _state(self, told: Mapping[str, Any], fields: Mapping[str, Any], data: bytes, said: list[bytes]) -> None:
         status = string(told.get("status"))
         if told.get("usage"):
-            usage = usage_of(msgspec.convert(told["usage"], UsageTold), told.get("service_tier"))
+            usage = usage_of(msgspec.convert(told["usage"], InteractionCounts), told.get("service_tier"))
             self._usage = completed(usage, self._usage)
         if status in FAILED:
             raise failed(data, status, self._secrets)

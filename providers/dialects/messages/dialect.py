@@ -14,7 +14,7 @@ from providers.dialects.dialect import (
     AS_CALL,
     AnswerFormat,
     Dialect,
-    Forced,
+    ForcedCall,
     Habits,
     OfferedTool,
     ParameterNames,
@@ -199,7 +199,7 @@ _forcing = msgspec.json.Decoder(_Forcing)
 _FREE = frozenset({"auto", "none"})
 
 
-def _forced(fields: Fields) -> Forced | None:
+def _forced(fields: Fields) -> ForcedCall | None:
     """Return what call a request forces; None if its model may choose."""
     if "tool_choice" not in fields:
         return None
@@ -209,7 +209,7 @@ def _forced(fields: Fields) -> Forced | None:
         return None
     if choice.type in _FREE:
         return None
-    return Forced() if choice.name is None else Forced((choice.name,))
+    return ForcedCall() if choice.name is None else ForcedCall((choice.name,))
 
 
 def _without_thinking(fields: Fields, _: Mapping[str, Any]) -> Wording:
@@ -231,7 +231,7 @@ _callables = msgspec.json.Decoder(list[_Callable])
 _NO_CALL, _FREE_CHOICE = raw_json({"type": "none"}), raw_json({"type": "auto"})
 
 
-def _asked_for_json(wording: Wording, forced: Forced) -> Wording:
+def _asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
     """Return a Messages request that asks for JSON in place of a forced call, as chat's does."""
     fields = wording.fields
     said = dict(fields)

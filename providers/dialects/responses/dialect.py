@@ -14,7 +14,7 @@ from providers.dialects.dialect import (
     AS_CALL,
     AnswerFormat,
     Dialect,
-    Forced,
+    ForcedCall,
     Habits,
     ParameterNames,
     Pivoting,
@@ -138,21 +138,21 @@ _choices = msgspec.json.Decoder(_ToolChoice)
 _CHOOSES = frozenset({b"", b"null", b'"auto"', b'"none"'})
 
 
-def _forced(fields: Fields) -> Forced | None:
+def _forced(fields: Fields) -> ForcedCall | None:
     """Return what call a request forces; None if its model may choose, or the tool runs at the provider."""
     raw = bytes(fields.get("tool_choice", b""))
     if raw in _CHOOSES:
         return None
     if raw == b'"required"':
-        return Forced()
+        return ForcedCall()
     try:
         choice = _choices.decode(raw)
     except UNREADABLE:  # the provider reports the error in its own words
         return None
     if choice.type == "allowed_tools":
         named = tuple(tool.name for tool in choice.tools if tool.name is not None)
-        return Forced(named) if choice.mode == "required" and named else None
-    return Forced((choice.name,)) if choice.name is not None else None
+        return ForcedCall(named) if choice.mode == "required" and named else None
+    return ForcedCall((choice.name,)) if choice.name is not None else None
 
 
 class _Offered(msgspec.Struct):
@@ -165,7 +165,7 @@ _offered = msgspec.json.Decoder(list[_Offered])
 _NO_CALL, _FREE_CHOICE = raw_json("none"), raw_json("auto")
 
 
-def _asked_for_json(wording: Wording, forced: Forced) -> Wording:
+def _asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
     """Return a request of Responses that asks for JSON in place of a forced call, as chat's does."""
     said = dict(wording.fields)
     try:

@@ -38,7 +38,7 @@ from gateway.alerts.stated_models import (
     evidence_of_fingerprint,
 )
 from gateway.core.calls import NearLimit
-from gateway.core.race_failures import NotAsked
+from gateway.core.race_failures import SkippedDeployment
 from gateway.core.reports import ReportsUnreachable
 from gateway.core.targets import Burn
 from gateway.ledger import Ledger, LedgerReports, Reader, Replays, create_engine, queries
@@ -60,10 +60,10 @@ def burns(**rates: float) -> Callable[[Sequence[int]], Awaitable[Sequence[Burn]]
     return answer
 
 
-def not_asked(*reasons: str) -> Callable[[Collection[str]], Sequence[NotAsked]]:
-    def answer(deployments: Collection[str]) -> Sequence[NotAsked]:
+def not_asked(*reasons: str) -> Callable[[Collection[str]], Sequence[SkippedDeployment]]:
+    def answer(deployments: Collection[str]) -> Sequence[SkippedDeployment]:
         return [
-            NotAsked(name, why, for_good=why == "out", is_broken=why != "cooling")
+            SkippedDeployment(name, why, for_good=why == "out", is_broken=why != "cooling")
             for name, why in zip(deployments, reasons, strict=False)
             if why
         ]
@@ -170,8 +170,10 @@ async def test_the_sentence_says_since_when_why_and_how_many_others_answer() -> 
     now = NOW.replace(hour=19, minute=46)
     refused = "the provider refused the key (401)"
 
-    def unused(deployments: Collection[str]) -> Sequence[NotAsked]:
-        return [NotAsked(each, "out: …", for_good=True, cause=refused) for each in deployments if each in broken]
+    def unused(deployments: Collection[str]) -> Sequence[SkippedDeployment]:
+        return [
+            SkippedDeployment(each, "out: …", for_good=True, cause=refused) for each in deployments if each in broken
+        ]
 
     source = OutageSource(
         lambda: {"fast": ["a/x", "b/x", "c/x"]},

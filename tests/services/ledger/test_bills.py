@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.costs import Booked, from_ledger
+from gateway.cli.costs import BookedCosts, from_ledger
 from gateway.cli.invoices import ANTHROPIC, Invoice
 from gateway.core.attempts import Unit
 from gateway.core.calls import TENANT
@@ -39,10 +39,10 @@ async def test_attempts_are_added_up_by_utc_s_day_and_searches_apart(ledger_url:
     await ledger.close()
     found = await from_ledger(ledger_url, BILL, ["anthropic"], BILL.days)
     assert sorted((row.day.day, row.tier or "", row.version, row.booked) for row in found.rows) == [
-        (4, "", "opus-5", Booked(1, 1.0, 2.0, 4.0)),
-        (5, "", "haiku-5", Booked(1, 1.0, 2.0, 4.0)),
-        (5, "", "opus-5", Booked(1, 1.0, 2.0, None)),
-        (5, "priority", "opus-5", Booked(1, 1.0, 2.0, 4.0)),
+        (4, "", "opus-5", BookedCosts(1, 1.0, 2.0, 4.0)),
+        (5, "", "haiku-5", BookedCosts(1, 1.0, 2.0, 4.0)),
+        (5, "", "opus-5", BookedCosts(1, 1.0, 2.0, None)),
+        (5, "priority", "opus-5", BookedCosts(1, 1.0, 2.0, 4.0)),
     ]
     [unit] = found.units
     assert (unit.unit, unit.tier, unit.booked.attempts) == ("web_search", "priority", 1)

@@ -34,7 +34,7 @@ from gateway.ledger import (
     queries,
 )
 from gateway.ledger.entries import Audited, Entry
-from gateway.ledger.folding import Folded, fold
+from gateway.ledger.folding import FoldResult, fold
 from gateway.ledger.inserts import insert
 from gateway.ledger.retention import KEEP_ALL
 from gateway.ledger.store import SqlStore
@@ -128,7 +128,7 @@ async def test_an_insert_notes_its_rows_and_a_fold_adds_them_up(postgres_url: st
     assert await counted(postgres_url) == 3
     (waiting,) = await asked(postgres_url, "select * from rollup_pending")
     assert waiting == {"calls": 0, "attempts": 0, "trails_s": 0}
-    assert await fold(engine, folded.until, 0.0) == Folded(0, folded.until)
+    assert await fold(engine, folded.until, 0.0) == FoldResult(0, folded.until)
 
 
 async def test_rows_that_came_just_now_wait_for_more(postgres_url: str, engine: AsyncEngine) -> None:

@@ -23,7 +23,7 @@ from gateway.alerts.sources import (
     SpendingSource,
     Thresholds,
 )
-from gateway.core.race_failures import NotAsked
+from gateway.core.race_failures import SkippedDeployment
 from gateway.core.reports import ReportsUnreachable
 from gateway.core.targets import Burn
 from gateway.settings import AlertSettings, Format, WebhookSettings
@@ -94,10 +94,10 @@ class Month:
             found[client] = day, month
         return found
 
-    def not_asked(self, deployments: Collection[str], now_s: float) -> list[NotAsked]:
+    def not_asked(self, deployments: Collection[str], now_s: float) -> list[SkippedDeployment]:
         """Return which deployments are broken."""
         return [
-            NotAsked(name, "open", for_good=False)
+            SkippedDeployment(name, "open", for_good=False)
             for name in deployments
             if any(each.breaks(name, now_s) for each in self.incidents)
         ]

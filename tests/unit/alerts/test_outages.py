@@ -6,7 +6,7 @@ import pytest
 
 from gateway.alerts.alert import AlertEvent, Severity
 from gateway.alerts.outages import LASTS, MANY, OutageSource
-from gateway.core.race_failures import NotAsked
+from gateway.core.race_failures import SkippedDeployment
 from tests.unit.alerts.world import EVERY_S, RESOLVE_AFTER_S, START, World
 
 OPENED, RESOLVED = AlertEvent.OPENED, AlertEvent.RESOLVED
@@ -31,9 +31,11 @@ class Fleet:
     async def look(self) -> None:
         self._told.now = list(await self._source.conditions())
 
-    def _unused(self, deployments: Collection[str]) -> Sequence[NotAsked]:
+    def _unused(self, deployments: Collection[str]) -> Sequence[SkippedDeployment]:
         cause = "it answered with an error (503)"
-        return [NotAsked(each, "open: …", for_good=False, cause=cause) for each in deployments if each in self.out]
+        return [
+            SkippedDeployment(each, "open: …", for_good=False, cause=cause) for each in deployments if each in self.out
+        ]
 
 
 async def run(world: World, *fleets: Fleet, seconds: float) -> None:

@@ -17,7 +17,7 @@ from gateway.alerts.stated_models import (
     MOST_DEPLOYMENTS,
     MOST_MODELS,
     TAKES_OVER,
-    Stated,
+    StatedModel,
     StatedModels,
     StatedModelSource,
 )
@@ -37,7 +37,7 @@ class World:
         self.replicas = [StatedModels(lambda: self.now) for _ in range(replicas)]
         self.sources = [StatedModelSource(each, self.read, utc_now=lambda: self.now) for each in self.replicas]
 
-    async def read(self, sql: str) -> Sequence[Stated]:
+    async def read(self, sql: str) -> Sequence[StatedModel]:
         self.reads += 1
         if self.error is not None:
             raise self.error
@@ -49,7 +49,7 @@ class World:
         for model in dict.fromkeys(model for model, _ in mine):
             times = [at for each, at in mine if each == model]
             earlier = sum(first_at is not None and at < first_at for at in times)
-            found.append(Stated(model, len(times), times[0], times[-1], earlier))
+            found.append(StatedModel(model, len(times), times[0], times[-1], earlier))
         return found
 
     def answer(self, model: str | None, times: int = 1, *, replica: int = 0, deployment: str = "a/chat") -> None:
@@ -201,7 +201,7 @@ class Fingerprints:
         self.error: Exception | None = None
         self.reads = 0
 
-    async def read(self, sql: str) -> Sequence[Stated]:
+    async def read(self, sql: str) -> Sequence[StatedModel]:
         self.reads += 1
         if self.error is not None:
             raise self.error
@@ -213,7 +213,7 @@ class Fingerprints:
         for name in dict.fromkeys(name for name, _ in rows):
             times = [at for each, at in rows if each == name]
             earlier, later = sum(at < first_at for at in times), sum(at > last_at for at in times)
-            found.append(Stated(name, len(times), times[0], times[-1], earlier, later))
+            found.append(StatedModel(name, len(times), times[0], times[-1], earlier, later))
         return found
 
     def answer(self, *names: str, times: int = 1) -> None:

@@ -12,7 +12,7 @@ from gateway.api.preferences import (
     MOST_MODELS,
     MOST_SLUGS,
     NOTHING,
-    Chosen,
+    DeploymentChoice,
     MaxPrice,
     Preferences,
     is_passed_on,
@@ -80,7 +80,7 @@ def chosen(
     client: Client | None = None,
     race: RaceSettings | None = None,
     **provider: Any,
-) -> Chosen:
+) -> DeploymentChoice:
     """Who may answer a request with this ``provider`` object."""
     model = Model("m", {each.name: each for each in deployments}, race or RaceSettings())
     return preferred(read(provider=provider), model, deployments, client)

@@ -6,14 +6,14 @@ import pytest
 
 from gateway.api.client import Client
 from gateway.api.sessions import LIFETIME_S, Sessions, presented, secret_of
-from gateway.keys.table import KeyTable, Known
+from gateway.keys.table import IssuedKey, KeyTable
 from gateway.settings import ClientRole, Settings
 
 DIGEST, OTHER = b"d" * 32, b"o" * 32
 NOW = 1_800_000_000.0
 
 
-def table(**known: Known[Client]) -> KeyTable[Client]:
+def table(**known: IssuedKey[Client]) -> KeyTable[Client]:
     """A table with keys by name: ``admin=Known(…)`` has DIGEST, anything else OTHER."""
 
     def make(*_: Any) -> Client:
@@ -24,7 +24,7 @@ def table(**known: Known[Client]) -> KeyTable[Client]:
     return made
 
 
-ADMIN = Known(Client(name="admin", role=ClientRole.ADMIN))
+ADMIN = IssuedKey(Client(name="admin", role=ClientRole.ADMIN))
 
 
 def sessions(keys: KeyTable[Client], now: float = NOW) -> Sessions:
@@ -44,7 +44,7 @@ def test_another_gateway_with_another_clock_takes_it_too() -> None:
 
 
 def test_it_is_found_among_many_and_dies_with_its_key() -> None:
-    keys = table(admin=ADMIN, guest=Known(Client(name="guest", role=ClientRole.VIEWER)))
+    keys = table(admin=ADMIN, guest=IssuedKey(Client(name="guest", role=ClientRole.VIEWER)))
     known, gateway = keys.known, sessions(keys)
     cookies = {digest: gateway.made(digest, b"") for digest in (DIGEST, OTHER)}
     assert {digest: gateway.digest([cookie], b"") for digest, cookie in cookies.items()} == {
@@ -56,13 +56,13 @@ def test_it_is_found_among_many_and_dies_with_its_key() -> None:
 
 
 def test_a_plain_client_has_no_session() -> None:
-    gateway = sessions(table(admin=Known(Client(name="app", role=ClientRole.CLIENT))))
+    gateway = sessions(table(admin=IssuedKey(Client(name="app", role=ClientRole.CLIENT))))
     assert gateway.digest([gateway.made(DIGEST, b"")], b"") is None
 
 
 def test_a_key_that_this_version_cannot_use_keeps_its_session() -> None:
     """So that its owner is told so, and not signed out."""
-    gateway = sessions(table(admin=Known(None)))
+    gateway = sessions(table(admin=IssuedKey(None)))
     assert gateway.digest([gateway.made(DIGEST, b"")], b"") == DIGEST
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gateway.bench.gate import CheckOutcome, GateChecks, Saved, judge
+from gateway.bench.gate import CheckOutcome, GateChecks, SavedBench, judge
 from gateway.bench.plan import BenchPlan, BenchSample
 from gateway.bench.report import Report, report
 from providers.simulator.persona import Persona
@@ -23,7 +23,7 @@ def against(persona: Persona, factor: float, *, rounds: int, gates: int, mood: f
         plan = before.plan(rounds, number)
         old = before.samples(plan, 2 * number * _SEEDS + rounds)
         new = now.samples(plan, (2 * number + 1) * _SEEDS + rounds)
-        found[judge(GateChecks((), Saved(plan, old), "before"), _report(plan, new)).outcome] += 1
+        found[judge(GateChecks((), SavedBench(plan, old), "before"), _report(plan, new)).outcome] += 1
     return found
 
 

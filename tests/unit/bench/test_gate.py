@@ -13,7 +13,7 @@ from gateway.bench.gate import (
     Gate,
     GateChecks,
     GateError,
-    Saved,
+    SavedBench,
     check_plan,
     judge,
     junit,
@@ -37,7 +37,7 @@ def unreported(of: BenchPlan, samples: list[BenchSample]) -> Report:
     return msgspec.structs.replace(report(of, [], sittings=1, at_most_usd=0.0), samples=samples)
 
 
-def gate(of: BenchPlan, samples: list[BenchSample], *conditions: str, against: Saved | None = None) -> Gate:
+def gate(of: BenchPlan, samples: list[BenchSample], *conditions: str, against: SavedBench | None = None) -> Gate:
     wanted = GateChecks(tuple(map(read_condition, conditions)), against, "before.jsonl")
     check_plan(wanted, of)
     return judge(wanted, reported(of, samples) if conditions else unreported(of, samples))
@@ -147,7 +147,7 @@ def test_a_deployment_that_never_answers_decides_no_time() -> None:
 
 def test_what_is_slower_than_before_is_broken_and_what_is_as_before_holds() -> None:
     of = plan("a/m", "b/m", rounds=20)
-    before = Saved(of, run(of, {"a/m": 100.0, "b/m": 100.0}, seed=1))
+    before = SavedBench(of, run(of, {"a/m": 100.0, "b/m": 100.0}, seed=1))
     found = gate(of, run(of, {"a/m": 130.0, "b/m": 100.0}, seed=2), against=before)
     assert outcomes(found) == {
         (name, f"{aspect} not worse"): "broken" if (name, aspect) == ("a/m", "ttft") else "holds"
@@ -161,13 +161,13 @@ def test_what_is_slower_than_before_is_broken_and_what_is_as_before_holds() -> N
 
 def test_what_is_faster_than_before_holds() -> None:
     of = plan("a/m", rounds=20)
-    before = Saved(of, run(of, {"a/m": 130.0}, seed=1))
+    before = SavedBench(of, run(of, {"a/m": 130.0}, seed=1))
     assert gate(of, run(of, {"a/m": 100.0}, seed=2), against=before).outcome is CheckOutcome.HOLDS
 
 
 def test_slower_decoding_and_more_errors_are_worse() -> None:
     of = plan("a/m", rounds=30)
-    before = Saved(of, run(of, {"a/m": 100.0}, seed=1))
+    before = SavedBench(of, run(of, {"a/m": 100.0}, seed=1))
     slower = [
         msgspec.structs.replace(each, decode_tps=40.0 + (each.ttft_ms or 0) / 50)
         for each in run(of, {"a/m": 100.0}, seed=2)
@@ -193,14 +193,14 @@ def test_a_class_that_fails_more_often_is_no_slower_answer() -> None:
         else each
         for each in whole
     ]
-    assert outcomes(gate(of, short_only, against=Saved(of, whole)))["a/m", "ttft not worse"] == "holds"
+    assert outcomes(gate(of, short_only, against=SavedBench(of, whole)))["a/m", "ttft not worse"] == "holds"
 
 
 def test_where_nothing_has_changed_hardly_any_gate_is_broken() -> None:
     of = plan("a/m", "b/m", rounds=10)
     times = {"a/m": 100.0, "b/m": 100.0}
     broken = sum(
-        gate(of, run(of, times, seed=2 * seed), against=Saved(of, run(of, times, seed=2 * seed + 1))).outcome
+        gate(of, run(of, times, seed=2 * seed), against=SavedBench(of, run(of, times, seed=2 * seed + 1))).outcome
         is CheckOutcome.BROKEN
         for seed in range(60)
     )
@@ -209,7 +209,7 @@ def test_where_nothing_has_changed_hardly_any_gate_is_broken() -> None:
 
 def test_too_few_rounds_before_decide_nothing() -> None:
     of, few = plan("a/m", rounds=10), plan("a/m", rounds=5)
-    found = gate(of, run(of, {"a/m": 200.0}), against=Saved(few, run(few, {"a/m": 100.0})))
+    found = gate(of, run(of, {"a/m": 200.0}), against=SavedBench(few, run(few, {"a/m": 100.0})))
     assert {check.outcome for check in found.checks} == {CheckOutcome.UNDECIDED}
     assert "too few rounds to compare with before.jsonl: 5 of at least 8" in found.checks[0].words
 
@@ -217,7 +217,7 @@ def test_too_few_rounds_before_decide_nothing() -> None:
 def test_only_what_both_runs_have_is_compared_and_the_rest_is_said() -> None:
     of = plan("a/m", "c/m", kinds=("short", "long_prompt", "json"), url="http://gateway")
     old = plan("a/m", "b/m", kinds=("short", "long_prompt"), lengths=TokenLengths(long_prompt=100))
-    found = gate(of, run(of, {"a/m": 100.0, "c/m": 1.0}), against=Saved(old, run(old, {"a/m": 100.0, "b/m": 1.0})))
+    found = gate(of, run(of, {"a/m": 100.0, "c/m": 1.0}), against=SavedBench(old, run(old, {"a/m": 100.0, "b/m": 1.0})))
     assert {check.deployment for check in found.checks} == {"a/m"}
     assert found.notes == [
         "before.jsonl does not have c/m",
@@ -226,7 +226,7 @@ def test_only_what_both_runs_have_is_compared_and_the_rest_is_said() -> None:
     ]
     other = plan("b/m")
     with pytest.raises(GateError, match=r"nothing of this bench can be compared with before\.jsonl: it has b/m"):
-        gate(of, [], against=Saved(other, []))
+        gate(of, [], against=SavedBench(other, []))
 
 
 def test_a_run_of_before_is_read_from_its_journal_or_its_json(tmp_path: Path) -> None:
@@ -236,8 +236,8 @@ def test_a_run_of_before_is_read_from_its_journal_or_its_json(tmp_path: Path) ->
         for each in samples:
             journal.done(each)
     (tmp_path / "bench.json").write_bytes(msgspec.json.encode(reported(of, samples)))
-    assert read_saved(tmp_path / "bench.jsonl") == Saved(of, samples)
-    assert read_saved(tmp_path / "bench.json") == Saved(of, samples)
+    assert read_saved(tmp_path / "bench.jsonl") == SavedBench(of, samples)
+    assert read_saved(tmp_path / "bench.json") == SavedBench(of, samples)
     (tmp_path / "other.json").write_text('{"plan": 1}\n')
     with pytest.raises(GateError, match="--against takes a journal, or what --json printed"):
         read_saved(tmp_path / "other.json")
@@ -285,4 +285,4 @@ def test_the_json_of_a_gated_report_can_be_compared_with() -> None:
     )
     assert told["gate"]["outcome"] == "broken"
     assert [check["outcome"] for check in told["gate"]["checks"]] == ["broken", "holds"]
-    assert msgspec.convert(told, Saved).samples == samples
+    assert msgspec.convert(told, SavedBench).samples == samples

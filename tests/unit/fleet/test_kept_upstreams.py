@@ -2,7 +2,7 @@
 
 from gateway.fleet.tenants import KEPT_S, MOST_KEPT, MOST_KEPT_A_CLIENT, TenantUpstreams
 from gateway.racing import records
-from providers import Fleeting, HttpUpstream, Server, Upstream, redact, redact_json, redact_word
+from providers import ClientSecrets, HttpUpstream, Server, Upstream, redact, redact_json, redact_word
 from providers.bodies import sse
 from providers.refusals import redaction
 
@@ -80,7 +80,7 @@ def test_nothing_of_a_clients_key_stays_in_what_the_process_remembers() -> None:
         return [each.cache_info().currsize for each in (redaction._sought, sse.as_sent, records._clean)]
 
     before, key = remembered(), "a-long-key-of-a-client"
-    secrets = Fleeting([key])
+    secrets = ClientSecrets([key])
     assert redact(f"no: {key}", secrets) == "no: ***"
     assert redact_word(key, secrets) == "***"
     assert redact_json({"id": key}, secrets) == {"id": "***"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import Overloaded
-from gateway.overload.intake import PERIOD_S, STANDING_CALLS, Intake, LimitCause, Shed
+from gateway.overload.intake import PERIOD_S, STANDING_CALLS, Intake, LimitCause, ShedReason
 from gateway.settings import OverloadSettings
 from tests.unit.racing import virtual_time
 
@@ -18,7 +18,7 @@ class Process:
 
     def __init__(self, **settings: Any) -> None:
         self.settings = OverloadSettings(**{"max_in_flight": 2, "queue": 3, "queue_timeout_s": 1.0, **settings})
-        self.shed: list[tuple[Shed, LimitCause]] = []
+        self.shed: list[tuple[ShedReason, LimitCause]] = []
         self.log: list[str] = []  # in the order in which calls had their seats
         self.late_s = 0.0
         self.intake = Intake(
@@ -83,8 +83,8 @@ async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back() -> None
         await process.call()
     assert refused.value.status_code == 503
     assert refused.value.headers["retry-after"] == "1"
-    assert process.shed == [(Shed.QUEUE_FULL, LimitCause.MAX_IN_FLIGHT)]
-    after_s = [process.intake.refusal(Shed.QUEUE_FULL).headers["retry-after"] for _ in range(3)]
+    assert process.shed == [(ShedReason.QUEUE_FULL, LimitCause.MAX_IN_FLIGHT)]
+    after_s = [process.intake.refusal(ShedReason.QUEUE_FULL).headers["retry-after"] for _ in range(3)]
     assert after_s == ["2", "3", "1"]  # those that are refused together do not all return together
     end.set()
     await asyncio.gather(*calls)
@@ -98,7 +98,7 @@ async def test_who_has_waited_too_long_is_refused_and_its_place_is_free() -> Non
     await asyncio.sleep(0.9)
     assert process.shed == []
     await asyncio.sleep(0.2)
-    assert process.shed == [(Shed.QUEUE_TIMEOUT, LimitCause.MAX_IN_FLIGHT)] * 3
+    assert process.shed == [(ShedReason.QUEUE_TIMEOUT, LimitCause.MAX_IN_FLIGHT)] * 3
     assert process.intake.waiting == 0
     assert [call.done() for call in calls] == [False, False, True, True, True]
     end.set()
@@ -120,7 +120,11 @@ async def test_a_higher_priority_is_served_first_and_displaces_the_last_of_the_l
         process.begin("low as well", rest),
     ]
     await settle()
-    assert sorted(shed for shed, _ in process.shed) == [Shed.DISPLACED, Shed.DISPLACED, Shed.QUEUE_FULL]
+    assert sorted(shed for shed, _ in process.shed) == [
+        ShedReason.DISPLACED,
+        ShedReason.DISPLACED,
+        ShedReason.QUEUE_FULL,
+    ]
     assert not process.intake.refuses(1)
     assert process.intake.refuses(0)
     first.set()
@@ -233,7 +237,7 @@ async def test_a_crowd_may_wait_and_a_queue_that_stays_may_not() -> None:
     assert process.intake.waiting == STANDING_CALLS
     calls.append(process.begin("late", rest))
     await settle()
-    assert process.shed[-1] == (Shed.QUEUE_FULL, LimitCause.MAX_IN_FLIGHT)
+    assert process.shed[-1] == (ShedReason.QUEUE_FULL, LimitCause.MAX_IN_FLIGHT)
     rest.set()
     ends = await asyncio.gather(*calls, return_exceptions=True)
     assert sum(not isinstance(each, BaseException) for each in ends) == 3 + STANDING_CALLS
@@ -255,7 +259,7 @@ async def test_a_late_loop_lets_fewer_calls_in_until_it_is_in_time_again() -> No
     await settle()
     with pytest.raises(Overloaded):
         await process.call()
-    assert process.shed == [(Shed.QUEUE_FULL, LimitCause.LOOP_DELAY)]
+    assert process.shed == [(ShedReason.QUEUE_FULL, LimitCause.LOOP_DELAY)]
     await asyncio.sleep(0.9)
     assert process.log[-1] == "waits"  # in time again, the limit has risen
     end.set()
@@ -278,7 +282,7 @@ async def test_one_client_alone_leaves_an_eighth_and_a_freed_seat_goes_to_the_cl
     assert not intake.refuses(0, "few")  # it displaces a call of who has most
     mine = asyncio.ensure_future(intake.wait(0, "few"))
     await settle()
-    assert process.shed == [(Shed.DISPLACED, LimitCause.MAX_IN_FLIGHT)]
+    assert process.shed == [(ShedReason.DISPLACED, LimitCause.MAX_IN_FLIGHT)]
     assert intake.refuses(0, "many")
     for _ in range(2):
         assert not mine.done()

@@ -14,7 +14,7 @@ from gateway.racing import Seats
 from providers import Exchange, Request, Upstream
 from providers.dialects import CHAT
 from providers.exchange import FormRequest, adapted, taken
-from providers.refusals import ErrorKind, Fact, Kind, Learnt, UpstreamError
+from providers.refusals import ErrorKind, Fact, Kind, LearntFacts, UpstreamError
 from tests.unit.racing.test_audits import to_the_end
 from tests.unit.racing.test_keys import RING, limited, ring_of, shown, track
 from tests.unit.racing.test_race import answers
@@ -35,7 +35,7 @@ class Taught(Timetable):
 
     def __init__(self, name: str, *timetables: Any) -> None:
         super().__init__(name, *timetables)
-        self.learnt = Learnt()
+        self.learnt = LearntFacts()
 
     async def stream(self, request: Request) -> Exchange:
         """Return the answer to a request in the form that was found."""

@@ -20,7 +20,7 @@ from providers import MOST_OF_CALL, Exchange, Price, Request, Upstream
 from providers.dialects import CHAT
 from providers.exchange import FormRequest, adapted, taken
 from providers.keys import KeyRing, RotatedKey
-from providers.refusals import ErrorKind, Learnt, UpstreamError
+from providers.refusals import ErrorKind, LearntFacts, UpstreamError
 from tests.unit.racing.server import limited
 from tests.unit.racing.test_audits import to_the_end
 from tests.unit.racing.track import DONE, FINISH, Step, Timetable, Track, delta
@@ -38,7 +38,7 @@ STEPS = {ErrorKind.KEY_REFUSED, ErrorKind.FORM_REFUSED}
 class Weak(Timetable):
     """One key of a provider: what its next request meets is drawn, and how long that takes."""
 
-    def __init__(self, name: str, dice: Random, meets: Callable[[], str], learnt: Learnt) -> None:
+    def __init__(self, name: str, dice: Random, meets: Callable[[], str], learnt: LearntFacts) -> None:
         super().__init__(name)
         self.learnt, self._meets = learnt, meets
         self.first_tokens: dict[int, float] = {}  # ms after the launch, by when that was: ms since the call came
@@ -77,7 +77,7 @@ class Ring:
     """A deployment whose provider has three keys, of which some are being replaced by others."""
 
     def __init__(self, name: str, dice: Random, meets: Sequence[Callable[[], str]], *, rotated: float = 0.0) -> None:
-        self.name, self.keys, learnt = name, list[Weak](), Learnt()
+        self.name, self.keys, learnt = name, list[Weak](), LearntFacts()
 
         def key(each: Callable[[], str]) -> Weak:
             self.keys.append(Weak(name, dice, each, learnt))

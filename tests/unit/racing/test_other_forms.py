@@ -10,7 +10,7 @@ from gateway.core.calls import Call
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
 from gateway.racing import OtherForms, Reworded
-from providers import ErrorKind, Fact, Kind, Learnt, UpstreamError
+from providers import ErrorKind, Fact, Kind, LearntFacts, UpstreamError
 from providers.dialects import CHAT, RESPONSES, Dialect
 from tests.unit.racing.track import DONE, FINISH, Timetable, Track, delta, usage
 from tests.unit.racing.virtual_time import run
@@ -28,8 +28,8 @@ async def reworded(call: Call, _: Deployment, dialect: Dialect) -> Reworded | No
     return Reworded(CHAT, {**call.asked.fields, "asked_in": msgspec.Raw(b'"%b"' % dialect.name.encode())}, ("stop",))
 
 
-def track(*upstreams: Timetable, **options: Any) -> tuple[Track, Learnt]:
-    once, learnt = Track(*upstreams, **options), Learnt()
+def track(*upstreams: Timetable, **options: Any) -> tuple[Track, LearntFacts]:
+    once, learnt = Track(*upstreams, **options), LearntFacts()
     able = {
         name: msgspec.structs.replace(each, speaks=(CHAT, RESPONSES), learnt=learnt, may_have=())
         for name, each in once.model.deployments.items()

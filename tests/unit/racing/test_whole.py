@@ -11,7 +11,7 @@ from gateway.core.errors import ApiError
 from gateway.core.prompt_classes import MeasuredApi, answer_class, whole_class
 from gateway.fleet.models import Clocks
 from gateway.racing import GatheringSink, Seats, asked_whole
-from providers import ErrorKind, Fact, Kind, Learnt, UpstreamError
+from providers import ErrorKind, Fact, Kind, LearntFacts, UpstreamError
 from providers.dialects import CHAT
 from providers.refusals.learnt import HOUR_S
 from tests.support.calls import with_facts
@@ -33,10 +33,10 @@ def whole(at: float, text: str = "whole") -> list[tuple[float, Any]]:
 
 def track(*upstreams: Timetable, **options: Any) -> Track:
     once = Track(*upstreams, sink=GatheringSink(CHAT), streamed=False, **{"fields": JSON, **options})
-    return remembering(once, Learnt())
+    return remembering(once, LearntFacts())
 
 
-def remembering(once: Track, learnt: Learnt) -> Track:
+def remembering(once: Track, learnt: LearntFacts) -> Track:
     able = {name: msgspec.structs.replace(each, learnt=learnt) for name, each in once.model.deployments.items()}
     once.model = msgspec.structs.replace(once.model, deployments=able)
     return once
@@ -80,7 +80,7 @@ def test_what_a_whole_answer_took_is_learnt_in_a_class_of_its_own() -> None:
 def test_a_refusal_costs_one_request_and_not_one_a_call() -> None:
     async def main() -> list[bool]:
         picky, later_s = Timetable("picky", [(0.1, refusal())], whole(1.0), whole(1.0), whole(1.0)), [0.0]
-        learnt = Learnt(wall_clock=lambda: later_s[0])
+        learnt = LearntFacts(wall_clock=lambda: later_s[0])
         once = remembering(track(picky), learnt)
         await once.run()
         assert once.open_call is not None
@@ -230,7 +230,7 @@ def test_what_only_mentions_a_stream_is_not_asked_again(message: str, again: boo
 
 
 def test_what_clients_write_into_parameters_is_not_remembered() -> None:
-    learnt, canary = Learnt(), "canary-4711"
+    learnt, canary = LearntFacts(), "canary-4711"
     once = track(
         Timetable("picky", [(0.1, refusal())], whole(1.0)), fields={**JSON, "metadata": {"type": canary}, "x y": 1}
     )
@@ -240,7 +240,7 @@ def test_what_clients_write_into_parameters_is_not_remembered() -> None:
 
 
 def test_a_stream_that_is_answered_after_all_is_forgotten_to_be_refused() -> None:
-    learnt = Learnt()
+    learnt = LearntFacts()
     learnt.note("picky-model", Fact(Kind.STREAM, "chat", value="response_format=json_object"))
     picky = Timetable("picky", whole(1.0))
     streamed = Track(picky, streamed=True, fields=JSON)

@@ -15,8 +15,8 @@ from gateway.replay.draws import SettingOutcome
 from gateway.replay.replay import Replayed, replay
 from gateway.replay.rows import CAP_MS, ReplayedCall, Try
 from gateway.replay.sample import AUDITS_FOR_TAIL, audits, margins, needs, sampled
-from gateway.replay.settings import Figure, Ordered, settings
-from gateway.replay.world import Drawn, loadings, play
+from gateway.replay.settings import Figure, SortedValues, settings
+from gateway.replay.world import DrawnAttempt, loadings, play
 from tests.support.replayed import RATE_S, WORLDS, Drawing, World, ledger, truth
 
 SHARED = next(each for each in WORLDS if each.name == "shared 60 %")
@@ -24,7 +24,9 @@ PLAIN = World(name="plain", tail=0.0, failures=0.0, difficulty=0.5)
 
 
 @cache
-def calls(world: World, count: int, audit_share: float, seed: int = 4) -> tuple[list[ReplayedCall], list[list[Drawn]]]:
+def calls(
+    world: World, count: int, audit_share: float, seed: int = 4
+) -> tuple[list[ReplayedCall], list[list[DrawnAttempt]]]:
     drawn = Drawing(world, seed).calls(count)
     return ledger(drawn, audit_share, Random(seed)), drawn
 
@@ -192,25 +194,31 @@ def test_an_audit_without_a_token_counts_as_half_a_minute() -> None:
 @pytest.mark.parametrize(
     ("starts", "draws", "ttft_ms", "winner", "launched"),
     [
-        ([0.0], [Drawn("a", 500), Drawn("b", 100)], 500, 0, [0]),
-        ([0.0, 0.0], [Drawn("a", 500), Drawn("b", 100)], 100, 1, [0, 1]),
-        ([0.0, 300.0], [Drawn("a", 500), Drawn("b", 100)], 400, 1, [0, 1]),
-        ([0.0, 300.0], [Drawn("a", 200), Drawn("b", 100)], 200, 0, [0]),
-        ([0.0], [Drawn("a", 50, failed=True), Drawn("b", 100)], 150, 1, [0, 1]),
-        ([0.0, 300.0], [Drawn("a", 50, failed=True), Drawn("b", 100)], 150, 1, [0, 1]),
-        ([0.0, 0.0], [Drawn("a", 50, failed=True), Drawn("b", 400), Drawn("c", 100)], 150, 2, [0, 1, 2]),
-        ([0.0], [Drawn("a", 50, failed=True)], inf, -1, [0]),
+        ([0.0], [DrawnAttempt("a", 500), DrawnAttempt("b", 100)], 500, 0, [0]),
+        ([0.0, 0.0], [DrawnAttempt("a", 500), DrawnAttempt("b", 100)], 100, 1, [0, 1]),
+        ([0.0, 300.0], [DrawnAttempt("a", 500), DrawnAttempt("b", 100)], 400, 1, [0, 1]),
+        ([0.0, 300.0], [DrawnAttempt("a", 200), DrawnAttempt("b", 100)], 200, 0, [0]),
+        ([0.0], [DrawnAttempt("a", 50, failed=True), DrawnAttempt("b", 100)], 150, 1, [0, 1]),
+        ([0.0, 300.0], [DrawnAttempt("a", 50, failed=True), DrawnAttempt("b", 100)], 150, 1, [0, 1]),
+        (
+            [0.0, 0.0],
+            [DrawnAttempt("a", 50, failed=True), DrawnAttempt("b", 400), DrawnAttempt("c", 100)],
+            150,
+            2,
+            [0, 1, 2],
+        ),
+        ([0.0], [DrawnAttempt("a", 50, failed=True)], inf, -1, [0]),
     ],
 )
 def test_a_call_is_played_as_a_race_runs(
-    starts: list[float], draws: list[Drawn], ttft_ms: float, winner: int, launched: list[int]
+    starts: list[float], draws: list[DrawnAttempt], ttft_ms: float, winner: int, launched: list[int]
 ) -> None:
     found = play(starts, lambda place: draws[place] if place < len(draws) else None)
     assert (found.ttft_ms, found.winner, list(found.launched)) == (ttft_ms, winner, launched)
 
 
 def test_quantiles_count_weights() -> None:
-    ordered = Ordered([300.0, 100.0, 200.0])
+    ordered = SortedValues([300.0, 100.0, 200.0])
     assert ordered.quantiles([1.0, 1.0, 1.0], (0.5,)) == [200.0]
     assert ordered.quantiles([1.0, 8.0, 1.0], (0.5, 0.95)) == [100.0, 300.0]
 

@@ -1,6 +1,6 @@
 """Who takes nothing of an answer, told from who is merely slow."""
 
-from gateway.server.connections import Stalled
+from gateway.server.connections import StalledConnections
 
 
 class Wire:
@@ -9,14 +9,14 @@ class Wire:
 
 
 def test_who_takes_nothing_is_found_when_the_time_is_over() -> None:
-    stalled, wire = Stalled[Wire](), Wire(100)
+    stalled, wire = StalledConnections[Wire](), Wire(100)
     assert stalled.look([wire], 0.0, 60.0) == []
     assert stalled.look([wire], 59.0, 60.0) == []
     assert stalled.look([wire], 60.0, 60.0) == [wire]
 
 
 def test_every_byte_that_is_taken_buys_the_whole_time() -> None:
-    stalled, wire = Stalled[Wire](), Wire(100)
+    stalled, wire = StalledConnections[Wire](), Wire(100)
     for now_s in range(0, 600, 50):
         wire.read_progress = now_s
         assert stalled.look([wire], now_s, 60.0) == []
@@ -25,7 +25,7 @@ def test_every_byte_that_is_taken_buys_the_whole_time() -> None:
 
 
 def test_who_has_nothing_to_take_is_not_late_and_begins_anew() -> None:
-    stalled, wire = Stalled[Wire](), Wire(100)
+    stalled, wire = StalledConnections[Wire](), Wire(100)
     stalled.look([wire], 0.0, 60.0)
     wire.read_progress = None
     assert stalled.look([wire], 70.0, 60.0) == []
@@ -34,7 +34,7 @@ def test_who_has_nothing_to_take_is_not_late_and_begins_anew() -> None:
 
 
 def test_who_has_gone_is_forgotten() -> None:
-    stalled, wire = Stalled[Wire](), Wire(100)
+    stalled, wire = StalledConnections[Wire](), Wire(100)
     stalled.look([wire], 0.0, 60.0)
     stalled.look([], 30.0, 60.0)
     assert stalled.look([wire], 70.0, 60.0) == []

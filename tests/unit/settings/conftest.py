@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.import_litellm.conversion import Converted, convert
+from gateway.cli.import_litellm.conversion import ConvertedConfiguration, convert
 from gateway.settings import ConfigurationError, Settings, load
 from providers import DatasheetTable, Vendor, load_catalog
 from tests.unit.settings.litellm_import import Import
@@ -53,7 +53,9 @@ def problems(loaded: Load, tmp_path: Path) -> Problems:
 def imported(tmp_path: Path) -> Import:
     """Converts a text, and loads what comes of it with every variable set that it names."""
 
-    def convert_and_load(text: str, environ: Mapping[str, str] | None = None) -> tuple[Settings, Converted]:
+    def convert_and_load(
+        text: str, environ: Mapping[str, str] | None = None
+    ) -> tuple[Settings, ConvertedConfiguration]:
         source = tmp_path / "config.yaml"
         source.write_text(text, encoding="utf-8")
         converted = convert(source, environ or {}, load_catalog(), DatasheetTable.shipped())

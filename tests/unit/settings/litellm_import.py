@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from gateway.cli.import_litellm.conversion import Converted
+from gateway.cli.import_litellm.conversion import ConvertedConfiguration
 from gateway.settings import Settings
 
-Import = Callable[..., tuple[Settings, Converted]]
+Import = Callable[..., tuple[Settings, ConvertedConfiguration]]
 
 
-def remarks(converted: Converted, words: str) -> list[str]:
+def remarks(converted: ConvertedConfiguration, words: str) -> list[str]:
     return [str(note).partition("config.yaml:")[2] for note in converted.notes if words in str(note)]
 
 

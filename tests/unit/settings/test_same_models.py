@@ -1,12 +1,12 @@
 """Which offers of several providers are one model, and what is proposed of them."""
 
 from gateway.settings import SameModel, proposed_market, same_models
-from providers import Listed
+from providers import ListedModel
 
 
-def models(**lists: list[str | Listed]) -> list[SameModel]:
+def models(**lists: list[str | ListedModel]) -> list[SameModel]:
     read = {
-        provider: [each if isinstance(each, Listed) else Listed(id=each) for each in each_list]
+        provider: [each if isinstance(each, ListedModel) else ListedModel(id=each) for each in each_list]
         for provider, each_list in lists.items()
     }
     return same_models(read, frozenset({"groq"}))
@@ -29,7 +29,7 @@ def test_offers_of_one_model_come_together_and_the_most_offered_comes_first() ->
 
 
 def test_of_models_as_often_offered_the_newest_comes_first() -> None:
-    old, new = Listed(id="qwen3-8b", created_s=1), Listed(id="qwen3-14b", created_s=2)
+    old, new = ListedModel(id="qwen3-8b", created_s=1), ListedModel(id="qwen3-14b", created_s=2)
     assert [same.model for same in models(a=[old, new], b=[old, new])] == ["qwen-3-14b", "qwen-3-8b"]
 
 
@@ -65,16 +65,18 @@ def test_what_is_not_certainly_one_model_is_proposed_for_no_race() -> None:
 
 
 def test_an_adapter_is_nobody_else_s_model() -> None:
-    adapter = Listed(id="Qwen/Qwen3-8B-ours", parent="Qwen/Qwen3-8B")
+    adapter = ListedModel(id="Qwen/Qwen3-8B-ours", parent="Qwen/Qwen3-8B")
     assert len(models(a=[adapter], b=[adapter])) == 2
 
 
 def test_one_name_that_two_lists_call_different_kinds_of_model_is_two() -> None:
-    assert len(models(a=[Listed(id="acme/x-1", kind="embedding")], b=[Listed(id="acme/x-1", kind="chat")])) == 2
+    assert (
+        len(models(a=[ListedModel(id="acme/x-1", kind="embedding")], b=[ListedModel(id="acme/x-1", kind="chat")])) == 2
+    )
 
 
 def test_different_quantization_is_pointed_out() -> None:
-    (same,) = models(a=["Qwen/Qwen3-32B-FP8"], b=[Listed(id="qwen3-32b", quantization="bf16")])
+    (same,) = models(a=["Qwen/Qwen3-32B-FP8"], b=[ListedModel(id="qwen3-32b", quantization="bf16")])
     assert same.note == "different quantization: fp8, bf16"
 
 
@@ -89,5 +91,5 @@ def test_nothing_is_said_where_all_is_the_same() -> None:
 
 
 def test_what_a_list_tells_of_quantization_is_stronger_than_the_name() -> None:
-    (same,) = models(a=[Listed(id="Qwen/Qwen3-32B-FP8", quantization="fp4")])
+    (same,) = models(a=[ListedModel(id="Qwen/Qwen3-32B-FP8", quantization="fp4")])
     assert same.quantizations == ("fp4",)

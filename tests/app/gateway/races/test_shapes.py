@@ -27,7 +27,7 @@ async def asked_by(running: RunningGateway, headers: Mapping[str, str] | None = 
     return {name for name, each in running.providers.items() if len(each.received) > before[name]}
 
 
-def kept_of(running: RunningGateway) -> list[shapes.OfClient]:
+def kept_of(running: RunningGateway) -> list[shapes.ClientDecisions]:
     return list(running.gateway.context.fleet.kept.values())
 
 

@@ -11,7 +11,7 @@ import pytest
 from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.core.calls import CallRecord, CallStart, Mode, Objective
 from gateway.core.ids import uuid7
-from gateway.core.reports import CallEnd, CallsWanted, Position, Window
+from gateway.core.reports import CallEnd, CallsFilter, Position, Window
 from gateway.ledger.entries import Audited
 from tests.services.ledger.reports.conftest import NOW, Library, plain
 from tests.unit.ledger.records import attempt, call, failed, lost, won
@@ -81,9 +81,9 @@ FILTERS: list[tuple[dict[str, Any], list[int]]] = [
 ]
 
 
-def asked(wanted: dict[str, Any]) -> CallsWanted:
+def asked(wanted: dict[str, Any]) -> CallsFilter:
     known: dict[str, Any] = {"window": Window.DAY, "limit": 50}
-    return CallsWanted(**(known | wanted))
+    return CallsFilter(**(known | wanted))
 
 
 @pytest.mark.parametrize(("wanted", "expected"), FILTERS, ids=[str(wanted) for wanted, _ in FILTERS])

@@ -12,7 +12,7 @@ import pytest
 from gateway.core.attempts import Outcome, TokensSource
 from gateway.core.calls import CallRecord
 from gateway.core.records import OutageRecord
-from gateway.core.reports import HeatMetric, HeatWanted, HistoryWanted, Window
+from gateway.core.reports import HeatFilter, HeatMetric, HistoryFilter, Window
 from gateway.ledger import Ledger, Retention, create_engine, prune
 from tests.services.ledger.reports.conftest import NOW, Library
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
@@ -59,7 +59,7 @@ def races(
 
 
 async def series_of(library: Library, **wanted: Any) -> dict[tuple[str, str], dict[str, list[Any]]]:
-    found = await library.reports.history(HistoryWanted(**wanted))
+    found = await library.reports.history(HistoryFilter(**wanted))
     series = [msgspec.json.decode(each) for each in found.series]
     for each in series:
         assert each["t"][0] == found.since.timestamp()
@@ -71,7 +71,7 @@ async def series_of(library: Library, **wanted: Any) -> dict[tuple[str, str], di
 @pytest.mark.parametrize("window", list(Window))
 async def test_a_history_has_what_its_own_statement_answers(library: Library, window: Window) -> None:
     await library.store(*races(60, window.length / timedelta(hours=1)))
-    found = await library.reports.history(HistoryWanted(window=window))
+    found = await library.reports.history(HistoryFilter(window=window))
     rows = await library.ask(found.sql)
     pointed = {
         (each["model"], each["deployment"], t): [each[name][place] for name in FIGURES]
@@ -153,7 +153,7 @@ async def test_a_history_is_of_the_model_and_deployment_that_are_asked_for(libra
 async def test_a_range_of_an_hour_has_steps_of_a_minute_and_the_figures_of_its_sums(library: Library) -> None:
     await library.store(*races(120, 1))
     since, until = NOW - timedelta(hours=1), NOW + timedelta(minutes=1)
-    found = await library.reports.history(HistoryWanted(since=since, until=until))
+    found = await library.reports.history(HistoryFilter(since=since, until=until))
     assert found.step_s == 60
     fine = await series_of(library, since=since, until=until)
     sums = await series_of(library, window=Window.HOUR)
@@ -171,7 +171,7 @@ async def test_a_range_has_the_shortest_steps_that_are_kept(
 ) -> None:
     since = (NOW - timedelta(days=days)).replace(minute=0, second=0)
     await library.store(call(won(new_id(), started_at=since, model="model-0"), started_at=since))
-    found = await library.reports.history(HistoryWanted(since=since, until=since + timedelta(hours=length_h)))
+    found = await library.reports.history(HistoryFilter(since=since, until=since + timedelta(hours=length_h)))
     assert found.step_s == step_s
     assert found.since <= since
     assert found.until >= since + timedelta(hours=length_h)
@@ -197,7 +197,7 @@ async def test_a_heat_map_has_the_figures_of_the_view_by_hour(library: Library) 
         (HeatMetric.TTFT_P50, "ttft_p50_ms"), (HeatMetric.TTFT_P95, "ttft_p95_ms"),
         (HeatMetric.DECODE_P50, "decode_p50_tps"), (HeatMetric.N, "n"),
     ):  # fmt: skip
-        table = await library.reports.heat(HeatWanted(metric=metric, window=Window.WEEK))
+        table = await library.reports.heat(HeatFilter(metric=metric, window=Window.WEEK))
         cells = {(cell["model"], cell["deployment"], cell["hour"]): cell for cell in table.rows}
         assert len(cells) == len(rows) > 20
         for row in rows:
@@ -217,7 +217,7 @@ async def test_a_cell_is_at_its_weekday_and_hour_in_utc(library: Library) -> Non
         cell[0] += 1
         cell[1] += row["outcome"] == "failed" and row["error_kind"] == "server_error"
         cell[2] += row["ttft_ms"] is not None
-    table = await library.reports.heat(HeatWanted(metric=HeatMetric.ERROR_RATE, window=Window.WEEK))
+    table = await library.reports.heat(HeatFilter(metric=HeatMetric.ERROR_RATE, window=Window.WEEK))
     assert {_cell(row): (row["n"], row["value"]) for row in table.rows} == {
         key: (n, errors / (errors + first) if errors + first else None) for key, (n, errors, first) in expected.items()
     }
@@ -254,18 +254,18 @@ async def test_outages_are_those_that_went_on_in_the_window(library: Library, tm
     await ledger.flush()
     await ledger.close()
     await library.store(*races(9, 1))
-    found = await library.reports.history(HistoryWanted(window=Window.DAY))
+    found = await library.reports.history(HistoryFilter(window=Window.DAY))
     assert [row["reason"] for row in found.outages] == [
         "lasts", "timeout", "timeout", "before, and within", "lasts for long",
     ]  # fmt: skip
     assert found.outages[0]["ended_at"] is None
     assert found.outages[2]["began_at"] == NOW - timedelta(hours=3)
     assert [row["reason"] for row in await library.ask(found.outages_sql)] == [row["reason"] for row in found.outages]
-    hour = await library.reports.history(HistoryWanted(window=Window.HOUR, deployment="it's"))
+    hour = await library.reports.history(HistoryFilter(window=Window.HOUR, deployment="it's"))
     assert [row["deployment"] for row in hour.outages] == ["it's"]
-    of_model = await library.reports.history(HistoryWanted(window=Window.DAY, model="model-0"))
+    of_model = await library.reports.history(HistoryFilter(window=Window.DAY, model="model-0"))
     assert {row["deployment"] for row in of_model.outages} == {"groq/llama"}
-    nobody = await library.reports.history(HistoryWanted(window=Window.DAY, model="nobody"))
+    nobody = await library.reports.history(HistoryFilter(window=Window.DAY, model="nobody"))
     assert nobody.outages == []
 
 
@@ -286,7 +286,7 @@ async def test_an_outage_without_an_end_lasts_as_its_view_says(library: Library,
     await library.store(call(answered, started_at=answered.started_at))
     viewed = await library.ask("select deployment, state from outages_30d order by deployment")
     assert [tuple(row.values()) for row in viewed] == [("groq/answers", "unknown"), ("groq/silent", "out")]
-    found = await library.reports.history(HistoryWanted(window=Window.DAY))
+    found = await library.reports.history(HistoryFilter(window=Window.DAY))
     expected = {"groq/answers": False, "groq/silent": True}
     assert {row["deployment"]: row["may_last"] for row in found.outages} == expected
     listed = await library.reports.outages()
@@ -311,7 +311,7 @@ async def test_a_month_of_hours_is_kept_for_the_heat_map_and_of_other_quantiles_
     assert (
         max(age_s for metric, age_s in oldest.items() if metric not in {"ttft", "ttft_cut", "tps"}) <= 8 * 86400 + 3600
     )
-    table = await library.reports.heat(HeatWanted(metric=HeatMetric.TTFT_P50, window=Window.MONTH))
+    table = await library.reports.heat(HeatFilter(metric=HeatMetric.TTFT_P50, window=Window.MONTH))
     [counted] = await library.ask("select sum(n) as n from rollup_attempts where minutes = 60")
     assert sum(row["n"] for row in table.rows) == counted["n"] > 500
     later = NOW + timedelta(days=32)

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from gateway.core.calls import CallRecord, HourlySum, Spent, Used
 from gateway.ledger import DatabaseUnreachableError, Retention
 from gateway.ledger.entries import Entry
-from gateway.ledger.folding import FULL, Folded
+from gateway.ledger.folding import FULL, FoldResult
 from gateway.ledger.shipper import Shipper
 from gateway.ledger.used import OwnRows
 from gateway.ledger.writer import (
@@ -33,12 +33,12 @@ class Notes:
         self.folded_all = 0
         self.is_away = False
 
-    async def fold(self, since: int, rest_s: float) -> Folded:
+    async def fold(self, since: int, rest_s: float) -> FoldResult:
         self.asked.append((since, rest_s))
         if self.is_away:
             raise DatabaseUnreachableError("permission denied")
         taken = self.taken.pop(0) if self.taken else 0
-        return Folded(taken, since + (taken or 0))
+        return FoldResult(taken, since + (taken or 0))
 
     async def fold_all(self) -> None:
         self.folded_all += 1

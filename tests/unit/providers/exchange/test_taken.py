@@ -13,10 +13,10 @@ from gateway.cli.live import _ask_for_a_token
 from gateway.fleet.models import Clocks, Deployment
 from providers import OfCall, step_by_step
 from providers.dialects import CHAT
-from providers.exchange import Exchange, FormRequest, Request, Sent, Upstream, UpstreamAnswer, adapted, taken
+from providers.exchange import Exchange, FormRequest, Request, SentFields, Upstream, UpstreamAnswer, adapted, taken
 from providers.http import SendCount
 from providers.keys import KeyRing, RotatedKey
-from providers.refusals import ErrorKind, Fact, Kind, Learnt, UpstreamError
+from providers.refusals import ErrorKind, Fact, Kind, LearntFacts, UpstreamError
 from tests.unit.providers.keys.inside.test_key_ring import OneKey, limited
 
 FIELDS = ("verbosity", "temperature", "top_p")
@@ -30,9 +30,11 @@ def refusing(*names: str, status: int = 400) -> UpstreamError:
 class Strict(OneKey):
     """The upstream of one key whose vendor refuses these fields, one after the other."""
 
-    def __init__(self, *refused: str, learnt: Learnt | None = None, fails: Sequence[UpstreamError | None] = ()) -> None:
+    def __init__(
+        self, *refused: str, learnt: LearntFacts | None = None, fails: Sequence[UpstreamError | None] = ()
+    ) -> None:
         super().__init__("key", can_fetch=True)
-        self.learnt, self._refused, self._fails = learnt or Learnt(), refused, [*fails]
+        self.learnt, self._refused, self._fails = learnt or LearntFacts(), refused, [*fails]
         self.sent: list[tuple[str, ...]] = []
 
     async def stream(self, request: Request) -> Exchange:
@@ -46,7 +48,7 @@ class Strict(OneKey):
     async def _taken(self, request: Request, ask: Callable[[Request], Awaitable[Any]]) -> Any:
         asked = FormRequest(request, CHAT.name, CHAT.requests)
 
-        async def answered(sent: Sent) -> Any:
+        async def answered(sent: SentFields) -> Any:
             request.sendings.number += 1
             self.sent.append(tuple(name for name in FIELDS if name in sent.fields))
             if self._fails and (failure := self._fails.pop(0)) is not None:
@@ -145,7 +147,7 @@ async def test_one_request_is_one_form_and_its_error_tells_of_another_and_what_i
 
 
 async def test_another_key_is_sent_the_form_that_was_found_and_what_was_taught_is_kept() -> None:
-    learnt = Learnt()
+    learnt = LearntFacts()
     keys = [Strict("verbosity", learnt=learnt, fails=[None, limited(30)]), Strict("verbosity", learnt=learnt)]
     asked, left = request(*FIELDS), iter(keys)
     assert await stream(KeyRing("acme", ("one", "two"), lambda _: next(left), clock=lambda: 1000.0), asked)

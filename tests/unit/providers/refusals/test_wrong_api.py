@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers import ErrorKind, Lacking, UpstreamError, lacking, offered
+from providers import ErrorKind, MissingFeature, UpstreamError, lacking, offered
 
 NO_CHAT = (
     "This is not a chat model and thus not supported in the v1/chat/completions endpoint."
@@ -44,7 +44,7 @@ def refusal(message: str, status: int = 404, *names: str, kind: ErrorKind | None
 def test_a_model_that_is_not_in_an_api_is_known_by_the_vendors_words(
     message: str, status: int, instead: str | None
 ) -> None:
-    assert lacking(refusal(message, status)) is Lacking.MODEL
+    assert lacking(refusal(message, status)) is MissingFeature.MODEL
     assert offered(message) == instead
 
 
@@ -56,7 +56,7 @@ def test_a_model_that_is_not_in_an_api_is_known_by_the_vendors_words(
     ],
 )
 def test_tools_that_are_not_in_an_api_are_known(message: str) -> None:
-    assert lacking(refusal(message, 400)) is Lacking.TOOLS
+    assert lacking(refusal(message, 400)) is MissingFeature.TOOLS
     assert offered(message) == "responses"
 
 
@@ -65,8 +65,8 @@ def test_tools_that_are_not_in_an_api_are_known(message: str) -> None:
     ["404 page not found", "Not Found", "File Not Found", "a web page: 404 Not Found", "Invalid URL (POST /v1/x)"],
 )
 def test_a_path_that_is_missing_is_known_in_every_api(message: str) -> None:
-    assert lacking(refusal(message)) is Lacking.PATH
-    assert lacking(refusal(message, kind=ErrorKind.NO_SUCH_API)) is Lacking.PATH
+    assert lacking(refusal(message)) is MissingFeature.PATH
+    assert lacking(refusal(message, kind=ErrorKind.NO_SUCH_API)) is MissingFeature.PATH
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from gateway.core.calls import Maker
 from gateway.racing import Makers
 from gateway.racing.services import MOST_MAKERS
-from providers import BoundReasoningExchange, Fact, Kind, Learnt, Request
-from providers.dialects import MESSAGES, RESPONSES, SEARCHED_BYTES, Dialect, Unshown, bound_reasoning
+from providers import BoundReasoningExchange, Fact, Kind, LearntFacts, Request
+from providers.dialects import MESSAGES, RESPONSES, SEARCHED_BYTES, Dialect, UnshownThought, bound_reasoning
 
 TEXTS = {
     "responses": b'data: {"item":{"type":"reasoning","encrypted_content":"%b"}}\n\n',
@@ -179,7 +179,7 @@ async def test_what_a_model_was_not_shown_is_told_once_however_its_answer_is_cut
     read_told = MESSAGES.answers.unshown
     assert read_told is not None
     for cut in range(1, len(whole)):
-        told, heard = list[Sequence[Unshown]](), list[bytes]()
+        told, heard = list[Sequence[UnshownThought]](), list[bytes]()
         exchange = BoundReasoningExchange(Blocks(whole[:cut], whole[cut:]), lambda _: None, read_told, told.append)
         if pushed:
 
@@ -190,10 +190,10 @@ async def test_what_a_model_was_not_shown_is_told_once_however_its_answer_is_cut
             exchange.offer_to(hear)
         while data := await exchange.read():
             heard.append(data)
-        assert (told, b"".join(heard)) == ([[Unshown("messages[1].content[0]", "prefix")]], whole)
+        assert (told, b"".join(heard)) == ([[UnshownThought("messages[1].content[0]", "prefix")]], whole)
 
 
-def unshown(dialect: Dialect, event: Any) -> Sequence[Unshown] | None:
+def unshown(dialect: Dialect, event: Any) -> Sequence[UnshownThought] | None:
     assert dialect.answers.unshown is not None
     return dialect.answers.unshown(b"event: any\ndata: %b\n\n" % msgspec.json.encode(event))
 
@@ -211,10 +211,10 @@ def unshown(dialect: Dialect, event: Any) -> Sequence[Unshown] | None:
 def test_each_check_has_a_word(reason: str, check: str) -> None:
     entry = {"type": "thinking_dropped", "path": "messages.1.content.0", "reason": reason}
     found = unshown(MESSAGES, {"message": {"input_transformations": [entry]}})
-    assert found == [Unshown("messages[1].content[0]", check)]
+    assert found == [UnshownThought("messages[1].content[0]", check)]
     item = {"type": "reasoning_dropped", "id": "rs_1", "reason": reason.replace("_binding", "")}
     found = unshown(RESPONSES, {"response": {"input_transformations": [item]}})
-    assert found == [Unshown("input[rs_1]", check)]
+    assert found == [UnshownThought("input[rs_1]", check)]
 
 
 def test_the_last_event_that_tells_counts() -> None:
@@ -244,7 +244,9 @@ OTHERS = b"data: {" + IN_TURN_1 % b"organization_binding_mismatch" + b"}\n\n"
 EDITED = b"data: {" + IN_TURN_1 % b"prefix_binding_mismatch" + b"}\n\n"
 
 
-async def answered(makers: Makers, by: Maker, answer: bytes, learnt: Learnt, *bound: bytes, client: str = "a") -> None:
+async def answered(
+    makers: Makers, by: Maker, answer: bytes, learnt: LearntFacts, *bound: bytes, client: str = "a"
+) -> None:
     """Have ``by`` answer a request with this reasoning."""
     request = Request(SONNET, {}, MESSAGES, client=client)
     exchange = makers.watched(Blocks(answer), request, by, learnt, bound=bound, told=lambda _: None, refuses=False)
@@ -253,7 +255,7 @@ async def answered(makers: Makers, by: Maker, answer: bytes, learnt: Learnt, *bo
 
 
 async def test_that_keys_are_two_accounts_is_learnt_of_what_the_gateway_saw_one_of_them_make() -> None:
-    makers, learnt = Makers(), Learnt()
+    makers, learnt = Makers(), LearntFacts()
     await answered(makers, ONE, b'data: {"signature":"bWFkZQ=="}\n\n', learnt)
     assert await makers.find([HASH]) == msgspec.structs.replace(ONE, made=True)
     for answer in (b"data: {}\n\n", EDITED):
@@ -267,7 +269,7 @@ async def test_that_keys_are_two_accounts_is_learnt_of_what_the_gateway_saw_one_
 
 
 async def test_what_a_client_has_from_elsewhere_teaches_nothing_of_keys_nor_beside_what_they_made() -> None:
-    makers, learnt = Makers(), Learnt()
+    makers, learnt = Makers(), LearntFacts()
     makers.remember(HASH, msgspec.structs.replace(ONE, made=True))
     makers.remember(b"of three", msgspec.structs.replace(THREE, made=True))
     for bound in ((b"foreign",), (b"foreign", HASH), (HASH, b"of three")):
@@ -279,7 +281,7 @@ async def test_what_a_client_has_from_elsewhere_teaches_nothing_of_keys_nor_besi
 async def test_who_answers_where_nothing_is_refused_is_not_taken_for_the_maker_of_what_another_made() -> None:
     makers = Makers()
     makers.remember(HASH, ONE)
-    await answered(makers, TWO, b"data: {}\n\n", Learnt(), HASH, b"unknown")
+    await answered(makers, TWO, b"data: {}\n\n", LearntFacts(), HASH, b"unknown")
     assert [await makers.find([each]) for each in (HASH, b"unknown")] == [ONE, TWO]
 
 
@@ -290,7 +292,7 @@ async def read(makers: Makers, by: Maker, *bound: bytes) -> None:
     """Have ``by`` answer a request with this reasoning."""
     request = Request(by.model, {}, RESPONSES)
     reader = msgspec.structs.replace(by, made=False)
-    exchange = makers.watched(Blocks(b"data: {}\n\n"), request, reader, Learnt(), bound=bound, told=None)
+    exchange = makers.watched(Blocks(b"data: {}\n\n"), request, reader, LearntFacts(), bound=bound, told=None)
     while await exchange.read():
         pass
 

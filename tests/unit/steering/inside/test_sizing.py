@@ -6,12 +6,12 @@ from random import Random
 import pytest
 
 from gateway.steering.constants import KNEE_PRIOR_TOKENS, SIZE_REFERENCE_TOKENS
-from gateway.steering.prediction import Sizing, size_of, tokens_of
+from gateway.steering.prediction import PromptSizeEffect, size_of, tokens_of
 
 
-def taught(base_s: float, prefill_s_per_1000: float, calls: int, *, most_tokens: int = 32_000) -> Sizing:
+def taught(base_s: float, prefill_s_per_1000: float, calls: int, *, most_tokens: int = 32_000) -> PromptSizeEffect:
     """A deployment whose times are base + prefill, x lognormal(0, 0.4)."""
-    random, sizing = Random(5), Sizing()
+    random, sizing = Random(5), PromptSizeEffect()
     for _ in range(calls):
         tokens = int(exp(random.uniform(5.0, 10.4)))
         if tokens <= most_tokens:
@@ -37,7 +37,7 @@ def test_where_the_size_is_not_known_it_is_what_its_class_usually_has() -> None:
 
 
 def test_nothing_known_is_the_usual_knee_and_the_reference_is_one() -> None:
-    sizing = Sizing()
+    sizing = PromptSizeEffect()
     sizing.fit(1.0)
     assert sizing.knee_tokens == KNEE_PRIOR_TOKENS
     assert sizing.factor(size_of(round(SIZE_REFERENCE_TOKENS))) == pytest.approx(1.0, abs=0.02)
@@ -52,7 +52,7 @@ def test_the_factor_is_learned_from_first_tokens(prefill_s: float) -> None:
 
 
 def test_first_tokens_of_one_size_say_nothing_of_others() -> None:
-    sizing = Sizing()
+    sizing = PromptSizeEffect()
     for _ in range(100):
         sizing.seen(8, 5.0)
     sizing.fit(1.0)

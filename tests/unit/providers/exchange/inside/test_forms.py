@@ -5,8 +5,8 @@ import pytest
 
 from providers import concerns
 from providers.dialects import CHAT
-from providers.exchange import FormRequest, Request, Sent, learn
-from providers.refusals import ErrorKind, Fact, Kind, Learnt, UpstreamError
+from providers.exchange import FormRequest, Request, SentFields, learn
+from providers.refusals import ErrorKind, Fact, Kind, LearntFacts, UpstreamError
 
 ASKED = {
     "messages": msgspec.Raw(b'[{"role":"user","content":"reasoning_effort"}]'),
@@ -66,7 +66,7 @@ LASTS = {
 def test_a_fact_about_a_field_ends_once_that_is_refused_all_the_same(kind: Kind) -> None:
     assert (kind in ENDS) is not (kind in LASTS), f"say above whether {kind} ends: _names of trying.py decides it"
     fact = Fact(kind, "verbosity", '"medium"', '"low"', "chat", 9000)
-    learnt, sent = Learnt(), Sent(ASKED)
+    learnt, sent = LearntFacts(), SentFields(ASKED)
     learnt.note("m", fact)
     assert learnt.of("m") == (fact,)
     refusal = UpstreamError(ErrorKind.BAD_REQUEST, "the verbosity is wrong", status=400)

@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from providers.http import Response, decoded
-from providers.http.encoding import Decoded
+from providers.http.encoding import DecodedResponse
 from providers.refusals import ErrorKind, UpstreamError
 
 MIB = 1024 * 1024
@@ -55,7 +55,7 @@ def cut(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-async def read(response: Response | Decoded) -> list[bytes]:
+async def read(response: Response | DecodedResponse) -> list[bytes]:
     pieces = []
     while piece := await response.read():
         pieces.append(piece)

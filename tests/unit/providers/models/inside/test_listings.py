@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from providers import Listed
+from providers import ListedModel
 from providers.models import read_pages
 from providers.models.listings import MOST_PAGES, next_page, read_listing
 from providers.refusals import ErrorKind, UpstreamError
 
 
-def only(row: Any, **around: Any) -> Listed:
+def only(row: Any, **around: Any) -> ListedModel:
     (listed,) = read_listing(json.dumps({"object": "list", "data": [row], **around}).encode())
     return listed
 
 
 def test_openai_tells_the_name_the_age_and_the_owner() -> None:
     listed = only({"id": "gpt-4-0613", "object": "model", "created": 1686588896, "owned_by": "openai"})
-    assert listed == Listed(id="gpt-4-0613", created_s=1686588896, owner="openai")
+    assert listed == ListedModel(id="gpt-4-0613", created_s=1686588896, owner="openai")
 
 
 def test_together_sends_a_bare_array_with_prices_per_million() -> None:
@@ -173,7 +173,7 @@ def test_what_is_of_another_type_is_not_told_and_a_row_without_a_name_is_left_ou
             {"id": None}, {"id": ""}, {"id": "two\nlines"}, 3, {},
         ]
     }  # fmt: skip
-    assert read_listing(json.dumps(body).encode()) == [Listed(id="x")]
+    assert read_listing(json.dumps(body).encode()) == [ListedModel(id="x")]
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"data":7}', b'"models"', b"<html>", b""])

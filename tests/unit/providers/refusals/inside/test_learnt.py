@@ -1,7 +1,7 @@
 """What refusals have taught about a provider's models: for a day, bounded, and told once."""
 
 from providers import FORMER
-from providers.refusals import LONGEST_NAME, Fact, Kind, Learnt
+from providers.refusals import LONGEST_NAME, Fact, Kind, LearntFacts
 from providers.refusals.learnt import DAY_S, MOST_CLIENTS, MOST_FACTS, MOST_MODELS, MOST_MODELS_OF_CLIENT, SUPPOSED_S
 
 EFFORT = Fact(Kind.FIELD, "reasoning_effort", dialect="chat")
@@ -15,10 +15,10 @@ class Clock:
         return self.now
 
 
-def learnt() -> tuple[Learnt, Clock, list[tuple[str, Fact, float]]]:
+def learnt() -> tuple[LearntFacts, Clock, list[tuple[str, Fact, float]]]:
     told: list[tuple[str, Fact, float]] = []
     clock = Clock()
-    return Learnt(lambda *fact: told.append(fact[:3]), wall_clock=clock), clock, told
+    return LearntFacts(lambda *fact: told.append(fact[:3]), wall_clock=clock), clock, told
 
 
 def test_a_fact_holds_for_a_day_and_is_told_once() -> None:
