@@ -124,6 +124,7 @@ class IssuerSettings(Section):
     teams: dict[str, dict[str, str]] = {}  # by claim: the team of each of its values, the first that a token has
     team: str | None = None  # of tokens with none of these; None: they are refused, unless there are none
     requires: dict[str, bool | int | str] = {}  # other claims, and their required values
+    company_only: bool = False  # all who have an account there are of the company; with ``client``
     deny: tuple[str, ...] = ()  # each a `sub` or `jti` that is refused, and whose calls are cut
     leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0  # by how much the issuer's clock may differ
     login: LoginSettings | None = None  # people sign in on their laptops with `holeshot login`

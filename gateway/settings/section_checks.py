@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -130,40 +131,99 @@ def check_issuers(settings: Settings) -> Iterator[Complaint]:
             )
 
 
-# Issuers at which anybody can have an account, each with the claims that name whose it is: one must be required.
-# developers.google.com/identity/openid-connect/openid-connect (2026-11-29): `hd` is the organization's domain.
+# Whose an issuer is. Nobody knows all that serve everybody, so one is trusted only where its address shows that it is a
+# company's own, or the file says so (docs/contributing/decisions.md).
+
 # learn.microsoft.com/entra/identity-platform/id-token-claims-reference (2026-11-29): `tid`; that of personal accounts.
+_MICROSOFT = (
+    *("login.microsoftonline.com", "login.microsoftonline.us", "login.partner.microsoftonline.cn"),
+    *("login.windows.net", "sts.windows.net"),
+)
+# Where anybody can have an account, each with the claims that name whose it is, if any is known.
+# developers.google.com/identity/openid-connect/openid-connect (2026-11-29): `hd` is the organization's domain.
 # docs.github.com/actions/reference/security/oidc, docs.gitlab.com/ci/secrets/id_token_authentication: any workflow of
 # anybody has a token, for the audience that it asks for.
-_GOOGLE, _MICROSOFT = ("hd",), ("tid",)
 _OF_EVERYBODY: Mapping[str, Sequence[str]] = {
-    "https://accounts.google.com": _GOOGLE,
-    "accounts.google.com": _GOOGLE,
-    "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0": _MICROSOFT,
-    "https://login.microsoftonline.com/common/v2.0": _MICROSOFT,
-    "https://login.microsoftonline.com/organizations/v2.0": _MICROSOFT,
-    "https://login.microsoftonline.com/consumers/v2.0": _MICROSOFT,
-    "https://login.microsoftonline.com/{tenantid}/v2.0": _MICROSOFT,
-    "https://token.actions.githubusercontent.com": ("repository_owner", "repository_owner_id", "repository"),
-    "https://gitlab.com": ("namespace_path", "namespace_id", "project_path", "project_id"),
+    **dict.fromkeys(_MICROSOFT, ("tid",)),
+    "accounts.google.com": ("hd",),
+    "token.actions.githubusercontent.com": ("repository_owner", "repository_owner_id", "repository"),
+    "gitlab.com": ("namespace_path", "namespace_id", "project_path", "project_id", "groups_direct"),
+    "slack.com": ("https://slack.com/team_id",),
+    "app.terraform.io": ("terraform_organization_id", "terraform_organization_name"),
+    "agent.buildkite.com": ("organization_slug", "organization_id"),
+    "appleid.apple.com": (),
+    "login.salesforce.com": (),
+    "sso.redhat.com": (),
 }
+_PERSONAL = "9188040d-6c67-4c5b-b112-36a304b66dad"
+_GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# A company's own by their form: its name is in the host (Okta, Auth0, OneLogin), or its realm in the path (Keycloak).
+_OF_A_COMPANY = re.compile(
+    r"(?!www\.|login\.|accounts?\.)[a-z0-9-]+\.((okta|oktapreview|okta-emea|okta-gov|onelogin)\.com"
+    r"|([a-z]{2}(-[0-9])?\.)?auth0\.com|cloudflareaccess\.com)"
+)
+_REALM = re.compile(r"(/auth)?/realms/[^/]+/?")
+# RFC 6761, 6762 and 8375, and ICANN's `.internal`: names that the Internet does not have.
+_SPECIAL = re.compile(r"(.*\.)?(internal|local|localhost|test|invalid|example|home\.arpa|example\.(com|net|org))")
+# Of these each token of every tenant may have any: they tell what a token may do, or of which program it is.
+_OF_NO_TENANT = frozenset(
+    {"scope", "scp", "email_verified", "typ", "token_use", "azp", "aud", "iss", "client_id", "cid", "amr", "acr", "ver"}
+)
+
+
+def _is_company_only(host: str, path: str) -> bool:
+    """Whether an issuer's address shows that all accounts there are of one company."""
+    if host in _MICROSOFT:
+        tenant = path.lower().strip("/").partition("/")[0]
+        return _GUID.fullmatch(tenant) is not None and tenant != _PERSONAL
+    if host in _OF_EVERYBODY:
+        return False
+    with suppress(ValueError):
+        return not ipaddress.ip_address(host).is_global
+    is_private = "." not in host or _SPECIAL.fullmatch(host) is not None
+    return is_private or _OF_A_COMPANY.fullmatch(host) is not None or _REALM.fullmatch(path) is not None
+
+
+def _check_tenant(place: Place, issuer: IssuerSettings) -> Iterator[Complaint]:
+    """Yield a complaint if people of other companies could be the issuer's client."""
+    parts = urlsplit(issuer.issuer)
+    host = (parts.hostname or "").rstrip(".")
+    if _is_company_only(host, parts.path):
+        return
+    is_shared, known = host in _OF_EVERYBODY, _OF_EVERYBODY.get(host, ())
+    named = [
+        claim
+        for claim, value in issuer.requires.items()
+        if (claim in known if known else claim not in _OF_NO_TENANT and not isinstance(value, bool))
+        and value != _PERSONAL
+    ]
+    if named or (issuer.company_only and not is_shared):
+        return
+    if is_shared:
+        which = f"`{known[0]}`" if known else "name or number, by a claim of its tokens"
+        yield Complaint(
+            (*place, "requires"),
+            f"must name your company's {which}: anybody can have an account at this issuer, and would be"
+            f" {issuer.client!r}",
+        )
+    else:
+        yield Complaint(
+            (*place, "company_only"),
+            f"is missing: whoever has an account at {host} would be {issuer.client!r}. Write `company_only: true` if"
+            " all of them are of your company, else `requires` with the claim that names it, such as `hd` or `tid`",
+        )
 
 
 def _check_people(place: Place, issuer: IssuerSettings, settings: Settings) -> Iterator[Complaint]:
     """Yield the problems of an issuer of which each valid token is one client."""
     if issuer.client is None:
-        unused = [field for field in ("end_user", "teams", "team") if getattr(issuer, field)]
+        unused = [field for field in ("end_user", "teams", "team", "company_only") if getattr(issuer, field)]
         yield from (Complaint((*place, field), "needs client: the one that all its tokens are") for field in unused)
         return
     if issuer.clients:
         yield Complaint((*place, "clients"), "and client contradict: keep one of them")
-    tenants = _OF_EVERYBODY.get(issuer.issuer, ())
-    if tenants and not any(each in issuer.requires for each in tenants):
-        yield Complaint(
-            (*place, "requires"),
-            f"must name your company's `{tenants[0]}`: anybody can have an account at this issuer, and would be"
-            f" {issuer.client!r}",
-        )
+    if is_safe_url(issuer.issuer):
+        yield from _check_tenant(place, issuer)
     client = settings.clients.get(issuer.client)
     if client is None and settings.keys == "file":
         words = f"there is no client {issuer.client!r}; {nearest(issuer.client, settings.clients)}"

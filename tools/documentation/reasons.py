@@ -510,6 +510,10 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "team": "The team of tokens with none of these. Not set: they are refused.",
         "requires": "Other claims, and a value that each must be or contain.",
+        "company_only": (
+            "Says that all who have an account at this issuer are of your company. Needed with `client` where the"
+            " address does not show it, unless `requires` names the company."
+        ),
         "deny": "Tokens whose `sub` or `jti` is one of these are refused, and their calls cut.",
         "leeway_s": "How far the issuer's clock may be from the gateway's.",
     },
