@@ -43,6 +43,17 @@ LONGEST_END_USER = 512  # characters, as of a client's ``end_user``
 MOST = 10_000  # cached tokens, about 1 kB each; the least recently used is dropped first
 # Claims that ID tokens have and access tokens do not. A token of ``typ: JWT`` with one of them is refused.
 _OF_ID_TOKENS = ("nonce", "at_hash", "c_hash", "s_hash")
+# Claims that access tokens have and ID tokens do not, and those that name the program which got the token: of an ID
+# token that is its `aud` (RFC 9068, 2.2; OpenID Connect Core, 2; `cid` is Okta's, `appid` Entra's).
+_SCOPES = ("scope", "scp")
+_PROGRAMS = ("azp", "client_id", "cid", "appid")
+# Claims about a person (OpenID Connect Core, 2 and 5.1), of which a program's token without those above has none.
+_OF_PEOPLE = frozenset(
+    {
+        *("auth_time", "amr", "acr", "email", "email_verified", "name", "given_name", "family_name", "picture"),
+        *("preferred_username", "nickname", "profile", "phone_number", "locale", "zoneinfo", "updated_at", "groups"),
+    }
+)
 _ACCESS_TOKENS = frozenset({"at+jwt", "application/at+jwt"})
 
 
@@ -341,9 +352,24 @@ def _check_kind(kind: object, settings: IssuerSettings, claims: Mapping[str, Any
         raise WrongKey("the token's `typ` is not at+jwt: it is no access token, or its issuer needs `typ: JWT` here")
     if said not in {None, "jwt"}:
         raise WrongKey("the token's `typ` is neither at+jwt nor JWT")
-    # Keycloak writes the kind into a claim, also for refresh tokens and logout tokens.
-    if any(claim in claims for claim in _OF_ID_TOKENS) or claims.get("typ", "Bearer") != "Bearer":
+    # Keycloak writes the kind into a claim, also for refresh tokens and logout tokens, and Cognito into another one.
+    is_marked = any(claim in claims for claim in _OF_ID_TOKENS) or claims.get("token_use", "access") != "access"
+    if is_marked or claims.get("typ", "Bearer") != "Bearer" or _is_like_id_token(settings, claims):
         raise WrongKey("this is an ID token, or another one that is no access token: send an access token")
+
+
+def _is_like_id_token(settings: IssuerSettings, claims: Mapping[str, Any]) -> bool:
+    """Whether a token tells a program who its person is, although nothing marks it as an ID token.
+
+    Device flows send no nonce, so that their ID tokens may have no mark. An address in `aud` names an API, no program.
+    """
+    audience = texts_of(claims.get("aud"))
+    is_access_token = (
+        any(claim in claims for claim in (*_SCOPES, "typ", "token_use"))
+        or any(claims.get(claim) not in (None, *audience) for claim in _PROGRAMS)
+        or any("://" in each for each in audience if each in settings.audience)
+    )
+    return not is_access_token and not _OF_PEOPLE.isdisjoint(claims)
 
 
 def _is_of_login(kind: object, settings: IssuerSettings, claims: Mapping[str, Any]) -> bool:

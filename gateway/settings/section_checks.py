@@ -122,6 +122,13 @@ def check_issuers(settings: Settings) -> Iterator[Complaint]:
         if issuer.login is not None and former != name:
             words = f"{former!r} has one: `holeshot login` is told one place to sign in at"
             yield Complaint((*place, "login"), words)
+        if issuer.login is not None and _lets_id_tokens_in(issuer, issuer.login.client_id):
+            yield Complaint(
+                (*place, "audience"),
+                "is login.client_id, to which ID tokens are made out: register the API under a name of its own, or"
+                " require what only access tokens have, as `requires: { scp: call }`. With `sends: id` ID tokens count"
+                " without it",
+            )
         yield from _check_people(place, issuer, settings)
         sign_in = settings.page.sign_in
         if sign_in is not None and issuer.issuer == sign_in.issuer and sign_in.client_id in issuer.audience:
@@ -129,6 +136,11 @@ def check_issuers(settings: Settings) -> Iterator[Complaint]:
                 (*place, "audience"),
                 "is page.sign_in.client_id, to which ID tokens are made out: register the API under a name of its own",
             )
+
+
+def _lets_id_tokens_in(issuer: IssuerSettings, client_id: str) -> bool:
+    """Whether a program's ID tokens could count as access tokens, by their `typ`, their audience and their claims."""
+    return issuer.typ == "JWT" and client_id in issuer.audience and not {"scope", "scp"}.intersection(issuer.requires)
 
 
 # Whose an issuer is. Nobody knows all that serve everybody, so one is trusted only where its address shows that it is a

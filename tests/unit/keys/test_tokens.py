@@ -242,6 +242,43 @@ async def test_a_valid_token_is_one_of_a_clients_people(
         await judged.tokens.close()
 
 
+PERSON = {"sub": "ann-1", "email": "ann@example.com"}
+# What a token without a kind says, for an audience that may be a program's id, and whether it is an access token.
+KINDS: dict[str, tuple[dict[str, Any], bool]] = {
+    "a person's, to a program": (PERSON, False),
+    "a person's, by when they signed in": ({"auth_time": 5}, False),
+    "to the program that got it": ({**PERSON, "azp": "gateway", "client_id": "gateway"}, False),
+    "by its hash": ({"at_hash": "h", "scope": "openid"}, False),
+    "Keycloak's": ({"typ": "ID", "azp": "gateway"}, False),
+    "Cognito's": ({"token_use": "id"}, False),
+    "a scope": ({**PERSON, "scope": "call"}, True),
+    "Entra's scope, one program": ({**PERSON, "scp": "call", "azp": "gateway"}, True),
+    "got by another program": ({**PERSON, "azp": "laptops"}, True),
+    "Okta's": ({**PERSON, "cid": "laptops"}, True),
+    "Keycloak's access": ({**PERSON, "typ": "Bearer"}, True),
+    "Cognito's access": ({**PERSON, "token_use": "access"}, True),
+    "to an address": ({**PERSON, "aud": AUDIENCE}, True),
+    "a program's": ({"sub": "system:serviceaccount:ci:build", "kubernetes.io": {"namespace": "ci"}}, True),
+}
+
+
+@pytest.mark.parametrize(("claims", "is_taken"), KINDS.values(), ids=KINDS)
+async def test_without_a_kind_a_token_that_tells_a_program_who_its_person_is_is_an_id_token(
+    identity: Identity, claims: dict[str, Any], is_taken: bool
+) -> None:
+    more = {"audience": ["gateway", AUDIENCE], "typ": "JWT", "client": "app"}
+    judged = Judged(identity, {"app": ClientSettings()}, **more)
+    await judged.issuer.start_fetch()
+    usual = {"iss": identity.url, "aud": "gateway", "sub": "robot", "exp": NOW.timestamp() + 600}
+    token = signed(EC_KEY, "curve", {**usual, **claims}, {"typ": "JWT"})
+    if is_taken:
+        assert judged.holder(token) == "app"
+    else:
+        with pytest.raises(WrongKey, match="this is an ID token"):
+            judged.holder(token)
+    await judged.tokens.close()
+
+
 def _without_end(judged: Judged, claims: dict[str, Any]) -> str:
     usual = {name: each for name, each in {**judged.identity.usual(), **claims}.items() if name != "exp"}
     return signed(EC_KEY, "curve", usual, {"typ": "at+jwt"})

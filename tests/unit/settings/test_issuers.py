@@ -223,3 +223,26 @@ def test_without_client_it_does_not_matter_whose_an_issuer_is(
     assert loaded(issuers("issuer: 'https://login.company.com', audience: gateway")).issuers
     [problem] = problems(issuers(f"{COMPANY}, company_only: true"))
     assert "company_only: needs client" in problem
+
+
+LAPTOPS = "issuer: https://login.example.com, login: { client_id: laptops }"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        ("audience: [gateway, laptops], typ: JWT", False),
+        ("audience: laptops, typ: JWT, requires: { tid: ours }", False),
+        ("audience: laptops, typ: JWT, requires: { scp: call }", True),
+        ("audience: laptops", True),
+        ("audience: gateway, typ: JWT", True),
+    ],
+)
+def test_the_client_at_which_laptops_sign_in_is_no_audience_where_its_id_tokens_would_count(
+    loaded: Callable[..., Settings], problems: Problems, text: str, is_right: bool
+) -> None:
+    if is_right:
+        assert loaded(issuers(f"{LAPTOPS}, {text}")).issuers
+        return
+    [problem] = problems(issuers(f"{LAPTOPS}, {text}"))
+    assert "issuers.company.audience: is login.client_id, to which ID tokens are made out" in problem

@@ -187,13 +187,22 @@ async def test_where_access_tokens_are_opaque_the_id_token_counts_for_its_own_cl
 async def test_an_id_token_is_no_key_where_laptops_send_access_tokens(
     serve: Serve, issuer: Identity, laptop: Laptop
 ) -> None:
-    issuer.claims = {"sub": "ann-1", "client_id": "app"}
+    """Nor where `typ: JWT` takes tokens of no kind, and the audience is the client at which a person signed in."""
+    issuer.claims = {"sub": "ann-1", "email": "ann@example.com"}
     async with serve(config=with_login(issuer, sends="id")) as running:
         await laptop.signed_in(running)
         token = await laptop.token()
-    for entry in (with_login(issuer), trusting(issuer), trusting(issuer, typ="JWT", audience=[LAPTOP])):
+    people = {"typ": "JWT", "client": "app"}
+    for entry in (
+        with_login(issuer),
+        trusting(issuer, **people),
+        trusting(issuer, **people, audience=[LAPTOP]),
+        trusting(issuer, typ="JWT", audience=[LAPTOP], claim="sub", clients={"ann-1": "app"}),
+    ):
         async with serve(config=entry) as running:
-            assert await asked(running, token) == (200 if "typ" in entry["issuers"]["company"] else 401)
+            assert await asked(running, token) == 401
+    async with serve(config=trusting(issuer, **people, login={"client_id": LAPTOP, "sends": "id"})) as running:
+        assert await asked(running, token) == 200
 
 
 # The files of programs.
