@@ -103,7 +103,7 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
     if "messages" not in fields and is_set(fields.get("input")):
         lost += other_shapes.from_responses(fields, contents.values)
     messages = required_messages(fields)
-    if contents.size <= SEARCHED_FOR_NULLS:
+    if contents.has_nulls and contents.size <= SEARCHED_FOR_NULLS:
         said = bytes(messages) + bytes(fields.get("tools", b""))
         if b'":null' in said or b'": null' in said:
             leave_out_nulls(fields)

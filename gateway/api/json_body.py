@@ -192,7 +192,8 @@ TOO_DEEP = "the body is nested too deeply"
 
 _SHORTEST_FIELD = len('"":1,')
 _COUNTED_BYTES = 64 * 1024  # for smaller bodies, counting colons is cheaper than counting fields
-_NULL = msgspec.Raw(b"null")
+_NULL_BYTES = b"null"  # searched with ``find``: ``in`` first takes bytes on its left for a number, and raises
+_NULL = msgspec.Raw(_NULL_BYTES)
 # Elsewhere a null says as much as no field, and vendors refuse it (OpenAI ``tools``, Groq ``function_call``). This
 # may be null by Mistral's description, for no system prompt of its own: docs.mistral.ai/api, in what
 # docs.rs/crate/mistral-openapi-client 0.1.0 was made from, read on 2026-11-30.
@@ -213,6 +214,7 @@ class Contents(msgspec.Struct, frozen=True):
     size: int  # bytes of the body
     values: int | None = None  # upper bound for the JSON values at all depths; None: not counted
     scan_media: MediaScan | None = None  # of the prompt; None: the prompt is small and is scanned when needed
+    has_nulls: bool = True  # False: no null is in it, at any depth
 
     @classmethod
     def of(cls, body: bytes, *, nulls: bool = False) -> "Contents":
@@ -224,7 +226,8 @@ class Contents(msgspec.Struct, frozen=True):
         """
         if not body.isascii():
             check_text(body)
-        return cls(read_fields(body, nulls=nulls), len(body))
+        has_nulls = body.find(_NULL_BYTES) >= 0
+        return cls(read_fields(body, nulls=nulls or not has_nulls), len(body), has_nulls=has_nulls)
 
 
 def check_text(body: bytes) -> None:
@@ -259,7 +262,7 @@ def read_fields(body: bytes, *, nulls: bool = False) -> dict[str, msgspec.Raw]:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
     except RecursionError:
         raise InvalidRequest(TOO_DEEP) from None
-    if nulls or b"null" not in body:  # few have one: to compare all values costs more
+    if nulls or body.find(_NULL_BYTES) < 0:  # few have one: to compare all values costs more
         return fields
     return {name: raw for name, raw in fields.items() if raw != _NULL or name in _SAID_BY_NULL}
 

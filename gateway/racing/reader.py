@@ -481,7 +481,7 @@ class AnswerReader:
 
     def _own_end(self, last: Event) -> bytes:
         """Return the dialect's own last event in place of OpenAI's, which some proxies send in every dialect."""
-        is_foreign = DONE not in self._ending and last.data.strip() == DONE
+        is_foreign = self._ending.find(DONE) < 0 and last.data.strip() == DONE
         return self._ending if is_foreign else last.raw
 
     def _missing_end(self, last: Chunk) -> UpstreamError | None:
