@@ -24,15 +24,19 @@ _WORDS: Final = re.compile(
 # violating our usage policy", enricoros/big-AGI/issues/712; "rejected as a result of our safety system"), Anthropic
 # ("Output blocked by content filtering policy", anthropics/claude-code/issues/58367), OpenRouter, Google, and
 # DeepSeek (deepseek-ai/awesome-deepseek-integration/issues/13), MiniMax (of its code 1026,
-# esengine/DeepSeek-Reasonix/issues/6818), read on 2026-11-30; Zhipu's 1301, Volcengine and Bedrock's guardrails.
+# esengine/DeepSeek-Reasonix/issues/6818), read on 2026-11-30; Zhipu's 1301, Volcengine, Baidu, Hunyuan and
+# Bedrock's guardrails.
 _OF_REFUSALS: Final = re.compile(
     r"content.{0,3}(filter|policy|management)|responsible.?ai|safety (system|filter|setting|reason)"
-    r"|violates usage guidelines|data.?inspection|\b(?:requires|failed|by) moderation"
+    r"|violates usage guidelines|\bviolates? (?:our|the) (?:usage|safety) polic|data.?inspection"
+    r"|\b(?:requires|failed|by) moderation"
     r"|\bmoderation (?:block|filter|system)|flagged|blocked (by|for|due)"
     r"|\bPROHIBITED_CONTENT\b|\bprompt was blocked\b|^request blocked\b"
-    r"|\bcontent exists risk\b|\bnew_sensitive\b|sensitive[ _]?(?:content|information)|\binappropriate content\b"
+    r"|\bcontent exists risk\b|\bnew_sensitive\b|(?<!case.)sensitive[ _]?(?:content|information|texts?|words?)\b"
+    r"|\bcontent\b.{0,20} not safe\b|\binappropriate content\b"
     r"|(?:blocked|denied|not allowed|intervened) by (?:\w+ ){0,3}(?:guardrails?\b|usage polic|content moderation)"
-    r"|\bconsidered high risk\b|\bcontent for safety reasons\b|敏感|不安全内容|违规内容",
+    r"|\bconsidered high risk\b|\bcontent for safety reasons\b|敏感|不安全内容|违规内容"
+    r"|违反[^。\n]{0,10}(?:规定|政策|法规)",
     re.IGNORECASE,
 )
 _UNAUTHORIZED: Final = 401  # about the key, whatever words it quotes

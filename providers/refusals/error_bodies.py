@@ -434,8 +434,17 @@ def _without_name(answer: Mapping[str, Any]) -> dict[str, Any] | None:
             return {**error, "type": error.get("type") or answer.get("error_type")}
     for name in COMPLAINTS:
         if told := answer.get(name):
-            return _openai_error(told if isinstance(told, str) else msgspec.json.encode(told).decode(), answer)
+            return _openai_error(_words_of(told), answer)
     return None
+
+
+def _words_of(told: Any) -> str:
+    """Return a complaint as a text: ``{"errors": [{"code": 7000, "message": "No such model"}]}`` is Cloudflare's."""
+    if isinstance(told, str):
+        return told
+    said = [each.get("message") for each in _list(told) if isinstance(each, dict)]
+    texts = [each for each in said if isinstance(each, str)]
+    return "; ".join(texts) if texts else msgspec.json.encode(told).decode()
 
 
 def _openai_error(message: str, source: Mapping[str, Any]) -> dict[str, Any]:

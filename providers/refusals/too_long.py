@@ -19,20 +19,57 @@ _TOO_LONG = re.compile(
     r"|`?inputs`? must have less than \d+ tokens|range of input length should be"
     r"|\b(?:prompt|input)(?: length)?(?: \d+)? exceeds? (?:the )?max(?:imum)?(?: allowed)? length"
     r"|\bprompt .{0,40}longer than the maximum model length"
-    r"|\btotal (?:number of )?tokens\b.{0,60}(?:\bcannot exceed \d|exceeds? (?:the )?max)",
+    r"|\btotal (?:number of )?tokens\b.{0,60}(?:\bcannot exceed \d|exceeds? (?:the )?max)"
+    # Codes of GitHub Models, with 413, of Baidu and of Copilot.
+    r"|\btokens_limit_reached\b|\btokens_too_long\b|\bmodel_max_prompt_tokens_exceeded\b|\bmax size: \d+ tokens\b",
+    re.IGNORECASE,
+)
+# In words that the list does not have: a sentence about a prompt, that says that it is too much, in tokens or as a
+# length. So say it SambaNova, Bedrock of Nova, Vertex, DeepInfra, TabbyAPI, NVIDIA NIM, Databricks, Moonshot, Hunyuan.
+_OF_A_PROMPT = re.compile(r"\b(?:prompts?|inputs?|messages|conversation|(?:input|prompt)_tokens)\b", re.IGNORECASE)
+_IS_TOO_MUCH = re.compile(
+    r"exceed|overflow|\btoo (?:long|large|many|big)\b|\b(?:longer|greater|larger|more|bigger) than\b|\bover the\b"
+    r"|\bmaximum supported\b|\bsupports? (?:only )?(?:up to|at most|a maximum)\b|\bonly (?:supports?|takes|accepts)\b",
+    re.IGNORECASE,
+)
+_IN_TOKENS = re.compile(
+    r"\btokens?\b|\bcontext\b|\blength of (?:the|your)\b"
+    r"|\b(?:max_?)?(?:seq|sequence|input|prompt|model)[_ ]?len(?:gth)?\b",
+    re.IGNORECASE,
+)
+# What else may be too long in such a sentence.
+_OF_ANOTHER_THING = re.compile(
+    r"\b(?:images?|pictures?|audios?|videos?|files?|urls?|characters|bytes|pixels|strings?|items|arrays?|elements|stop"
+    r"|schemas?|names?|ids?|(?:max|output|completion|thinking|budget)_tokens|budget)\b",
+    re.IGNORECASE,
+)
+_SENTENCES = re.compile(r"(?<=[.;!?。\uff1b\uff01\uff1f])\s*|\n")
+_IN_CHINESE = re.compile(  # Zhipu's code 1261 and others: the input, or tokens, are too long, or beyond a limit
+    r"(?:输入|提示词|上下文|对话|消息|\b(?:prompt|input|tokens?)\b)[^。\uff1b;\n图片文件视音输出频]{0,20}"
+    r"(?:过长|超长|太长|超过|超出|超限)",
     re.IGNORECASE,
 )
 # The limit in them: "188240 + 21333 > 200000", "maximum context length is 8192 tokens", "allowed (1048575)", "limit:
 # 262144 (requested: 300000)", "65673 tokens, too large for model with 32768 maximum context length", "should be
-# [1, 129024]", "must have less than 4096 tokens", "cannot exceed 8192".
+# [1, 129024]", "must have less than 4096 tokens", "cannot exceed 8192",
+# "supports up to 1048576". By how much it is exceeded is none: "exceeded by 11326 tokens" (Cohere, Ollama's cloud).
 _LIMITS = (
     re.compile(r"> ?(\d[\d,]{2,11})"),
-    re.compile(r"(?:maximum|limit|allowed|context (?:length|size|window))\D{0,40}(\d[\d,]{2,11})", re.IGNORECASE),
+    re.compile(r"(?:\bn_ctx|context window limit)\W{1,3}(\d[\d,]{2,11})", re.IGNORECASE),
+    re.compile(
+        r"(?:\bmax(?:imum)?\b|\bmax_(?:seq|model|input|prompt|context)\w{0,12}|limit|allowed"
+        r"|context (?:length|size|window|of)|最大|上限)"
+        r"(?:(?!\bby\b)\D){0,40}(\d[\d,]{2,11})",
+        re.IGNORECASE,
+    ),
     re.compile(r"(\d[\d,]{2,11}) maximum", re.IGNORECASE),
-    re.compile(r"(?:should be \[\d+, ?|have less than |cannot exceed )(\d[\d,]{2,11})", re.IGNORECASE),
+    re.compile(
+        r"(?:should be \[\d+, ?|have less than |cannot exceed |exceeds? |up to |greater than )(\d[\d,]{2,11})",
+        re.IGNORECASE,
+    ),
 )
 # Of a limit per minute, which smaller prompts reach as well, and of an answer alone.
-_OF_A_MINUTE = re.compile(r"per (?:minute|day|hour)|\bTP[MD]\b|rate.?limit", re.IGNORECASE)
+_OF_A_MINUTE = re.compile(r"per (?:minute|day|hour)|\bTP[MD]\b|rate.?limit|每(?:分钟|小时|[天日秒])", re.IGNORECASE)
 
 
 # The tokens of the prompt, and of the answer that was asked for beside it: of OpenAI, vLLM, Anthropic.
@@ -61,7 +98,17 @@ UNKNOWN_LENGTHS = StatedLengths()
 
 def is_too_long(said: str) -> bool:
     """Whether a refusal with this message, code and type is about the length of the prompt."""
-    return _TOO_LONG.search(said) is not None and _OF_A_MINUTE.search(said) is None
+    if _OF_A_MINUTE.search(said) is not None:
+        return False
+    return _TOO_LONG.search(said) is not None or _IN_CHINESE.search(said) is not None or _is_in_other_words(said)
+
+
+def _is_in_other_words(said: str) -> bool:
+    return any(
+        all(words.search(sentence) is not None for words in (_OF_A_PROMPT, _IS_TOO_MUCH, _IN_TOKENS))
+        and _OF_ANOTHER_THING.search(sentence) is None
+        for sentence in _SENTENCES.split(said)
+    )
 
 
 def stated_limit(said: str) -> int | None:

@@ -34,6 +34,8 @@ class LimitRule(msgspec.Struct, frozen=True):
 _READ = "read on 2026-11-29"
 _N = r"(?P<most>\d[\d,]{0,11})"
 _N2 = r"(?P<limit>\d[\d,]{0,11})"
+_TOOLS = r"(?:tools|functions?(?: declarations)?)\b"
+_NO_MORE = r"(?:exceeds?|\bmax(?:imum)?(?: number| allowed| of| is)*|\bat most|\blimit(?: of| is)?|\bup to|>)\W{0,3}"
 RULES: Final = (
     LimitRule(
         TOOLS,
@@ -57,9 +59,17 @@ RULES: Final = (
     ),
     LimitRule(
         TOOLS,
-        rf"\b(?:number of tools|too many tools)\b[^.;!?\n]{{0,60}}"
-        rf"(?:exceeds?|maximum(?: of| is)?|at most|limit(?: of| is)?|up to|>)\W{{0,3}}{_N}|at most {_N2} tools\b",
+        rf"\b(?:number of|too many) {_TOOLS}[^;!?\n]{{0,80}}?{_NO_MORE}{_N}|{_NO_MORE}{_N2} {_TOOLS}",
         f"others: github.com/Futureppo/antigravity_bypass/issues/7, {_READ}",
+    ),
+    LimitRule(
+        TOOLS,
+        rf"\btools\W{{1,10}}(?:msg\W{{1,5}})?list should have at most {_N} items"
+        rf"|\btools' failed to satisfy constraint: member must have length less than or equal to {_N2}",
+        "servers that read with pydantic, Anthropic among them; AWS's validation",
+    ),
+    LimitRule(
+        TOOLS, rf"(?:tools?|工具|函数)[^。\n\d]{{0,20}}(?:最多|不能超过|上限|限制)[^。\n\d]{{0,10}}{_N}", "in Chinese"
     ),
     LimitRule(
         PICTURE_BYTES,
@@ -77,11 +87,16 @@ RULES: Final = (
         f"Anthropic, Bedrock: github.com/anthropics/claude-code/issues/23392, cline/cline/issues/1844, {_READ}",
     ),
     LimitRule(
+        PICTURE_BYTES,
+        r"\bimages?\b[^.;!?\n]{0,40}\b(?:too large|exceeds?|larger than)\b[^.;!?\n]{0,40}?"
+        rf"(?:\b{_N} bytes|\b\d+(?:\.\d+)? ?[KMG]i?B\b)|\bmax bytes per data-uri item ?: ?{_N2}",
+        "xAI, Groq and others; Alibaba, of Base64",
+    ),
+    LimitRule(
         PICTURES,
-        r"(?:too many images|contains \d+ images)\b.{0,80}?"
-        rf"\b(?:max(?:imum)?(?: of| allowed is)?|up to|at most) {_N}",
-        "Copilot, new-api, Meta: github.com/microsoft/vscode/issues/306919, QuantumNous/new-api/issues/1233,"
-        f" anomalyco/opencode/issues/48647, {_READ}",
+        rf"(?:(?:too many|number of) images|contains \d+ images)\b[^;!?\n]{{0,80}}?{_NO_MORE}{_N}",
+        "Mistral, Groq; Copilot, new-api, Meta: github.com/microsoft/vscode/issues/306919,"
+        f" QuantumNous/new-api/issues/1233, anomalyco/opencode/issues/48647, {_READ}",
     ),
     LimitRule(
         BYTES,
@@ -95,13 +110,27 @@ RULES: Final = (
     ),
     LimitRule(
         BYTES,
-        r"request exceeds the maximum size|(?:request entity|payload|request body|content) too large",
+        r"request exceeds the maximum size"
+        r"|(?:request entity|payload|request body|content) too large(?!.{0,60}\d tokens\b)",
         f"Anthropic, with 413: github.com/anthropics/anthropic-sdk-python/issues/938; HTTP's own words, {_READ}",
     ),
     LimitRule(
         OTHER,
         rf"image dimensions exceeds? max allowed size(?: for many-images? requests)?: {_N} pixels",
         f"Anthropic, Bedrock: github.com/anthropics/claude-code/issues/49537, langgenius/dify/issues/11177, {_READ}",
+    ),
+    LimitRule(
+        OTHER,
+        rf"\bimage[^;!?\n]{{0,80}}?(?:too many pixels|{_NO_MORE}{_N} pixels)"
+        r"|(?:图片|图像|视频|文件)[^。\n]{0,20}(?:超过|超出|过大)",
+        "Groq and others, of pixels; in Chinese, of whatever is too large",
+    ),
+    LimitRule(
+        OTHER,
+        r"[`'\"]n[`'\"] ?:? ?(?:number )?must be (?:at most |<= ?|less than or equal to |exactly |set to )?1\b"
+        r"|\bonly (?:supports? )?n ?= ?1\b|\bn ?(?:>|!=) ?1 is not (?:supported|allowed)"
+        r"|\binvalid n: only 1 is allowed",
+        "Groq and others, of several answers",
     ),
     LimitRule(
         OTHER,
@@ -160,6 +189,8 @@ _LACKS: Final = re.compile(
     r"|\b(?:image|audio|video|vision|picture|file|document|pdf)s?(?:_url)?(?: inputs?)? (?:is|are) not supported\b"
     r"|\b(?:json[ _]schema|json mode|structured outputs?|(?:function|tool) calling)\b(?: \w+){0,2} (?:is|are)"
     r" (?:not supported|unavailable)\b|\bresponse_format type is unavailable\b"
+    # vLLM, by how it was started; Alibaba, of the sides of a picture.
+    r"|\brequires --enable-\S+|\bdo(?:es)? not meet the model restrictions\b"
     r"|不支持(?:图|音|视|文件|多模态|工具|函数)",
     re.IGNORECASE,
 )

@@ -127,11 +127,12 @@ def offered(message: str) -> str | None:
 def names_model(error: UpstreamError) -> bool:
     """Whether a 404 is about the model, and not about the path.
 
-    OpenRouter says that a model has no endpoints, Azure that it has no deployment.
+    OpenRouter says that a model has no endpoints, Azure that it has no deployment, Zhipu all in Chinese.
     """
     said = error.said
     return (
         "model" in said.lower()
+        or "模型" in said
         or said.startswith("No endpoints found")
         or not _CODES_OF_NO_MODEL.isdisjoint(error.names)
     )

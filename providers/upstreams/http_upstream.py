@@ -191,23 +191,31 @@ _NEWER = re.compile(r"enabled only for api.versions? (\d{4}-\d\d-\d\d(?:-preview
 # What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, Z.ai
 # (github.com/JailbrokenAI/wallbreaker/issues/20, read on 2026-11-29), OpenRouter, LiteLLM, Together, Bedrock
 # (anthropics/claude-code/issues/65208; of one that only an inference profile has: cline/cline/issues/2482, with an
-# apostrophe of its own, read on 2026-11-30).
+# apostrophe of its own, read on 2026-11-30), xAI, GitHub Models and Copilot, Cloudflare.
 _NAMED = r"[`'\"]?(?P<{}>[^\s`'\"]{{1,200}}?)[`'\"]?"
 _UNKNOWN_MODEL = re.compile(
-    r"Model (?:Not Exist|does not exist)|Invalid model(?:: | '| name\b)|Unknown Model, please|模型不存在"
+    r"Model (?:Not Exist|does not exist)|Invalid model(?:: | '| name\b)|Unknown Model, please"
+    r"|(?:该|此|当前|所选)?模型[^。\uff0c,\n]{0,20}(?:不存在|已下线|已停用|已废弃|已弃用)"
+    r"|The requested model is not (?:supported|available)(?: for your \w+)?\.?$"
     r"|The model \S+ has been decommissioned"
     r"|The provided model identifier is invalid|Unable to access model\b"
     rf"|Invocation of model ID {_NAMED.format('invoked')} with on-demand throughput isn"
     rf"|(?:The )?(?:requested )?model {_NAMED.format('named')},? (?:is not found|not found|(?:does not|doesn.t) exist"
     r"|(?:has been|was|is) (?:retired|discontinued)|(?:has )?reached (?:the|its) end of (?:its )?life"
     r"|is no longer (?:available|supported|served))"
-    rf"|{_NAMED.format('id')} is not a valid model ID",
+    rf"|{_NAMED.format('id')} is not a valid model ID"
+    rf"|(?:Unknown model|Model not found|No such model):? {_NAMED.format('unknown')}(?=[.,]?(?:\s|$))",
     re.IGNORECASE,
 )
 
 # Their codes, which are of other models that a request names as well: OpenAI
-# (github.com/skorokithakis/sysaidmin/issues/9, read on 2026-11-29), Groq.
-_OF_UNKNOWN_MODELS = frozenset({"model_not_found", "model_decommissioned"})
+# (github.com/skorokithakis/sysaidmin/issues/9, read on 2026-11-29), Groq, Hugging Face, GitHub, Together.
+_OF_UNKNOWN_MODELS = frozenset(
+    {
+        *("model_not_found", "model_decommissioned", "model_terms_required", "model_not_supported", "unknown_model"),
+        *("model_not_available", "model_deprecated", "model_retired", "invalid_model"),
+    }
+)
 
 # APIs whose answers cost little and change nothing: after an error within status 200 they may be asked again. Of others
 # that may be an answer that was made, and is billed.

@@ -387,6 +387,9 @@ async def test_a_model_that_is_not_there_is_no_missing_api(origin: Origin, upstr
                 "The model `llama-3` does not exist",
                 "Model llama-3 is no longer available",
                 "model 'llama-3' not found",
+                "Unknown model: llama-3",
+                "Model not found: llama-3.",
+                "The requested model is not supported.",
             )
         ),
         *(
@@ -394,6 +397,8 @@ async def test_a_model_that_is_not_there_is_no_missing_api(origin: Origin, upstr
             for said in (
                 "The model `gpt-image-9` does not exist",  # of a tool
                 "The model llama-3 does not support tools",
+                "Unknown model: llama-3.1",
+                "The requested model is not supported with this tool",
                 "The model in your text 'is no longer available'",
             )
         ),

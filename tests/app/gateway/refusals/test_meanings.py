@@ -79,6 +79,23 @@ TOO_LONG: Mapping[str, tuple[str, Status]] = {
         ),
     ),
     "Google": ("gemini", Status(400, {"error": {"code": 400, "message": GOOGLES, "status": "INVALID_ARGUMENT"}})),
+    "TabbyAPI": ("chat", Status(400, {"detail": "Prompt length 40021 is greater than max_seq_len 32768"})),
+    "GitHub Models": (
+        "chat",
+        Status(
+            413,
+            {
+                "error": {
+                    "code": "tokens_limit_reached",
+                    "message": "Request body too large for gpt-4o model of 40021 tokens. Max size: 32768 tokens.",
+                }
+            },
+        ),
+    ),
+    "Zhipu": (
+        "chat",
+        Status(400, {"error": {"code": "1261", "message": "输入长度 40021 超过模型上限,最大支持 32768 tokens"}}),
+    ),
 }
 HI = [{"role": "user", "content": "Hi"}]
 ASKED: Mapping[str, tuple[str, dict[str, Any]]] = {

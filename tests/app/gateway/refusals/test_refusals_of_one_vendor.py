@@ -73,6 +73,18 @@ LIMITS: Mapping[str, Said] = {
     "Google, fewer": google(400, "At most 128 function declarations can be specified."),
     "xAI, tools": Said(400, "Maximum tools limit reached. 219 tools have been provided but the maximum is 200."),
     "a proxy, tools": Said(400, "number of tools exceeds 128"),
+    "a proxy, fewer tools": Said(400, "Too many tools: 150 (max 64)"),
+    "a server's tools": Said(400, "The number of tools (150) exceeds the maximum allowed (128)."),
+    "Vertex, tools": google(400, "Too many function declarations: 600. The maximum is 512."),
+    "Anthropic, tools": anthropic(400, "tools: List should have at most 128 items after validation, not 150"),
+    "pydantic, tools": pydantic("List should have at most 128 items after validation, not 150", "tools"),
+    "AWS, tools": Said(
+        400,
+        "1 validation error detected: Value at 'toolConfig.tools' failed to satisfy constraint: Member must have length"
+        " less than or equal to 128",
+    ),
+    "tools, in Chinese": Said(400, "tools 数量超过限制,最多支持 128 个"),
+    "Groq, answers": Said(400, "'n' : number must be at most 1"),
     "Anthropic, a picture": anthropic(
         400,
         "messages.1.content.2.image.source.base64: image exceeds 5 MB maximum: 6275800 bytes > 5242880 bytes",
@@ -99,6 +111,14 @@ LIMITS: Mapping[str, Said] = {
     ),
     "Meta, pictures": Said(400, "Request contains 52 images, exceeding the maximum of 50 allowed per request"),
     "new-api, pictures": Said(400, "too many images in the message, max allowed is 16"),
+    "Groq, pictures": Said(400, "Too many images provided. This model supports up to 5 images"),
+    "Mistral, pictures": Said(400, "Total number of images (9) exceeds the maximum of 8"),
+    "xAI, a picture": Said(400, "Image size exceeds the maximum allowed size of 20971520 bytes"),
+    "a picture, in short": Said(400, "Image too large: maximum 10MB"),
+    "Alibaba, a picture": Said(400, "Exceeded limit on max bytes per data-uri item : 10485760"),
+    "Groq, pixels": Said(400, "image has too many pixels: 40000000, max 33177600"),
+    "pixels": Said(400, "Image dimensions 9000x9000 exceed the maximum of 33177600 pixels"),
+    "a picture, in Chinese": Said(400, "图片大小超过限制,最大 10MB"),
     "Google, bytes": google(400, "Request payload size exceeds the limit: 20971520 bytes."),
     "Anthropic, bytes": anthropic(413, "Request exceeds the maximum size", "request_too_large"),
     "a proxy, bytes": Said(413, "Maximum request body size 1048576 exceeded, actual body size 1056562", 413),
@@ -136,6 +156,14 @@ LACKS: Mapping[str, Said] = {
     "Ollama, tools": Said(400, "registry.ollama.ai/library/m:latest does not support tools"),
     "DeepSeek, a schema": Said(400, "This response_format type is unavailable now"),
     "Mistral, tools": Said(400, "Function calling is not enabled for this model"),
+    "vLLM, tools": Said(
+        400, "auto tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set", 400
+    ),
+    "Alibaba, a picture's sides": Said(
+        400,
+        "<400> InternalError.Algo.InvalidParameter: The image length and width do not meet the model restrictions."
+        " [height:9 or width:9 must be larger than 10]",
+    ),
     "Zhipu, a picture": Said(400, "\u5f53\u524d\u6a21\u578b\u4e0d\u652f\u6301\u56fe\u7247\u8f93\u5165"),
 }
 AZURE = "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
@@ -173,6 +201,10 @@ FILTERS: Mapping[str, Said] = {
     "Google": google(400, "The prompt was blocked due to PROHIBITED_CONTENT"),
     "DeepSeek": Said(400, "Content Exists Risk", "invalid_request_error"),
     "MiniMax": Said(422, "input new_sensitive (1026)", "1026"),
+    "Baidu": Said(400, "the content of message not safe", "336104"),
+    "Hunyuan": Said(400, "input text contains sensitive words", "FailedOperation.SensitiveText"),
+    "in Chinese": Said(400, "您的输入内容违反了相关规定,请修改后重试"),
+    "Anthropic, its policy": anthropic(400, "This request appears to violate our Usage Policy."),
 }
 # What is the client's own mistake everywhere.
 MISTAKES: Mapping[str, Said] = {
@@ -193,6 +225,11 @@ MISTAKES: Mapping[str, Said] = {
         "array_above_max_length",
     ),
     "a call without its result": anthropic(400, "messages.2: `tool_use` ids were found without `tool_result` blocks"),
+    "a tool's description": Said(
+        400,
+        "Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024, but got"
+        " a string with length 2000 instead.",
+    ),
     "a picture that is none": anthropic(400, "messages.0.content.1.image.source.base64: invalid base64 data"),
 }
 REFUSED = {**WROTE, **LIMITS, **LACKS, **FILTERS}

@@ -97,6 +97,24 @@ REFUSED: Mapping[str, tuple[Meaning, str, Status]] = {
         "chat",
         openai(400, "The model `m` has been decommissioned and is no longer supported.", "model_decommissioned"),
     ),
+    "Copilot, gone": (
+        Meaning.GONE,
+        "chat",
+        openai(400, "The requested model is not supported.", "model_not_supported"),
+    ),
+    "Cloudflare, gone": (
+        Meaning.GONE,
+        "chat",
+        Status(400, {"errors": [{"code": 7000, "message": "No such model m or task"}], "success": False}),
+    ),
+    "xAI, gone": (
+        Meaning.GONE,
+        "chat",
+        Status(400, {"code": "Client specified an invalid argument", "error": "Model not found: m"}),
+    ),
+    "GitHub, gone": (Meaning.GONE, "chat", openai(400, "Unknown model: m", "unknown_model")),
+    "Zhipu, gone": (Meaning.GONE, "chat", openai(400, "模型不存在,请检查模型代码。", "1211")),
+    "in Chinese, gone": (Meaning.GONE, "chat", openai(400, "该模型已下线,请使用其他模型", None)),
     "Anthropic, gone": (Meaning.GONE, "messages", anthropic(404, "not_found_error", "model: m")),
     "Google, gone": (
         Meaning.GONE,

@@ -35,6 +35,19 @@ def refusal(message: str, status: int = 400, *names: str, outsized: bool = False
         "Prompt exceeds max length",
         "The decoder prompt (length 40000) is longer than the maximum model length of 32768.",
         "The total number of tokens (prompt and response) cannot exceed 8192.",
+        "Input Tokens Exceeded: Number of input tokens exceeds maximum length. Please update the input to try again.",
+        "The provided prompt is 9000 tokens long, but the maximum supported sequence length is just 8192!",
+        '{"error":"Requested input length 40021 exceeds maximum input length 32768"}',
+        "Prompt length 9000 is greater than max_seq_len 8192",
+        "Prompt length 40021 exceeds max input length 32768",
+        "Bad request: prompt token count (40021) cannot exceed 32768. Total tokens requested: 40121.",
+        "the input token count is 1200000 but the model only supports up to 1048576.",
+        "Input token length too long",
+        "The total length of the input exceeds 32000",
+        "Request body too large for gpt-4o model. Max size: 8000 tokens.",
+        "Prompt 超长",
+        "输入内容过长,超过模型最大上下文长度限制",
+        "输入长度超过模型上限,最大支持 32768 tokens",
     ],
 )
 def test_a_prompt_that_is_too_long_is_known_by_the_vendors_words(message: str) -> None:
@@ -59,6 +72,13 @@ def test_a_code_or_a_status_says_so_too() -> None:
         "Invalid 'user': the input exceeds what is allowed",
         "tools.0.custom.name: String should have at most 64 characters",
         "Unknown parameter: 'context_management'.",
+        "Invalid 'messages[3].content': string too long. Expected at most 1048576 characters",
+        "The number of stop sequences in the input exceeds 4",
+        "max_tokens exceeds what is left beside thinking.budget_tokens of the input",
+        "The messages have more than 20 images, which the context of this model does not take",
+        "输出长度超过限制",
+        "输入图片超过大小限制",
+        "每分钟 tokens 超过限制",
     ],
 )
 def test_what_is_too_long_besides_the_prompt_is_not_about_it(message: str) -> None:
@@ -81,6 +101,17 @@ def test_what_is_too_large_for_a_minute_is_no_length() -> None:
         ("Your request exceeded model token limit: 262144 (requested: 300000)", 262_144),
         ("Prompt contains 65673 tokens, too large for model with 32768 maximum context length", 32_768),
         ("Input is too long for requested model.", None),
+        ("too many tokens: size limit exceeded by 11326 tokens. Try using shorter inputs", None),  # Cohere
+        ("prompt too long; exceeded max context length by 1200 tokens", None),  # Ollama's cloud
+        ("greater than the context length (n_keep: 40021>= n_ctx: 32768). Try to load the model", 32_768),  # LM Studio
+        ("maximum output tokens (40277) exceeded this model context window limit (32768).", 32_768),  # Cloudflare
+        ("Prompt length 9000 is greater than max_seq_len 8192", 8192),
+        ("prompt tokens (5000) and max_tokens (4000) exceed 8192", 8192),
+        ("The input token count is 1200000 but the model only supports up to 1048576.", 1_048_576),
+        ("The total length of the input exceeds 32000", 32_000),
+        ("Request body too large for gpt-4o model. Max size: 8000 tokens.", 8000),
+        ("Prompt of 40021 tokens exceeds the model's context of 32768 tokens", 32_768),
+        ("输入长度超过模型上限,最大支持 32768 tokens", 32_768),
     ],
 )
 def test_the_limit_is_read_where_it_is_stated(said: str, limit: int | None) -> None:
