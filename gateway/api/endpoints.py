@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 # Reads requests for OpenAI's chat completions.
 
-CHAT_MEDIA = Media.of("image_url", "input_audio", "file", text="text|refusal|function|custom|ephemeral")
+CHAT_MEDIA = Media.of("image_url", "input_audio", "file", text="text|refusal|function|ephemeral")
 
 
 class _StreamOptions(msgspec.Struct):

@@ -81,6 +81,12 @@ def is_sealed(dialect: Dialect, fields: Fields) -> bool:
     return SEALED_MARK in said or OURS in said
 
 
+def is_odd(dialect: Dialect, fields: Fields) -> bool:
+    """Whether a conversation that is not of texts alone may have a sealed part, or a call that some servers lack."""
+    has_texts = dialect.requests.has_texts
+    return is_sealed(dialect, fields) or (has_texts is not None and has_texts(fields))
+
+
 def is_foreign(names: frozenset[str], dialect: Dialect, fields: Fields) -> bool:
     """Whether a conversation in chat may have fields of these ``names``, which a vendor refuses."""
     return dialect is PIVOT and stands(names, bytes(fields.get(dialect.requests.prompt, _NO_PROMPT)))
@@ -228,10 +234,10 @@ class _Translations:
         return forbids is not None and forbids(self._fields)
 
     @cached_property
-    def offers_texts(self) -> bool:
-        """Whether the request offers tools that take a text."""
-        names = self._dialect.requests.custom_names
-        return names is not None and bool(names(self._fields))
+    def has_texts(self) -> bool:
+        """Whether the request may offer tools that take a text, or have called some."""
+        has_texts = self._dialect.requests.has_texts
+        return has_texts is not None and has_texts(self._fields)
 
     @cached_property
     def may_begin(self) -> bool:
@@ -478,7 +484,7 @@ class _Translations:
         is_sealed = requests.without_sealed is not None and not self._question.needs.inline and self.sealed
         is_textless = (
             requests.as_functions is not None
-            and self.offers_texts
+            and self.has_texts
             and not self._question.is_too_many
             and not takes_text(spoken, habits.beyond)
         )

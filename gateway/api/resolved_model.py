@@ -6,7 +6,7 @@ from contextlib import suppress
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.fitting import Fitting, Question, fitted, is_foreign, is_sealed
+from gateway.api.fitting import Fitting, Question, fitted, is_foreign, is_odd
 from gateway.api.headers import LOWERED
 from gateway.api.json_body import values_of
 from gateway.api.preferences import CONSUMED, NOTHING, DeploymentChoice, is_passed_on, preferred
@@ -120,7 +120,7 @@ class ResolvedModel:
         dialect, size = self.parsed.dialect, self.parsed.size
         if self._is_native:
             if dialect.requests.without_foreign_thoughts is None and (
-                self.parsed.needs.inline or not is_sealed(dialect, self.parsed.fields)
+                self.parsed.needs.inline or not is_odd(dialect, self.parsed.fields)
             ):
                 return True
             most_values = FEW_VALUES
@@ -180,7 +180,7 @@ class ResolvedModel:
             and not self._unpriced
             and parsed.dialect in common.speaks
             and needs.ordinary
-            and (needs.inline or not is_sealed(parsed.dialect, parsed.fields))
+            and (needs.inline or not is_odd(parsed.dialect, parsed.fields))
             and not (common.refused_fields and is_foreign(common.refused_fields, parsed.dialect, parsed.fields))
             and needs.prompt_tokens <= common.context_tokens
             and (needs.max_tokens or 0) <= common.max_output_tokens

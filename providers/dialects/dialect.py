@@ -372,6 +372,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     offering: Callable[[Wording], Wording] | None = None
     # The names that tools which take a text have in chat. None: a request can offer none.
     custom_names: Callable[[Fields], frozenset[str]] | None = None
+    # Whether a request may offer such tools, or have called some; never where its prompt is plain (``Media.odd``).
+    has_texts: Callable[[Fields], bool] | None = None
     # Says such tools as functions, for a server that has no others. None: all have them.
     as_functions: Callable[[Wording], Wording] | None = None
     # Whether a request asks for nothing but a summary of its conversation. None: none can.

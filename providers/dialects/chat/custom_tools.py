@@ -34,6 +34,11 @@ def has_custom(fields: Fields) -> bool:
     return "tools" in fields and _WORD in bytes(fields["tools"])
 
 
+def has_texts(fields: Fields) -> bool:
+    """Whether a chat request may offer tools that take a text, or have called some."""
+    return has_custom(fields) or _WORD in bytes(fields.get("messages", b""))
+
+
 def custom_names(fields: Fields) -> frozenset[str]:
     """Return the names of a chat request's tools that take a text, but for those that a function has too."""
     if not has_custom(fields):
@@ -50,9 +55,9 @@ def as_functions(wording: Wording) -> Wording:
 
     What is not valid is left to others.
     """
-    offers, has_calls = has_custom(wording.fields), _WORD in bytes(wording.fields.get("messages", b""))
-    if not offers and not has_calls:
+    if not has_texts(wording.fields):
         return wording
+    offers, has_calls = has_custom(wording.fields), _WORD in bytes(wording.fields.get("messages", b""))
     fields = dict(wording.fields)
     losses: list[Loss] = []
     try:

@@ -11,7 +11,7 @@ from providers.dialects.cache_marks import with_breakpoints, with_marks
 from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.chat.answers import ENDING, ChatGathering, events_of_answer, failure
 from providers.dialects.chat.continuing import EFFORTS, ChatContinuing, repairs_of
-from providers.dialects.chat.custom_tools import as_functions, custom_names
+from providers.dialects.chat.custom_tools import as_functions, custom_names, has_texts
 from providers.dialects.chat.events import choices, read_event
 from providers.dialects.chat.forced_call import asked_for_json, forbids_thinking, forced_in_chat, without_thinking
 from providers.dialects.chat.one_call import wants_one_call
@@ -111,6 +111,7 @@ CHAT = Dialect(
         without_thinking=without_thinking,
         offering=offering_those_alone,
         custom_names=custom_names,
+        has_texts=has_texts,
         as_functions=as_functions,
         with_marks=with_marks,
         with_breakpoints=with_breakpoints,

@@ -161,15 +161,21 @@ async def test_a_call_of_a_tool_that_is_not_offered_any_more_stays_in_the_histor
         assert {each.rule for each in vendors[name].refusals} <= {"not taken: include"}  # Groq's, which is learnt
 
 
-async def test_an_earlier_call_with_a_text_is_one_of_a_function_where_there_are_no_others(asked: Asked) -> None:
+@pytest.mark.parametrize("offered", [True, False], ids=["other tools", "no tools"])
+async def test_an_earlier_call_with_a_text_is_one_of_a_function_where_there_are_no_others(
+    asked: Asked, offered: bool
+) -> None:
     running, vendors = asked
     path, body = GONE["chat"]
     [asks, _, result] = body["messages"]
     call = {"role": "assistant", "tool_calls": [{"id": ID, "type": "custom", "custom": {"name": "gone", "input": "x"}}]}
-    for name in ("openai", "anthropic", "bedrock", "google"):
-        answer, _ = await answer_of(running, path, {**body, "model": name, "messages": [asks, call, result]})
+    body = {"messages": [asks, call, result], **({"tools": body["tools"]} if offered else {})}
+    for name in VENDORS:
+        answer, _ = await answer_of(running, path, {**body, "model": name})
         assert "okapi" in json.dumps(answer), name
-        assert vendors[name].refusals == []
+        assert vendors[name].refusals == [], vendors[name].said
+    sent = json.dumps(vendors["openai"].seen[-1].body["messages"])
+    assert '"custom": {"name": "gone", "input": "x"}' in sent  # which has such tools
 
 
 # What vendors' answers in chat have beside what was said, and clients send back.
