@@ -58,10 +58,11 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
             for name, door in doors.items()
         }
         models: Json = {
-            name: {"deployments": [{"deployment": f"{name}/{model}", "extra_headers": NEEDED.get(name, {})}]}
-            for name, (_, model) in DOORS.items()
+            name: {"deployments": [{"deployment": f"{door}/{model}", "extra_headers": NEEDED.get(door, {})}]}
+            for door, (_, of_4_6) in DOORS.items()
+            for name, model in ((door, of_4_6), (f"{door}-5.5", of_4_6.replace("4-6", "5-5").removesuffix("-v1")))
         }
-        models["claude"] = {"deployments": [each["deployments"][0] for each in models.values()]}
+        models["claude"] = {"deployments": [each["deployments"][0] for name, each in models.items() if name in DOORS]}
         running = await stack.enter_async_context(
             serving(tmp_path, {"unused": None}, providers=providers, models=models)
         )
@@ -135,6 +136,16 @@ async def test_what_fails_at_a_door_is_told_as_anthropic_tells_it(place: Place) 
             {**asked(door, user("fail: 429")), "stream": True}, path="/v1/messages"
         ) as response:
             assert response.status == 429, door
+
+
+async def test_a_model_without_sampling_is_asked_for_none_at_each_door(place: Place) -> None:
+    for door in DOORS:
+        body = asked(f"{door}-5.5", user("say: well"), temperature=0.3, top_p=0.9, top_k=20)
+        for path in ("/v1/messages", "/v1/chat/completions"):
+            sampled = body if path == "/v1/messages" else {k: v for k, v in body.items() if k != "top_k"}
+            _, headers = await place.said(sampled, path)
+            assert headers["x-holeshot-dropped"].startswith("temperature, top_p"), door
+    place.all_took()
 
 
 async def test_counting_asks_a_door_that_counts(place: Place) -> None:
