@@ -75,7 +75,7 @@ def conversation_of(
 ) -> bytes:
     """Return 16 bytes that are the same in every turn of a conversation, in every replica.
 
-    Other than prefixes, whose lengths are fixed, they also distinguish conversations that begin alike and differ after
+    Unlike prefixes, whose lengths are fixed, digests also distinguish conversations that begin alike and differ after
     their system prompt: so these are spread over keys. They are a digest of the parts ``before`` the ``turns``, and of
     these up to the first that is not an instruction; of texts alone, as clients move marks of the cache from turn to
     turn. ``key`` is as for ``prefix_of``. Of each part only the first 64 KB count: 64 KB take some 0.1 ms.
@@ -125,7 +125,7 @@ def _lasting(part: bytes | memoryview | msgspec.Raw) -> bytes | memoryview | msg
 def _opening(head: str) -> Iterator[tuple[str, bool]]:
     """Yield the texts of the turns up to the first that is not an instruction, each with whether it is one.
 
-    ``head`` may end within one.
+    ``head`` may end within a turn.
     """
     at = len(head) - len(head.lstrip(_BETWEEN))
     while at < len(head):
@@ -265,7 +265,7 @@ class Affinity:
     def cached_tokens(self, model: str, prefix: Prefix, held: Held, prompt_tokens: int) -> Mapping[str, int]:
         """Return how many tokens of a prompt each deployment in ``held`` should have in its cache.
 
-        That is as many as the last prompt with this beginning had, as a conversation grows at its end; but no fewer
+        The number is that of the last prompt with this beginning, as a conversation grows at its end; but no fewer
         than the known beginning, and fewer than the next longer beginning, which differs.
         """
         return {

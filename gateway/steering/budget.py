@@ -42,7 +42,8 @@ class Budget:
     call and two bursts. A fallback beside a late model may overdraw as well: after it there are fewer races.
 
     Rescues, which start beside an attempt that hangs, take none for a share of the latest calls; beyond it they are
-    extra attempts like any other: the budget pays for them, or they wait. What ``single`` explores counts as a rescue.
+    extra attempts like any other: the budget pays for them, or they wait. An exploring attempt of ``single`` counts as
+    a rescue.
 
     If ``extra_usd_per_call`` is set, dollars are counted as well. They start at 0, so any number of calls spends at
     most that amount per call, plus the last attempt.
@@ -69,7 +70,7 @@ class Budget:
         return len(self._rescued)
 
     def rescue(self, ratio: float, client: str | None = None) -> bool:
-        """Whether an attempt may start beside one that hangs; if so, count it, and charge it if there were many."""
+        """Whether a rescue may start beside a hanging attempt; if so, count it, and charge it if there were many."""
         free = _FREE_RESCUES - self.rescues
         if free <= 0 or not self._shares_of_rescues.takes(client, free):
             if ratio <= 0 or self.tokens < 1.0 or not self._shares.takes(client, self.tokens):
@@ -122,7 +123,8 @@ class Budget:
     def affords(self, cost_usd: float, usd_per_call: float, client: str | None = None) -> bool:
         """Whether an attempt of this maximum cost can be paid.
 
-        One that costs more than the maximum savings starts when these are full; later calls pay off the debt.
+        An attempt that costs more than the maximum savings starts when the savings are full; later calls pay off the
+        debt.
         """
         if cost_usd <= 0:
             return True
@@ -137,7 +139,7 @@ class Budget:
         self.usd -= cost_usd
 
     def _in_calls(self, cost_usd: float, usd_per_call: float) -> tuple[float, float]:
-        """Return what is saved and what an attempt costs, each in what one call saves."""
+        """Return the savings and an attempt's cost, each in units of what one call saves."""
         return self.usd / usd_per_call, cost_usd / usd_per_call * _ROUNDING
 
 

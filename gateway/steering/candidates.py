@@ -83,7 +83,7 @@ _LEAST_LATE_S = 0.001  # positive, so that scores can be divided by it
 
 
 class Tier(IntEnum):
-    """Precedes the score: a deployment is used only if all earlier tiers are empty."""
+    """Comes before the score: a deployment is used only if all earlier tiers are empty."""
 
     FREE = 0
     MISSES = 1  # below min_tok_s, or too often later than the deadline
@@ -157,7 +157,7 @@ def candidates(
 def weighed_share(race: RaceSettings, terms: Terms) -> float:
     """Return the share of such calls that is raced from the start, for a reader and without holding first tokens.
 
-    In these a slower answer counts more: it cannot be overtaken later.
+    In such calls a slower answer counts more: no other attempt can overtake it later.
     """
     reads = terms.objective is Objective.READING and not terms.holds
     return STRATEGIES[race.mode].raced_share(race) if reads else 0.0
@@ -196,7 +196,7 @@ def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSetting
 def _is_late(estimate: Estimate, race: RaceSettings) -> bool:
     """Whether a deployment is too often later than the deadline.
 
-    One with few samples looks like the others: even if those miss the goal, it must be tried.
+    A deployment with few samples looks like the others: it must be tried, even if the others miss the goal.
     """
     if race.ttft_ms is None or estimate.events < COLD_EVENTS:
         return False
@@ -263,7 +263,7 @@ Ranks: TypeAlias = dict[str, tuple[Candidate, tuple[object, ...]]]  # by deploym
 
 
 class LineupCache(msgspec.Struct):
-    """What was computed of a lineup when it was first needed, so that no other call computes it again."""
+    """Gains and orders of one lineup, computed at their first use, so that no other call computes them again."""
 
     rivals: list[Candidate] = []
     racers: dict[tuple[str, bool], Sequence[RunnerUp]] = {}  # by primary, and whether they start late
@@ -369,8 +369,8 @@ class Lineup(msgspec.Struct, frozen=True):
     def eligible(self, held: Held) -> tuple[Sequence[Candidate], Sequence[float]]:
         """Return the candidates for primary of a usual call, with cumulative weights for the draw.
 
-        Those near the best; if some of these hold most of the prompt in a warm cache, only these. A deployment close to
-        its rate limit is not preferred for its cache.
+        These are near the best one; if some of them have most of the prompt in a warm cache, only those. A deployment
+        close to its rate limit is not preferred for its cache.
         """
         sizes = [held.get(each.deployment, 0) if each.condition.headroom >= HEADROOM_LOW else 0 for each in self.near]
         if not (most := max(sizes)):
@@ -425,7 +425,7 @@ def line_up(
 def _rivals(ranked: Sequence[Candidate], standings: Standings, known: dict[str, Ranks]) -> Sequence[Candidate]:
     """Order ``ranked``, best first, by each one's value in a race against the best if first tokens may be held.
 
-    Then the answer is that of the attempt with the smaller loss, not of the first to start.
+    With holds the attempt with the smaller loss gives the answer, not the first to start.
     """
     if len(ranked) < 3:  # noqa: PLR2004 - the best and one other
         return ranked
@@ -458,7 +458,7 @@ def _usefulness(racer: RunnerUp) -> tuple[object, ...]:
 
 
 def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the usable ones: the healthy; if there are none, the broken; all, if all are cooling."""
+    """Return the usable deployments: the healthy ones; if there are none, the broken ones; if all are cooling, all."""
     for states in (_HEALTHY, _TRIPPED):
         if found := [each for each in candidates if each.condition.state in states]:
             return found
@@ -468,7 +468,7 @@ def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
     """Return those of ``ranked``, best first, that may become the primary, and their weights in the draw.
 
-    They are in the best one's tier, under ``cost`` equally cheap, and near its score. The weight is
+    These candidates are in the best one's tier, under ``cost`` equally cheap, and near the best score. The weight is
     (best/score)^12 times the configured weight, less near a rate limit. If the call is raced, the score is that of a
     raced answer.
     """
@@ -491,7 +491,7 @@ def _near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
 class Lineups:
     """The last lineup for each kind of call, kept until a candidate's health or the standings change.
 
-    Without queues, cool-downs and faults that is a second, and saves most of the cost of planning.
+    Without queues, cool-downs and faults a lineup is kept for a second, which saves most of the cost of planning.
     """
 
     def __init__(self) -> None:
@@ -560,7 +560,7 @@ class Lineups:
     ) -> Iterator[None]:
         """Recompute the recently used lineups of a model from its new standings, one by one; drop the others.
 
-        Those used by a single call are dropped too, for example if all deadlines differ.
+        A lineup that only one call has used is dropped too: if each call has another deadline, none is used twice.
         """
         warmed = 0
         for key, known in [(key, known) for key, known in self._known.items() if key[0] == model]:
@@ -602,7 +602,7 @@ class _Known(msgspec.Struct):
     is_used: bool = False  # by another call than the one it was computed for
 
     def fits(self, standings: Standings, race: RaceSettings, terms: Terms, length: float | None) -> bool:
-        """Whether it is still valid, apart from changed conditions."""
+        """Whether the lineup is still valid, apart from changed conditions."""
         before_race, before = self.race_terms
         return (
             self.standings is standings

@@ -40,7 +40,7 @@ class Clientele:
         self.total += 1.0
 
     def fade(self, now_s: float) -> None:
-        """Let what was counted fade with time; call it once ``fades_at_s`` has passed."""
+        """Halve the counted answers; to be called once ``fades_at_s`` has passed."""
         if self.counts:
             self._fade(exp2(-1.0 - (now_s - self.fades_at_s) / CLIENTS_HALF_LIFE_S), _GONE)
         self.fades_at_s = now_s + CLIENTS_HALF_LIFE_S

@@ -30,7 +30,7 @@ class ClientsNames:
         self._again: set[str] = set()  # those asked for more than once
 
     def asked(self, name: str, client: str | None) -> list[str]:
-        """Note that ``client`` asks for a model; return the names that are to be forgotten for it."""
+        """Note that ``client`` asks for a model; return the names that must be forgotten to make room for its name."""
         mine = self._of.setdefault(client, OrderedDict())
         if name in self._names:
             self._again.add(name)
@@ -52,7 +52,7 @@ class ClientsNames:
         return gone
 
     def is_known(self, name: str) -> bool:
-        """Whether it was asked for more than once, and is one of those kept."""
+        """Whether the name was asked for more than once, and is still kept."""
         return name in self._again
 
     def _forget(self, name: str) -> None:
@@ -104,7 +104,7 @@ class TenantLearning:
         self._launched: dict[str, _Launched] = {}  # running attempts, by id
 
     def health_of(self, name: str) -> Health:
-        """Return the health of a deployment with a key, a new one if nothing has happened with it yet."""
+        """Return the health of a deployment with a client's key, a new one if nothing has happened with the key yet."""
         health = self._healths.get(name)
         if health is None:
             if len(self._healths) >= MOST_KEYS:

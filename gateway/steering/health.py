@@ -47,10 +47,10 @@ from gateway.steering.constants import (
 )
 from providers import LONG_AGO_S, Availability, Readiness, Waits, kinds, without_addresses
 
-# Load: how a deployment's time to first token grows with this replica's attempts in flight there. Fits ln(ttft) = a +
-# b ln(1 + in flight) over the first tokens of the last minutes, with an ``a`` for each prompt class, and uses a
-# cautious estimate of the elasticity b. Without queueing b is 0 and nothing changes. Losers cut before their first
-# token are left out: they are cut early whatever is in flight.
+# Load: how a deployment's time to first token grows with this replica's attempts in flight there. Fits ln(ttft) = a + b
+# ln(1 + in flight) over the first tokens of the last minutes, with an ``a`` for each prompt class, and uses a cautious
+# estimate of the elasticity b (1: twice as many in flight, twice the time). Without queueing b is 0 and nothing
+# changes. Losers cut before their first token are left out: they are cut early whatever is in flight.
 
 _SECONDS = 60  # rate limits are per minute
 _NONE = 0.01  # first tokens, decayed: counts as none
@@ -87,7 +87,7 @@ class Launches:
         return sum(self._counts[(self._at - ago) % _SECONDS] for ago in range(seconds))
 
     def expected(self, now_s: float) -> float:
-        """Return how many are expected in a minute: the most of the last minute and of its last seconds going on."""
+        """Return the expected count in a minute: that of the last minute, or of its last seconds if these go on."""
         rates = [self.in_seconds(seconds, now_s) * (_SECONDS / seconds) for seconds in DEMAND_S]
         return max(self.in_minute(now_s), *rates)
 
@@ -119,7 +119,7 @@ class Load:
         return (self._fit or self._fitted())[0] > 0.0
 
     def seen(self, prompt_class: PromptClass, in_flight: float, ttft_s: float, now_s: float) -> None:
-        """Learn from the first token of an attempt that had ``in_flight`` others besides it at its launch."""
+        """Learn from a first token whose attempt was launched beside ``in_flight`` others."""
         x, y = log1p(in_flight), log(max(ttft_s, FIRST_EDGE_S))
         elasticity, _ = self._fit or self._fitted()
         passed_s, self._at_s = now_s - self._at_s, now_s
@@ -202,7 +202,7 @@ _SAYS_NOTHING_OF_REQUESTS = kinds(lambda facts: facts.is_of_nobody)
 
 
 class HealthState(StrEnum):
-    """Whether a deployment may be used."""
+    """Whether a deployment may be asked."""
 
     OK = "ok"
     FAILING = "failing"  # only told: it has never answered, and is asked as usual until it fails once more
@@ -233,7 +233,7 @@ class Condition(msgspec.Struct, eq=False):
 
     @property
     def told(self) -> HealthState:
-        """The state as people are told it: one on trial is broken until it answers, or until that is forgotten."""
+        """The state in words for people: on trial is broken, until an answer, or until its failures are forgotten."""
         if self.state is not HealthState.OK:
             return self.state
         if self.trial_in_s is not None:
@@ -241,7 +241,7 @@ class Condition(msgspec.Struct, eq=False):
         return HealthState.FAILING if self.failing else HealthState.OK
 
     def without_faults(self) -> "Condition":
-        """Return it for those for whom its state does not hold."""
+        """Return the condition for clients for whom the failures do not count."""
         if self.state is HealthState.OK and self.trial_in_s is None:
             return self
         return replace(
@@ -249,7 +249,7 @@ class Condition(msgspec.Struct, eq=False):
         )
 
     def with_faults(self, met: "Condition") -> "Condition":
-        """Return it for the one client that has ``met`` faults there."""
+        """Return the condition for the one client that has ``met`` faults there."""
         if met.state is HealthState.OK and met.trial_in_s is None:
             return self
         return replace(
@@ -280,7 +280,7 @@ class Trouble(msgspec.Struct, frozen=True):
 
     @property
     def in_words(self) -> str:
-        """Return the same for operators: the kind as words."""
+        """Return the error for operators: its kind as words."""
         words = CAUSES.get(self.kind, self.kind)
         return self._without_requests(words if self.status is None else f"{words} ({self.status})")
 
@@ -308,9 +308,9 @@ def probe_limit_s(q95_s: float) -> float:
 class Health:
     """The state of one deployment in this replica. Times are seconds of any one monotonic clock.
 
-    Failures are told with the client that met them, or with None if no request can have caused them. What one client
-    alone has met holds for all only if it is nearly all traffic there; then it is ``only_for`` that client, as for
-    others, who come later, it is no more than a supposition.
+    Failures are reported with the client that met them, or with None if no request can have caused them (no connection,
+    a 401). What one client alone has met holds for all only if that client is nearly all traffic there. The state is
+    then ``only_for`` that client: for clients who come later it is no more than a supposition.
     """
 
     __slots__ = (
@@ -450,17 +450,17 @@ class Health:
             self.cached_condition.hanging = self.hanging
 
     def answered(self, prompt_class: PromptClass, in_flight: float, ttft_s: float, now_s: float) -> None:
-        """Learn from the first token of an attempt that was launched with ``in_flight`` others running."""
+        """Learn from the first token of an attempt that was launched beside ``in_flight`` running others."""
         self.load.seen(prompt_class, in_flight, ttft_s, now_s)
         if self.cached_condition is not None and self.load.elastic:
             self.cached_condition = None
 
     def rate_limited(self, retry_after_s: float | None, now_s: float) -> bool:
-        """Handle a 429: pause for the time it asks for; return whether it is the first in minutes.
+        """Handle a 429: pause for as long as its ``retry-after`` asks; return whether it is the first in minutes.
 
-        If it asks for none, the pause is doubled until it answers again. One that comes after the pause of another
-        confirms a limit, and each from then on raises the scarcity price in the score. Those that come in the pause
-        were launched before it.
+        Without a ``retry-after`` each pause is twice the one before, until the deployment answers again. A 429 after
+        the pause of another one confirms a limit, and each later one raises the scarcity price in the score. A 429
+        within a pause says nothing new: its attempt was launched before.
         """
         self.launches.add(now_s, -1)
         resumed_s = now_s - self._availability.cooling_until_s  # ago; infinite if it never paused
@@ -480,9 +480,9 @@ class Health:
         return resumed_s > LIMIT_KEPT_S
 
     def taken(self, now_s: float) -> float:
-        """Return how many requests a minute it was seen to admit before a 429; infinite without a recent one.
+        """Return the requests a minute that the deployment admitted before its last 429; infinite without a recent 429.
 
-        It is forgotten when clearly more pass.
+        The figure is forgotten when clearly more requests pass.
         """
         if not self._limit:
             return inf
@@ -493,15 +493,15 @@ class Health:
         return max(self._limit, passed)
 
     def _passed(self, now_s: float) -> int:
-        """Return the requests admitted in the last minute, or in the current window: any sixty seconds may have two."""
+        """Return the requests admitted in the last minute, or in the current window: a minute may touch two windows."""
         if self._window_from_s == LONG_AGO_S:
             return self.launches.in_minute(now_s)
         return self.launches.in_seconds(int((now_s - self._window_from_s) % 60.0) + 1, now_s)
 
     def limit(self, now_s: float) -> float:
-        """Return how many requests a minute it admits; infinite if no limit is known.
+        """Return the requests a minute that the deployment admits; infinite if no limit is known.
 
-        That is the number seen before the last of several 429s, or derived from the unused part that answers report.
+        The limit is the number before the last of several 429s, or follows from the unused part that answers report.
         """
         minute, least, before = self._reported_limit
         ago = int(now_s // 60.0) - minute
@@ -511,16 +511,16 @@ class Health:
         return min(told, taken) if self._is_believed else told
 
     def cooling_s(self, now_s: float) -> float:
-        """Return the seconds until its pause ends; 0 if there is none."""
+        """Return the seconds until the deployment's pause ends; 0 without a pause."""
         return self._availability.cooling_s(now_s)
 
     def is_paused_once(self, now_s: float) -> bool:
-        """Whether it pauses after a 429 that no other has confirmed yet."""
+        """Whether the deployment pauses after a single 429: no other has confirmed a limit yet."""
         return not self._is_believed and self.cooling_s(now_s) > 0.0
 
     @property
     def is_in_use(self) -> bool:
-        """Whether it is neither broken nor out, though it may pause."""
+        """Whether the deployment is neither broken nor out; it may pause."""
         return self._open_until_s is None and not self._availability.refused
 
     def is_limited(self, now_s: float) -> bool:
@@ -528,12 +528,12 @@ class Health:
         return min(self.limit(now_s), self.taken(now_s)) < inf
 
     def has_room(self, now_s: float) -> bool:
-        """Whether its limit, if one is known, has room for an extra attempt: calls' first attempts need the rest."""
+        """Whether a known rate limit has room for an extra attempt: the first attempts of calls need the rest."""
         limit = self.limit(now_s)
         return limit == inf or self.launches.expected(now_s) < LIMIT_USED * limit
 
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
-        """Stop using it for ``retry_after_s``, up to a maximum."""
+        """Pause the deployment for ``retry_after_s``, up to a maximum."""
         self.cached_condition = None
         self._is_stated = True
         self._availability.cool(retry_after_s, now_s)
@@ -554,7 +554,7 @@ class Health:
         return True
 
     def refuse(self, now_s: float, client: str | None = None) -> bool:
-        """Note that it rejects the key or does not know the model; return whether it is out since now."""
+        """Note that the deployment rejects the key or does not know the model; return whether that takes it out now."""
         self._refused.add(client)
         if self._refused.weight(self.clients.share(), 1.0) < 1.0:
             return False
@@ -563,7 +563,7 @@ class Health:
         return self._availability.refuse(now_s)
 
     def counts_limit(self, client: str | None, now_s: float) -> bool:
-        """Note a 429, or a 503 with a time to come back; return whether it holds for more than ``client``."""
+        """Note a 429, or a 503 with a ``retry-after``; return whether the pause holds for more than ``client``."""
         if client is None:
             self._hold(None, now_s)
             return True
@@ -576,12 +576,12 @@ class Health:
         return True
 
     def _hold(self, client: str | None, now_s: float) -> None:
-        """Note that it is taken out, for all or by what ``client`` alone has met."""
+        """Note that the deployment is taken out, for all or by what ``client`` alone has met."""
         if client is None or self._state(now_s) is HealthState.OK:
             self.only_for = client
 
     def is_for(self, client: str | None) -> bool:
-        """Whether its state holds for ``client``, and not only for another."""
+        """Whether the state holds for ``client``, and not only for another client."""
         return self.only_for is None or client is None or client == self.only_for
 
     def delivered(self, ttft_s: float, q95_s: float, now_s: float) -> bool:
@@ -605,7 +605,7 @@ class Health:
     def cut(self, age_s: float, q95_s: float, now_s: float) -> bool:
         """Handle an attempt that was cancelled without a first token: only a probe beyond its limit has failed.
 
-        Returns whether it opened the breaker again.
+        Returns whether this opened the breaker again.
         """
         limit_s = min(probe_limit_s(q95_s), self._probe_watch_s * _NEARLY)  # estimates may have changed since it began
         failed = self._open_until_s is not None and now_s >= self._open_until_s and age_s >= limit_s
@@ -616,7 +616,7 @@ class Health:
     def open_breaker(self, now_s: float, met: Blame | None = None) -> bool:
         """Open the breaker because of other replicas' reports, or a silence that clients have ``met``.
 
-        Returns whether it was closed, and is open for all.
+        Returns whether the breaker was closed before, and is open for all now.
         """
         if self.tripped:
             return False  # it has its own probes
@@ -717,7 +717,7 @@ class OwnHealths:
         return met.get(deployment) or met.setdefault(deployment, Health())
 
     def known(self, client: str | None, deployment: str) -> Health | None:
-        """Return what a client has met at a deployment; None if that is nothing."""
+        """Return what a client has met at a deployment; None if nothing."""
         met = self.by_client.get(client) if client is not None else None
         return None if met is None else met.get(deployment)
 
@@ -730,7 +730,7 @@ class OwnHealths:
         return any(deployment in met for met in self.by_client.values())
 
     def forget(self, client: str, deployment: str, now_s: float) -> None:
-        """Forget what a client has met at a deployment that has answered it, but for a pause."""
+        """Forget what a client has met at a deployment, as it has answered now; a pause stays."""
         met = self.by_client[client]
         if met[deployment].is_in_use and not met[deployment].cooling_s(now_s):
             del met[deployment]

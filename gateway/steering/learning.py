@@ -120,7 +120,7 @@ def _count_spoken(counts: Counts, attempt: AttemptRecord, prompt_class: PromptCl
 def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClass) -> None:
     """Add the counts for published quantiles: late launches, overtaken attempts, and the audited sample of these.
 
-    In exploring races all are audited, so overtaken attempts count there like the others.
+    In exploring races all losers are audited, so overtaken attempts count there like the others.
     """
     name, role, counts_as = attempt.deployment, attempt.role, attempt.counts_as
     token_s = None if attempt.token_ms is None else attempt.token_ms / 1000
@@ -153,7 +153,7 @@ def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClas
 def _count_speed(counts: Counts, names: Fields, attempt: AttemptRecord) -> None:
     """Add tokens and seconds, of decoding and end to end, if the provider reported the tokens.
 
-    If it did not, as for a watched loser, the tokens of decoding are estimates and are counted separately.
+    Without reported tokens, as of a loser that is read on, those of decoding are estimates, counted separately.
     """
     if attempt.tokens_source is None or attempt.ttft_ms is None or attempt.last_token_ms is None:
         return
@@ -192,14 +192,14 @@ class _Suspect:
 
 
 class SuspectSamples:
-    """What may belong to a fault, by deployment. ``count`` adds a model's counts at a Unix time."""
+    """Samples that may belong to a fault, by deployment. ``count`` adds a model's counts at a Unix time."""
 
     def __init__(self, count: Callable[[str, Counts, float], None]) -> None:
         self._count = count
         self._suspects: dict[str, _Suspect] = {}
 
     def hold_back(self, model: str, deployment: str, field: str, unix_s: float) -> None:
-        """Hold a sample back. If there are too many, the oldest is counted."""
+        """Hold a sample back; of too many the oldest one is counted."""
         held_back = self._of(deployment).held_back
         held_back.append((model, field, unix_s))
         if len(held_back) > DOUBTED_KEPT:
@@ -207,10 +207,10 @@ class SuspectSamples:
             self._count(model, {field: 1.0}, unix_s)
 
     def is_silent(self, deployment: str, estimate: Estimate, client: str | None, age_s: float) -> bool:
-        """Whether so many attempts without a first token, cut at such ages, are very unlikely.
+        """Whether the deployment is silent: so many attempts cut at such ages without a first token are very unlikely.
 
-        A loser is usually cut early, so each adds only a little: -ln of the chance that the deployment's own first
-        token takes clearly longer than that age. One cut at a usual age proves nothing, it may have lost by a hair.
+        Each loser adds -ln of the chance that this deployment's first token takes clearly longer than the loser's age.
+        That is little, as losers are cut early; a loser of a usual age adds nothing, it may have lost by a hair.
         """
         if estimate.usual is None or estimate.is_borrowed or estimate.usual_events < KNOWN_EVENTS:
             return False
@@ -225,8 +225,9 @@ class SuspectSamples:
     def left(self, deployment: str, estimate: Estimate, client: str | None, age_s: float) -> str | None:
         """Count a client that left without a first token after ``age_s`` seconds; return the reason if it is a fault.
 
-        Only clients that waited clearly longer than usual count. Where several did, as many as failures open the
-        breaker; a client alone (without names all are one), or where nothing is known, needs three times as many.
+        Only clients that waited clearly longer than usual count. Several clients open the breaker with as many of these
+        as of failures; one client alone (without ``clients`` all are one), or at an unknown deployment, with three
+        times as many.
         """
         is_known = not estimate.is_borrowed and max(estimate.events, estimate.usual_events) >= KNOWN_EVENTS
         if age_s < (late_s(estimate.well_q95_s) if is_known else LEFT_UNKNOWN_S):
@@ -257,7 +258,7 @@ class SuspectSamples:
             self._count(model, {field: 1.0}, unix_s)
 
     def drop(self, deployment: str) -> None:
-        """Discard the samples held back: they belong to a fault."""
+        """Discard the samples held back: they belong to a fault, not to the deployment's usual times."""
         self._suspects.pop(deployment, None)
 
     def forget_others(self, deployments: AbstractSet[str]) -> None:
@@ -309,7 +310,7 @@ class LaunchedAttempt(Protocol):
 
 
 class OwnDelay:
-    """Estimates the gateway's own share of an attempt's time. ``now_s`` is on the gateway's clock."""
+    """Estimates the gateway's own share of an attempt's time; ``now_s`` is seconds on the gateway's clock."""
 
     __slots__ = ("lateness",)
 
@@ -321,7 +322,7 @@ class OwnDelay:
         return age_s if launched is None else max(0.0, age_s - self._since(launched, now_s))
 
     def explains(self, launched: LaunchedAttempt | None, unix_s: float, now_s: float) -> bool:
-        """Whether a timeout at ``unix_s`` may be the gateway's fault: it may have read a timely token too late."""
+        """Whether a time-out at ``unix_s`` may be the gateway's fault: a token in time may have been read too late."""
         return launched is not None and self._since(launched, now_s) >= OWN_SHARE * (unix_s - launched.unix_s) > 0
 
     def _since(self, launched: LaunchedAttempt, now_s: float) -> float:
@@ -403,7 +404,7 @@ class Learning:
         return health
 
     def healths_of(self, client: str | None) -> Mapping[str, Health]:
-        """Return the health of deployments as far as it holds for ``client``: what it has met itself comes first."""
+        """Return the health of deployments as it holds for ``client``: what the client has met itself comes first."""
         if client is None:
             return self.healths
         met = self.own.by_client.get(client, {})
@@ -542,7 +543,7 @@ class Learning:
     def _note_headroom(
         self, deployment: str, headroom: float, health: Health, launched: _Launched | None, ago_s: float
     ) -> None:
-        """Learn what its answer has said that rate limits leave there."""
+        """Learn what an answer's headers say is left of the deployment's rate limits."""
         health.limit_left(headroom, self._clock() - ago_s, 0 if launched is None else launched.in_minute)
         if headroom < 1.0:
             self.limited.add(deployment)
@@ -605,7 +606,8 @@ class Learning:
         """Handle an attempt that was cancelled without a first token, at a claim or because its client left.
 
         A primary cancelled at the claim at a normal age is not at fault; only one beyond its q95 gets a strike, unless
-        it may just be slow. For a broken deployment nothing is counted: its fault is known, and must not count later.
+        it may just be slow. At a broken deployment nothing is counted: a fault that is known must not count again
+        later.
         """
         deployment, measured = loser.deployment, prompt_class.measured
         now_s, health, age_s = self._clock() - ago_s, self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
@@ -675,12 +677,12 @@ class Learning:
             self._opened(attempt.deployment, cause, model, ago_s)
 
     def _opened(self, deployment: str, cause: str | None, model: str | None = None, ago_s: float = 0.0) -> None:
-        """Record that the breaker opened, and where that was observed; drop the samples of the fault."""
+        """Record that the breaker opened, with the model and client that observed it; drop the samples of the fault."""
         self._suspects.drop(deployment)
         self.outages.opened(deployment, cause, model, ago_s)
 
     def _fails_elsewhere(self, deployment: str) -> None:
-        """Open the breaker of a deployment that other replicas report as broken; it is probed as usual."""
+        """Open the breaker of a deployment that other replicas report as broken; probes go on as usual."""
         health = self.healths.get(deployment)
         if health is not None and health.open_breaker(self._clock()):
             self._opened(deployment, "other replicas")
@@ -695,7 +697,7 @@ class Learning:
         return None if attempt.is_certain or attempt.error_kind in _CERTAIN else attempt.client
 
     def _has_met(self, attempt: AttemptRecord, ago_s: float) -> None:
-        """Note the end of an attempt of a client that has met failures: there they end with an answer."""
+        """Note the end of an attempt of a client that has met failures there: an answer ends what it has met."""
         client = attempt.client
         own = self.own.known(client, attempt.deployment)
         if client is None or own is None:

@@ -70,7 +70,7 @@ class _Record(msgspec.Struct):
             self.judged = self.flawed = 0.0
 
     def accuse(self, client: str | None, worse: float, most: float) -> None:
-        """Add evidence that it is worse; no client's share may exceed ``most``, which can change."""
+        """Add evidence that the deployment is worse; no client's share may exceed ``most``, which can change."""
         if worse <= 0.0 and not self.shares:
             self.evidence = 0.0
         else:
@@ -81,7 +81,7 @@ class _Record(msgspec.Struct):
             self.begin(is_demoted=False)
 
     def excuse(self, better: float) -> None:
-        """Add evidence that it is as good as its peers, while it is demoted."""
+        """Add evidence that a demoted deployment is as good as its peers."""
         self.evidence = max(0.0, self.evidence + better)
 
 

@@ -154,7 +154,8 @@ class Steering:
     def refresh(self, most_s: float = REFRESH_MOST_S) -> None:
         """Recompute changed standings and lineups for at most ``most_s``; call it every ``REFRESH_EVERY_S``.
 
-        Unfinished work continues at the next call. If nothing calls it, plans recompute them once a second.
+        Unfinished work continues at the next call. Without such calls each plan recomputes standings that are a second
+        old.
         """
         self._snapshots.refreshing()
         until_s = perf_counter() + most_s
@@ -178,7 +179,7 @@ class Steering:
     def recall(self, lately: Mapping[str, Mapping[int, Mapping[str, float]]]) -> int:
         """Add the ledger's counts of the last minutes before the start to the board, by model and slot.
 
-        Not where replicas share the board: it has them already. Return the number of attempts.
+        A board that replicas share has these attempts already: there nothing is read. Return the number of attempts.
         """
         return round(recall(self._board, lately))
 
@@ -370,7 +371,7 @@ class Steering:
         """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why.
 
         ``learnt_as`` as in ``Terms``. ``on_trial``: also those that a call may use again, but that have not answered.
-        ``client``: as far as that holds for it.
+        ``client``: with what that client alone has met.
         """
         self._catch_up()
         now_s = self._clock()
@@ -524,7 +525,7 @@ class Steering:
         return conditions
 
     def _are_own(self, conditions: dict[str, Condition], client: str | None, now_s: float) -> bool:
-        """Put the conditions as ``client`` has met them in place of the common ones; return whether any differs."""
+        """Replace common conditions by those that ``client`` has met; return whether any differs."""
         differs, learning = False, self._learning
         for name in learning.held.intersection(conditions if client is not None else ()):
             common = conditions[name]
@@ -630,7 +631,7 @@ def _home_of(
 
     The deployment's cache must save something, and must not just have missed this prefix (it may keep none at all).
     None if a cache near the best is known to hold the prompt. Weighted rendezvous hashing: the maximum of
-    ln(u) / weight, with u uniform in (0, 1) by prompt and deployment. Each gets prompts in proportion to its weight in
+    ln(u) / weight, with u uniform in (0, 1) by prompt and deployment. Each deployment gets prompts by its weight in
     the draw, and if one drops out only its own prompts move. Deployments close to their rate limits are left out.
     """
     near, prefix = lineup.near, terms.prefix

@@ -55,7 +55,7 @@ class Memory:
         self._models: dict[str, _Remembered] = {}  # the last updated at the end
 
     def fold(self, model: str, slots: Mapping[int, Mapping[str, float]], now_slot: int) -> int:
-        """Add those of the board's ``slots`` that are complete; return the first that is not.
+        """Add the complete ones of the board's ``slots``; return the first incomplete one.
 
         Must be called at least every four minutes while the model has calls, before the board drops slots after ten.
         The returned slot and later ones are read from the board; earlier ones are in ``counts``.

@@ -58,7 +58,7 @@ def offers(
 def may_race(racer: Candidate, primary: Candidate, race: RaceSettings) -> bool:
     """Whether ``racer`` may run beside ``primary``.
 
-    Of a later tier only who is often late for a deadline, as it may still be first; not who writes below
+    Of a later tier only a deployment that is often late for a deadline, as it may still be first; not one below
     ``min_tok_s``, as its first token would win.
     """
     is_later = racer.tier > primary.tier
@@ -143,8 +143,9 @@ class _Offers:
     def _usd(self, racer: Candidate, first: float, held_s: float) -> float:
         """Return the attempt's additional cost until one of the two is cut, in US dollars.
 
-        That is its prompt and, where it wins, the difference of the two answers. The one that is cut has no token yet,
-        so its answer costs nothing, unless its vendor bills it anyway, or it was held back for the other.
+        The cost is the prompt's and, where the attempt wins, the difference of the two answers. The attempt that is cut
+        has no token yet, so its answer costs nothing, unless its vendor bills it anyway, or it was held back for the
+        other.
         """
         primary = self._primary
         mine, its = self._prices[racer.deployment], self._prices[primary.deployment]
