@@ -28,7 +28,7 @@ class AdmittedRequest(msgspec.Struct, frozen=True):
     client: Client
     received: ReceivedBody
     waited_s: float = 0.0  # for its seat
-    begun: BegunHolds | None = None  # what limits hold of it; None: its client has none
+    begun: BegunHolds | None = None  # what the client's limits have counted; None: the client has no limits
 
 
 def client_context_of(request: web.Request, context: Context, admitted: AdmittedRequest) -> ClientContext:
@@ -133,7 +133,7 @@ def admitted_call(
 
 
 async def _begun(context: Context, client: Client, before: BegunHolds | None) -> BegunHolds:
-    """Hold what limits count of a request before its body is read.
+    """Count the part of a request that limits can count before its body is read.
 
     Raises:
         LimitReached: too little is left.

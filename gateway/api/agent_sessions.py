@@ -1,8 +1,8 @@
 """The session of an agent that a request is part of, as coding agents and the gateways before them name it.
 
-It keeps a conversation at its deployment and key (``gateway/steering/affinity.py``), becomes the ``prompt_cache_key``
-of vendors that take one, and is the call's tag ``session``. A client may say what it likes there: a name is short and
-plain, or it is none, and one client's sessions are never another's.
+A session keeps a conversation at its deployment and key (``gateway/steering/affinity.py``), becomes the
+``prompt_cache_key`` of vendors that take one, and is the call's tag ``session``. Clients may write what they like
+there: only a short and plain name counts, and one client's sessions are never another's.
 """
 
 import re
@@ -38,7 +38,7 @@ HEADERS: tuple[istr, ...] = tuple(
     )
 )
 _NAME = re.compile(r"[\w.:/@+=~-]{1,128}", re.ASCII)
-# Codex' ``prompt_cache_key`` is its thread's id. What others write there may be the same for all of their calls.
+# Codex' ``prompt_cache_key`` is its thread's id. Other programs may write the same value for all of their calls.
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -53,7 +53,7 @@ _KEY_BYTES = 24  # 32 characters: OpenAI takes 64
 
 
 def session_in(headers: Mapping[str, str]) -> str | None:
-    """Return the session that the headers of a request name; None if they name none, or in no usual form."""
+    """Return the session that the headers of a request name; None if there is none in a usual form."""
     for name in HEADERS:
         if (said := headers.get(name)) is not None and _NAME.fullmatch(said) is not None:
             return said
@@ -77,7 +77,7 @@ def _conversation_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
 
 
 def cache_key_of(session: str, tenant: str | None, secret: bytes) -> msgspec.Raw:
-    """Return the ``prompt_cache_key`` of a session, as JSON: it tells a vendor nothing of its client's name for it."""
+    """Return the ``prompt_cache_key`` of a session, as JSON: a digest, which hides the client's name for it."""
     whose = f"{tenant or ''}\0{session}".encode()
     digest = blake2b(whose, digest_size=_KEY_BYTES, key=secret[:64], person=b"holeshot cache").digest()
     return msgspec.Raw(b'"%b"' % urlsafe_b64encode(digest))

@@ -118,7 +118,7 @@ class Trust:
     def client(self, forwarded_for: Sequence[str]) -> Address | None:
         """Return the client behind the proxies: the last address in ``x-forwarded-for`` that is not a trusted proxy's.
 
-        Entries before it were written by that client itself and prove nothing. None: there is no valid address.
+        Earlier entries of the header were written by the client itself and prove nothing. None: no valid address.
         """
         for text in reversed(",".join(forwarded_for).split(",")):
             address = read_address(text.strip())
@@ -129,7 +129,7 @@ class Trust:
 
 # Delays the answers to wrong keys from an address that guesses. A good key is never delayed. Keys made by the gateway
 # have 256 random bits, so guesses cannot find them; the delay slows guesses of weaker keys that an operator has chosen.
-# It does not help against an attacker with many addresses, nor against one that does not wait for the answer.
+# The delay does not help against an attacker with many addresses, or who does not wait for the answer.
 
 FREE = 5  # wrong keys answered at once, for typing errors and restarted programs
 FORGOTTEN_S = 12.0  # after so long one wrong key no longer counts, so FREE a minute are never delayed
@@ -142,7 +142,7 @@ WAITING_PER_ADDRESS = 16  # so that one address cannot use up all of them
 
 
 class _Guesser(msgspec.Struct):
-    """The wrong keys of one address that still count, and its delayed answers."""
+    """One address: the wrong keys that still count, and the delayed answers."""
 
     wrong: float = 0.0
     at_s: float = 0.0
@@ -384,7 +384,7 @@ class KeyAdmission:
         return self.let_in(request, *self._identify(request))
 
     def let_in(self, request: web.Request, client: Client, digest: bytes | None) -> Client:
-        """Admit a request as that of ``client``, until the key with this digest ends.
+        """Admit a request as the client's, until the key with this digest ends.
 
         Raises:
             Forbidden: a viewer does more than read.

@@ -122,7 +122,7 @@ class ReceivedBody:
 
     def __init__(self, data: bytes, budgeted: Body | None) -> None:
         self._data = data
-        self._budgeted = budgeted  # None: it is short and not counted
+        self._budgeted = budgeted  # None: the body is short and not counted
         self._holders = 0  # attempts that need the bytes beyond the end of the call
         self._is_released = False
 
@@ -142,7 +142,7 @@ class ReceivedBody:
             self._budgeted = bodies.whole(owner, len(self._data))
 
     def grow(self, bodies: Bodies, owner: Hashable, size: int) -> None:
-        """Count ``size`` bytes from now on, of which there were less: what the body names was put into it.
+        """Count ``size`` bytes from now on: the body has grown, as what it names (a stored answer) was put into it.
 
         Raises:
             TooManyBodies, Overloaded: the budget has no room for them.
@@ -306,7 +306,7 @@ class _Arriving:
 
 
 def most_bytes(context: Context) -> int:
-    """Return the maximum size of a body in bytes: a larger one would never fit the budget."""
+    """Return the maximum size of a body in bytes: a larger body would never fit the budget."""
     return min(int(context.settings.max_body_mb * _MIB), context.bodies.most_each)
 
 
@@ -434,7 +434,7 @@ class ClientWire(Protocol):
     """A client's connection."""
 
     def drop_rest(self, dropped: Callable[[int], object]) -> None:
-        """Parse nothing more: drop what comes, and pass its bytes to ``dropped``."""
+        """Parse nothing more: drop what comes, and report its number of bytes to ``dropped``."""
 
 
 async def answer_first(

@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class BodyWork:
-    """The heavy work on all bodies and pages of a gateway. Each turn of the event loop has at most one slice of it."""
+    """The heavy work on all bodies and pages of a gateway: at most one slice in each turn of the event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.turns = LongestTurns(clock)
@@ -46,11 +46,11 @@ class BodyWork:
                     return result
 
     async def made(self, rows: Iterable[_T], a_turn: int = 1) -> list[_T]:
-        """Return the rows of a page, ``a_turn`` of them made in a turn, so that thousands hold up no stream."""
+        """Return the rows of a page, made ``a_turn`` at a time, so that thousands of rows delay no stream."""
         return await self.run(_row_steps(rows, a_turn), "page")
 
     async def pieces(self, rows: Iterable[object], a_turn: int = 1) -> list[Any]:
-        """Return the JSON of each row, likewise; a page has it in place of the rows."""
+        """Return the JSON of each row, made in the same way; a page has it in place of the rows."""
         return await self.made(map(raw_json, rows), a_turn)
 
 

@@ -46,7 +46,7 @@ class WorkThread:
         self._turn = asyncio.Lock()
 
     async def run(self, work: Callable[[], _T], lend: Callable[[], MemoryLoan | None] = lambda: None) -> _T:
-        """Return the result of ``work``. The memory that it needs is lent when its turn comes, until it has ended.
+        """Return the result of ``work``. Memory for the work is borrowed when its turn comes, until its end.
 
         Raises:
             ApiError: ``lend`` has not enough.
@@ -118,7 +118,7 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     received_at: float | None = None  # when the body was complete, monotonic seconds; None: now
 
     def with_headers(self, more: Mapping[str, str]) -> "ClientContext":
-        """Return it with ``more`` headers of the client's; a list of words has each once."""
+        """Return a copy with ``more`` headers of the client's; in a list (``anthropic-beta``) each word stands once."""
         headers = dict(self.envelope.headers)
         for name, value in more.items():
             if name in _LISTS:
@@ -129,7 +129,7 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, envelope=envelope)
 
     def caller(self, context: CallContext, fields: Mapping[str, msgspec.Raw], session: str | None) -> Caller:
-        """Return by whom a call with these ``fields`` is, from now on.
+        """Return the caller of a call with these ``fields``; the call begins now.
 
         ``session``: the agent's, as its headers or its body name it.
         """

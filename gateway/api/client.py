@@ -30,7 +30,7 @@ class Client(msgspec.Struct, frozen=True):
     demanding: bool = False  # whether ``require`` has any requirement
     limits: Mapping[str, float] = {}  # by name: rpm, tpm, …
     zone: str | None = None  # of their days, weeks and months; None: as all others'
-    team: str | None = None  # its limits count the client's calls too
+    team: str | None = None  # the team's limits count the client's calls, too
     end_user: str | None = None  # of all its calls; None: each request may name one
     priority: int = 0  # under overload, higher is served first
     unpriced: Unpriced | None = None  # what happens to calls that limits in dollars cannot count
@@ -52,7 +52,7 @@ class Client(msgspec.Struct, frozen=True):
             raise error
 
     def may_use(self, model: str) -> bool:
-        """Whether this client may use the model of this name: it, or a pattern that covers it, is in its list."""
+        """Whether this client may use a model: its list has the name, or a pattern that covers it (``claude-*``)."""
         return self.models is None or is_covered(model, self.models)
 
     def made(self, maker: Maker | None, fleet: Fleet) -> bool:

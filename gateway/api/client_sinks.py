@@ -51,7 +51,7 @@ class HttpSink:
         self.response: web.StreamResponse | None = None
 
     async def stop(self) -> None:
-        """Say nothing any more where the answer is silent: it is over."""
+        """Send no more signs of life in silences: the answer is over."""
         keeping, self._keeping = self._keeping, None  # each refers to the other
         if keeping is not None:
             await keeping.stop()
@@ -74,7 +74,7 @@ class HttpSink:
 
     @property
     def _is_blocked(self) -> bool:
-        """Whether a sign of life is of no use: what was sent before waits for the client, or it has gone."""
+        """Whether a sign of life is of no use: earlier bytes still wait for the client, or the client has gone."""
         transport = self._transport
         return transport is None or transport.is_closing() or bool(transport.get_write_buffer_size())
 
@@ -91,7 +91,7 @@ class HttpSink:
 class StreamingSink(HttpSink, ClientSink):
     """Writes events to the client's response. Until the winner begins, an error can still have its own status.
 
-    ``keep`` is called before the answer ends, with its beginning and who made it; ``forget`` is called with the
+    ``keep`` is called before the answer ends, with the answer's beginning and maker; ``forget`` is called with the
     call when its prompt will not be sent again.
     """
 
@@ -129,7 +129,7 @@ class StreamingSink(HttpSink, ClientSink):
         self._keeping.every(every_s)
 
     async def begin(self, winner: Winner) -> Forward | None:
-        """Prepare the response's headers. They are sent with the first events, unless a comment has sent them."""
+        """Prepare the response's headers, which are sent with the first events, or were sent with a comment."""
         if self._keeping is not None:
             self._keeping.every(self.keepalive_s)
         if self._keep is not None:
@@ -192,7 +192,7 @@ class StreamingSink(HttpSink, ClientSink):
         return self._call.by.envelope.request_id or self._call.by.id
 
     def _numbered(self, failure: bytes, status: int) -> bytes:
-        """Return an error's event with its number. Over HTTP its ``status`` is not told: the response has another."""
+        """Return an error's event with its number, without its ``status``: over HTTP the response has another."""
         del status
         answers = self._call.asked.dialect.answers
         return failure if answers.numbered is None else answers.numbered(failure, self._latest)
@@ -208,7 +208,7 @@ class StreamingSink(HttpSink, ClientSink):
                 self.given.add(event.data)
 
     def remember(self, remembering: Remembering, keep: Callable[[Maker], None]) -> None:
-        """Let ``remembering`` hear the answer; ``keep`` keeps it at its end."""
+        """Let ``remembering`` read the answer; ``keep`` stores what was read at the answer's end."""
         self.remembering, self._remember = remembering, keep
 
     def _hear(self, block: bytes) -> None:
@@ -315,7 +315,7 @@ _IDENTITY = ("", "identity")
 
 
 class UnreadSink(HttpSink):
-    """Writes bytes as they come, without knowing what is in them; between events also comments."""
+    """Writes bytes as they come, without reading them; between events also comments."""
 
     _tail = b""  # the last bytes that were sent, if there may be comments
 
@@ -340,7 +340,7 @@ class UnreadSink(HttpSink):
 
 
 class PassingSink(UnreadSink):
-    """Receives an answer that passes unread. One that goes on is written to the client's response as it arrives."""
+    """Receives an answer that passes unread. A streamed answer is written to the client's response as it arrives."""
 
     understands = False
 
@@ -393,7 +393,7 @@ class PassingSink(UnreadSink):
             await self._finish(last.forward)
 
     def may_be_continued(self, error: UpstreamError) -> bool:
-        """Return False: where in it another one would begin is not known."""
+        """Return False: where in an unread answer another one would have to begin is unknown."""
         del error
         return False
 

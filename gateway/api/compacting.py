@@ -18,7 +18,7 @@ _ITEMS = msgspec.json.Decoder(list[dict[str, Any]])
 def all_compact(fleet: Fleet, model: str) -> bool:
     """Whether all deployments of ``model`` and of its fallbacks may compact by themselves, or there is no such model.
 
-    Others are asked for a response, in which those that can compact too, and come first.
+    If not, a response is asked for instead; deployments that can compact come first.
     """
     found = fleet.known(model)
     if found is None:
@@ -28,7 +28,7 @@ def all_compact(fleet: Fleet, model: str) -> bool:
 
 
 def as_question(contents: Contents) -> Contents:
-    """Return a request to compact as one for a response that does nothing else."""
+    """Return a request to compact as a request for a response that does nothing else."""
     items = items_of(contents.fields.get("input"))
     if items is None:
         return contents  # what is wrong is told where it is read

@@ -1,4 +1,4 @@
-"""Counts the tokens of a prompt, by a deployment that has the client's API; estimated if none has it."""
+"""Counts the tokens of a prompt, by a deployment that has the client's API, or else by an estimate."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The paths of clouds that sell Claude: their clients ask the gateway in a cloud's place, and are answered as there.
+"""The paths of clouds that sell Claude: clients of a cloud ask the gateway in its place, and get the cloud's answers.
 
 The model is in the address, and whether the answer streams; the version is in the body, and at Bedrock the betas. What
 is asked, also in Converse, is read as Messages, so that any deployment of the model answers. Bedrock's answers are in
@@ -47,7 +47,7 @@ _words = msgspec.json.Decoder(str)
 
 
 def _read(contents: Contents, race_header: str | None, settings: Any = None) -> ParsedRequest:
-    """Read a body as one of Messages, with what it says in the place of headers."""
+    """Read a body as one of Messages, with the fields that stand for headers (``anthropic_beta``)."""
     fields = dict(contents.fields)
     said = {"anthropic-version": _version(fields.pop(_VERSION, None)), "anthropic-beta": _betas_of(fields)}
     parsed = read_messages(msgspec.structs.replace(contents, fields=fields), race_header, settings)
@@ -73,7 +73,7 @@ def _betas_of(fields: dict[str, msgspec.Raw]) -> str:
 
 
 def _addressed(request: "web.Request", contents: Contents, names: Iterator[str], streamed: str) -> Contents:
-    """Return the body as the maker's own API has it, with what the address says.
+    """Return the body as Anthropic's own API has it, with what the path says (the model, whether to stream).
 
     Of the ``names`` of the model the first counts that is known here: as it was sent, as its maker calls it, or without
     its date.
@@ -244,7 +244,7 @@ async def list_profiles(request: "web.Request") -> "web.Response":
 
 
 async def get_profile(request: "web.Request") -> "web.Response":
-    """Describe one, by any of its names.
+    """Describe one inference profile, by any of its names.
 
     Raises:
         ModelNotFound: this client may use no such model.
@@ -277,12 +277,12 @@ def _error_body(status: int, type_: str, message: str, request_id: str | None, d
     return msgspec.json.encode({"message": message})
 
 
-# Messages as Bedrock tells errors of it: what is asked is read and answered as Messages.
+# Messages with Bedrock's errors: requests and answers are those of Messages.
 AT_BEDROCK = msgspec.structs.replace(MESSAGES, error_body=_error_body)
 
 
 def error_headers(dialect: Dialect, status: int) -> Mapping[str, str]:
-    """Return what the headers of an error say beside those of every API."""
+    """Return an error's headers besides those of every API."""
     if dialect is not AT_BEDROCK:
         return {}
     otherwise = "InternalServerException" if status >= _FIRST_SERVER_STATUS else "ValidationException"

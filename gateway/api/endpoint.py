@@ -58,12 +58,12 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     media: Media | None = None
     routes: tuple[str, ...] = ()  # its paths at the gateway; none: /v1/ and the dialect's
     streamed: tuple[str, ...] = ()  # likewise for streamed answers, where the path decides that
-    below: str | None = None  # prefix of all paths that have its errors; None: its own path
+    below: str | None = None  # prefix of all paths whose errors are in this API's format; None: its own path
     counted: tuple[str, ...] = ()  # its paths that count tokens; none: /v1/ and the dialect's, if it has one
     # Copies the parts of the URL that belong to the request into its fields; None: there are none.
     addressed: "Callable[[web.Request, Contents], Contents] | None" = None
     recalls: Recalling | None = None  # how requests name earlier answers, which the gateway may know
-    counts: TokenCounting | None = None  # how it counts the tokens of a prompt, if it does nothing else
+    counts: TokenCounting | None = None  # for an API that only counts: how the tokens of a prompt are counted
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -72,12 +72,12 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The prefixes of all paths that have its errors."""
+        """The prefixes of all paths whose errors are in this API's format."""
         return self.paths if self.below is None else (self.below,)
 
     @property
     def counter(self) -> "Endpoint | None":
-        """The API that counts the tokens of its prompts; None: there is none."""
+        """The API that counts the tokens of such prompts (``/v1/messages/count_tokens``); None: there is none."""
         counts = self.dialect.counting
         if counts is None:
             return None

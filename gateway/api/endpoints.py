@@ -1,4 +1,4 @@
-"""The list of raced APIs, each with its dialect. A new one is a file, and a line here."""
+"""The list of raced APIs, each with its dialect. A new API is a file, and a line here."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -153,7 +153,7 @@ def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
         for tool in tools
     ):
         return True
-    # Programs that know Google's tools send them as they are, in any API.
+    # Programs that know Google's tools (``googleSearch``) send these unchanged, in any API.
     return any(tool.type is None for tool in tools) and runs_among(fields["tools"])
 
 
@@ -277,7 +277,8 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
     found = decoded_fields(fields, _MESSAGES_DECODERS).get
     tools = found("tools") or ()
     config, thread = found("output_config"), found(THREAD)
-    # Who begins one says the whole conversation, and anybody may answer; who continues one says what is new alone.
+    # A request that begins a thread has the whole conversation, and anybody may answer; a later one has only what is
+    # new.
     continues = thread is not None and thread.previous_message_id is not None
     return ParsedRequest(
         dialect=MESSAGES,
@@ -309,7 +310,7 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
 
 
 def _is_hosted(tool: _MessagesTool) -> bool:
-    """Whether the provider runs a tool: those act, search or spend. Others, like bash, are run by the client."""
+    """Whether the provider runs a tool: it acts, searches or spends. Other tools (``bash``) are run by the client."""
     # Go's programs send "" for none.
     return tool.type not in {None, ""} and not str(tool.type).startswith(BY_CLIENTS_ANYWHERE)
 
@@ -343,7 +344,7 @@ RESPONSES_MEDIA = Media.of(
     text="message|(input_|output_|summary_|reasoning_)?text|refusal|reasoning|(custom_tool|function)_call(_output)?",
 )
 STORE_HEADER = "x-holeshot-store"
-_ITEM_ID = re.compile(rb'"id"\s*:')  # also an item of nothing else stands for a stored one
+_ITEM_ID = re.compile(rb'"id"\s*:')  # an item that has nothing but an id stands for a stored one, too
 
 _RESPONSES_CLIENT_TOOLS = BY_CLIENTS | ALSO_BY_CLIENTS
 _TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
@@ -360,7 +361,7 @@ class _ResponsesTool(msgspec.Struct):
 
     @property
     def is_clients(self) -> bool:
-        """Whether the client runs it."""
+        """Whether the client runs the tool."""
         if self.type in _RESPONSES_CLIENT_TOOLS:
             return True
         place = self.environment.get("type") if isinstance(self.environment, dict) else None
@@ -521,13 +522,13 @@ _GEMINI_DECODERS: Decoders = {
     "tools": msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | dict[str, msgspec.Raw] | None),
     "generationConfig": msgspec.json.Decoder(
         _GenerationConfig | None
-    ),  # used for the documentation only: its fields are read one by one
+    ),  # used for the documentation only: requests are read field by field
 }
 _numbers = msgspec.json.Decoder(float | None)
 
 
 def _of_the_address(request: "web.Request", contents: Contents) -> Contents:
-    """Add the parts of the request that are in its URL to the body's fields."""
+    """Add what the URL says (the model, ``:streamGenerateContent``) to the body's fields."""
     streamed = request.path.endswith(_STREAMED)
     said = {
         "model": raw_json(request.match_info["model"]),

@@ -161,7 +161,7 @@ _YES = frozenset({"1", "true", "yes", "explain"})
 
 
 def is_wanted(headers: Mapping[str, str]) -> bool:
-    """Whether the request asks for its plan."""
+    """Whether the request asks for its plan (``x-holeshot-plan: explain``)."""
     asked = headers.get(PLAN_HEADER)
     return asked is not None and asked.lower() in _YES
 

@@ -1,6 +1,6 @@
 """Nulls in the messages and the tools of a chat request, as SDKs write an answer down that is sent again.
 
-They say as much as no field, and vendors refuse them: OpenAI a ``tool_calls`` or a ``name``, Groq a ``function_call``.
+A null says as much as no field, and vendors refuse it: OpenAI ``"name": null``, Groq ``"function_call": null``.
 """
 
 import msgspec
@@ -28,7 +28,7 @@ def leave_out_nulls(fields: Fields) -> None:
 
 
 def _has_nulls(said: bytes, names: tuple[bytes, ...], *, are_named: bool) -> bool:
-    """Whether a member is null that has one of these ``names``, or that has none; not of a text, which is escaped."""
+    """Whether a member with one of these ``names``, or one without a name, is null. Within texts quotes are escaped."""
     for written in _WRITTEN:
         at = said.find(written)
         while at >= 0:

@@ -35,7 +35,7 @@ _ANY = raw_json({})  # with a thread, a result may stand without its call
 
 
 def from_responses(fields: Fields, values: int | None) -> list[str]:
-    """Make ``fields``, a body of Responses, one of chat. Return what it asks for that no answer of chat can have.
+    """Turn ``fields``, a body of Responses, into a body of chat. Return what no answer of chat can have.
 
     Raises:
         InvalidRequest: it is no body of Responses, or asks for something that chat completions do not do.
@@ -52,9 +52,9 @@ def from_responses(fields: Fields, values: int | None) -> list[str]:
 
 
 def with_chat_tools(fields: Fields, values: int | None) -> list[str]:
-    """Make those tools of a chat request that are of Responses' or Messages' shape chat's, and what belongs to them.
+    """Give tools of Responses' or Messages' shape in a chat request chat's shape, with their choice, calls and results.
 
-    Returns what of them has no place in chat, and affects no answer.
+    Returns the parts that have no place in chat, and affect no answer.
 
     Raises:
         InvalidRequest: a tool, a choice, a call or a result is not valid in its API, or cannot be said in chat.

@@ -107,7 +107,7 @@ def with_override(model: Model, override: RaceOverride, client: Client, *, state
 
 
 def withheld(model: Model, override: RaceOverride, client: Client) -> Sequence[str]:
-    """Return what a request does not get of the profile that it names, as only the operator gives it.
+    """Return the parts of the named profile that only an operator can give, which the request does not get.
 
     ``model`` is as configured.
     """

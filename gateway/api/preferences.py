@@ -436,7 +436,7 @@ def policy_violation(deployment: Deployment, policy: DataPolicy) -> str | None:
 
 
 def _obstacle(deployment: Deployment, preferences: Preferences) -> str | None:
-    """Return why ``deployment`` may not answer; None if it may."""
+    """Return why ``deployment`` may not answer (``is in provider.ignore (groq)``); None if it may."""
     only, ignore, policy = preferences.only, preferences.ignore or (), preferences.policy
     if only is not None and not any(matches(slug, deployment) is Match.YES for slug in only):
         return f"is not in provider.only ({', '.join(only)})"

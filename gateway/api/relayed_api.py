@@ -1,4 +1,4 @@
-"""What is known of an API whose answers pass unread: its path at providers, what it requires, how it is paid for."""
+"""The facts of an API whose answers pass unread: path at providers, required fields, and what is paid for."""
 
 from collections.abc import Mapping
 
@@ -52,5 +52,5 @@ def counting_api(api: Api, path: str) -> RelayedApi:
         path=path,
         api=api,
         is_text=False,  # counting costs nothing
-        takes_extra_body=False,  # it accepts only a few of the fields for answers
+        takes_extra_body=False,  # the API accepts only a few of the fields of answers
     )

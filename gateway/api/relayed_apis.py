@@ -1,4 +1,4 @@
-"""The rows of the APIs whose answers pass unread: one whose bodies are JSON is a row, and no more."""
+"""The rows of the APIs whose answers pass unread: an API whose bodies are JSON is one row, and no more code."""
 
 import sys
 

@@ -131,7 +131,7 @@ def multipart_steps(
 
 
 def form_fields(form: Form) -> Steps[dict[str, msgspec.Raw]]:
-    """Return what a form says, but for its files, as a body of JSON does: ``image[0][file_id]`` is within ``image``.
+    """Return a form's fields, without its files, in the shape of JSON: ``image[0][file_id]`` is within ``image``.
 
     Raises:
         InvalidRequest: a field that contains JSON is too long.

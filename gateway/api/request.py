@@ -1,4 +1,4 @@
-"""A client's request, parsed as far as the gateway needs it, in the same form for every dialect."""
+"""A client's request, parsed as far as the gateway must know it, in the same form for every dialect."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -134,7 +134,7 @@ class ParsedRequest(Asked, frozen=True, kw_only=True):
 
     @property
     def may_name_stored(self) -> bool:
-        """Whether it may name what a provider stores: if not, its body need not be searched for that."""
+        """Whether the request may name what a provider stores (a file): else its body is not searched for names."""
         is_read = self.relayed is None and self.needs.inline
         fields = self.fields
         if not is_read or self.stateful or self.has_ids or self.nests or not fields.keys() <= _NAMES_NOTHING:

@@ -1,7 +1,7 @@
 """Responses over a WebSocket: each ``response.create`` is a call of its own, with all that was said before it.
 
 A client sends only what is new, and names the response that it continues. Providers are asked over HTTP, with the whole
-conversation, so that any of them may answer: it is kept here, for each stream of the connection.
+conversation, so that any of them may answer: the conversation is kept here, for each stream of the connection.
 """
 
 import asyncio
@@ -141,7 +141,7 @@ class _Stream:
         self.running: SocketTurn | None = None
         self.task: asyncio.Task[None] | None = None  # of the turn that runs
         self.is_cancelled = False  # by the client
-        self.has_begun = False  # whether the task runs: one that is cancelled before it does says nothing
+        self.has_begun = False  # whether the task runs: a task that is cancelled before reports nothing
 
 
 def _is_of_client(error: ApiError) -> bool:
@@ -206,7 +206,7 @@ class _Session:
             await self._socket.rest(rest_s)
 
     async def _begin(self, message: SocketMessage) -> tuple[BegunHolds | None, LimitReached | None]:
-        """Count a message as a request of its client, before it is read; or return why it may only be a cancellation.
+        """Count an unread message as a request of its client; or return why it may be a cancellation only.
 
         Raises:
             LimitReached: a limit leaves nothing.
@@ -321,7 +321,7 @@ class _Session:
         self._close_if_done()
 
     async def _run(self, stream: _Stream, turn: SocketTurn) -> None:
-        """Answer a turn; its client is told of every error."""
+        """Answer a turn; every error is sent to the client."""
         stream.has_begun = True
         try:
             await self._answer(turn)
@@ -352,7 +352,7 @@ class _Session:
         )
 
     async def _received(self, turn: SocketTurn, owner: Hashable) -> ReceivedBody:
-        """Return a body, counted. The caller keeps none, as the call forgets it when its answer begins."""
+        """Return a body, counted. The caller must not keep the bytes: the call forgets them when its answer begins."""
         body = await turn.body(self._context)
         is_short = len(body) <= SEATED_BYTES
         return ReceivedBody(body, None if is_short else self._context.bodies.whole(owner, len(body)))

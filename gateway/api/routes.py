@@ -61,7 +61,7 @@ from gateway.overload.bodies import process_full
 from providers import redact
 from providers.dialects import GEMINI, INTERACTIONS, PIVOT, RESPONSES, Dialect
 
-# Suggests the path that was meant when a request has an unknown one.
+# Suggests the path that was meant when a request has an unknown one (``/chat/completions``: ``/v1/chat/completions``).
 
 _ALIKE = 0.8  # difflib's ratio, 0 to 1: a typing error, not another word
 # The maximum of words in a path for which a suggestion is made: ours have five, and each takes time.
@@ -145,9 +145,9 @@ _VARY, _ORIGIN, _EXPOSED = istr("vary"), istr("access-control-allow-origin"), is
 
 
 def preflight(request: web.Request, origins: Collection[str]) -> web.Response | None:
-    """Return the response to a CORS preflight request; None if the origin may not call, or it is another request.
+    """Return the response to a CORS preflight request; None if the origin may not call, or the request is none.
 
-    It needs no key: browsers send none here. ``add_headers`` completes it.
+    No key is needed: browsers send none with a preflight. ``add_headers`` completes it.
     """
     if request.method != METH_OPTIONS or "access-control-request-method" not in request.headers:
         return None
@@ -411,7 +411,7 @@ def _dialect(request: web.Request) -> Dialect:
 
 
 def _dialect_of(path: str) -> Dialect:
-    """Return the dialect of the API with the longest prefix of ``path``: Google's have one in common."""
+    """Return the dialect of the API with the longest prefix of ``path``: Google's APIs share a prefix."""
     prefix = next((prefix for prefix in _BELOW if path.startswith(f"{prefix}/")), "")
     path = path.removeprefix(prefix)
     found = [(len(prefix), dialect) for prefix, dialect in TOLD_AS.items() if path.startswith(prefix)]

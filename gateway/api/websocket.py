@@ -117,7 +117,7 @@ class SocketMessage:
         self._budgeted: Body | None = None
 
     def begin(self, bodies: Bodies, owner: Hashable, address: Hashable) -> None:
-        """Count its bytes from now on."""
+        """Count the message's bytes from now on."""
         try:
             self._budgeted = bodies.begin(owner, address, self._cut)
         except ApiError as error:
@@ -125,7 +125,7 @@ class SocketMessage:
 
     @property
     def received(self) -> int:
-        """The number of its bytes that have arrived."""
+        """The number of the message's bytes that have arrived."""
         return self._parts.tell()
 
     def add(self, piece: bytes) -> None:
@@ -139,23 +139,23 @@ class SocketMessage:
                 self._parts.write(piece)
 
     def finish(self) -> None:
-        """Mark it as complete: it is not cut any more to make room for others."""
+        """Mark the message as complete: a complete one is not cut to make room for others."""
         if self._budgeted is not None:
             self._budgeted.finish()
 
     def drop(self, error: ApiError) -> None:
-        """Drop its bytes."""
+        """Drop the message's bytes."""
         self.error = error
         self._parts = BytesIO()
         self.release()
 
     def take(self) -> bytes:
-        """Return its bytes, once."""
+        """Return the message's bytes, once."""
         data, self._parts = self._parts.getvalue(), BytesIO()
         return data
 
     def release(self) -> None:
-        """Stop counting its bytes. May be called repeatedly."""
+        """Stop counting the message's bytes. May be called repeatedly."""
         if self._budgeted is not None:
             self._budgeted.release()
 
@@ -175,7 +175,7 @@ class _Violation(Exception):
 class WebSocket:
     """An open WebSocket. The connection feeds it; ``receive`` returns its messages.
 
-    ``is_idle`` is for its user to say: an idle one may be closed to make room for another connection.
+    The caller sets ``is_idle``: an idle WebSocket may be closed to make room for another connection.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class WebSocket:
         return message
 
     async def rest(self, seconds: float) -> None:
-        """Wait so long, or until the connection ends. What the client sends meanwhile waits before it is read."""
+        """Wait so long, or until the connection ends. Messages that arrive meanwhile are not read."""
         until = self._loop.time() + seconds
         while self.is_open and (left_s := until - self._loop.time()) > 0:
             if getattr(self._connection, "has_left", False):  # else its end is only noticed when more is received
@@ -279,7 +279,7 @@ class WebSocket:
 
     @property
     def is_open(self) -> bool:
-        """Whether it goes on: neither side has ended it."""
+        """Whether the WebSocket is open: neither side has ended it."""
         return not self._ends.done()
 
     @property
@@ -309,7 +309,7 @@ class WebSocket:
             task.exception()  # the connection has ended; it is told elsewhere
 
     def is_late(self, now: float, timeout_s: float, bytes_per_s: float) -> bool:
-        """Whether a message has taken longer than this, and a second more for every ``bytes_per_s`` of it."""
+        """Whether a message takes longer than ``timeout_s`` and a second for every ``bytes_per_s`` of its bytes."""
         if self._begun_at is None or self._message is None or reading_is_paused(self._connection):
             return False
         return now - self._begun_at > timeout_s + self._message.received / bytes_per_s
@@ -320,7 +320,7 @@ class WebSocket:
             self._write(_head(_PING, 0))
 
     def close(self, code: int, why: str = "") -> None:
-        """Send the end, once; nothing is sent after it, and no message is received."""
+        """Send the closing frame, once; afterwards nothing is sent, and no message is received."""
         if not self._is_closing:
             payload = code.to_bytes(2, "big") + why.encode()[: _LONGEST_CONTROL - 2]
             self._write(_head(_CLOSE, len(payload)) + payload)
@@ -329,7 +329,7 @@ class WebSocket:
             _resolve(self._ends)
 
     async def finish(self) -> None:
-        """Wait for the client's answer to the end. What it sends before is dropped."""
+        """Wait for the client's closing frame. Messages before it are dropped."""
         self.drop_messages()
         self._hear_on()
         await asyncio.wait({self._gone}, timeout=CLOSE_S)
@@ -342,7 +342,7 @@ class WebSocket:
         self._drop_message()
 
     def abort(self) -> None:
-        """End the connection at once: its client does not answer."""
+        """End the connection at once, as the client does not answer."""
         if self._request.transport is not None:
             self._request.transport.abort()
 
