@@ -18,7 +18,7 @@ from providers.refusals import Facts, MaskedRecord, UpstreamError
 
 
 class Apart(MaskedRecord, frozen=True):
-    """What is sent with those of a provider's ``keys`` that cannot read the reasoning of a request: it without that."""
+    """The request for those of a provider's ``keys`` that cannot read its reasoning: the same without the reasoning."""
 
     keys: frozenset[str]  # their names
     fields: Mapping[str, msgspec.Raw]
@@ -42,19 +42,19 @@ class Request(MaskedRecord, frozen=True):
     own_headers: tuple[tuple[str, str], ...] = ()  # the deployment's own, which replace all others; names in lower case
     extra_body: Mapping[str, msgspec.Raw] = {}  # the deployment's own fields, which replace the client's
     added: frozenset[str] = frozenset()  # those of ``fields`` that are the gateway's, not the client's
-    keeps: bool = False  # its vendor keeps what it is asked, unless a request says ``store: false``
+    keeps: bool = False  # the vendor keeps prompts, unless a request says ``store: false``
     upstream_stream: bool = True  # False: request one JSON body, and present it as a stream
-    takes_whole: bool = False  # its client streams no answer: where a stream is refused, it can be asked for whole
+    takes_whole: bool = False  # the client streams no answer: a refused stream may be replaced by a whole answer
     connect_timeout_s: float = 5.0
     first_key: str | None = None  # the name of the provider's key that is asked first, while it is usable
-    conversation: bytes | None = None  # its digest: of several keys the one that answered it last has its cache
-    is_ceiling: bool = False  # its client had to set a limit of the answer: less is no loss that was not expected
-    unchosen: frozenset[str] = frozenset()  # as of the API of its client: see ``RequestFormat``
-    once: bool = False  # it has side effects at the provider, so it must not be sent again
-    client: str | None = None  # whose request it is: what one alone meets takes no key from others; None: unnamed
+    conversation: bytes | None = None  # its digest: of several keys the one that answered last has the prompt cache
+    is_ceiling: bool = False  # the client had to set a limit of the answer, so a lower one is no surprise
+    unchosen: frozenset[str] = frozenset()  # by the API of the client: see ``RequestFormat``
+    once: bool = False  # the request has side effects at the provider: never sent again
+    client: str | None = None  # the sender: what one client alone meets takes no key from others; None: unnamed
     key_name: str | None = None  # of several keys only this one may be used; None: any
     apart: Apart | None = None  # what is sent instead with the keys of other accounts
-    taught: Facts = ()  # what errors within answers to it have taught: see ``forms.taught``
+    taught: Facts = ()  # what errors within the request's answers have taught: see ``forms.taught``
     form: Form | None = None  # instead of ``fields``, for APIs with files
     sendings: SendCount = msgspec.field(default_factory=SendCount)  # counted by the upstream as it sends
 
@@ -73,19 +73,19 @@ class Rest(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether all of it has been read."""
+        """Whether the whole answer has been read."""
 
     @property
     def usage(self) -> Usage | None:
-        """The tokens it has reported so far."""
+        """The tokens that the answer has reported so far."""
 
     @property
     def model(self) -> str | None:
-        """The model that answers, if it has been reported."""
+        """The model that answers, if the answer has named one."""
 
     @property
     def error(self) -> UpstreamError | None:
-        """The error it has reported, which is also in the bytes that were read."""
+        """The error that the answer has reported, which is also in the bytes that were read."""
 
     async def read(self) -> bytes:
         """Return the next bytes unchanged, ``b""`` at the end.
@@ -104,7 +104,7 @@ class UpstreamAnswer(MaskedRecord, frozen=True):
 
     status: int
     headers: Mapping[str, str]
-    body: bytes  # all of it, or its beginning
+    body: bytes  # the whole body, or its beginning
     connect_ms: float | None
     headers_ms: float
     rest: Rest | None = None  # must be read to its end or aborted; None: ``body`` is everything
@@ -172,17 +172,17 @@ def connect(upstream: object) -> None:
 class Upstream(Protocol):
     """A provider. Cancelling a task inside any method aborts its request at the provider."""
 
-    # In its own dialects it supports every parameter: ``losses`` is empty, but for ``refused_fields``.
+    # In its own dialects the provider takes every parameter: ``losses`` is empty, but for ``refused_fields``.
     accepts_all_parameters: bool
-    # In chat, fields of answers of other vendors that it refuses in a history.
+    # In chat: fields of other vendors' answers that the provider refuses in a history (``reasoning_content``).
     refused_fields: frozenset[str]
     # ``fetch`` works: for stored responses, and any path below its base URL.
     can_fetch: bool
-    # Whether its first request would wait for a library, or for credentials: see ``warm_up``.
+    # Whether the first request would wait for a library, or for credentials: see ``warm_up``.
     needs_warming: bool
 
     async def warm_up(self) -> None:
-        """Load the library or credentials for its first request. Called in the background, before it is raced."""
+        """Load the library or credentials for the first request: in the background, before the provider is raced."""
 
     async def stream(self, request: Request) -> Exchange:
         """Request an answer in events; return when the response's headers have arrived with a status of 2xx.
@@ -283,8 +283,8 @@ _LONGEST_LINE_BYTES = 1024 * 1024
 class BoundReasoningExchange(WrappedExchange):
     """An ``Exchange`` that calls ``found`` with the hash of each reasoning that only its maker can read.
 
-    And ``told`` with what its events tell of such reasoning in its request, as ``read_told`` finds it: before those
-    events are read, so that it is known when the answer begins.
+    Also calls ``told`` with what events say of such reasoning in the request (``input_transformations``), as
+    ``read_told`` finds it: before those events are read, so that it is known when the answer begins.
     """
 
     def __init__(

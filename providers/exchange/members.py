@@ -1,4 +1,4 @@
-"""Members of what stands in lists (tools, turns, their blocks and calls): found as refusals name them, and left out.
+"""Members of tools, turns, blocks and calls, by the paths that refusals name (``messages[3].name``); and left out.
 
 A path has no numbers: what is refused of one tool is left out of all. ``EVERYWHERE`` begins the path of what is left
 out wherever a mark of what to cache may stand.
@@ -21,7 +21,7 @@ _lists = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Member(NamedTuple):
-    """A member that a refusal names, with its value where that is known."""
+    """A member that a refusal names, with its value if the refusal has it."""
 
     path: str
     value: msgspec.Raw | None
@@ -80,7 +80,7 @@ def _found(
 
 
 def without(fields: Fields, path: str, value: str = "") -> Fields:
-    """Return ``fields`` without a member; the same if none has it. ``value``: only where it is that, as JSON."""
+    """Return ``fields`` without a member; unchanged if nothing has the member. ``value``: only members of that JSON."""
     try:
         return _left(fields, path, value)
     except RecursionError:  # no API has members that deep
@@ -100,7 +100,7 @@ def _left(fields: Fields, path: str, value: str) -> Fields:
 
 
 def _without(raw: msgspec.Raw, names: Sequence[str], value: str) -> msgspec.Raw:
-    """Return what stands at some place without the member at a path below it; the same if there is none."""
+    """Return a value without the member at a path below the value; unchanged if there is none."""
     if f'"{names[-1]}"'.encode() not in bytes(raw):
         return raw
     if items := _list(raw):

@@ -37,7 +37,7 @@ _END: Final = "\0"  # of a text of the request
 _LEAST_PARTS: Final = 4  # of a word with hyphens that is taken for a sentence
 _LEAST_WORDS: Final = 3  # of a value that the message neither presents as a value nor calls wrong
 _WITHOUT_SPACES: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # so a sentence may be one word
-# Fields whose texts are content: a word in them is no value that a vendor may refuse.
+# Fields whose texts are content: a word in these is no value that a vendor may refuse.
 _FORMATS: Final = tuple(dialect.requests for dialect in DIALECTS.values())
 _CONTENT: Final = frozenset(
     {

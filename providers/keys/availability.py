@@ -60,11 +60,11 @@ class Availability:
         return Readiness.REFUSED if self.refused else Readiness.READY
 
     def cooling_s(self, now_s: float) -> float:
-        """Return the remaining wait for its rate limit, in seconds; 0 if there is none."""
+        """Return the remaining wait for the key's rate limit, in seconds; 0 without one."""
         return max(0.0, self.cooling_until_s - now_s)
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is refused, and due for a try."""
+        """Whether the key is refused, and due for a try."""
         return self.refused and now_s >= self.cooling_until_s and now_s - self.tried_at_s >= self._waits.try_every_s
 
     @property
@@ -73,7 +73,7 @@ class Availability:
         return self._headroom is not None
 
     def headroom(self, now_s: float) -> float:
-        """Return the estimated headroom of its rate limit, 0 to 1; 1 if it was never reported."""
+        """Return the estimated headroom of the key's rate limit, 0 to 1; 1 if none was ever reported."""
         if self._headroom is None or self._headroom >= 1.0:
             return 1.0
         left = self._headroom + (now_s - self._told_at_s) / self._waits.refill_s
@@ -87,18 +87,18 @@ class Availability:
         self.cooling_until_s = max(self.cooling_until_s, now_s + cool_s)
 
     def refuse(self, now_s: float) -> bool:
-        """Handle a refusal; return False if it was refused already."""
+        """Handle a refusal; return False if the key was refused already."""
         news = not self.refused
         self.refused = True
         self.tried_at_s = now_s
         return news
 
     def tried(self, now_s: float) -> None:
-        """Note that it is being tried, so that only one request tries it."""
+        """Note that a request tries the key, so that no other one does."""
         self.tried_at_s = now_s
 
     def answered(self) -> bool:
-        """Handle an answer; return whether it was refused before."""
+        """Handle an answer; return whether the key was refused before."""
         refused, self.refused = self.refused, False
         return refused
 
@@ -107,5 +107,5 @@ class Availability:
         self.refused = False
 
     def told(self, headroom: float, now_s: float) -> None:
-        """Store the reported headroom of its rate limit, 0 to 1."""
+        """Store the reported headroom of the key's rate limit, 0 to 1."""
         self._headroom, self._told_at_s = headroom, now_s

@@ -16,7 +16,7 @@ EARLY_S = 300.0  # before the end: time for several tries
 PAUSE_S = 5.0  # between two fetches, at least: after a failure, or if credentials expire very soon
 LOOK_S = 10.0  # between two looks at the clock, and at the files that credentials come from
 _LONGEST_PAUSE_S = 60.0  # after several failures
-_FORGET_S = 60.0  # the least between two times that all is found again, as the provider refuses what it leads to
+_FORGET_S = 60.0  # the least time between two searches for the source, after refusals
 
 _T = TypeVar("_T")
 
@@ -38,7 +38,7 @@ class CredentialSource(Protocol[_T]):
         """Whether the files that the last ones came from have others now."""
 
     def forget(self) -> None:
-        """Keep nothing of what was found: the provider refuses what it leads to."""
+        """Forget the source of the credentials, too: the provider refuses what it leads to."""
 
 
 FileStates = tuple[tuple[int, ...] | None, ...]
@@ -108,7 +108,7 @@ class Renewal(Generic[_T]):
         return held.credentials
 
     def refused(self) -> None:
-        """Fetch again soon, as the provider has refused these."""
+        """Fetch again soon, as the provider has refused the present credentials."""
         self._is_refused = True
         self._hurry.set()
 

@@ -232,7 +232,7 @@ class _Key:
         return all(each.readiness(now_s) is Readiness.READY for each in self.both(model))
 
     def may_be_asked(self, model: str, now_s: float, client: str | None = None) -> bool:
-        """Whether it is ready, or refused and due for a try."""
+        """Whether the key is ready, or refused and due for a try."""
         known = self.of(model, client)
         return all(each.readiness(now_s) is Readiness.READY or each.is_due(now_s) for each in known)
 
@@ -273,7 +273,7 @@ def _hold(availability: Availability, error: UpstreamError, now_s: float) -> Non
 
 
 def _as_it_can_read(request: Request, apart: Apart) -> Request:
-    """Return ``request`` as the key that is asked now can read it."""
+    """Return ``request`` in the form that the chosen key can read: without reasoning of another account."""
     if request.sendings.key_name not in apart.keys:
         return request
     return msgspec.structs.replace(request, fields=apart.fields)
@@ -508,7 +508,7 @@ class KeyRing:
     ) -> _Key | None:
         """Return the usable key that comes next, of those that were not ``tried``: ``first``, then the best.
 
-        Those that are ``apart`` come last.
+        Keys ``apart`` come last.
         """
         now_s = self._clock()
         usable = [key for key in keys if key.number not in tried and key.may_be_asked(model, now_s, client)]
@@ -540,7 +540,7 @@ class KeyRing:
         return able[spread(conversation, [key.name for key in able], loads)]
 
     def _keys_for(self, request: Request) -> Sequence[_Key]:
-        """Return the only key that may be used; all if none is named, or it is gone."""
+        """Return the only key that may be used; all keys if none is named, or the named one is gone."""
         return [key for key in self._keys if key.name == request.key_name] or self._keys
 
     @staticmethod

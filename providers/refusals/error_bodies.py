@@ -22,11 +22,11 @@ from providers.refusals.wrong_api import kind_of_404
 # its reset, as a duration (OpenAI, Groq: ``1m2s``), an RFC 3339 instant (Anthropic) or a Unix time (OpenRouter, in
 # milliseconds).
 
-LARGE_BYTES = 2**20  # of an answer: larger ones are long lists of numbers, which take a tenth of a second to read
+LARGE_BYTES = 2**20  # of an answer: larger answers are long lists of numbers, which take a tenth of a second to read
 LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
 # vLLM, Mistral; FastAPI; Cloudflare; Anthropic; Baidu; AWS's Lambda
 COMPLAINTS = ("message", "detail", "errors", "msg", "error_message", "error_msg", "errorMessage")
-NO_LIMIT = -1.0  # what some send as the remainder, where there is no limit or none is known
+NO_LIMIT = -1.0  # what some vendors send as the remainder if no limit is known
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _UNIT_SECONDS = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
@@ -34,7 +34,7 @@ _UNIX_S = 1e9  # larger numbers of seconds are instants
 _UNIX_MS = 1e12  # even larger ones are instants in milliseconds
 _WINDOW = re.compile(r"w(?:indow)?=(\d+)")  # of a limit, in seconds
 _LONG_S = 120.0  # a minute's limit is whole again sooner
-_NEARLY_USED_UP = 0.05  # the part of a longer one that is left when it begins to count
+_NEARLY_USED_UP = 0.05  # a longer limit begins to count when this part of it is left
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
@@ -59,7 +59,7 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
 
 
 def _told_delay_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """Return the seconds after which a provider says to come back, however many."""
+    """Return the seconds after which the provider asks us to come back, however many."""
     if (delay := _milliseconds(headers.get("retry-after-ms"))) is not None:
         return delay
     return _delay_s(text, now_s) if (text := headers.get("retry-after")) else None
@@ -90,9 +90,9 @@ def headroom(headers: Mapping[str, str]) -> float | None:
 
 
 def _is_long(name: str, headers: Mapping[str, str]) -> bool:
-    """Whether a limit is of a longer time than a minute, by its name, its window, or the time until it is whole again.
+    """Whether a limit is of more than a minute, by its name, its window, or the time until the limit is whole again.
 
-    ``name`` is that of the remainder. An instant without the answer's ``date`` tells nothing.
+    ``name`` is the remainder's header. An instant says nothing without the answer's ``date``.
     """
     if any(word in name for word in ("day", "hour", "month")):
         return True
@@ -237,7 +237,7 @@ def error_of_response(
 ) -> UpstreamError:
     """Return the error of a response. ``headers`` have lower-case names; ``now_s`` is Unix time.
 
-    ``own`` returns of a message what is the vendor's own words (``quotes``): by these alone its kind is known.
+    ``own`` returns the vendor's own words in a message (``quotes``): they alone decide the kind.
     """
     told = _error_object(_decode(body))
     whole = _message(told) if told else message_of_text(body)
@@ -247,7 +247,7 @@ def error_of_response(
     wait_s = _told_delay_s(headers, now_s)
     kind = _kind(status, error or {}, meters_quota=any(name.startswith(_OF_ALIBABA) for name in headers), wait_s=wait_s)
     if status == _FORBIDDEN and error is None and _is_page(body):
-        kind = ErrorKind.SERVER_ERROR  # of a firewall, which may dislike one text: the key is good for all others
+        kind = ErrorKind.SERVER_ERROR  # a firewall's, which may dislike one text: the key is good for all others
     elif kind is ErrorKind.BAD_REQUEST and headers.get("x-amzn-errortype", "").startswith(_QUOTAS_OF_AWS):
         kind = ErrorKind.RATE_LIMITED
     elif not error and is_spent({"message": message}, any_words=_speaks_of_limits(kind, wait_s)):
@@ -283,7 +283,7 @@ def error_of_response(
 def _unquoted(
     error: dict[str, Any] | None, message: str, own: Callable[[str], str]
 ) -> tuple[dict[str, Any] | None, str]:
-    """Return an error object, and its message, without what they quote of the request."""
+    """Return an error object, and its message, without quotes of the request."""
     said = own(message)
     if error is None or said == message:
         return error, said
@@ -294,7 +294,7 @@ def _unquoted(
 
 
 def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> UpstreamError:
-    """Return the error in a JSON object with status 200, of the kind of its code; ``otherwise``, if that is unknown."""
+    """Return the error in a JSON object with status 200, of its code's kind; ``otherwise``, if that is unknown."""
     told = _error_object(_decode(data)) or {}
     words = _presentable(_message(told), secrets) or None
     error = UpstreamError(
@@ -324,7 +324,7 @@ def _judge(
     secrets: Sequence[str],
     otherwise: ErrorKind,
 ) -> None:
-    """Decide what an error within an answer is by what is ``said`` in it; ``told`` is all that its client is told."""
+    """Decide the kind of an error within an answer by what it has ``said``; ``told`` is all that the client reads."""
     status = _status(said)
     meant = _meant_status(said) if status is None else status
     error.meant = meant
@@ -359,7 +359,7 @@ def says_error(answer: Mapping[str, msgspec.Raw]) -> bool:
 
 
 def base_code(told: object) -> int:
-    """Return the code in MiniMax's ``base_resp``, which its good answers have too; 0 if it tells of no error."""
+    """Return the code in MiniMax's ``base_resp``, which good answers have, too; 0 without an error."""
     code = told.get("status_code") if isinstance(told, dict) else None
     return code if isinstance(code, int) else 0
 
@@ -513,7 +513,7 @@ def _kind(
     meters_quota: bool = False,
     wait_s: float | None = None,
 ) -> ErrorKind:
-    """Return the kind of an error by its status, unless what it says is known to be of another kind.
+    """Return the kind of an error by its status, unless its words are known to be of another kind.
 
     ``kind`` is that of an error without a status. ``meters_quota``: its vendor calls a minute's tokens a quota.
     ``wait_s``: after how long its headers say to come back.
@@ -547,7 +547,7 @@ def _kind(
 
 
 def _speaks_of_limits(kind: ErrorKind, wait_s: float | None) -> bool:
-    """Whether an error is a limit's that need not pass by itself within a minute."""
+    """Whether an error is about a limit that may last longer than a minute."""
     return kind is ErrorKind.RATE_LIMITED and (wait_s is None or wait_s > LONGEST_BELIEVED_S)
 
 
@@ -568,7 +568,7 @@ def _kind_of_refusal(status: int | None, error: Mapping[str, Any]) -> ErrorKind:
 
 
 def _budget_in_flight(error: Mapping[str, Any]) -> str | None:
-    """Return why a request is refused though the account has money left; None if it is not that."""
+    """Return why a request is refused though the account has money left; None for other reasons."""
     match error.get("metadata"):
         case {"reason": str(reason)} if reason in {"in_flight_budget_exhausted", _ALONE_TOO_DEAR}:
             return reason
@@ -699,7 +699,7 @@ _entries = msgspec.json.Decoder(list[_Entry | None])
 def fewest_entries(path: str, fields: Mapping[str, msgspec.Raw]) -> int:
     """Return how many entries the list in an answer to ``fields`` has at least: of vectors one for each text.
 
-    0 where the answers of an API have no list, or it may be empty.
+    0 for APIs whose answers have no list, or one that may be empty.
     """
     if path not in _LISTS or any(bytes(fields.get(name, b"")) == b"0" for name in ("n", "top_n", "top_k")):
         return 0
@@ -717,7 +717,7 @@ def fewest_entries(path: str, fields: Mapping[str, msgspec.Raw]) -> int:
 
 
 def check_entries(path: str, body: bytes, said: Mapping[str, msgspec.Raw], secrets: Sequence[str], fewest: int) -> None:
-    """Raise the error of an answer without what was asked for: it comes sooner than any other, so it would win.
+    """Raise the error of an answer without content: such an answer comes sooner than any other, so it would win.
 
     ``said`` is its top level, of a large answer without what is in its list.
     """

@@ -47,13 +47,13 @@ FAILED: Final = frozenset({"error", "abort", "network_error", "insufficient_syst
 
 
 class About(StrEnum):
-    """Whom an error is about: what it counts for, and who can do something."""
+    """Whom an error is about: what the error counts against, and who can do something."""
 
-    REQUEST = "request"  # its client: it counts against no deployment
-    STEP = "step"  # a key, or the form of the request, and it is asked with another at once: it counts against nobody
+    REQUEST = "request"  # the client's request: counts against no deployment
+    STEP = "step"  # a key, or a form of the request; another is sent at once: counts against nobody
     LIMIT = "limit"  # the key or account, which may do no more for a while: no error of the deployment
-    API = "api"  # the deployment lacks this API: its others work
-    OPERATOR = "operator"  # the configuration: it stays until somebody corrects it
+    API = "api"  # an API that the deployment lacks: its other APIs work
+    OPERATOR = "operator"  # the configuration: lasts until somebody corrects it
     GATEWAY = "gateway"
     DEPLOYMENT = "deployment"
 
@@ -78,23 +78,23 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     is_billed: bool = True  # something may have been generated
     may_be_whole: bool = False  # after a finish reason the answer is whole all the same
     is_final: bool = False  # another provider would not continue the answer any better
-    is_of_nobody: bool = False  # its message says nothing of a request, so all may read it
+    is_of_nobody: bool = False  # the message says nothing of a request, so all may read it
     is_absence: bool = False  # what was asked for is not there
-    may_refuse: bool = False  # its words may say what of the request is refused
-    may_refuse_within: bool = False  # likewise, where it came within an answer, which has no status of its own
-    may_be_elsewhere: bool = False  # it may come from an address that is not the API's
+    may_refuse: bool = False  # its words may name what is refused: "Unsupported parameter: 'verbosity'"
+    may_refuse_within: bool = False  # its words may, too, if the error came within an answer
+    may_be_elsewhere: bool = False  # may come from an address that is not the API's (a proxy's page)
 
 
 class ErrorKind(StrEnum):
     """Why an upstream request failed. The values appear in SQL, metrics and messages.
 
-    Each is a row: what follows from it is said here alone (``Facts``), and sets of kinds are made of that.
+    Each kind is a row: what follows from a kind is said here alone (``Facts``), and sets of kinds are made of that.
     """
 
     facts: Facts
 
     def __new__(cls, value: str, facts: Facts = Facts(words="")) -> Self:  # noqa: B008 - a value
-        """Return the kind of this value, with what follows from it."""
+        """Return the kind of this value, with its ``facts``."""
         kind = str.__new__(cls, value)
         kind._value_ = value
         kind.facts = facts
@@ -102,12 +102,12 @@ class ErrorKind(StrEnum):
 
     @property
     def status(self) -> int | None:
-        """HTTP's status for it, by which APIs find their own word; None: a fault of the gateway or the provider."""
+        """The kind's HTTP status, by which APIs find their own word; None: a fault of the gateway or the provider."""
         return HTTPStatus.GATEWAY_TIMEOUT if self.facts.clock is not None else self.facts.status
 
     @property
     def lasts(self) -> bool:
-        """Whether it stays until the operator corrects something."""
+        """Whether errors of this kind last until the operator corrects something."""
         return self.facts.about in {About.OPERATOR, About.API}
 
     # Means: No connection to the provider: its name was not found, the port is closed, or TLS failed.
@@ -251,7 +251,7 @@ class ErrorKind(StrEnum):
 
 
 def kinds(holds: Callable[[Facts], bool]) -> frozenset[ErrorKind]:
-    """Return the kinds of which this holds."""
+    """Return the kinds for which ``holds`` is true."""
     return frozenset(kind for kind in ErrorKind if holds(kind.facts))
 
 
@@ -279,26 +279,25 @@ _OF_AN_EDIT = re.compile(
 class UpstreamError(Exception):
     """A request to a provider failed. Secrets are removed from all texts.
 
-    ``message`` is for the operator, ``caller`` for the caller, if that differs: it is without the operator's hosts.
-    Both may quote the request. ``words`` is what the provider has written of it, and ``note`` what ``message`` adds.
-    ``kept`` is what may be stored, and shown to others: without words it is the message; else ``names`` (the provider's
-    code and type) or ``brief``, until ``words.keep`` has removed from the words what the request contains.
+    ``message`` is for the operator; ``caller``, if it differs, for the caller: without the operator's hosts.
+    Both may quote the request. ``words`` is the provider's own text, and ``note`` what ``message`` adds to it.
+    ``kept`` may be stored, and shown to others: without words the message; else ``names`` (the provider's code and
+    type) or ``brief``, until ``words.keep`` has removed from the words what the request contains.
     ``body`` is the provider's own JSON error object. It exists only for ``bad_request``, where it is returned to the
-    client. ``is_bound``: that is about reasoning which only the key that made it can read. ``is_outsized``: that is
-    about more tokens than this key may use in a minute, which another key or provider may take. ``is_declined``: that
-    is about how the request should be served here, in a tier or by some vendors, which another provider may do.
-    ``is_certain``: no request can have caused it, as its code says; else it may be of the one client that met it.
-    ``meant``: the status that the code of one that came within an answer stands for; None: that of the answer counts.
-    ``judge``: decides again what one that came within an answer is, by what is left of its words once the client's are
-    told from them; None: that is done.
-    ``before`` are the events that a translation has made of what came before it, in the same read. ``is_of_day``: its
-    details, which are not kept, say that a rate limit is of a day. ``answer``: the event of an answer with status 200
-    by which its vendor tells it to clients of its own API. ``has_another_key``: it is about the key that was used, and
-    the same request may be sent with another one, which its upstream has chosen (``step_by_step``).
-    ``has_another_form``: likewise, it is about the form in which the request was sent, and its upstream has another.
+    client. ``is_bound``: about reasoning that only its maker's key can read. ``is_outsized``: about more tokens than
+    this key may use in a minute; another key or provider may take them. ``is_declined``: about how the request should
+    be served (a tier, a choice of vendors); another provider may do so.
+    ``is_certain``: no request can have caused the error, as its code says; else the client that met it may have.
+    ``meant``: of an error within an answer, the status that its code stands for; None: the answer's own.
+    ``judge``: decides again the kind of an error within an answer, once the client's words are taken out of the
+    provider's; None: decided.
+    ``before``: the events that a translation has made of earlier bytes in the same read. ``is_of_day``: a rate limit is
+    of a day, by details that are not kept. ``answer``: the event with status 200 by which a vendor tells clients of its
+    own API of the error. ``has_another_key``: the key was refused, and the upstream has chosen another one for the same
+    request (``step_by_step``). ``has_another_form``: the form was refused, and the upstream has another one.
     """
 
-    # Each lost attempt makes one: what few have is of the class until it is set.
+    # Each lost attempt makes an error: rare fields are the class's until they are set.
     note = ""
     before = b""
     answer = b""
@@ -344,7 +343,7 @@ class UpstreamError(Exception):
 
     @property
     def said(self) -> str:
-        """What rules read: the message without what we have added; once it is marked, without the client's words."""
+        """The text that rules read: the message without our additions and, once marked, the client's words."""
         return self.message.removesuffix(self.note) if self._said is None else self._said
 
     @said.setter
@@ -385,7 +384,7 @@ class UpstreamError(Exception):
 
     @property
     def is_too_long(self) -> bool:
-        """Whether the prompt is too long for this deployment: another with a longer context may take it."""
+        """Whether the prompt is too long for this deployment: another one with a longer context may take the prompt."""
         if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
             return False
         return self.limit is None and is_too_long(f"{self.said} {' '.join(self.names)}")
@@ -411,12 +410,12 @@ class UpstreamError(Exception):
 
     @property
     def is_unpaid(self) -> bool:
-        """Whether the answer is not valid because its provider says so: there is none, and nothing to pay."""
+        """Whether the provider itself says that the answer is not valid: there is none, and nothing to pay."""
         return self.kind is ErrorKind.INVALID_ANSWER and self.words is not None
 
     @property
     def is_barred(self) -> bool:
-        """Whether a firewall's page refuses this key, its address or this text: unknown, so another key may help."""
+        """Whether a firewall's page refuses the key, our address or the text: unknown, so another key may help."""
         return self.kind is ErrorKind.SERVER_ERROR and self.status == HTTPStatus.FORBIDDEN
 
     @property
@@ -429,12 +428,12 @@ class UpstreamError(Exception):
         return shortened(kept, MOST_KEPT - len(self.note)) + self.note
 
     def keep(self, kept: str | None = None) -> None:
-        """Decide what is kept: ``kept``, else what is known to be harmless. The first decision stands."""
+        """Decide what is stored: ``kept``, else what is known to be harmless. The first decision stands."""
         if self._kept is None:
             self._kept = self.kept.removesuffix(self.note) if kept is None else kept
 
     def again(self, kind: ErrorKind) -> "UpstreamError":
-        """Return the same error as one of ``kind``, where its deployment was asked again in vain."""
+        """Return the error with another ``kind``, as its deployment was asked again in vain."""
         same = UpstreamError(
             kind,
             self.message,
@@ -460,12 +459,12 @@ class UpstreamError(Exception):
         self.message, self.note = self.message + note, self.note + note
 
     def after(self, said: Iterable[bytes]) -> "UpstreamError":
-        """Note the events ``said`` before it; return it."""
+        """Note the events ``said`` before the error; return the error."""
         self.before = b"".join(said)
         return self
 
     def without_frames(self) -> "UpstreamError":
-        """Remove the traceback and the causes, which would make reference cycles if it is stored; return it."""
+        """Remove traceback and causes, which would make reference cycles if the error is stored; return the error."""
         self.__traceback__ = self.__cause__ = self.__context__ = None
         return self
 

@@ -67,7 +67,7 @@ class _Sought(NamedTuple):
 
 
 class ClientSecrets(tuple[str, ...]):  # noqa: SLOT001 - it keeps what is found
-    """Secrets of one client. What is found out of them is kept here, so that it is gone with them, and in no cache."""
+    """Secrets of one client, with the forms computed of them: these are in no cache, and gone with the secrets."""
 
     @cached_property
     def sought(self) -> "_Sought | None":
@@ -76,7 +76,7 @@ class ClientSecrets(tuple[str, ...]):  # noqa: SLOT001 - it keeps what is found
 
     @cached_property
     def sent(self) -> tuple[bytes, ...]:
-        """Those that are long enough to be masked, as they are in an answer."""
+        """The secrets that are long enough to be masked, as they stand in an answer."""
         return tuple(each.encode(errors="surrogateescape") for each in self if len(each) >= SHORTEST_SECRET)
 
 
@@ -91,7 +91,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def holds(text: str, secrets: tuple[str, ...]) -> bool:
-    """Whether ``redact`` may find one of ``secrets`` in ``text``; fast if it does not."""
+    """Whether ``redact`` may find one of ``secrets`` in ``text``; fast if not."""
     if ("%" in text or "&" in text or "\\" in text) and _ENCODED.search(text) is not None:
         return _without(text, secrets) != text
     sought = secrets.sought if type(secrets) is ClientSecrets else _sought(secrets)
@@ -130,7 +130,7 @@ def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
 
 
 def _may_have_key(text: str) -> bool:
-    """Whether ``_KEY_SHAPES`` may match: a few searches for pieces of it, which are much faster than the pattern."""
+    """Whether ``_KEY_SHAPES`` may match: a few searches for pieces of the pattern, which are much faster."""
     return (
         (("-" in text or "_" in text) and any(prefix in text for prefix in _PREFIXES))
         or ("://" in text and "@" in text)
@@ -142,7 +142,7 @@ def _may_have_key(text: str) -> bool:
 
 
 def _without(text: str, secrets: tuple[str, ...]) -> str:
-    """Return ``text`` without ``secrets``; it is decoded if they appear only in the decoded text."""
+    """Return ``text`` without ``secrets``; decoded if secrets appear only in the decoded text."""
     sought = secrets.sought if type(secrets) is ClientSecrets else _sought(secrets)
     if sought is None:
         return text
@@ -205,7 +205,7 @@ def _spans(text: str, sought: _Sought) -> Sequence[tuple[int, int]]:
 
 
 def _around(folded: bytes, at: int, piece: bytes, sought: _Sought) -> Iterator[tuple[int, int]]:
-    """Compare the surroundings of a piece of text with each form that contains it."""
+    """Compare the surroundings of a piece of text with each form that contains the piece."""
     text = sought.text
     place = text.find(piece)
     while place >= 0:

@@ -17,7 +17,7 @@ OTHER: Final = "size"  # a limit that is not counted here: pages, pixels, the le
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """A limit of a vendor: of what it takes no more than ``most``."""
+    """A limit of a vendor: the most of one thing that a request may have (``128`` tools)."""
 
     what: str
     most: int | None = None  # None: the vendor has not said
@@ -213,7 +213,7 @@ def limit_of(status: int | None, said: str) -> Limit | None:
 
 
 def is_of_model(said: str) -> bool:
-    """Whether a refusal says that the model, or the place where it runs, cannot do something: others may."""
+    """Whether a refusal says that the model, or its server, cannot do something: other deployments may."""
     return _LACKS.search(said[:_LONGEST]) is not None
 
 

@@ -35,7 +35,7 @@ class _Tokens:
         return False
 
     def forget(self) -> None:
-        """Find them again."""
+        """Look for the credentials again."""
         self._credential = None
 
     def fetch(self) -> FetchedCredentials[str]:

@@ -188,7 +188,7 @@ class InvokeUpstream(SignedUpstream):
 
 
 def _with_betas(request: Request) -> Request:
-    """Return a request with the betas of its headers in its body."""
+    """Return a request with its betas (``anthropic-beta``) in the body."""
     own = dict(request.own_headers)
     said = [own.pop(_BETAS, ""), *(value for name, value in request.headers.items() if name.lower() == _BETAS)]
     betas = [beta for each in said for beta in map(str.strip, each.split(",")) if beta]
