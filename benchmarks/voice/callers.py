@@ -152,7 +152,9 @@ class Caller:
         is_whole = finished and done and not is_told
         return Heard(
             clause_s=None if speech.began_at is None else speech.began_at - began_s,
-            silence_s=max(speech.pause_s, 0.0 if is_whole or speech.began_at is None else ended_s - speech.heard_until),
+            silence_s=max(
+                speech.listener.pause_s, 0.0 if is_whole or speech.began_at is None else ended_s - speech.listener.until
+            ),
             is_whole=is_whole,
             is_told=is_told,
             is_within=not is_whole and bool(text) and not text.endswith("."),

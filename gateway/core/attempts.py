@@ -326,7 +326,9 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
         float | None,
         Column(
             "Only with `win_on: sentence`: the longest time in which a listener had nothing left to hear, at "
-            "15 characters a second."
+            "15 characters a second. Of an attempt that went on behind others: since the call's first clause, "
+            "with theirs and the silence at the seam, so the winner has the call's. Of one that was replaced: "
+            "until it was."
         ),
     ] = None
     wasted_low_tokens: Annotated[

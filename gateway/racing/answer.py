@@ -279,8 +279,7 @@ class AnswerStream:
         is_spoken = is_text and measurement.reported.tool_calls is None
         speech.came(now, is_over=is_over, is_spoken=is_spoken)
         if speech.began_at is not None:
-            measurement.spoken_at, measurement.pause_s = speech.began_at, speech.pause_s
-            measurement.heard_until = speech.heard_until
+            measurement.spoken_at, measurement.listener = speech.began_at, speech.listener
 
     def check_whole(self) -> None:
         """Check an answer that has ended.

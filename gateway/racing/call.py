@@ -18,6 +18,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.caches import with_caches
 from gateway.racing.costs import settle
+from gateway.racing.measurement import HeardPart
 from gateway.racing.records import NO_TIMES, Breadth, CallTimes, call_record, call_start, taken_over
 from gateway.racing.seats import Wait
 from gateway.racing.services import Services
@@ -44,6 +45,7 @@ class Broken(msgspec.Struct, frozen=True):
     error: UpstreamError
     times: CallTimes
     again_tokens: int = 0  # estimated tokens of the delivered text that the continuation repeats
+    heard: HeardPart | None = None  # by a listener, with `win_on: sentence`
 
 
 class Rescuing(Protocol):

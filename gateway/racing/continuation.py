@@ -100,6 +100,7 @@ class Continuation:
         self._candidates: Sequence[ContinuationCandidate] = ()
         self._race: Race | None = None
         self._is_counted = False  # whether ``broken`` is one of the call's parts
+        self._repeated = ""  # what the one that goes on repeats of the delivered text
 
     def plan(self) -> bool:
         """Choose the deployments; return whether any may continue, and is paid. The answer so far becomes a part."""
@@ -133,9 +134,9 @@ class Continuation:
             self.withdraw()
         return ending
 
-    def by_rival(self) -> "ContinuingSink":
-        """Return the sink of a rival that goes on: it was sent the call's request, and its text begins the same."""
-        text = self._begun.text
+    def by_rival(self, race: Race) -> "ContinuingSink":
+        """Return the sink of a rival of ``race`` that goes on: its request was the call's, its text begins the same."""
+        text, self._race = self._begun.text, race
         part = msgspec.structs.replace(self._broken, again_tokens=estimated_tokens(len(text)))
         self._open_call.broken.append(part)
         sink = self._sink_for(lambda _: text, self._spent(), sent=0)
@@ -263,7 +264,8 @@ class Continuation:
         stops = continuing.stops(call.asked.fields)
 
         def new_seam(deployment: str) -> Seam:
-            return Seam(repeats(deployment), before=begun.text, stops=stops)
+            self._repeated = repeats(deployment)
+            return Seam(self._repeated, before=begun.text, stops=stops)
 
         def usage(counted: int | None, tokens: int) -> tuple[int, int] | None:
             if not (call.asked.wants_usage or continuing.always_counts):
@@ -274,7 +276,19 @@ class Continuation:
             return prompt, spent + max(0, tokens - sum(each.again_tokens for each in open_call.broken))
 
         splice, answers = continuing.splice(begun), call.asked.dialect.answers
-        return ContinuingSink(self._sink, splice, new_seam, answers, usage, on_text=self._on_text)
+        return ContinuingSink(
+            self._sink, splice, new_seam, answers, usage, goes_on=self._goes_on, on_text=self._on_text
+        )
+
+    def _goes_on(self) -> None:
+        """Have the listener hear the new text of the one that goes on; the silence before it is in its row."""
+        winner = None if self._race is None else self._race.winner
+        listener = None if winner is None else winner.measurement.listener
+        if listener is not None and self._broken.heard is not None:
+            from gateway.racing import speech  # noqa: PLC0415 - loaded already, by the speech of this answer
+
+            now = self._open_call.services.clock()
+            listener.go_on(now, self._broken.heard, speech.spoken_s(self._repeated))
 
 
 async def in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:
@@ -333,10 +347,12 @@ class ContinuingSink:
         answers: AnswerFormat,
         usage: Callable[[int | None, int], tuple[int, int] | None],
         *,
+        goes_on: Callable[[], None],
         on_text: Callable[[], None] | None = None,
     ) -> None:
         """``new_seam`` takes a deployment. ``usage`` turns the tokens of a continuation into the whole answer's.
 
+        ``goes_on`` is called when the seam is passed.
         ``on_text``: cuts the continued answer, which still runs; called before the first new text. A continuation
         without new text counts as failed.
         """
@@ -347,6 +363,7 @@ class ContinuingSink:
         self._new_seam = new_seam
         self._answers = answers
         self._usage = usage
+        self._goes_on = goes_on
         self._forget()
 
     def _forget(self) -> None:
@@ -361,6 +378,8 @@ class ContinuingSink:
         """Start to look for the seam. The client has its headers already."""
         self._forget()
         self._seam = self._new_seam(winner.deployment)
+        if self.streams:
+            self._goes_on()
 
     async def write(self, block: Block) -> None:
         """Send the text that follows the seam.
@@ -378,6 +397,7 @@ class ContinuingSink:
                 raise UpstreamError(ErrorKind.INVALID_RESPONSE, "adds nothing to the answer that it was to continue")
         elif self._seam.passed and not self.streams:
             self.streams = True
+            self._goes_on()
             if self._on_text is not None:
                 self._on_text()
             await self._running.close()

@@ -112,6 +112,58 @@ class Overtaken(msgspec.Struct, frozen=True):
     expected_s: float | None = None  # since the launch; only for a primary
 
 
+class HeardPart(msgspec.Struct, frozen=True):
+    """What a listener has of an answer."""
+
+    until: float  # when the voice has said all text that has come
+    pause_s: float  # the longest time in which all text that had come was said already
+    text_s: float  # how long a voice takes for the text that has come
+
+
+class SpeechListener:
+    """Hears a voice that says the text of an answer as it comes, from the first clause on."""
+
+    __slots__ = ("_new_s", "_text_s", "pause_s", "until")
+
+    def __init__(self) -> None:
+        self.until, self.pause_s = 0.0, 0.0  # as of ``HeardPart``
+        self._text_s = self._new_s = 0.0
+
+    @property
+    def heard(self) -> HeardPart:
+        """What the listener has of the answer."""
+        return HeardPart(self.until, self.pause_s, self._text_s)
+
+    def add(self, seconds: float) -> None:
+        """Add text for which a voice takes ``seconds``; it comes with the next ``hear``."""
+        self._text_s += seconds
+        self._new_s += seconds
+
+    def restart(self) -> None:
+        """Drop the text so far."""
+        self._text_s = self._new_s = 0.0
+
+    def hear(self, now: float) -> None:
+        """Have the added text come ``now``."""
+        if self._new_s:
+            self.pause_s = max(self.pause_s, now - self.until)
+            self.until = max(now, self.until) + self._new_s
+            self._new_s = 0.0
+
+    def go_on(self, now: float, heard: HeardPart, repeated_s: float) -> None:
+        """Hear this answer go on ``now`` behind what was ``heard``: all of its text but the first ``repeated_s``.
+
+        The silence until ``now`` is one of this answer.
+        """
+        self.until, self.pause_s = heard.until, heard.pause_s
+        self._new_s = max(0.0, self._text_s - repeated_s)
+        self.hear(now)
+
+    def cut(self, now: float) -> None:
+        """End the answer ``now``, as another goes on: the silence before that is one of this answer, too."""
+        self.pause_s = max(self.pause_s, now - self.until)
+
+
 class WatchEnd:
     """The end of a watch: a number of tokens, or a time."""
 
@@ -285,11 +337,10 @@ class Measurement:
         "first_event_at",
         "gaps",
         "headers_at",
-        "heard_until",
         "last_at",
+        "listener",
         "meaningful",
         "most_tokens",
-        "pause_s",
         "prompt_bytes",
         "reasoning_chars",
         "reported",
@@ -312,8 +363,7 @@ class Measurement:
         self.answer_at: float | None = None  # first delta that is not reasoning
         self.spoken_at: float | None = None  # end of the first clause; only looked for with win_on: sentence
         self.valid_at: float | None = None  # when it was known to be valid; only looked for with win_on: valid
-        self.pause_s: float | None = None  # of speech: the longest time without anything left to hear
-        self.heard_until: float | None = None  # when a voice that began with the first clause has said all of its text
+        self.listener: SpeechListener | None = None  # from the first clause on; only with win_on: sentence
         self.last_at: float | None = None
         self.text_at: float | None = None  # when the latest delta came, if that was text
         self.text_gap_s = -inf  # between two deltas of text, less the time in which the client did not read
@@ -374,6 +424,11 @@ class Measurement:
         self.gaps.blocked(seconds)
         if self.text_at is not None:
             self.text_at += seconds
+
+    @property
+    def heard(self) -> "HeardPart | None":
+        """What a listener has of the answer; None before the first clause, and with another `win_on`."""
+        return None if self.listener is None else self.listener.heard
 
     def claims_at(self, win_on: WinOn) -> float | None:
         """Return the time of the delta that it can bid with, under ``win_on``; None before that."""

@@ -245,7 +245,7 @@ class Race:
         winner = self.winner
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
-        return Broken(winner.so_far(), error, self._times(winner))
+        return Broken(winner.so_far(), error, self._times(winner), heard=winner.measurement.heard)
 
     def supersede(self, error: UpstreamError, outcome: Outcome) -> Broken | None:
         """Cut the winner and end the race without a record: another deployment continues the answer.
@@ -263,11 +263,13 @@ class Race:
         winner = self.winner
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
-        times = self._times(winner)
+        times, heard = self._times(winner), winner.measurement.heard
+        if winner.measurement.listener is not None:
+            winner.measurement.listener.cut(self.open_call.services.clock())
         winner.cut(outcome, None if outcome is Outcome.SUPERSEDED else error)
         self.open_call.services.outbox.drain()
         assert winner.record is not None  # built by the outbox
-        return Broken(winner.record, error, times)
+        return Broken(winner.record, error, times, heard=heard)
 
     def withdraw(self) -> None:
         """End the race without an answer: no answer is needed any more."""
@@ -294,7 +296,7 @@ class Race:
         self.open_call.services.outbox.drain()
         sink, rescue = attempt.entry.sink, self.open_call.rescue
         if attempt.record is not None and sink.may_be_continued(error):
-            broken = Broken(attempt.record, error, self._times(attempt))
+            broken = Broken(attempt.record, error, self._times(attempt), heard=attempt.measurement.heard)
             if rescue is not None and await rescue.rival_goes_on(broken):
                 return
             self._ending = broken

@@ -199,7 +199,7 @@ def attempt_record(
     if (win_on := how.win_on) is not WinOn.ANY:
         rare["sentence_ms"] = since_start_ms(measurement.spoken_at)
         rare["valid_ms"] = since_start_ms(measurement.valid_at)
-        rare["speech_pause_ms"] = None if measurement.pause_s is None else milliseconds(measurement.pause_s)
+        rare["speech_pause_ms"] = None if measurement.listener is None else milliseconds(measurement.listener.pause_s)
     if dribble.at is not None:
         rare["would_take_over_ms"] = since_start_ms(dribble.at)
     if tokens is not None and (tokens.reported, tokens.tier, tokens.units, tokens.stated_usd) != _NOTHING_ELSE:

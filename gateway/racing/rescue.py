@@ -17,6 +17,8 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gateway.core.attempts import Outcome, WinOn
 from gateway.core.calls import CallRecord
 from gateway.core.tasks import forget_frames, retrieve
@@ -24,7 +26,7 @@ from gateway.racing.attempt import Attempt, AttemptState
 from gateway.racing.call import FINISHED, RESCUED, Broken, OpenCall, Unanswered
 from gateway.racing.continuation import Continuation, Continuers, Stopped
 from gateway.racing.delivered import ClientSink
-from gateway.racing.measurement import SHARE, Measurement
+from gateway.racing.measurement import SHARE, HeardPart, Measurement
 from gateway.racing.race import Race
 from gateway.racing.reader import Block
 from gateway.racing.seam import is_blank
@@ -189,6 +191,7 @@ class Rescue:
         self._paused_s = 0.0  # time in which the client did not read, or the event loop was blocked
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
+        self._heard: HeardPart | None = None  # by a listener when text began to be held back
         self._clauses: Clauses | None = None  # None: all text is sent as it comes
         self._rivals: Entry | None = None  # the entry that keeps a rival; None: none is kept, or not any more
         self._kept_since: float | None = None  # None: the rival was not looked at yet
@@ -231,6 +234,9 @@ class Rescue:
             self._state = RescueState.OVER
             if self._continuation is not None:
                 self._continuation.withdraw()
+            winner = None if self._race is None else self._race.winner
+            if winner is not None and winner.measurement.listener is not None and self._heard is not None:
+                winner.measurement.listener.go_on(self._clock(), self._heard, self._heard.text_s)  # all held text now
 
     def cut_slow(self) -> None:
         """Cut the slow stream: the continuation has text beyond what was delivered."""
@@ -333,8 +339,8 @@ class Rescue:
     def _needs_clause(self, clauses: "Clauses", now: float) -> bool:
         """Whether the voice will soon need the unfinished clause, or the clause was held for long enough."""
         winner = None if self._race is None else self._race.winner
-        heard_until = None if winner is None else winner.measurement.heard_until
-        lead_s = (heard_until or now) - clauses.open_s - now
+        listener = None if winner is None else winner.measurement.listener
+        lead_s = (now if listener is None else listener.until) - clauses.open_s - now
         return lead_s < LEAD_S or now - clauses.since >= CLAUSE_S or self._is_whole()
 
     def _look_after_clause(self, now: float) -> None:
@@ -344,6 +350,14 @@ class Rescue:
             return
         if self._needs_clause(clauses, now) and self._forward(held):
             clauses.release()
+
+    def _without_clause(self, broken: Broken) -> Broken:
+        """Return the answer so far without the clause that is held back, which was not heard."""
+        heard, clauses = broken.heard, self._clauses
+        if heard is None or clauses is None:
+            return broken
+        heard = msgspec.structs.replace(heard, until=heard.until - clauses.held_s, text_s=heard.text_s - clauses.held_s)
+        return msgspec.structs.replace(broken, heard=heard)
 
     def _hold_clause(self) -> None:
         """Have an unfinished clause be held like other text."""
@@ -394,9 +408,9 @@ class Rescue:
 
     def _gives_way(self, winner: Attempt, now: float) -> bool:
         """If the stream is slow, have a rival or others go on; return whether any does. Others are asked once."""
-        heard_until, is_behind = winner.measurement.heard_until, False
-        if self._listening is not None and heard_until is not None:
-            is_behind = self._listening.look(now, heard_until)
+        listener, is_behind = winner.measurement.listener, False
+        if self._listening is not None and listener is not None:
+            is_behind = self._listening.look(now, listener.until)
             if is_behind and self._continuers.own.model.takeover.slow is not None:
                 self._stopped, self._slow_tps = Stopped.SLOW, SPOKEN_TPS
                 if self._replace_by_rival():
@@ -411,7 +425,7 @@ class Rescue:
         if self._slow is None:
             return False
         measurement = winner.measurement
-        if self._listening is not None and measurement.heard_until is not None:
+        if self._listening is not None and measurement.listener is not None:
             return is_behind and self._find_speakers(winner.deployment.name)
         tokens, at, paused_s = tokens_in(measurement), measurement.last_at or now, self._paused_s
         if self._slowness is None:
@@ -451,6 +465,7 @@ class Rescue:
         continuing = continuers.own.call.asked.dialect.continuing
         if race is None or race.winner is None or broken is None or continuing is None:
             return False
+        broken = self._without_clause(broken)
         among = self._fast if self._stopped is Stopped.SLOW else None
         continuation = Continuation(
             open_call, self._sink, continuers, broken, self._stopped, among=among, on_text=self.cut_slow
@@ -459,7 +474,7 @@ class Rescue:
             return False
         self._dismiss_rival()
         self._hold_clause()
-        self._clauses = None
+        self._clauses, self._heard = None, broken.heard
         self._state, self._started_at = RescueState.HOLDING, self._clock()
         self._started_tokens = tokens_in(race.winner.measurement)
         self._continuation = continuation
@@ -491,8 +506,8 @@ class Rescue:
             async with self._write_lock:
                 await self._flush()
         winner = None if self._race is None else self._race.winner
-        heard_until = None if winner is None else winner.measurement.heard_until
-        until = max(self._clock() + CATCH_UP_S, (heard_until or 0.0) - LEAD_S)
+        listener = None if winner is None else winner.measurement.listener
+        until = max(self._clock() + CATCH_UP_S, 0.0 if listener is None else listener.until - LEAD_S)
         while self._state is RescueState.WATCHING and self._rivals is not None:
             texts = self._texts()  # read once: each look reads all that the rival has said
             if self._has_caught_up(*texts):
@@ -522,11 +537,13 @@ class Rescue:
         """Let the rival answer from where ``broken`` ends. The rival's own speed is not watched."""
         rivals, self._rivals = self._rivals, None
         assert rivals is not None
+        assert self._race is not None
+        broken = self._without_clause(broken)
         self._state, self._clauses = RescueState.OVER, None
         if self._timer is not None:
             self._timer.cancel()
         self._open_call.takeover = RESCUED if self._stopped is Stopped.SLOW else FINISHED
-        sink = Continuation(self._open_call, self._sink, self._continuers, broken, self._stopped).by_rival()
+        sink = Continuation(self._open_call, self._sink, self._continuers, broken, self._stopped).by_rival(self._race)
         rivals.go_on_with_rival(sink)
 
     def _look_after_rival(self, now: float) -> None:
@@ -534,8 +551,8 @@ class Rescue:
         rivals, race = self._rivals, self._race
         if rivals is None or race is None or race.winner is None:
             return
-        heard_until = race.winner.measurement.heard_until
-        is_ahead = heard_until is not None and heard_until - now >= RIVAL_LEAD_S
+        listener = race.winner.measurement.listener
+        is_ahead = listener is not None and listener.until - now >= RIVAL_LEAD_S
         if is_ahead or now - (self._kept_since or now) >= RIVAL_FOR_S or not _are_the_same(*self._texts()):
             self._dismiss_rival()
 

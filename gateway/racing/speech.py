@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 import regex
 
+from gateway.racing.measurement import SpeechListener
 from gateway.racing.reader import AnswerText
 from providers import UNREADABLE, events
 
@@ -125,11 +126,11 @@ _SYLLABLES = regex.compile(r"[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakan
 _OF_A_SYLLABLE = 3  # characters of other scripts that take as long
 
 
-def _length(text: str) -> int:
-    """Return how many characters of an alphabet take as long to say as ``text``."""
+def spoken_s(text: str) -> float:
+    """Return how long a voice takes for ``text``."""
     if text.isascii():
-        return len(text)
-    return len(text) + (_OF_A_SYLLABLE - 1) * len(_SYLLABLES.findall(text))
+        return len(text) / SPOKEN_CHARS_S
+    return (len(text) + (_OF_A_SYLLABLE - 1) * len(_SYLLABLES.findall(text))) / SPOKEN_CHARS_S
 
 
 class Speech(AnswerText):
@@ -143,16 +144,14 @@ class Speech(AnswerText):
         super().__init__(texts)
         self.began_at: float | None = None  # when there was a first clause
         self.has_text = False
-        self.pause_s = 0.0  # the longest time in which all text that had arrived was spoken already
+        self.listener = SpeechListener()
         self._enough_words = enough_words
         self._speakable = Speakable(enough_words)
-        self._new_chars = 0
-        self.heard_until = 0.0  # when the voice has said all text that has come
 
     def add(self, texts: Iterable[str]) -> None:
         """Add text of the answer."""
         for text in texts:
-            self._new_chars += _length(text)
+            self.listener.add(spoken_s(text))
             self.has_text = self.has_text or bool(text)
             self._speakable.add(text)
 
@@ -163,18 +162,16 @@ class Speech(AnswerText):
         """
         if self.began_at is None:
             if not is_spoken or self._speakable.found or (is_over and self.has_text):
-                self.began_at = self.heard_until = now
+                self.began_at = self.listener.until = now
             else:
                 return
-        if self._new_chars:
-            self.pause_s = max(self.pause_s, now - self.heard_until)
-            self.heard_until = max(now, self.heard_until) + self._new_chars / SPOKEN_CHARS_S
-            self._new_chars = 0
+        self.listener.hear(now)
 
     def restart(self) -> None:
         """Drop the text so far, unless it has been taken for speech: it was thoughts."""
         if self.began_at is None:
-            self.has_text, self._new_chars = False, 0
+            self.has_text = False
+            self.listener.restart()
             self._speakable = Speakable(self._enough_words)
 
     def put(self, place: int, text: str) -> None:
@@ -189,12 +186,12 @@ _ENDED = regex.compile(rf"(?:{_END.pattern}|\n)\s*$")
 class Clauses:
     """Holds back the events of an unfinished clause, so that an answer which breaks off ends with a whole one."""
 
-    __slots__ = ("_events", "_is_clause", "_open_chars", "_speakable", "_text", "_texts", "since")
+    __slots__ = ("_events", "_is_clause", "_open_s", "_speakable", "_text", "_texts", "since")
 
     def __init__(self, texts: Callable[[bytes], Iterable[tuple[int, str]]]) -> None:
         """``texts`` as for AnswerText."""
         self._texts = texts
-        self._open_chars = 0  # of the text that was let through, since the beginning of its last clause
+        self._open_s = 0.0  # of the text that was let through, since the beginning of its last clause
         self._is_clause = True  # whether that ended with a clause
         self._restart()
 
@@ -215,7 +212,12 @@ class Clauses:
 
         The voice may not know yet that the clause before has ended: only the next word shows it.
         """
-        return (self._open_chars + _length(self._text)) / SPOKEN_CHARS_S
+        return self._open_s + self.held_s
+
+    @property
+    def held_s(self) -> float:
+        """How long a voice takes for the held text."""
+        return spoken_s(self._text)
 
     @property
     def has_ended(self) -> bool:
@@ -246,7 +248,7 @@ class Clauses:
         """Return the held events, and hold them no longer."""
         held = self.held
         if self._text:
-            self._open_chars = _length(self._text) + (0 if self._is_clause else self._open_chars)
+            self._open_s = self.held_s + (0.0 if self._is_clause else self._open_s)
             self._is_clause = self.has_ended
         self._restart()
         return held

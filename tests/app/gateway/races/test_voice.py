@@ -195,19 +195,51 @@ async def test_what_is_not_spoken_is_raced_by_the_profile_as_before(serve: Serve
 
 
 async def test_a_stream_that_falls_behind_its_voice_is_continued(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.racing.rescue.SPOKEN_TICK_S", 0.02)
-    monkeypatch.setattr("gateway.racing.rescue.LEAST_S", 0.04)
-    deployments = [{"deployment": f"{name}/m", "continues": "final_message"} for name in ("crawls", "goes")]
-    race = {"profile": "voice", "mode": "single"}
-    takeover = {"when": "always", "slow": {"budget": 1}}
-    config = {"models": {MODEL: {"deployments": deployments, "race": race, "takeover": takeover}}}
     crawls = [Raw(SAID), Hang()]
-    async with serve(crawls=crawls, goes=answer("there", " is more."), config=config) as running:
+    goes = [Pause(0.1), *answer("there", " is more.")]
+    async with serve(crawls=crawls, goes=goes, config=crawling(monkeypatch)) as running:
         whole = await said(running, stream=True, provider={"order": ["crawls", "goes"]})
         assert "is more." in whole
         assert "[DONE]" in whole
         assert (await running.call())["takeover"] == "rescued"
         assert await running.attempts() == [("crawls", "primary", "superseded"), ("goes", "takeover", "won")]
+        stopped, went_on = await running.rows("select * from attempts order by provider")
+        silence_ms = went_on["launch_offset_ms"] + went_on["sentence_ms"]
+        silence_ms -= stopped["launch_offset_ms"] + stopped["last_token_ms"]
+        assert min(stopped["speech_pause_ms"], went_on["speech_pause_ms"]) > silence_ms - 0.1  # the time of its text
+
+
+async def test_what_is_held_back_is_heard_when_it_is_sent(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text that waits while others are asked in vain is silence to a listener until they have failed."""
+    heard = asyncio.Event()
+    async with serve(crawls=None, goes=[Hang()], config=crawling(monkeypatch, within_s=0.3)) as running:
+        running["crawls"].script = [
+            Raw(SAID),
+            Gate(running["goes"].requested),
+            Delta(" is more."),
+            Gate(heard),
+            Finish(),
+        ]
+        async with running.chat(stream=True, provider={"order": ["crawls", "goes"]}) as response:
+            while b"is more." not in await response.content.readline():
+                pass
+            heard.set()
+            await response.read()
+        stopped, asked = await running.rows("select * from attempts order by provider")
+        assert (stopped["outcome"], asked["role"], asked["outcome"]) == ("won", "takeover", "timeout")
+        asked_ms = asked["launch_offset_ms"] - stopped["launch_offset_ms"] - stopped["sentence_ms"]
+        assert stopped["speech_pause_ms"] > asked_ms + 250  # of the 300 that the other had
+
+
+def crawling(monkeypatch: pytest.MonkeyPatch, **takeover: Any) -> dict[str, Any]:
+    """Return the settings of a voice that says all text when it comes, so that a stream is soon behind it."""
+    monkeypatch.setattr("gateway.racing.rescue.SPOKEN_TICK_S", 0.02)
+    monkeypatch.setattr("gateway.racing.rescue.LEAST_S", 0.04)
+    monkeypatch.setattr("gateway.racing.speech.SPOKEN_CHARS_S", 1e6)
+    deployments = [{"deployment": f"{name}/m", "continues": "final_message"} for name in ("crawls", "goes")]
+    race = {"profile": "voice", "mode": "single"}
+    takeover = {"when": "always", "slow": {"budget": 1}, **takeover}
+    return {"models": {MODEL: {"deployments": deployments, "race": race, "takeover": takeover}}}
 
 
 # One write: so that it is known what was delivered.

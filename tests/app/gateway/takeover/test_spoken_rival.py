@@ -7,7 +7,7 @@ import pytest
 
 from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Pause, Step, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
-from tests.app.gateway.takeover.test_rescue import Answer
+from tests.app.gateway.takeover.test_rescue import Answer, begun
 from tests.app.gateway.watcher import watching
 from tests.patience import until
 
@@ -151,13 +151,23 @@ async def test_a_rival_that_begins_after_the_voice_has_fallen_silent_goes_on_as_
     """Not only when its stream has been silent for as long as seldom: a voice has long had nothing to say then."""
     monkeypatch.setattr("gateway.racing.rescue.SPOKEN_TICK_S", 0.02)
     monkeypatch.setattr("gateway.racing.rescue.LEAST_S", 0.04)
+    monkeypatch.setattr("gateway.racing.speech.SPOKEN_CHARS_S", 1e6)  # all text is heard when it comes
     heard = Heard()
-    second = late(heard.begun, Pause(0.5), *whole())
-    async with serve(alpha=[Delta(BEGUN), Hang()], beta=second, config=spoken()) as running:
+    second = late(heard.begun, Pause(0.5), begun(text=BEGUN + REST), Finish(), Done())
+    slo = {"unbroken": {"profile": "voice", "gap_ms": 100}}
+    async with serve(alpha=[Delta(BEGUN), Hang()], beta=second, config={**spoken(), "slo": slo}) as running:
         await heard.listen(running)
         assert (heard.text, heard.is_whole) == (BEGUN + REST, True)
         assert (await running.call())["takeover"] == "rescued"
         assert await running.outcomes() == {"alpha": "superseded", "beta": "won"}
+        # A caller heard nothing meanwhile: in the rows of both, and as a call that halted.
+        stopped, went_on = await running.rows("select * from attempts order by provider")
+        silence_ms = went_on["launch_offset_ms"] + went_on["sentence_ms"]
+        silence_ms -= stopped["launch_offset_ms"] + stopped["last_token_ms"]
+        assert min(stopped["speech_pause_ms"], went_on["speech_pause_ms"]) > silence_ms - 0.1  # the time of its text
+        async with running.get("/api/slo") as response:
+            [target] = (await response.json())["targets"]
+        assert (target["calls"], target["halting"]) == (1, 1)
 
 
 async def test_a_caller_who_interrupts_cuts_both(serve: Serve) -> None:

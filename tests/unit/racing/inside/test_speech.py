@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.core.attempts import WinOn
+from gateway.racing.measurement import SpeechListener
 from gateway.racing.speech import SPOKEN_CHARS_S, Speech
 from providers.dialects import PIVOT
 from tests.unit.racing.test_valid import says
@@ -69,11 +70,35 @@ def test_the_pause_of_speech_is_the_longest_time_with_nothing_left_to_hear() -> 
     speech.came(10.0, is_over=False, is_spoken=True)
     speech.add(["More."])
     speech.came(11.0, is_over=False, is_spoken=True)  # before the first is heard to its end
-    assert speech.pause_s == 0.0
+    assert speech.listener.pause_s == 0.0
     spoken_s = seconds + len("More.") / SPOKEN_CHARS_S
     speech.add(["And more."])
     speech.came(10.0 + spoken_s + 1.5, is_over=True, is_spoken=True)
-    assert speech.pause_s == pytest.approx(1.5)
+    assert speech.listener.pause_s == pytest.approx(1.5)
+
+
+def test_the_pause_of_an_answer_that_goes_on_has_the_silence_before_it_and_none_of_the_text_that_is_repeated() -> None:
+    first, other = SpeechListener(), SpeechListener()
+    first.until = 10.0
+    first.add(2.0)
+    first.hear(10.0)
+    other.until = 11.0  # its own first clause, of which nobody hears anything
+    other.add(3.0)
+    other.hear(15.0)
+    other.go_on(16.0, first.heard, repeated_s=2.0)
+    assert (other.pause_s, other.until) == (4.0, 17.0)
+    other.add(1.0)
+    other.hear(16.5)
+    assert (other.pause_s, other.until) == (4.0, 18.0)
+
+
+def test_what_has_no_more_of_the_text_yet_makes_no_pause() -> None:
+    first, other = SpeechListener(), SpeechListener()
+    first.until = 10.0
+    first.add(2.0)
+    first.hear(10.0)
+    other.go_on(11.0, first.heard, repeated_s=2.0)
+    assert (other.pause_s, other.until) == (0.0, 12.0)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +114,7 @@ def test_a_syllable_in_one_character_takes_as_long_as_three_of_an_alphabet(text:
     speech = Speech(PIVOT.answers.texts, 12)
     speech.add([text])
     speech.came(10.0, is_over=True, is_spoken=True)
-    assert speech.heard_until - 10.0 == pytest.approx(spoken_s)
+    assert speech.listener.until - 10.0 == pytest.approx(spoken_s)
 
 
 def test_without_it_no_answer_is_looked_into() -> None:
