@@ -217,6 +217,12 @@ class PageRow(Row, frozen=True, kw_only=True):
     price: Annotated[PagePrice | None, Meta(description="Null: it is unknown.")]
     itl_p50_ms: Annotated[float | None, Meta(description="Gaps between chunks, of the last 24 hours.")]
     itl_p95_ms: float | None
+    silence_p95_ms: Annotated[
+        float | None,
+        Meta(
+            description="The longest silence of a voice within one of its answers, of the last hour: 95 % are shorter."
+        ),
+    ]
 
 
 class PageBoard(Leaderboard, frozen=True):

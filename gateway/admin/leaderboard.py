@@ -227,7 +227,7 @@ class BoardQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def page_leaderboard(request: web.Request) -> web.Response:
-    """Return the standings of every model, or of one, with prices and the gaps between chunks of the last day."""
+    """Return the standings of every model, or of one, with prices, and how long answers paused lately."""
     admit_visitor(request)
     context = request.app[CONTEXT]
     models = _wanted(context, parse_query(request, BoardQuery).model)
@@ -278,10 +278,12 @@ def _board(context: Context, model: Model, gaps: Gaps) -> answers.PageBoard:
     rows = []
     for row in board.deployments:
         deployment = model.deployments.get(row.deployment)
-        p50_ms, p95_ms = gaps.get((model.name, row.deployment), (None, None))
+        p50_ms, p95_ms, silence_ms = gaps.get((model.name, row.deployment), (None, None, None))
         price = None if deployment is None else priced(deployment.price)
         known = msgspec.structs.asdict(row)
-        rows.append(answers.PageRow(**known, price=price, itl_p50_ms=p50_ms, itl_p95_ms=p95_ms))
+        rows.append(
+            answers.PageRow(**known, price=price, itl_p50_ms=p50_ms, itl_p95_ms=p95_ms, silence_p95_ms=silence_ms)
+        )
     return answers.PageBoard(**msgspec.structs.asdict(board) | {"deployments": tuple(rows)})
 
 

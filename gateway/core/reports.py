@@ -27,8 +27,8 @@ ListedCall = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/compon
 ListedAttempt = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/ListedAttempt"})]
 OF_WINNER = ("deployment", "decode_tps")  # columns of the attempt that answered, beside its call in the list
 
-# p50 and p95 of the gaps between chunks, ms, by model and deployment.
-Gaps = Mapping[tuple[str, str], tuple[float | None, float | None]]
+# p50 and p95 of the gaps between chunks, and p95 of the longest silences of a voice; ms, by model and deployment.
+Gaps = Mapping[tuple[str, str], tuple[float | None, float | None, float | None]]
 
 
 class Window(StrEnum):
@@ -310,7 +310,7 @@ class Reports(Protocol):
         """
 
     async def gaps(self) -> Gaps:
-        """Return p50 and p95 of the gaps between chunks in the last 24 hours, by model and deployment; ms.
+        """Return the gaps between chunks in the last 24 hours, and the silences of a voice in the last hour.
 
         They may be a minute old; empty while they are unknown.
         """

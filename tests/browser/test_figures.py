@@ -470,4 +470,14 @@ def test_the_leaderboard_has_first_sentences_once_somebody_was_measured_by_them(
         assert list(statuses) == [200] * 20
     page.get_by_role("button", name="Sentence").first.wait_for()
     assert titles.inner_text().count("Sentence") == 2
+    assert titles.inner_text().count("Silence") == 1
+    [(call_id, silence_ms)] = demo.rows(
+        "select call_id, speech_pause_ms from attempts where outcome = 'won' and sentence_ms is not null limit 1"
+    )
+    seen.open(f"calls/{call_id}")
+    page.get_by_text("Longest silence of a voice").wait_for()
+    page.get_by_text("Everything about the attempts").click()
+    told = page.locator("table", has_text="Longest silence").inner_text()
+    assert told.count("Longest silence") == 1
+    assert silence_ms is not None
     assert seen.complaints == []

@@ -89,6 +89,7 @@ def test_long_names_and_large_figures_fit(
                     "e2e_mean_tps": 1234,
                 }
                 row |= {"sentence_p50_ms": 12345, "sentence_p95_ms": 123456, "is_sentence_biased": True}
+                row |= {"silence_p95_ms": 123456}
                 row |= {
                     "win_share": 1,
                     "error_rate": 1,

@@ -12,6 +12,7 @@ from gateway.core.records import PROBES
 from gateway.core.reports import (
     By,
     DeploymentHistory,
+    Gaps,
     HeatFilter,
     HeatMetric,
     HistoryFilter,
@@ -453,10 +454,39 @@ group by s.model"""  # noqa: S608 - our own values
     return {row["model"]: float(row["day_usd"]) for row in shapes.rows(await reader.run(sql))}
 
 
-async def gaps(reader: Reader) -> dict[tuple[str, str], tuple[float | None, float | None]]:
-    """Return p50 and p95 of the gaps between chunks of the last 24 hours, by model and deployment; ms."""
+async def gaps(reader: Reader, now: datetime) -> Gaps:
+    """Return the gaps between chunks of the last 24 hours, and the silences of a voice of the last hour."""
     rows = shapes.rows(await reader.run("select model, deployment, itl_p50_ms, itl_p95_ms from gaps_24h"))
-    return {(row["model"], row["deployment"]): (row["itl_p50_ms"], row["itl_p95_ms"]) for row in rows}
+    between = {(row["model"], row["deployment"]): (row["itl_p50_ms"], row["itl_p95_ms"]) for row in rows}
+    since = reader.words.instant(now - timedelta(hours=1))
+    rows = shapes.rows(await reader.run(_SILENCES.format(since=since)))
+    silences = {(row["model"], row["deployment"]): row["silence_p95_ms"] for row in rows}
+    return {key: (*between.get(key, (None, None)), silences.get(key)) for key in {**between, **silences}}
+
+
+# A silence is told of the deployment that was silent: so of answers that went on behind another's, and of those that
+# another went on with only what they were replaced for.
+_SILENCES = """\
+with heard as (
+  select coalesce(a.model, c.model) as model, a.deployment, a.speech_pause_ms
+  from attempts as a
+  left join calls as c on c.id = a.call_id
+  where a.started_at >= {since} and a.speech_pause_ms is not null and a.continues is null and (
+    (a.outcome = 'won' and not coalesce(a.is_kept, false))
+    or a.outcome = 'stalled'
+    or (a.outcome = 'superseded' and c.takeover = 'rescued' and not coalesce(a.is_kept, false))
+  )
+),
+ordered as (
+  select
+    *,
+    row_number() over (partition by model, deployment order by speech_pause_ms) as place,
+    count(*) over (partition by model, deployment) as n
+  from heard
+)
+select model, deployment, min(speech_pause_ms) as silence_p95_ms from ordered
+where place >= 0.95 * n
+group by model, deployment"""
 
 
 async def _table(reader: Reader, sql: str) -> Table:

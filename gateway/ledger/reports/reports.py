@@ -386,7 +386,7 @@ class LedgerReports:
 
     async def _read_gaps(self) -> None:
         with suppress(ReportsUnreachable, ReportTooSlow):  # logged; the last ones are better than none
-            self._gaps = await history.gaps(self._reader)
+            self._gaps = await history.gaps(self._reader, self._utc_now())
 
     def _minute(self) -> datetime:
         """Return the start of this minute, as the time of reports: within it a query has one result, and one ETag."""

@@ -34,6 +34,7 @@ const ATTEMPTS = [
   ["Tokens", (each) => `${tokens(each.prompt_tokens, each.tokens_source)} → ${tokens(each.completion_tokens, each.tokens_source)}`],
   ["Speed", (each) => tps(each.decode_tps)],
   ["Gap p95", (each) => ms(each.itl_p95_ms)],
+  ["Longest silence", (each) => ms(each.speech_pause_ms)],
   ["Cost", (each) => usd(each.cost_usd)],
   ["Least – most", (each) => range(each.cost_low_usd, each.cost_high_usd)],
   ["Tier", (each) => tier(each)],
@@ -249,6 +250,7 @@ function facts(call, attempts) {
       ["Deadline", known(call.deadline_ms) ? [ms(call.deadline_ms), { true: "met", false: "missed" }[call.deadline_met]].filter(Boolean).join(", ") : null],
       ["Speed", winner ? tps(winner.decode_tps) : null],
       ["Gaps", winner && known(winner.itl_p50_ms) ? `p50 ${ms(winner.itl_p50_ms)}, p95 ${ms(winner.itl_p95_ms)}, longest ${ms(winner.itl_max_ms)}` : null],
+      ["Longest silence of a voice", winner && known(winner.speech_pause_ms) ? ms(winner.speech_pause_ms) : null],
     ]],
     ["Tokens and cost", [
       ["Prompt", tokens(call.prompt_tokens, call.tokens_source)],

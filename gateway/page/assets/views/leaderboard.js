@@ -152,7 +152,8 @@ function board(model) {
         under: { title: "Flaws", cell: flaws, sort: (row) => row.flaw_rate, help: "Complete answers that were empty, cut short, refused, or broken JSON or tool calls" } },
       { title: "$/M prompt", right: true, cell: (row) => usd(row.price?.prompt), sort: (row) => row.price?.prompt, help: "Price of a million tokens of prompts",
         under: { title: "$/M answer", cell: (row) => usd(row.price?.completion), sort: (row) => row.price?.completion, help: "Price of a million tokens of answers" } },
-      { title: "Headroom", right: true, cell: (row) => figure(percent(row.headroom)), sort: (row) => row.headroom, help: "The part of the provider's rate limit that is left" },
+      { title: "Headroom", right: true, cell: (row) => figure(percent(row.headroom)), sort: (row) => row.headroom, help: "The part of the provider's rate limit that is left",
+        under: sentence("Silence", "silence_p95_ms", "The longest silence of a voice within an answer, in 19 of 20 shorter; of the last hour") },
     ], { caption: `Deployments of ${model}`, key: (row) => row.deployment, stacks: true, fingerprint: (row) => `${axis?.key}${JSON.stringify(row)}` });
   }
 
@@ -163,7 +164,7 @@ function board(model) {
 
   function update({ window_s, deployments, narrowed }, plan) {
     axis = axisOf(deployments);
-    if (isSpoken !== deployments.some((each) => each.sentence_p50_ms !== null)) {
+    if (isSpoken !== deployments.some((each) => each.sentence_p50_ms !== null || each.silence_p95_ms !== null)) {
       isSpoken = !isSpoken;
       const made = figures();
       rows.element.replaceWith(made.element);

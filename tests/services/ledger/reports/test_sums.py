@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.core.attempts import AttemptRecord, Outcome
+from gateway.core.calls import CallRecord
 from gateway.core.reports import By, Window
 from gateway.ledger import Ledger
 from gateway.ledger.turns import read_instant
@@ -193,4 +195,35 @@ async def test_gaps_are_read_once_a_minute(library: Library) -> None:
     library.reports._gaps_until = NOW
     gaps = await library.reports.gaps()
     [view] = await library.ask("select * from gaps_24h")
-    assert gaps == {("m", "groq/llama"): (view["itl_p50_ms"], view["itl_p95_ms"])}
+    assert gaps == {("m", "groq/llama"): (view["itl_p50_ms"], view["itl_p95_ms"], None)}
+
+
+async def test_the_longest_silence_of_a_voice_is_of_who_was_silent(library: Library) -> None:
+    """Not of who went on behind another, nor of the text of one that has lost."""
+
+    def spoken(pause_ms: float, outcome: Outcome = Outcome.WON, **fields: Any) -> AttemptRecord:
+        more = {"model": "m", "speech_pause_ms": pause_ms, "outcome": outcome, **fields}
+        return msgspec.structs.replace(won(new_id(), started_at=NOW, itl={}), **more)
+
+    def told(attempt: AttemptRecord, **fields: Any) -> CallRecord:
+        return msgspec.structs.replace(call(attempt, started_at=NOW, model="m"), **fields)
+
+    own = [told(spoken(10.0 * number)) for number in range(1, 20)]
+    of_others = [
+        told(spoken(9000.0, continues=new_id())),
+        told(spoken(9000.0, is_kept=True)),
+        told(spoken(9000.0, Outcome.SUPERSEDED)),
+        told(spoken(9000.0, Outcome.SUPERSEDED, is_kept=True), takeover="rescued"),
+        told(msgspec.structs.replace(spoken(9000.0), started_at=NOW - timedelta(hours=2))),
+    ]
+    silent = [
+        told(spoken(700.0, Outcome.STALLED, deployment="a/m")),
+        told(spoken(800.0, Outcome.SUPERSEDED, deployment="b/m"), takeover="rescued"),
+    ]
+    await library.store(*own, *of_others, *silent)
+    gaps = await library.reports.gaps()
+    assert {name: silence_ms for (_, name), (_, _, silence_ms) in gaps.items()} == {
+        "groq/llama": 190.0,
+        "a/m": 700.0,
+        "b/m": 800.0,
+    }
