@@ -94,10 +94,11 @@ def with_override(model: Model, override: RaceOverride, client: Client, *, state
         _check(override, client)
         configured = model
         model = model.under(override.profile or client.profile)
-        if set(withheld(configured, override, client)) - {_RIVAL}:
+        names = withheld(configured, override, client)
+        if _TAKEOVER in names or _SLOW in names:
             model = msgspec.structs.replace(model, takeover=configured.under(client.profile).takeover)
         race = _changed(model.race, override, client)
-        if _withholds_rival(configured, override, client):
+        if _RIVAL in names:
             race = race.model_copy(update={_RIVAL: False})
     if override.takeover is not None:
         model = msgspec.structs.replace(model, takeover=_taken_over(model, wanted=override.takeover))
@@ -113,20 +114,14 @@ def withheld(model: Model, override: RaceOverride, client: Client) -> Sequence[s
     """
     if override.profile is None:
         return ()
-    wanted, given = model.under(override.profile).takeover, model.under(client.profile).takeover
-    if override.takeover is False or wanted.when is When.NEVER:
-        return ()
-    if given.when is When.NEVER:
-        return ("takeover",)
-    slow = ("takeover.slow",) if given.slow is None is not wanted.slow else ()
-    return (*slow, _RIVAL) if _withholds_rival(model, override, client) else slow
-
-
-def _withholds_rival(model: Model, override: RaceOverride, client: Client) -> bool:
-    """Whether the profile that a request names would keep a second attempt that the operator's settings do not."""
-    if override.profile is None or not model.under(override.profile).race.keeps_speakers:
-        return False
-    return not model.under(client.profile).race.keeps_speakers
+    wanted, given = model.under(override.profile), model.under(client.profile)
+    if override.takeover is False or wanted.takeover.when is When.NEVER:
+        return ()  # where nothing goes on, no rival is kept for it
+    if given.takeover.when is When.NEVER:
+        return (_TAKEOVER,)
+    lacks_slow = given.takeover.slow is None is not wanted.takeover.slow
+    lacks_rival = wanted.race.keeps_speakers and not given.race.keeps_speakers
+    return tuple(name for name, lacks in ((_SLOW, lacks_slow), (_RIVAL, lacks_rival)) if lacks)
 
 
 def _check(override: RaceOverride, client: Client) -> None:
@@ -166,7 +161,7 @@ def _taken_over(model: Model, *, wanted: bool) -> TakeoverSettings:
     return model.takeover.model_copy(update={"when": When.ALWAYS if wanted else When.NEVER})
 
 
-_RIVAL = "keep_rival"
+_TAKEOVER, _SLOW, _RIVAL = "takeover", "takeover.slow", "keep_rival"
 _NOT_OF_RACE = frozenset({"profile", "takeover"})
 _PROFILES = frozenset(Profile)
 

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from gateway.api.client import Client
-from gateway.api.overrides import NOTHING, RaceOverride, read_override, with_override
+from gateway.api.overrides import NOTHING, RaceOverride, read_override, with_override, withheld
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
 from gateway.fleet.models import Model
-from gateway.settings import Profile, RaceSettings
+from gateway.settings import Profile, RaceSettings, TakeoverSettings, When
 
 ANYBODY = Client()
 
@@ -123,6 +123,20 @@ def test_no_request_raises_what_the_operator_pays() -> None:
         race = asked(configured, profile=profile, mode="race", width=8)
         assert race.budget <= 0.1
         assert race.usd_per_day == 5.0
+
+
+@pytest.mark.parametrize(("when", "takeover"), list(product(When, (None, False))))
+def test_a_rival_is_withheld_exactly_if_its_client_is_told_so(when: When, takeover: bool | None) -> None:
+    configured = model()
+    voice = msgspec.structs.replace(configured.profiles[Profile.VOICE], takeover=TakeoverSettings(when=when))
+    given = TakeoverSettings(when=When.ALWAYS)
+    configured = msgspec.structs.replace(configured, takeover=given, profiles={Profile.VOICE: voice})
+    override = RaceOverride(Profile.VOICE, takeover=takeover)
+
+    race = with_override(configured, override, ANYBODY, stateful=False).race
+
+    assert ("keep_rival" in withheld(configured, override, ANYBODY)) is (race.keep_rival is False)
+    assert (race.keep_rival is False) is (when is not When.NEVER and takeover is None)
 
 
 def test_a_request_raises_what_an_attempt_must_save_and_never_lowers_it() -> None:
