@@ -91,13 +91,26 @@ async def _kept_answer(
 
     Raises:
         ResponseNotFound: this client has no such response, or the provider has deleted it.
+        NamesUnreachable: it is not known who has it, or not all replicas could be told to forget it.
 
     """
+    context, scope = request.app[CONTEXT], scope_of(admitted.client, recalling)
+    deletes = request.method == METH_DELETE and "rest" not in request.match_info
+    try:
+        was_known = deletes and await context.memory.forget(scope, request.match_info["id"])
+    except NamesUnreachable:
+        await _asked_for(request, admitted, dialect, recalling, was_known=True)  # its provider deletes it all the same
+        raise
+    return await _asked_for(request, admitted, dialect, recalling, was_known=was_known)
+
+
+async def _asked_for(
+    request: web.Request, admitted: AdmittedRequest, dialect: Dialect, recalling: Recalling, *, was_known: bool
+) -> web.StreamResponse:
+    """Answer a request about an answer, that the gateway has forgotten just now if it ``was_known``."""
     context, client = request.app[CONTEXT], admitted.client
     began_s = context.services.clock()
     response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
-    deletes = request.method == METH_DELETE and not rest
-    was_known = deletes and await context.memory.forget(scope_of(client, recalling), response_id)
     made_by = None
     try:
         made_by = await context.responses.maker(client.name, response_id)

@@ -35,7 +35,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── InternalError               500  a defect of the gateway; details are in the log only
 ├── KeysNotLoaded               503  the keys are not yet loaded from the database
 ├── KeysUnreachable             503  the database cannot be reached, so keys cannot be changed
-├── NamesUnreachable            503  the database cannot be reached, which knows what lies at providers
+├── NamesUnreachable            503  the database or Redis cannot be reached, which know who has what is named
 ├── KeyUnusable                 503  this version cannot use the settings of the key's client
 ├── SignInUnavailable           503  the provider where people sign in to the page cannot be used
 ├── ShuttingDown                503
@@ -564,13 +564,15 @@ class KeysUnreachable(ApiError):
 
 
 class NamesUnreachable(ApiError):
-    """The database cannot be asked who has what a request names."""
+    """The database or Redis cannot be asked for what a request names."""
 
     # Means: The request names what a provider stores, and this process does not know it: it would look it up in the
-    # ledger, whose database does not answer.
+    # ledger, whose database does not answer. Or it deletes an answer that other replicas may find in Redis, which does
+    # not answer: the provider and this process have deleted it, the others not yet.
     # Retry: after `retry-after`.
-    # Caller: Nothing is lost.
-    # Operator: Make the database reachable (`ledger.database_unreachable` in the log).
+    # Caller: Nothing is lost. A deletion is complete when it is answered with 200.
+    # Operator: Make the database reachable (`ledger.database_unreachable` in the log), or Redis
+    # (`responses.not_shared`).
     status = 503
     type = "service_unavailable"
     code = "stored_names_unreachable"

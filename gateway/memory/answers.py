@@ -165,7 +165,12 @@ class AnswerMemory:
             self._start(self._tell(self._sealed, scope, response_id, turn, said, follows))
 
     async def forget(self, scope: AnswerScope, response_id: str) -> bool:
-        """Forget an answer, in Redis too; return whether it was known."""
+        """Forget an answer, in Redis too; return whether it was known.
+
+        Raises:
+            NamesUnreachable: Redis is away; this process has forgotten it.
+
+        """
         if not self.is_on:
             return False
         share = self._shares.get(scope)

@@ -10,12 +10,14 @@ import re
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from os import urandom
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import structlog
 
+from gateway.core.errors import NamesUnreachable
 from providers import UNREADABLE, packed
 
 if TYPE_CHECKING:
@@ -105,7 +107,8 @@ class SealedAnswers:
     async def prolong(self, owner: AnswerOwner, response_id: str) -> None:
         """Keep an answer for its time again."""
         name, _ = _derived(owner, response_id)
-        await self._call(name, "EXPIRE", name, max(1, int(self._ttl_s())))
+        with suppress(NamesUnreachable):
+            await self._call(name, "EXPIRE", name, max(1, int(self._ttl_s())))
 
     async def chain(self, owner: AnswerOwner, response_id: str) -> Sequence[Link] | None:
         """Return a conversation up to an answer, from its beginning; None: it is not known, or not completely."""
@@ -132,12 +135,17 @@ class SealedAnswers:
             return None
 
     async def forget(self, owner: AnswerOwner, response_id: str) -> bool:
-        """Forget an answer and its items; return whether it was known."""
-        raw = await self._get(owner, response_id)
+        """Forget an answer and its items; return whether it was known.
+
+        Raises:
+            NamesUnreachable: Redis is away, so that other replicas may find the answer later.
+
+        """
+        raw = await self._found(owner, response_id)
         if raw is None:
             return False
         try:
-            names = [response_id, *_link.decode(raw).named]
+            names = [*_link.decode(raw).named, response_id]  # the last one tells what else is to be forgotten
         except UNREADABLE:
             names = [response_id]
         for each in names:
@@ -158,9 +166,19 @@ class SealedAnswers:
         name, key = _derived(owner, text)
         nonce = urandom(_NONCE_BYTES)
         sealed = b64encode(nonce + AESGCM(key).encrypt(nonce, value, name.encode())).decode()
-        return await self._call(name, "SET", name, sealed, "EX", ttl_s) is not None
+        try:
+            return await self._call(name, "SET", name, sealed, "EX", ttl_s) is not None
+        except NamesUnreachable:
+            return False
 
     async def _get(self, owner: AnswerOwner, text: str) -> bytes | None:
+        """Return the value of a name; None: it is not known, or Redis is away."""
+        try:
+            return await self._found(owner, text)
+        except NamesUnreachable:
+            return None
+
+    async def _found(self, owner: AnswerOwner, text: str) -> bytes | None:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - likewise
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - likewise
 
@@ -177,12 +195,20 @@ class SealedAnswers:
             return None
 
     async def _call(self, name: str, *command: str | int) -> object:
-        """Return Redis' reply; None while it is away."""
+        """Return Redis' reply.
+
+        Raises:
+            NamesUnreachable: Redis is away.
+
+        """
         try:
             reply: object = await self._store.call(name, command)
-        except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
+        except Exception as error:
             structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
-            return None
+            raise NamesUnreachable(
+                "Redis does not answer, where all replicas find recent answers: try again in a moment",
+                headers={"retry-after": "1"},
+            ) from error
         return reply
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from redis.asyncio import Redis
@@ -18,6 +19,7 @@ from tests.app.gateway.refusals.test_kept_words import CANARY, betrayals, is_wri
 from tests.app.gateway.responses.test_named_items import NAME, OPENAI, Talk, calls_of, text_of
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.patience import eventually
+from tests.support.relay import Relay
 
 ANN, BOB, ID = AnswerScope("ann"), AnswerScope("bob"), "resp_0123456789abcdef01234567"
 
@@ -128,6 +130,35 @@ async def test_a_deleted_response_is_forgotten_by_all_replicas(tmp_path: Path, r
         async with other.http.delete(url, headers=talk.headers) as response:
             assert response.status == 200
         assert not await redis.keys("holeshot:answer:*")
+
+
+async def test_a_response_is_told_as_deleted_when_all_replicas_have_forgotten_it(
+    tmp_path: Path, redis_url: str, redis: Redis
+) -> None:
+    server = urlsplit(redis_url)
+    relay = Relay(str(server.hostname), int(server.port or 0))
+    await relay.listen()
+    through = redis_url.replace(f":{server.port}", f":{relay.port}")
+    async with two_replicas(tmp_path, through) as (one, other):
+        talk = Talk(one, "whole", "plain")
+        answer = await talk.ask("weather?")
+        await shared(redis, 1 + len(answer["output"]))
+
+        async def deleted() -> tuple[int, Any]:
+            url = f"{one.url}/v1/responses/{answer['id']}"
+            async with one.http.delete(url, headers=talk.headers) as response:
+                return response.status, await response.json()
+
+        await relay.cut()
+        status, said = await deleted()
+        assert (status, said["error"]["code"]) == (503, "stored_names_unreachable")
+        await relay.listen()
+        status, said = await deleted()
+        assert (status, said["deleted"]) == (200, True)
+        assert not await redis.keys("holeshot:answer:*")
+        asked = {"previous_response_id": answer["id"]}
+        assert (await Talk(other, "whole", "plain").tried(calls_of(answer), **asked))[0] == 404
+    await relay.cut()
 
 
 @pytest.mark.parametrize("setting", ["off", {"redis": False}])
