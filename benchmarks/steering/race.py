@@ -108,17 +108,28 @@ class Race:
             self._limited(self._plan.free_in_s)
             return
         self._result.primary = self._plan.launches[0].deployment
-        for launch in tuple(self._schedule.open()):
+        for launch in tuple(self._schedule.open(self._timeline.now_s)):
             self._launch(launch)
+        self._wait_for_the_next()
+
+    def _wait_for_the_next(self) -> None:
+        """Go on when the next launch is due."""
+        if (due_at := self._schedule.due_at) is not None:
+            self._timeline.at(due_at, self._launch_due)
+
+    def _launch_due(self) -> None:
+        for launch in self._schedule.due(self._timeline.now_s, None):
+            if launch is None:
+                self._replace()
+            else:
+                self._launch(launch)
+        self._wait_for_the_next()
 
     def _scheduled(self, plan: Plan) -> LaunchSchedule:
         return LaunchSchedule(
             plan,
-            loop=self._timeline,
-            clock=lambda: self._timeline.now_s,
+            now=self._timeline.now_s,
             may_launch=self._policy.permit,
-            launch=self._launch,
-            on_no_slot=self._replace,
             lines={},  # nobody here has max_in_flight
             on_slot_refused=lambda _: None,
             sent=OfCall(),

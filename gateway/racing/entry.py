@@ -116,16 +116,14 @@ class Entry:
         self.attempts = Attempts(race.open_call, model, plan, self)
         self._schedule = LaunchSchedule(
             plan,
-            clock=services.clock,
+            now=services.clock(),
             may_launch=may_launch,
-            launch=lambda launch: self.guarded(lambda: self.attempts.launch(launch)),
-            on_no_slot=lambda: another_deployment(self),
             lines=services.seats.lines,
             on_slot_refused=on_slot_refused,
             sent=race.open_call.sent,
-            spoke_at=self.attempts.spoke_at,
-            loop=self.loop,
         )
+        self._timer: asyncio.TimerHandle | None = None  # of the next launch
+        self._due_at = 0.0  # when it fires
         self._seat_wait: SeatWait | None = None
         decode_s = {} if call.how.win_on is WinOn.VALID else plan.decode_s  # VALID: bids have whole answers
         self.hold: Hold[Attempt] = Hold(
@@ -289,9 +287,9 @@ class Entry:
         self._learn_from(attempt, error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
         if was_winner and self.attempts.call_backup(self.release):
             if self.phase is Phase.RUNNING:  # a backup that fails too is replaced
-                self._schedule.schedule_rescues()
+                self._schedule_rescues()
         elif self._answers_beside(attempt):
-            self._schedule.schedule_rescues()
+            self._schedule_rescues()
         elif self.phase is Phase.RUNNING:  # else another attempt has an answer, perhaps a held one just released
             self._go_on_after(attempt, error, was_ahead=was_ahead)
 
@@ -362,7 +360,7 @@ class Entry:
         if not goes_on(self, rungs) and not self.attempts.active:
             self._leave_unanswered()
         elif was_ahead and self.attempts.active:
-            self._schedule.schedule_rescues()
+            self._schedule_rescues()
         if self.race.winner is None:
             self.attempts.wake_empty()
 
@@ -390,8 +388,38 @@ class Entry:
         sent = open_call.sent
         # A fallback may launch only as many as the first models have left.
         most = None if not sent.number else min(sent.left, 1) if open_call.filtered else sent.left
-        if not self.attempts.begin(self._schedule.open(most)) and not self.wait_for_seat():
+        if not self.attempts.begin(self._schedule.open(open_call.services.clock(), most)) and not self.wait_for_seat():
             self.fail()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Have the timer fire when the next launch is due; where that was removed it fires in vain."""
+        due_at = self._schedule.due_at
+        if due_at is None or (self._timer is not None and self._due_at <= due_at):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due_at = due_at
+        self._timer = self.loop.call_later(due_at - self.open_call.services.clock(), self.guarded, self._launch_due)
+
+    def _launch_due(self) -> None:
+        self._timer = None
+        now = max(self._due_at, self.open_call.services.clock())  # a loop's timer may fire a little early
+        for launch in self._schedule.due(now, self.attempts.spoke_at()):
+            if launch is None:
+                another_deployment(self)
+            else:
+                self.attempts.launch(launch)
+        self._set_timer()
+
+    def _schedule_rescues(self) -> None:
+        self._schedule.schedule_rescues(self.open_call.services.clock())
+        self._set_timer()
+
+    def _seated(self, deployment: str) -> None:
+        """Ask ``deployment``, which has a free seat now."""
+        self._set_timer()
+        self.guarded(lambda: self.attempts.launch_next(deployment))
 
     def guarded(self, act: Callable[[], object]) -> None:
         """Call ``act``; ``run`` raises its exception, as the caller here is a timer, or another call."""
@@ -419,7 +447,7 @@ class Entry:
         """Wait for the first free seat of the deployments that are full; return whether any is full."""
         if self._seat_wait is None:
             self._seat_wait = SeatWait(
-                self.open_call, self._schedule, self.attempts, fail=self.fail, guarded=self.guarded, loop=self.loop
+                self.open_call, self._schedule, self.attempts, fail=self.fail, seated=self._seated, loop=self.loop
             )
         return self._seat_wait.line_up()
 
@@ -475,8 +503,11 @@ class Entry:
 
     def cancel_launches(self) -> None:
         """Cancel pending launches and the wait for a seat."""
-        if self._schedule.pending or self._schedule.withheld is not None:
+        if self._schedule.due_at is not None:
             self._schedule.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._seat_wait is not None:
             self._seat_wait.leave()
 
@@ -495,7 +526,9 @@ class Entry:
     def forget(self) -> None:
         """Break the reference cycles, so that a call's memory is freed at its end and not by the garbage collector."""
         self.failures.clear()
-        self._schedule.forget()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self.hold.forget()
         if self._seat_wait is not None:
             self._seat_wait.forget()

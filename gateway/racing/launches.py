@@ -1,11 +1,14 @@
-"""The pending launches of a race, the candidates for failover, and their limits (budget, seats).
+"""Whom a model in a race asks, and when: the pending launches, the candidates for failover, and the wait for a seat.
 
-A plan's later launches are timers. A launch that is refused, and every other deployment of the plan, becomes a
-candidate that can replace a failed attempt.
+``LaunchSchedule`` decides, without I/O: it is told the time and what happens, and tells what is to be launched. A
+launch that is refused, and every other deployment of the plan, becomes a candidate that can replace a failed attempt.
+The entry of the model launches, and has one timer, for the time when the next launch is due.
 """
 
 import asyncio
+from bisect import insort_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +18,6 @@ from gateway.fleet.models import Deployment
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import OpenCall
 from gateway.racing.seats import Line
-from gateway.racing.timeouts import Timer, Timers
 from gateway.steering import STRATEGIES, Launch, Plan, Speaking
 from providers import OfCall
 
@@ -28,13 +30,18 @@ _BESIDE = frozenset({Role.FAILOVER, Role.PROBE})  # when planned, start beside a
 
 RETRIED_AFTER_S = 1.0  # at the soonest, of a rescue that was refused
 
+_DUE = itemgetter(0, 1)
+
 
 class LaunchSchedule:
-    """The pending launches and the candidates of one race.
+    """The pending launches and the candidates of one model in a race, as a value without timers or tasks.
 
-    ``may_launch`` returns whether the budget allows an extra launch; probes are only counted. ``launch`` is
-    called when a launch is due, ``on_no_slot`` when a rescue is due but its deployment has no free seat,
-    ``on_slot_refused`` for each extra launch that gets no seat.
+    ``now`` is always a time of the race's clock, in seconds. For example, of a primary, a hedge 0.3 s later and one
+    deployment more, with a ``rescue_s`` of 2 s, ``open(now)`` yields the primary, and ``due_at`` is 0.3 s later. Then
+    ``due`` yields the hedge, if the purse pays for it; else the hedge is a rescue, due 2 s after the start.
+
+    ``may_launch`` returns whether the budget allows an extra launch; probes are only counted. ``on_slot_refused`` is
+    told each extra launch that gets no seat.
     """
 
     # Of the last launch that waited for a speaker: after how long it was planned, and is due. None: none has.
@@ -44,32 +51,31 @@ class LaunchSchedule:
         self,
         plan: Plan,
         *,
-        loop: Timers,
-        clock: Callable[[], float],
+        now: float,
         may_launch: Callable[[Launch], bool],
-        launch: Callable[[Launch], None],
-        on_no_slot: Callable[[], object],
         lines: Mapping[str, Line],
         on_slot_refused: Callable[[Launch], None],
         sent: OfCall,
-        spoke_at: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """``spoke_at`` returns when the last attempt to begin to speak did so; None if none has."""
         self._plan = plan
-        self._spoke_at: Callable[[], float | None] | None = spoke_at
         self._sent = sent
-        self._clock = clock
         self._may_launch = may_launch
-        self._launch: Callable[[Launch], None] | None = launch
-        self._on_no_slot: Callable[[], object] | None = on_no_slot
         self._lines = lines  # of the deployments with max_in_flight
         self._on_slot_refused = on_slot_refused
-        self._loop = loop
-        self._began = clock()
-        self.pending: list[tuple[float, Launch, Timer]] = []  # with the time when each is due, the first at first
+        self._began = now
+        # When each is due, after how long it was planned, and itself: the first at first.
+        self.pending: list[tuple[float, float, Launch]] = []
         self._candidates: list[str] = list(plan.rest)  # a list, as it is short: a deque takes 760 bytes
-        self.withheld: Timer | None = None  # fires when a hedge is due for which there is no deployment
+        self._withheld_at: float | None = None  # when a hedge is due for which there is no deployment
         self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
+
+    @property
+    def due_at(self) -> float | None:
+        """When ``due`` is to be asked next; None: nothing is pending."""
+        pending, withheld_at = self.pending, self._withheld_at
+        if not pending:
+            return withheld_at
+        return pending[0][0] if withheld_at is None else min(pending[0][0], withheld_at)
 
     @property
     def is_over(self) -> bool:
@@ -86,8 +92,8 @@ class LaunchSchedule:
         """Whether deployments are tried one after the other, so that the next one is not an extra attempt."""
         return STRATEGIES[self._plan.mode].in_turn
 
-    def open(self, most: int | None = None) -> Iterator[Launch]:
-        """Start the timers; yield the launches due now. Each must have its seat before the next is requested.
+    def open(self, now: float, most: int | None = None) -> Iterator[Launch]:
+        """Yield the launches due now. Each must have its seat before the next is requested.
 
         ``most``: the number to launch; the other launches become candidates.
         """
@@ -99,25 +105,39 @@ class LaunchSchedule:
             launches = self._without_the_full(launches)
         for launch in launches:
             if launch.delay_s > 0:
-                self._start_timer(launch)
-            elif self._allowed(launch):
+                self._put(launch, launch.delay_s)
+            elif self._allowed(launch, 0.0, None):
                 yield launch
         if (withheld := self._plan.withheld) is not None:
-            self.withheld = self._loop.call_later(withheld.delay_s, self._may_launch, withheld)
+            self._withheld_at = now + withheld.delay_s
+
+    def due(self, now: float, spoke_at: float | None) -> Iterator[Launch | None]:
+        """Yield each launch that is due. None: a rescue's deployment has no free seat, so another one is to be asked.
+
+        ``spoke_at``: when the last running attempt that has begun to speak did so; None: none has.
+        """
+        if self._withheld_at is not None and self._withheld_at <= now and self._plan.withheld is not None:
+            self._withheld_at = None
+            self._may_launch(self._plan.withheld)
+        while self.pending and self.pending[0][0] <= now:
+            due_at, _, launch = self.pending.pop(0)
+            due_s = due_at - self._began
+            if self._sent.left <= 0:
+                continue
+            if launch.speaking is not None and self._waits(now, launch, launch.speaking, spoke_at):
+                continue
+            if self._allowed(launch, due_s, spoke_at):
+                yield launch
+            elif launch.role not in EXTRA_ROLES and not self._has_room(launch.deployment):
+                yield None
+            if launch.role is Role.FAILOVER and not self.pending:
+                self.schedule_rescues(now)
 
     def close(self) -> None:
-        """Cancel pending launches; their deployments become the first candidates for failover."""
-        if self.withheld is not None:
-            self.withheld.cancel()
-            self.withheld = None
-        for _, _, timer in self.pending:
-            timer.cancel()
-        self._candidates[:0] = [launch.deployment for _, launch, _ in self.pending]
+        """Launch nothing that is pending; its deployments become the first candidates for failover."""
+        self._withheld_at = None
+        self._candidates[:0] = [launch.deployment for *_, launch in self.pending]
         self.pending.clear()
-
-    def forget(self) -> None:
-        """Release the callbacks: the race is over."""
-        self._launch = self._on_no_slot = self._spoke_at = None
 
     def add(self, deployment: str) -> None:
         """Add ``deployment`` as the last candidate."""
@@ -179,7 +199,7 @@ class LaunchSchedule:
         tripped = self._plan.tripped
         return tuple(name for name in self._standing_by() if name not in tripped and not self._has_room(name))
 
-    def slot_found(self, deployment: str, *, alone: bool) -> bool:
+    def slot_found(self, now: float, deployment: str, *, alone: bool) -> bool:
         """Remove ``deployment`` from the candidates, as it has a free seat now; return whether it may be launched.
 
         If it runs ``alone``, and nothing else is to be launched, schedule rescues.
@@ -190,28 +210,28 @@ class LaunchSchedule:
         if self._left is not None:
             self._left -= 1
         if alone and not self.pending:
-            self.schedule_rescues()
+            self.schedule_rescues(now)
         return True
 
-    def schedule_rescues(self) -> None:
-        """Start the timer of the next rescue: the deployment asked now may hang, and no launch of the plan is left.
+    def schedule_rescues(self, now: float) -> None:
+        """Make the next rescue pending: the deployment asked now may hang, and no launch of the plan is left.
 
         One more rescue starts each ``rescue_s`` until one answers, or no deployment is left. None starts if the request
         itself may be invalid.
         """
         if self._plan.rescue_s is None or self._left is not None:
             return
-        self._began = self._clock()
+        self._began = now
         if (name := next(iter(self._standing_by()), None)) is not None:
             self._remove(name)
-            self._start_timer(Launch(deployment=name, delay_s=self._plan.rescue_s, role=Role.FAILOVER))
+            self._put(Launch(name, self._plan.rescue_s, Role.FAILOVER), self._plan.rescue_s)
 
     def _chosen(self, *, last_resort: bool = False) -> str | None:
         """Return the next deployment, without removing it."""
         if self.is_over:
             return None
         if not self._lines:
-            return self.pending[0][1].deployment if self.pending else next(iter(self._candidates), None)
+            return self.pending[0][-1].deployment if self.pending else next(iter(self._candidates), None)
         standing_by, tripped = self._standing_by(), self._plan.tripped
         free = [name for name in standing_by if self._has_room(name)]
         well = [name for name in free if name not in tripped]
@@ -226,13 +246,12 @@ class LaunchSchedule:
 
     def _standing_by(self) -> Sequence[str]:
         """Return all candidates, pending launches included, in order and without duplicates."""
-        return tuple(dict.fromkeys([*(launch.deployment for _, launch, _ in self.pending), *self._candidates]))
+        return tuple(dict.fromkeys([*(launch.deployment for *_, launch in self.pending), *self._candidates]))
 
     def _remove(self, deployment: str) -> None:
         """Remove ``deployment`` from the candidates, once."""
-        for number, (_, launch, timer) in enumerate(self.pending):
+        for number, (*_, launch) in enumerate(self.pending):
             if launch.deployment == deployment:
-                timer.cancel()
                 del self.pending[number]
                 return
         if deployment in self._candidates:
@@ -263,8 +282,8 @@ class LaunchSchedule:
             self._remove(launch.deployment)
         return [msgspec.structs.replace(primary, deployment=name), *others]
 
-    def _allowed(self, launch: Launch) -> bool:
-        """Check that there is a seat and, for extra launches, the budget.
+    def _allowed(self, launch: Launch, due_s: float, spoke_at: float | None) -> bool:
+        """Check that there is a seat and, for extra launches, the budget, for a launch that is due.
 
         A refused launch becomes a candidate, or a rescue if it is an extra launch and the plan has rescues.
         """
@@ -274,8 +293,7 @@ class LaunchSchedule:
                 if launch.role not in _BESIDE or self._may_launch(launch):
                     return True
                 # Too many calls were rescued lately: this rescue waits until fewer were, or the first attempt fails.
-                delay_s = launch.delay_s + max(RETRIED_AFTER_S, self._plan.rescue_s or 0.0)
-                self._start_timer(msgspec.structs.replace(launch, delay_s=delay_s))
+                self._put(launch, due_s + max(RETRIED_AFTER_S, self._plan.rescue_s or 0.0))
                 return False
         elif line is not None and not line.has_room_for_extra:
             self._on_slot_refused(launch)
@@ -283,49 +301,32 @@ class LaunchSchedule:
             return True
         if launch.role in EXTRA_ROLES and self._plan.rescue_s is not None:
             # A rescue is for a call that hangs: not for one in which an attempt has just begun to speak.
-            spoke_at = None if self._spoke_at is None else self._spoke_at()
             silent_since_s = 0.0 if spoke_at is None else spoke_at - self._began
-            delay_s = max(launch.delay_s, silent_since_s + self._plan.rescue_s)
-            self._start_timer(Launch(deployment=launch.deployment, delay_s=delay_s, role=Role.FAILOVER))
+            rescue = Launch(launch.deployment, launch.delay_s, Role.FAILOVER)
+            self._put(rescue, max(due_s, silent_since_s + self._plan.rescue_s))
         else:
             self._candidates.append(launch.deployment)
         return False
 
-    def _start_timer(self, launch: Launch) -> None:
-        due_s = self._began + launch.delay_s
-        timer = self._loop.call_later(due_s - self._clock(), self._fire, launch)
-        self.pending.append((due_s, launch, timer))  # uvloop's handle has no time if due at once
-        self.pending.sort(key=lambda pending: pending[0])
+    def _put(self, launch: Launch, due_s: float) -> None:
+        """Make a launch pending, due so long after the beginning; of several due at once those planned sooner first."""
+        insort_right(self.pending, (self._began + due_s, launch.delay_s, launch), key=_DUE)
 
-    def _fire(self, launch: Launch) -> None:
-        self.pending = [pending for pending in self.pending if pending[1] is not launch]
-        if self._launch is None or self._on_no_slot is None or self._sent.left <= 0:
-            return
-        if launch.speaking is not None and self._waits(launch, launch.speaking):
-            return
-        if self._allowed(launch):
-            self._launch(launch)
-        elif launch.role not in EXTRA_ROLES and not self._has_room(launch.deployment):
-            self._on_no_slot()
-        if launch.role is Role.FAILOVER and not self.pending:
-            self.schedule_rescues()
-
-    def _waits(self, launch: Launch, speaking: Speaking) -> bool:
-        """Start the timer of a launch once more if an attempt has begun to speak; return whether it was started.
+    def _waits(self, now: float, launch: Launch, speaking: Speaking, spoke_at: float | None) -> bool:
+        """Make a launch pending once more if an attempt has begun to speak; return whether it was made so.
 
         Those that wait for one speaker start as far apart as the plan has them where all are silent.
         """
-        spoke_at = None if self._spoke_at is None else self._spoke_at()
         if spoke_at is None:
             return False
         delay_s = max(speaking.at_s, spoke_at - self._began + speaking.after_s)
         if self._waited is not None:
             silent_s, waited_s = self._waited
             delay_s = max(delay_s, waited_s + launch.delay_s - silent_s)
-        if delay_s <= self._clock() - self._began:
+        if delay_s <= now - self._began:
             return False
         self._waited = launch.delay_s, delay_s
-        self._start_timer(msgspec.structs.replace(launch, delay_s=delay_s, speaking=None))
+        self._put(msgspec.structs.replace(launch, speaking=None), delay_s)
         return True
 
 
@@ -333,9 +334,12 @@ class LaunchSchedule:
 
 
 class SeatWait:
-    """The wait of one race for the first free seat. ``fail`` is called if none is free in time."""
+    """The wait of one race for the first free seat.
 
-    __slots__ = ("_attempts", "_fail", "_guarded", "_loop", "_open_call", "_schedule", "_wait")
+    ``seated`` is called with a deployment that has one for this call, ``fail`` if none is free in time.
+    """
+
+    __slots__ = ("_attempts", "_fail", "_launch", "_loop", "_open_call", "_schedule", "_wait")
 
     def __init__(
         self,
@@ -344,15 +348,14 @@ class SeatWait:
         attempts: Attempts,
         *,
         fail: Callable[[], None],
-        guarded: Callable[[Callable[[], object]], None],
+        seated: Callable[[str], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """``guarded`` runs a function and handles its exceptions: a free seat is announced from another call's code."""
         self._open_call = open_call
         self._schedule = schedule
         self._attempts = attempts
         self._fail: Callable[[], None] | None = fail
-        self._guarded: Callable[[Callable[[], object]], None] | None = guarded
+        self._launch: Callable[[str], None] | None = seated
         self._loop = loop
         self._wait: Wait | None = None  # made when first needed
 
@@ -376,7 +379,7 @@ class SeatWait:
         if self._wait is not None:
             self._open_call.waited(self._wait)
             self._wait = None
-        self._fail = self._guarded = None
+        self._fail = self._launch = None
 
     def _take_last_resort(self) -> bool:
         if (name := self._schedule.next(last_resort=True)) is not None:
@@ -384,9 +387,9 @@ class SeatWait:
         return name is not None
 
     def _seated(self, name: str) -> None:
-        """Launch ``name``, which has a free seat for this call now."""
-        if self._schedule.slot_found(name, alone=not self._attempts.active) and self._guarded is not None:
-            self._guarded(lambda: self._attempts.launch_next(name))
+        now, alone = self._open_call.services.clock(), not self._attempts.active
+        if self._schedule.slot_found(now, name, alone=alone) and self._launch is not None:
+            self._launch(name)
 
     def _timed_out(self) -> None:
         """Handle a wait without success: launch a last resort, else end the race."""

@@ -169,7 +169,7 @@ def a_drain_is_ended_by_an_abort_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_asks_for_a_permit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LaunchSchedule, "_allowed", lambda self, launch: True)
+    patch.setattr(LaunchSchedule, "_allowed", lambda self, launch, due_s, spoke_at: True)
 
 
 def an_extra_attempt_costs_nothing(patch: pytest.MonkeyPatch) -> None:

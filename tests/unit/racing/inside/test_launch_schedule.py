@@ -1,0 +1,81 @@
+"""Whom a model in a race asks, and when: told the time, without a loop."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from gateway.core.attempts import Role
+from gateway.core.calls import Mode
+from gateway.racing.launches import LaunchSchedule
+from gateway.steering import Launch, Plan
+from providers import OfCall
+
+BEGAN = 1_000.0
+
+Starts = list[tuple[str, Role, float]]
+
+
+def plan(
+    *launches: tuple[str, float, Role], rest: Sequence[str] = (), rescue_s: float | None = 2.0, withheld_s: float = 0.0
+) -> Plan:
+    withheld = Launch("a", withheld_s, Role.HEDGE) if withheld_s else None
+    return Plan(
+        tuple(Launch(*each) for each in launches), tuple(rest), Mode.HEDGE, rescue_s=rescue_s, withheld=withheld
+    )
+
+
+def starts(of: Plan, permits: Callable[[Launch, float], bool], until_s: float = 20.0) -> Starts:
+    """Return who starts, as what, and after how many seconds, while nobody answers."""
+    found: Starts = []
+    now = BEGAN
+    schedule = LaunchSchedule(
+        of,
+        now=now,
+        may_launch=lambda launch: permits(launch, now - BEGAN),
+        lines={},
+        on_slot_refused=lambda _: None,
+        sent=OfCall(),
+    )
+    found += [(each.deployment, each.role, 0.0) for each in schedule.open(now)]
+    while (due_at := schedule.due_at) is not None and due_at <= BEGAN + until_s:
+        now = due_at
+        launched = [each for each in schedule.due(now, None) if each is not None]
+        found += [(each.deployment, each.role, pytest.approx(now - BEGAN)) for each in launched]
+    return found
+
+
+def always(_launch: Launch, _at_s: float) -> bool:
+    return True
+
+
+def test_launches_start_as_planned_and_then_each_candidate_comes_to_the_rescue() -> None:
+    planned = plan(("a", 0.0, Role.PRIMARY), ("b", 0.3, Role.HEDGE), ("c", 2.0, Role.FAILOVER), rest=["d", "e"])
+    assert starts(planned, always) == [
+        ("a", Role.PRIMARY, 0.0),
+        ("b", Role.HEDGE, 0.3),
+        ("c", Role.FAILOVER, 2.0),
+        ("d", Role.FAILOVER, 4.0),
+        ("e", Role.FAILOVER, 6.0),
+    ]
+
+
+def test_a_hedge_without_a_deployment_asks_once_whether_it_might_have_started() -> None:
+    asked: Starts = []
+
+    def permits(launch: Launch, at_s: float) -> bool:
+        asked.append((launch.deployment, launch.role, at_s))
+        return True
+
+    assert starts(plan(("a", 0.0, Role.PRIMARY), withheld_s=0.4), permits) == [("a", Role.PRIMARY, 0.0)]
+    assert asked == [("a", Role.HEDGE, pytest.approx(0.4))]
+
+
+def test_what_is_pending_at_an_answer_may_replace_a_failure_and_comes_first() -> None:
+    planned = plan(("a", 0.0, Role.PRIMARY), ("b", 0.3, Role.HEDGE), rest=["c"])
+    schedule = LaunchSchedule(
+        planned, now=BEGAN, may_launch=lambda _: True, lines={}, on_slot_refused=lambda _: None, sent=OfCall()
+    )
+    assert [each.deployment for each in schedule.open(BEGAN)] == ["a"]
+    schedule.close()
+    assert schedule.due_at is None
+    assert [schedule.next(), schedule.next(), schedule.next()] == ["b", "c", None]
