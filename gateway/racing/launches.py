@@ -29,6 +29,7 @@ EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these use the 
 _BESIDE = frozenset({Role.FAILOVER, Role.PROBE})  # when planned, start beside another attempt, whatever the budget
 
 RETRIED_AFTER_S = 1.0  # at the soonest, of a rescue that was refused
+_SLACK_S = 0.001  # rescues that are nearly as far apart as planned are not moved
 
 _DUE = itemgetter(0, 1)
 
@@ -46,6 +47,8 @@ class LaunchSchedule:
 
     # Of the last launch that waited for a speaker: after how long it was planned, and is due. None: none has.
     _waited: tuple[float, float] | None = None
+    # Of the last rescue that was launched: after how long it was planned, and was due. None: none was.
+    _rescued: tuple[float, float] | None = None
 
     def __init__(
         self,
@@ -126,7 +129,11 @@ class LaunchSchedule:
                 continue
             if launch.speaking is not None and self._waits(now, launch, launch.speaking, spoke_at):
                 continue
+            if launch.role is Role.FAILOVER and self._keeps_its_distance(launch, due_s):
+                continue
             if self._allowed(launch, due_s, spoke_at):
+                if launch.role is Role.FAILOVER:
+                    self._rescued = launch.delay_s, due_s
                 yield launch
             elif launch.role not in EXTRA_ROLES and not self._has_room(launch.deployment):
                 yield None
@@ -221,7 +228,7 @@ class LaunchSchedule:
         """
         if self._plan.rescue_s is None or self._left is not None:
             return
-        self._began = now
+        self._began, self._rescued = now, None
         if (name := next(iter(self._standing_by()), None)) is not None:
             self._remove(name)
             self._put(Launch(name, self._plan.rescue_s, Role.FAILOVER), self._plan.rescue_s)
@@ -311,6 +318,21 @@ class LaunchSchedule:
     def _put(self, launch: Launch, due_s: float) -> None:
         """Make a launch pending, due so long after the beginning; of several due at once those planned sooner first."""
         insort_right(self.pending, (self._began + due_s, launch.delay_s, launch), key=_DUE)
+
+    def _keeps_its_distance(self, launch: Launch, due_s: float) -> bool:
+        """Have a rescue wait if it is due too soon after the last one; return whether it waits.
+
+        It comes as long after that one as the plan has them apart: a refused extra attempt may have become the first
+        rescue, at the time of a planned one.
+        """
+        if self._rescued is None:
+            return False
+        planned_s, rescued_s = self._rescued
+        wait_s = rescued_s + (launch.delay_s - planned_s or self._plan.rescue_s or 0.0) - due_s
+        if launch.delay_s < planned_s or wait_s <= _SLACK_S:
+            return False
+        self._put(launch, due_s + wait_s)
+        return True
 
     def _waits(self, now: float, launch: Launch, speaking: Speaking, spoke_at: float | None) -> bool:
         """Make a launch pending once more if an attempt has begun to speak; return whether it was made so.

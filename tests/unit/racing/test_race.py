@@ -214,6 +214,22 @@ def test_a_refused_hedge_still_comes_to_the_rescue() -> None:
     assert track.recorder.launched[1].role is Role.FAILOVER
 
 
+def test_a_refused_hedge_and_the_planned_rescues_do_not_start_together() -> None:
+    launches = [
+        ("hung", 0.0, Role.PRIMARY),
+        ("b", 0.6, Role.HEDGE),
+        ("c", 1.3, Role.FAILOVER),
+        ("d", 2.6, Role.FAILOVER),
+    ]
+    track = Track(hangs("hung"), hangs("b"), hangs("c"), answers("d", 0.1), launches=launches, permits=0, rescue_s=1.3)
+    record = run(track.run())
+    assert [(each.deployment, each.launch_offset_ms) for each in record.attempts[1:]] == [
+        ("b", pytest.approx(1300)),
+        ("c", pytest.approx(2000)),
+        ("d", pytest.approx(3300)),
+    ]
+
+
 def test_a_client_that_hangs_up_stops_every_attempt_at_once() -> None:
     async def main() -> None:
         task = asyncio.create_task(track.run())

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-import pytest
-
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode
 from gateway.racing.launches import LaunchSchedule
@@ -40,12 +38,16 @@ def starts(of: Plan, permits: Callable[[Launch, float], bool], until_s: float = 
     while (due_at := schedule.due_at) is not None and due_at <= BEGAN + until_s:
         now = due_at
         launched = [each for each in schedule.due(now, None) if each is not None]
-        found += [(each.deployment, each.role, pytest.approx(now - BEGAN)) for each in launched]
+        found += [(each.deployment, each.role, round(now - BEGAN, 6)) for each in launched]
     return found
 
 
 def always(_launch: Launch, _at_s: float) -> bool:
     return True
+
+
+def no_extras(launch: Launch, _at_s: float) -> bool:
+    return launch.role is Role.FAILOVER
 
 
 def test_launches_start_as_planned_and_then_each_candidate_comes_to_the_rescue() -> None:
@@ -59,15 +61,46 @@ def test_launches_start_as_planned_and_then_each_candidate_comes_to_the_rescue()
     ]
 
 
+def test_a_refused_hedge_is_the_first_rescue_and_the_planned_ones_keep_their_distance_from_it() -> None:
+    planned = plan(
+        ("a", 0.0, Role.PRIMARY), ("b", 0.5, Role.HEDGE), ("c", 2.0, Role.FAILOVER), ("d", 4.0, Role.FAILOVER)
+    )
+    assert starts(planned, no_extras)[1:] == [
+        ("b", Role.FAILOVER, 2.0),
+        ("c", Role.FAILOVER, 3.5),
+        ("d", Role.FAILOVER, 5.5),
+    ]
+
+
+def test_refused_racers_come_to_the_rescue_one_by_one() -> None:
+    planned = plan(
+        ("a", 0.0, Role.PRIMARY), ("b", 0.0, Role.RACE), ("c", 0.0, Role.RACE), ("d", 2.0, Role.FAILOVER), rest=["e"]
+    )
+    assert starts(planned, no_extras)[1:] == [
+        ("b", Role.FAILOVER, 2.0),
+        ("c", Role.FAILOVER, 4.0),
+        ("d", Role.FAILOVER, 6.0),
+        ("e", Role.FAILOVER, 8.0),
+    ]
+
+
+def test_a_rescue_that_has_to_wait_is_not_launched_together_with_the_next_one() -> None:
+    planned = plan(("a", 0.0, Role.PRIMARY), ("b", 2.0, Role.FAILOVER), ("c", 4.0, Role.FAILOVER))
+    assert starts(planned, lambda _, at_s: at_s > 3.0)[1:] == [
+        ("b", Role.FAILOVER, 4.0),
+        ("c", Role.FAILOVER, 6.0),
+    ]
+
+
 def test_a_hedge_without_a_deployment_asks_once_whether_it_might_have_started() -> None:
     asked: Starts = []
 
     def permits(launch: Launch, at_s: float) -> bool:
-        asked.append((launch.deployment, launch.role, at_s))
+        asked.append((launch.deployment, launch.role, round(at_s, 6)))
         return True
 
     assert starts(plan(("a", 0.0, Role.PRIMARY), withheld_s=0.4), permits) == [("a", Role.PRIMARY, 0.0)]
-    assert asked == [("a", Role.HEDGE, pytest.approx(0.4))]
+    assert asked == [("a", Role.HEDGE, 0.4)]
 
 
 def test_what_is_pending_at_an_answer_may_replace_a_failure_and_comes_first() -> None:
