@@ -41,29 +41,28 @@ def with_signed_details(messages: msgspec.Raw, signer: str) -> msgspec.Raw:
 
 
 def _set_details(message: dict[str, msgspec.Raw], signer: str) -> bool:
-    """Have the signed thoughts of a message in its details; return whether there are any."""
+    """Have the thoughts that ``signer`` has signed in a message's details, and none of others; return if it changed."""
     details: list[dict[str, Any]] = []
-    if signer not in {"", ANTHROPIC, GOOGLE} and "thinking_blocks" in message:
-        blocks = decoded(message.pop("thinking_blocks"), list[dict[str, Any]], "thinking_blocks") or []
+    blocks = decoded(message.get("thinking_blocks"), list[dict[str, Any]], "thinking_blocks") or []
+    if signer not in {"", ANTHROPIC, GOOGLE}:
         own = [str(block.get("data")) for block in blocks if signer_of(block) == signer]
         details += [detail for detail in map(sealed_detail, own) if detail is not None]
-    elif signer == ANTHROPIC and "thinking_blocks" in message:
+    elif signer == ANTHROPIC and blocks:
         for block in signed_thoughts(message):
             bound = {"text": block["thinking"], "signature": block["signature"]} if "thinking" in block else {}
             kind = {"type": "reasoning.text"} if bound else {"type": "reasoning.encrypted", "data": block["data"]}
             details.append({**kind, **bound, "format": CLAUDES, "index": len(details)})
-        del message["thinking_blocks"]
-    elif signer == GOOGLE:
-        calls = _calls.decode(message.get("tool_calls", _NONE)) or []
-        for holder in (message, *calls):
-            said = decoded(holder.get("extra_content"), dict[str, Any], "extra_content")
-            if said is not None and (signature := googles_in({"extra_content": said})):
-                named = {"id": holder["id"]} if "id" in holder else {}
-                sealed = {"type": "reasoning.encrypted", "data": signature, **named, "format": GEMINIS}
-                details.append({**sealed, "index": len(details)})
-                del holder["extra_content"]
-        if calls and details:
-            message["tool_calls"] = raw_json(calls)
+    has_blocks = message.pop("thinking_blocks", None) is not None
+    calls = _calls.decode(message.get("tool_calls", _NONE)) or []
+    holders = [holder for holder in (message, *calls) if "extra_content" in holder]
+    for holder in holders:
+        said = decoded(holder.pop("extra_content"), dict[str, Any], "extra_content")
+        if signer == GOOGLE and said is not None and (signature := googles_in({"extra_content": said})):
+            named = {"id": holder["id"]} if "id" in holder else {}
+            sealed = {"type": "reasoning.encrypted", "data": signature, **named, "format": GEMINIS}
+            details.append({**sealed, "index": len(details)})
+    if holders and calls:
+        message["tool_calls"] = raw_json(calls)
     if details:
         message["reasoning_details"] = raw_json(details)
-    return bool(details)
+    return has_blocks or bool(holders)

@@ -207,6 +207,40 @@ async def test_what_an_answer_says_of_itself_keeps_no_other_vendor_out_of_its_co
         assert ("executed_tools" in sent) is not ("executed_tools" in dropped), (name, dropped)
 
 
+# Where the gateway puts the thoughts of a vendor's model for clients of chat, and the vendors that read them there.
+SIGNED_IN: Mapping[str, frozenset[str]] = {
+    "extra_content": frozenset({"gemini"}),
+    "thought_signature": frozenset({"gemini"}),
+    "thinking_blocks": frozenset(),
+    "reasoning_details": frozenset({"openrouter"}),
+}
+
+
+async def test_what_only_its_maker_reads_of_an_answer_goes_to_no_other_vendor(asked: Asked) -> None:
+    running, vendors = asked
+    google = {"google": {"thought_signature": "QUJDREVGR0hJSktMTU5PUA=="}}
+    named = {"id": "call_1aaaaaa", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    turn = {
+        "role": "assistant",
+        "content": "I look.",
+        "tool_calls": [{**named, "extra_content": google}],
+        "extra_content": google,
+        "thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "QUJDREVGR0hJSktMTU5PUA=="}],
+    }
+    history = [
+        {"role": "user", "content": "look"},
+        turn,
+        {"role": "tool", "tool_call_id": "call_1aaaaaa", "content": "okapi"},
+    ]
+    tools = [{"type": "function", "function": {"name": "look", "parameters": SCHEMA}}]
+    for name in VENDORS:
+        await answer_of(running, CHAT, {"model": name, "messages": history, "tools": tools})
+        sent = json.dumps(vendors[name].seen[-1].body)
+        left = {each for each, readers in SIGNED_IN.items() if f'"{each}"' in sent and name not in readers}
+        assert (name, left) == (name, set())
+    assert "thought_signature" in json.dumps(vendors["gemini"].seen[-1].body)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_vendors_that_refuse_to_store_answer_and_the_gateway_keeps_it(asked: Asked, stream: bool) -> None:
     running, vendors = asked
