@@ -41,6 +41,7 @@ class Identity:
         self.forms: list[dict[str, str]] = []  # of token requests
         self.made: list[str] = []  # ID tokens
         self.is_away = False
+        self.must_ask = False  # as nobody has signed in at it in this browser, or the person was removed
         self.url = ""
         self._codes: dict[str, Mapping[str, str]] = {}
         self._port = port
@@ -122,6 +123,9 @@ class Identity:
     async def _authorize(self, request: web.Request) -> web.Response:
         """Let the person in at once, and send the browser back with a code."""
         asked = dict(request.query)
+        if self.must_ask and asked.get("prompt") == "none":
+            back = urlencode({"error": "login_required", "state": asked["state"], "iss": self.iss or self.url})
+            raise web.HTTPFound(f"{asked['redirect_uri']}?{back}")
         code = f"code-{len(self._codes)}"
         self._codes[code] = asked
         back = urlencode({"code": code, "state": asked["state"], "iss": self.iss or self.url})

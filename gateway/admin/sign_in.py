@@ -40,6 +40,8 @@ _LONGEST_NAME = 100
 _MOST_GROUPS = 20  # that a person is shown who is not let in
 _WIDTH = 2  # of their races, the default for clients
 _NAMES = ("preferred_username", "email", "name", "sub")  # the first existing one is shown
+# OpenID Connect Core, 3.1.2.6: what is answered to a silent sign-in where the person would have to be asked.
+MUST_ASK = frozenset({"login_required", "interaction_required", "consent_required", "account_selection_required"})
 _OF_OTHERS = "this sign-in was not begun in this browser, or more than ten minutes ago: begin again"
 
 
@@ -74,9 +76,15 @@ class SignIn:
         self._failed_at: float | None = None
 
     async def begin(
-        self, settings: SignInSettings, public_url: str, secret: bytes, *, people: People | None = None
+        self,
+        settings: SignInSettings,
+        public_url: str,
+        secret: bytes,
+        *,
+        people: People | None = None,
+        silently: bool = False,
     ) -> Begun:
-        """Return where to sign in.
+        """Return where to sign in. ``silently``: the provider is to answer at once, without asking the person.
 
         Raises:
             SignInUnavailable: the provider does not say.
@@ -95,6 +103,7 @@ class SignIn:
             "nonce": _derived(cookie, "nonce"),
             "code_challenge": _text(hashlib.sha256(verifier.encode()).digest()),
             "code_challenge_method": "S256",
+            **({"prompt": "none"} if silently else {}),
         }
         return Begun(_extended(_address(metadata, "authorization_endpoint"), asked), cookie)
 
@@ -163,7 +172,8 @@ class SignIn:
             SignInRefused: this one is none of them.
 
         """
-        from gateway.keys.tokens import check_claims, end_user_of, team_of  # noqa: PLC0415 - 9 MB, few have a provider
+        from gateway.keys.issuers import instant_of  # noqa: PLC0415 - 9 MB, few have a provider
+        from gateway.keys.tokens import check_claims, end_user_of, team_of  # noqa: PLC0415 - likewise
 
         try:
             check_claims(people.issuer, claims)
@@ -173,7 +183,8 @@ class SignIn:
             raise SignInRefused(f"you cannot see your calls here: {error.message}") from None
         if own is None:
             raise SignInRefused("your calls cannot be told from others': ask the operator")
-        return made_for_own(name, own, key, self._unix_clock())
+        ends_at = (instant_of(claims, "exp") or 0.0) + LEEWAY_S
+        return made_for_own(name, own, key, self._unix_clock(), ends_at)
 
     async def leaving(self, settings: SignInSettings, public_url: str) -> str | None:
         """Return the address that ends the session at the provider too; None if it has none."""

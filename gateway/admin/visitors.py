@@ -16,7 +16,7 @@ from gateway import __version__
 from gateway.admin import answers
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer
-from gateway.admin.sign_in import COOKIE, MOST_S, People, home, page_of, sent_to
+from gateway.admin.sign_in import COOKIE, MOST_S, MUST_ASK, People, home, page_of, sent_to
 from gateway.api.auth import (
     FORWARDED_FOR,
     READING,
@@ -429,7 +429,7 @@ async def end_session(request: web.Request) -> web.Response:
 
 
 async def begin_sign_in(request: web.Request) -> web.Response:
-    """Send the browser to the provider.
+    """Send the browser to the provider; with ``?prompt=none`` it answers at once, or the browser is sent back.
 
     Raises:
         NotFound: no provider is configured.
@@ -440,7 +440,8 @@ async def begin_sign_in(request: web.Request) -> web.Response:
     demand_own_page(request)
     try:
         people = _people_of(request.app[CONTEXT])
-        begun = await request.app[OPERATIONS].sign_in().begin(settings, url, secret, people=people)
+        silently = request.query.get("prompt") == "none"
+        begun = await request.app[OPERATIONS].sign_in().begin(settings, url, secret, people=people, silently=silently)
     except SignInUnavailable as error:
         return _not_signed_in(request, error, url)
     return sent_to(begun.location, _cookie(request, COOKIE, begun.cookie, MOST_S, same_site="Lax"))
@@ -455,6 +456,8 @@ async def end_sign_in(request: web.Request) -> web.Response:
     """
     settings, url, secret = _provider(request)
     answer = {name: values[0] for name in _OF_ANSWERS if len(values := request.query.getall(name, [])) == 1}
+    if answer.get("error") in MUST_ASK:
+        return sent_to(home(url), _cookie(request, COOKIE, "", 0, same_site="Lax"))
     cookies = presented(request.headers.getall("cookie", ()), COOKIE)
     people = _people_of(request.app[CONTEXT])
     try:

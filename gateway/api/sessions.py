@@ -24,7 +24,7 @@ from providers import encoded
 START, BACK = "sign-in", "signed-in"  # the paths of signing in to the page, below /api
 NAME = "holeshot-session"
 LIFETIME_S = 12 * 3600
-OWN_LIFETIME_S = 3600  # of people who see their own calls, as a token of most providers: by then a removal has counted
+OWN_LIFETIME_S = 3600  # of people who see their own calls, at most: their sign-in says how long it is good
 _COOKIE = re.compile(r"([\w-]{16})\.([0-9]{1,11})\.[\w-]{43}", re.ASCII)
 _LONGEST = 100  # characters
 PERSON = "holeshot-person"
@@ -94,9 +94,12 @@ def person_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, C
     return None if read is None else (_raw(read["said"]).decode(), ClientRole(read["role"]))
 
 
-def made_for_own(name: str, own: SoleUser, key: bytes, unix_s: float) -> str:
-    """Return the cookie's value for a person who has signed in to see their own calls; ``key`` signs it."""
-    return _signed(key, f"own.{_text(encoded((name, own)))}.{int(unix_s) + OWN_LIFETIME_S}")
+def made_for_own(name: str, own: SoleUser, key: bytes, unix_s: float, ends_at: float) -> str:
+    """Return the cookie's value for a person who has signed in to see their own calls; ``key`` signs it.
+
+    ``ends_at``: when the provider's token ends, in seconds since 1970; by then it has to be asked again.
+    """
+    return _signed(key, f"own.{_text(encoded((name, own)))}.{int(min(unix_s + OWN_LIFETIME_S, ends_at))}")
 
 
 def own_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, SoleUser] | None:

@@ -90,3 +90,28 @@ def test_a_person_signs_in_and_sees_their_own_calls_and_what_they_cost(
             if width > 1000:
                 page.get_by_role("button", name="Sign out").click()
                 page.wait_for_url(f"{issuer.url}/end**")
+
+
+def test_a_session_that_ends_is_renewed_at_the_provider_in_the_same_view_until_the_person_is_removed_there(
+    issuer: Identity, tmp_path: Path, migrated_file: Path, visit: Callable[..., Visit]
+) -> None:
+    port = free_port()
+    with installed(tmp_path / "gateway", migrated_file, **company(issuer, port)) as running:
+        issuer.claims = {"sub": "ann", "email": "ann@example.com", "groups": ["eng"]}
+        seen = visit(running)
+        page = seen.page
+        page.goto(seen.url)
+        page.get_by_role("link", name="Sign in with your account").click()
+        page.wait_for_selector("main[data-view='own']")
+        page.context.clear_cookies(name="holeshot-person")  # as a browser does at its end
+        with page.expect_response(lambda each: "/api/signed-in" in each.url):
+            page.locator("#navigation a[data-view='calls']").click()
+        page.wait_for_selector("main[data-view='calls'] h1")
+        assert page.evaluate("window.location.hash").startswith("#/calls")
+        assert "holeshot-person" in {each["name"] for each in page.context.cookies()}
+        issuer.must_ask = True
+        page.context.clear_cookies(name="holeshot-person")
+        page.locator("#navigation a[data-view='own']").click()
+        page.get_by_role("link", name="Sign in with your account").wait_for()
+        assert page.locator("#navigation a").count() == 0
+        seen.complaints.clear()  # that nobody was signed in was told by a 401

@@ -33,7 +33,8 @@ const CARRIED = ["model", "client", "deployment", "window"]; // filters that go 
 const RANGE = ["from", "to"]; // of History alone, which keeps it for who comes back
 const NAMED = ["model", "client", "deployment"]; // of them, what the title names
 
-const OVER = "Your session is over: it has lasted twelve hours, or its key was replaced, revoked or has expired.";
+const OVER = "Your session is over: it has lasted as long as it may, or its key was replaced, revoked or has expired.";
+const PLACE = "holeshot.place"; // the view that a person comes back to
 
 const main = document.getElementById("main");
 const side = document.querySelector(".side");
@@ -158,6 +159,7 @@ async function start() {
     else fill(main, failed(error, start));
     return;
   }
+  returned();
   deal(session.deployments ?? []);
   if (session.demo && session.models.length && !["viewer", "person"].includes(session.user.role)) session.traffic = new Traffic(session.models[0]);
   menu.hidden = false;
@@ -167,6 +169,27 @@ async function start() {
   tools();
   window.addEventListener("hashchange", turned);
   await show();
+}
+
+/** Have the provider say at once whether this person is still one of the company, and come back to the same view. */
+function renew() {
+  session = null; // once, however many requests are refused
+  try {
+    sessionStorage.setItem(PLACE, window.location.hash);
+  } catch {
+    // it comes back to the first view
+  }
+  window.location.assign(`${provider}?prompt=none`);
+}
+
+function returned() {
+  try {
+    const place = sessionStorage.getItem(PLACE);
+    sessionStorage.removeItem(PLACE);
+    if (place && !window.location.hash) history.replaceState(null, "", place);
+  } catch {
+    // likewise
+  }
 }
 
 /** Ask for a key, in place of what was shown. */
@@ -249,6 +272,9 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 const keys = listen(places);
 window.addEventListener("holeshot:filtered", filtered);
-window.addEventListener("holeshot:signed-out", () => session && signIn(OVER));
+window.addEventListener("holeshot:signed-out", () => {
+  if (isPerson() && provider) renew();
+  else if (session) signIn(OVER);
+});
 
 await start();

@@ -33,10 +33,10 @@ class Browser:
         middle = 10
         self.cookies[name] = f"{value[:middle]}{'A' if value[middle] != 'A' else 'B'}{value[middle + 1 :]}"
 
-    async def begin(self) -> str:
-        """Follow the page's link, and return where it leads."""
+    async def begin(self, query: str = "") -> str:
+        """Follow the page's link, with this query, and return where it leads."""
         headers = {"sec-fetch-site": "same-origin", **self.carried}
-        async with self.running.get("/api/sign-in", headers=headers, allow_redirects=False) as response:
+        async with self.running.get(f"/api/sign-in{query}", headers=headers, allow_redirects=False) as response:
             assert response.status == 303, await response.text()
             self._keep(response)
             return str(response.headers["location"])

@@ -1,11 +1,13 @@
 """A person sees their own calls, their speed and what they cost, and nothing of anybody else's."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
 
 from gateway.admin.routes import ROUTES
+from gateway.admin.sign_in import MUST_ASK
 from tests.app.gateway.access.test_admission import KEYS, clients
 from tests.app.gateway.access.test_sign_in import at_home
 from tests.app.gateway.description import Description
@@ -238,6 +240,45 @@ async def test_a_session_is_over_when_what_lets_people_in_changes(
         change(running.config)
         running.gateway.reload(read(running.config, running.folder))
         assert (await browser.session())[0] == 401
+
+
+@pytest.mark.parametrize(("lasts_s", "most_s"), [(300, 330), (36_000, 3600)])
+async def test_a_session_ends_with_the_token_of_the_sign_in_and_the_provider_renews_it_without_a_word(
+    serve: Serve, issuer: Identity, lasts_s: int, most_s: int
+) -> None:
+    async with serve(config=company(issuer)) as running:
+        before_s = int(time.time())
+        issuer.instead = {"exp": before_s + lasts_s}
+        browser = await signed_in(running, issuer)
+        ends_at = int(browser.cookies["holeshot-person"].split(".")[2])
+        assert before_s + most_s <= ends_at <= time.time() + most_s
+        issuer.instead = {"exp": before_s - 20}  # the provider's clock is behind
+        browser = await signed_in(running, issuer)
+        assert int(browser.cookies["holeshot-person"].split(".")[2]) == before_s + 10
+        issuer.instead = {}
+        del browser.cookies["holeshot-person"]  # as at its end
+        location = await browser.begin("?prompt=none")
+        assert "prompt=none" in location
+        assert await browser.come_back(await browser.at_provider(location)) == (303, f"{running.url}/")
+        assert (await browser.session())[0] == 200
+        assert "prompt" not in await browser.begin()
+
+
+@pytest.mark.parametrize("error", sorted(MUST_ASK))
+async def test_who_was_removed_at_the_provider_is_brought_back_to_the_page_and_is_not_signed_in(
+    serve: Serve, issuer: Identity, error: str
+) -> None:
+    async with serve(config=company(issuer)) as running:
+        browser = await signed_in(running, issuer)
+        del browser.cookies["holeshot-person"]
+        issuer.must_ask = True
+        answer = await browser.at_provider(await browser.begin("?prompt=none"))
+        assert answer["error"] == "login_required"
+        assert await browser.come_back({**answer, "error": error}) == (303, f"{running.url}/")
+        assert "holeshot-person" not in browser.cookies
+        assert (await browser.session())[0] == 401
+        status, text = await browser.come_back({"error": "access_denied"})
+        assert (status, "You are not signed in" in text) == (403, True)
 
 
 async def test_no_cookie_becomes_another_persons(serve: Serve, issuer: Identity) -> None:
