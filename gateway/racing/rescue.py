@@ -324,7 +324,8 @@ class Rescue:
     def _ends_with_clauses(self, deployment: str) -> bool:
         """Whether a listener is to hear whole clauses only, as only ``deployment`` could go on within a clause."""
         own = self._continuers.own
-        if self._listening is None or own.model.race.profile is not Profile.VOICE:
+        race = own.model.race
+        if self._listening is None or race.profile is not Profile.VOICE or not race.whole_sentences:
             return False
         if self._delivered.obstacle is not None:
             return True

@@ -223,6 +223,8 @@ class RaceSettings(Section):
     # The second attempt runs on behind the winner, and answers if that breaks: of whole answers to their end, of spoken
     # streams until the voice has enough to say. None: of spoken streams, where the profile is voice.
     keep_rival: bool | None = None
+    third_request: bool = True  # profile voice: when all attempts are late, another is asked sooner than a rescue
+    whole_sentences: bool = True  # profile voice: text goes out by sentences where no deployment could continue it
     invalid: Invalid = Invalid.ERROR  # win_on valid: what the client gets if no answer is valid
     sentence_words: Annotated[int, Field(ge=1, le=200)] = 12  # win_on sentence: or so many words without an end
     max_prompt_tokens: Annotated[int, Field(ge=0)] = 16_000  # longer prompts are hedged: each attempt costs its prompt

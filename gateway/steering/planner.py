@@ -450,7 +450,7 @@ class Draft:
         It is rare that all attempts are so late, and a caller hears the silence. It is rarer with a hedge, which
         started as the primary was late.
         """
-        if not self._terms.spoken or len(self.launches) == 1:
+        if not self._terms.spoken or len(self.launches) == 1 or not self.race.third_request:
             return None
         hedged_s = self._hedged_s()
         usual_s = self._primary.estimate.quantile_s(RESCUE_SPOKEN_QUANTILE)

@@ -418,6 +418,14 @@ REASONS: Mapping[str, Reasons] = {
             " while it says the same, and until the voice has 8 s of text. Unset, of spoken streams under"
             " `profile: voice`, and of nothing else."
         ),
+        "third_request": (
+            "With `profile: voice`, whether another deployment is asked as soon as all attempts of a call are late"
+            " ([when](../answers.md#voice-the-first-sentence-wins)). Off: only when they hang, as under other profiles."
+        ),
+        "whole_sentences": (
+            "With `profile: voice`, whether text goes out by whole sentences where no deployment could continue it"
+            " ([more](../answers.md#a-stream-that-nearly-stops)). Off: as it comes."
+        ),
         "invalid": (
             "With `win_on: valid`, if no answer is valid: `error` (502), or `best`, the one with the least flaw."
         ),

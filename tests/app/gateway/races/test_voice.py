@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Pause, Raw, answer
+from gateway.core.attempts import WinOn
+from gateway.settings import When
+from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Pause, Raw, Step, answer
 from tests.app.gateway.key_desk import Desk, in_database, sha256
 from tests.app.gateway.races.test_objectives import KEY
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
@@ -153,6 +155,66 @@ async def test_the_profile_in_a_file_is_all_of_it_and_a_request_gets_what_costs_
         rows = await running.rows("select win_on, takeover, profile from calls order by id")
         assert [row["takeover"] for row in rows] == ["finished", None, None, "finished"]
         assert {(row["win_on"], row["profile"]) for row in rows} == {("sentence", "voice")}
+
+
+async def test_a_clients_profile_brings_the_takeover_that_its_model_has_not(serve: Serve) -> None:
+    broken: list[Step] = [Delta("It is noon. Any"), Drop()]
+    deployments = [{"deployment": f"{name}/m", "continues": "final_message"} for name in ("breaks", "goes")]
+    config = in_database(
+        speaks={"key_sha256": sha256("hs-speaks"), "profile": "voice"}, reads={"key_sha256": sha256(KEY)}
+    )
+    config["models"] = {MODEL: {"deployments": deployments, "race": {"mode": "single"}}}
+    async with serve(breaks=broken, goes=answer("Anything", " else?"), config=config) as running:
+        for key, is_whole in (("hs-speaks", True), (KEY, False)):
+            running["breaks"].script = broken
+            headers = {"authorization": f"Bearer {key}"}
+            body = await said(running, stream=True, provider={"order": ["breaks", "goes"]}, headers=headers)
+            assert ("[DONE]" in body) is is_whole, key
+        rows = await running.rows("select client, win_on, takeover from calls order by id")
+        assert [tuple(row.values()) for row in rows] == [("speaks", "sentence", "finished"), ("reads", "any", None)]
+
+
+@pytest.mark.parametrize(
+    ("race", "takeover", "off"),
+    [
+        ({"mode": "single"}, None, {"two at once", "third request"}),  # there is none without two
+        ({"win_on": "any"}, None, {"first clause", "third request"}),  # which is late by clauses
+        ({"third_request": False}, None, {"third request"}),
+        ({"whole_sentences": False}, None, {"whole sentences"}),
+        ({"keep_rival": False}, None, {"kept rival"}),
+        ({"keep_connected": False}, None, {"connections"}),
+        ({}, "never", {"takeover", "takeover of slow ones"}),
+        ({}, {"when": "always", "slow": False}, {"takeover of slow ones"}),
+    ],
+)
+async def test_one_setting_switches_one_part_of_the_profile_off_and_what_rests_on_it(
+    serve: Serve, race: Any, takeover: Any, off: Collection[str]
+) -> None:
+    async def parts(running: RunningGateway, name: str) -> dict[str, bool]:
+        model = running.gateway.context.fleet.models[name]
+        async with running.get(f"/leaderboard?explain=1&model={name}") as response:
+            [told] = (await response.json())["models"]
+        launches = told["explanation"]["launches"]
+        return {
+            "two at once": [each["delay_s"] for each in launches[:2]] == [0.0, 0.0],
+            "first clause": model.race.win_on is WinOn.SENTENCE,
+            "third request": any("somebody listens" in each["why"] for each in launches),
+            "whole sentences": model.race.whole_sentences,
+            "kept rival": model.race.keeps_speakers,
+            "connections": model.race.keep_connected,
+            "takeover": model.takeover.when is When.ALWAYS,
+            "takeover of slow ones": model.takeover.slow is not None,
+        }
+
+    deployments = ["alpha/m", "beta/m"]
+    without: dict[str, Any] = {"deployments": deployments, "race": {"profile": "voice", **race}}
+    if takeover is not None:
+        without["takeover"] = takeover
+    models = {MODEL: {"deployments": deployments, "race": {"profile": "voice"}}, "without": without}
+    async with serve(alpha=None, beta=None, config={"models": models}) as running:
+        assert all((await parts(running, MODEL)).values())
+        found = await parts(running, "without")
+        assert {part for part, is_on in found.items() if not is_on} == set(off)
 
 
 @pytest.mark.parametrize(("model", "role"), [("given", "failover"), ("asked", "hedge")])

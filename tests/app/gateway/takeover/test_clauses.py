@@ -51,6 +51,7 @@ async def test_a_clause_that_has_ended_is_sent_before_the_error(serve: Serve) ->
 @pytest.mark.parametrize(
     "config",
     [
+        spoken(mode="single", whole_sentences=False),
         spoken(mode="single", takeover="never"),
         spoken(mode="single", continues="final_message"),
         spoken(profile="chat", mode="single", win_on="sentence", takeover="always"),
