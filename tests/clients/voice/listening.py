@@ -4,9 +4,13 @@
 # mypy: disable-error-code="import-not-found"
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
+from subprocess import PIPE
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -21,6 +25,7 @@ from holeshot.livekit import RacedLLM
 from holeshot.pipecat import RacedLLMService
 from providers.simulator.script import Delta, Done, Drop, Finish, Hang, Pause, ScriptedProvider, Status, Step
 from providers.simulator.wire import error
+from tests.clients.installs import CHECKOUT
 
 MODEL, NAMES = "speaker", ("ann", "bob")
 BEGUN, REST = "Yes. And there", " is more of it."
@@ -55,22 +60,28 @@ CASES: Mapping[str, Standing] = {
 
 
 @asynccontextmanager
-async def racing(standing: Standing) -> AsyncIterator[tuple[Racer, Sequence[ScriptedProvider]]]:
-    """Yield a Racer before the two."""
+async def before(standing: Standing) -> AsyncIterator[tuple[Mapping[str, Any], Sequence[ScriptedProvider]]]:
+    """Yield settings of a Racer before the two."""
     providers = [ScriptedProvider(), ScriptedProvider()]
     for provider, usual in zip(providers, (standing.ann, standing.bob), strict=True):
         provider.answers = _scripts(usual, standing.continuing)
     async with providers[0], providers[1]:
         way = "no" if standing.continuing is None else "prefix"
         deployments = [{"deployment": f"{name}/m", "continues": way} for name in NAMES]
-        racer = Racer(
-            providers={
+        settings = {
+            "providers": {
                 name: {"base_url": each.base_url, "api_key": "k"} for name, each in zip(NAMES, providers, strict=True)
             },
-            models={MODEL: {"deployments": deployments, "race": {"profile": "voice"}}},
-        )
-        async with racer:
-            yield racer, providers
+            "models": {MODEL: {"deployments": deployments, "race": {"profile": "voice"}}},
+        }
+        yield settings, providers
+
+
+@asynccontextmanager
+async def racing(standing: Standing) -> AsyncIterator[tuple[Racer, Sequence[ScriptedProvider]]]:
+    """Yield a Racer before the two."""
+    async with before(standing) as (settings, providers), Racer(**settings) as racer:
+        yield racer, providers
 
 
 def _scripts(usual: Sequence[Step], continuing: Sequence[Step] | None) -> Callable[[Any], Sequence[Step]]:
@@ -132,12 +143,32 @@ async def is_interrupted(framework: str) -> str | None:
     return None
 
 
+async def runs_the_guides_program(framework: str) -> str | None:
+    """Run the framework's program of the guide, beside a file with the two; return what is wrong."""
+    guide = (CHECKOUT / "docs" / "guides" / "voice.md").read_text(encoding="utf-8")
+    [program] = [each for each in _PYTHON.findall(guide) if f"from holeshot.{framework} import" in each]
+    standing = CASES["one stalls, and the other has said the same"]
+    async with asyncio.timeout(PATIENCE_S), before(standing) as (settings, _):
+        with TemporaryDirectory() as folder:
+            (Path(folder) / "config.yaml").write_text(msgspec.json.encode(settings).decode(), encoding="utf-8")
+            ran = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", program, cwd=folder, stdout=PIPE, stderr=PIPE
+            )
+            said, complaint = (each.decode() for each in await ran.communicate())
+    is_right = ran.returncode == 0 and "".join(said.split()) == "".join(standing.text.split())
+    return None if is_right else f"said {said!r}: {complaint[-2000:]}"
+
+
+_PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
 async def main() -> int:
     """Try everything; return the exit code."""
     wrong = 0
     for framework in FRAMEWORKS:
         trials = {case: says(framework, case) for case in CASES}
         trials["a caller interrupts"] = is_interrupted(framework)
+        trials["the guide's program"] = runs_the_guides_program(framework)
         for case, trial in trials.items():
             try:
                 problem = await trial
