@@ -6,6 +6,7 @@ The real frameworks are run by ``make test WHAT=clients``; here their base class
 import asyncio
 import importlib
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -117,6 +118,24 @@ async def test_whoever_stops_a_client_cuts_all_attempts(raced: Raced, racer: Rac
             await task
     await raced.fast.reach(disconnects=1)
     await raced.slow.reach(disconnects=1)
+
+
+def test_importing_holeshot_asks_for_no_framework_and_no_sdk() -> None:
+    """None of them need be installed here: what is asked for counts, not what is found."""
+    frameworks = ("pipecat", "livekit", "pydantic_ai", "langchain_core", "langchain_openai", "openai", "anthropic")
+    program = f"""
+import sys
+asked = set()
+class Finder:
+    def find_spec(name, path=None, target=None):
+        asked.add(name.partition(".")[0])
+sys.meta_path.insert(0, Finder)
+import holeshot
+holeshot.Racer, holeshot.race
+print("gateway" in asked, asked & {set(frameworks)!r})
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "True set()"
 
 
 # The parts of frameworks that the adapters are made of, with the arguments that these are called with.

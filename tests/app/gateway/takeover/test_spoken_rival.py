@@ -170,6 +170,26 @@ async def test_a_rival_that_begins_after_the_voice_has_fallen_silent_goes_on_as_
         assert (target["calls"], target["halting"]) == (1, 1)
 
 
+@pytest.mark.parametrize(("rest", "kept_s"), [(" word" * 20_000, 600.0), (REST, 0.0)])
+async def test_it_is_kept_for_so_many_bytes_and_so_long_at_most(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, rest: str, kept_s: float
+) -> None:
+    """Also while it says the same, and a slow voice has not enough to say yet."""
+    monkeypatch.setattr("gateway.racing.speech.SPOKEN_CHARS_S", 0.1)
+    monkeypatch.setattr("gateway.racing.rescue.RIVAL_LEAD_S", 1e9)
+    monkeypatch.setattr("gateway.racing.rescue.RIVAL_FOR_S", kept_s)
+    heard, ends = Heard(), asyncio.Event()
+    second = late(heard.begun, begun(text=BEGUN + rest), Hang())
+    async with serve(alpha=[Delta(BEGUN), Gate(ends), *answer(REST)], beta=second, config=spoken()) as running:
+        listening = asyncio.ensure_future(heard.listen(running))
+        await until(lambda: running["beta"].counts.disconnects)
+        ends.set()
+        await listening
+        assert (heard.text, heard.is_whole) == (BEGUN + REST, True)
+        lost = (await running.rows("select is_kept, outcome from attempts where provider = 'beta'"))[0]
+        assert (lost["is_kept"], lost["outcome"]) == (1, "superseded" if rest != REST else "lost")
+
+
 async def test_a_caller_who_interrupts_cuts_both(serve: Serve) -> None:
     heard = Heard()
     hangs: list[Step] = [Delta(BEGUN), Hang()]
