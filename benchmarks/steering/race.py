@@ -90,13 +90,8 @@ class Race:
         self._attempts: list[Attempt] = []
         self._running: list[Attempt] = []
         self._audited: list[Attempt] = []
-        self._hold: Hold[Attempt] = Hold(
-            plan.decode_s,
-            self._win,
-            timeline,
-            clock=lambda: timeline.now_s,
-            deadline_at=None if deadline_s is None else timeline.now_s + deadline_s,
-        )
+        deadline_at = None if deadline_s is None else timeline.now_s + deadline_s
+        self._hold: Hold[Attempt] = Hold(plan.decode_s, deadline_at=deadline_at)
         self._winner: Attempt | None = None
         self._claimed_at_s: float | None = None
         self._record: CallRecord | None = None
@@ -190,12 +185,18 @@ class Race:
             self._watch_speed(attempt)
             return
         leader = self._hold.leader
-        if leader is None and self._hold.begin(attempt, [other for other in self._running if other is not attempt]):
+        others = [other for other in self._running if other is not attempt]
+        if leader is None and self._hold.begin(attempt, others, now_s):
             self._schedule.close()
+            self._timeline.at(self._hold.until, lambda: self._hold_over(attempt))
         elif leader is not None and not self._hold.overtakes(attempt):
             self._running.remove(attempt)
             self._let_go(attempt)
         else:
+            self._win(attempt)
+
+    def _hold_over(self, attempt: Attempt) -> None:
+        if self._hold.leader is attempt:
             self._win(attempt)
 
     def _ended(self, attempt: Attempt) -> None:
@@ -228,7 +229,8 @@ class Race:
         if attempt.watched:
             return
         self._running.remove(attempt)
-        self._hold.failed(attempt, self._running)
+        if (held := self._hold.failed(attempt, self._running)) is not None:
+            self._win(held)
         if self._winner is not None or self._hold.leader is not None:
             return
         if attempt.start.role in EXPLORING and self._schedule.is_in_turn and self._running:

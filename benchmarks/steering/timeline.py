@@ -1,10 +1,8 @@
 """Simulated time: a heap of things to happen, and the instant it is."""
 
 from collections.abc import Callable
-from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any
 
 
 class Timer:
@@ -41,10 +39,6 @@ class Timeline:
     def after(self, delay_s: float, action: Callable[[], object]) -> Timer:
         """Have ``action`` happen after a delay."""
         return self.at(self.now_s + delay_s, action)
-
-    def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Timer:
-        """Have ``callback`` happen after a delay, as an event loop would."""
-        return self.after(delay_s, partial(callback, *args))
 
     def run(self) -> None:
         """Let everything happen, in order."""

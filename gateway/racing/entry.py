@@ -122,17 +122,12 @@ class Entry:
             on_slot_refused=on_slot_refused,
             sent=race.open_call.sent,
         )
-        self._timer: asyncio.TimerHandle | None = None  # of the next launch
+        self._timer: asyncio.TimerHandle | None = None  # of the next launch, or of the end of a hold
         self._due_at = 0.0  # when it fires
         self._seat_wait: SeatWait | None = None
         decode_s = {} if call.how.win_on is WinOn.VALID else plan.decode_s  # VALID: bids have whole answers
-        self.hold: Hold[Attempt] = Hold(
-            decode_s,
-            self.release,
-            self.loop,
-            clock=services.clock,
-            deadline_at=None if call.own.deadline_ms is None else call.deadline_at,
-        )
+        deadline_at = None if call.own.deadline_ms is None else call.deadline_at
+        self.hold: Hold[Attempt] = Hold(decode_s, deadline_at=deadline_at)
 
     @property
     def phase(self) -> Phase:
@@ -154,8 +149,9 @@ class Entry:
         # A single attempt has no other attempt to wait for or to cut.
         may_be_held = len(self.attempts.all) > 1 and phase is Phase.RUNNING and attempt not in self.attempts.empty
         may_be_held = may_be_held and not attempt.whole  # a whole answer is complete
-        if may_be_held and self.hold.possible and self.hold.begin(attempt, self.attempts.others(attempt)):
+        if may_be_held and self.hold.possible and self.hold.begin(attempt, self.attempts.others(attempt), now):
             self.cancel_launches()
+            self._set_timer()
             return Bid.HELD
         if phase is Phase.HOLDING and attempt is not self.hold.leader and not self.hold.overtakes(attempt):
             self.attempts.cut_or_watch(attempt)
@@ -251,7 +247,7 @@ class Entry:
 
     async def wait_until_last(self, attempt: Attempt) -> None:
         """Wait until only attempts with empty or invalid answers are left."""
-        self.hold.failed(attempt, self.attempts.others(attempt))  # no attempt is held to wait for an empty answer
+        self._no_more_bids(attempt)  # no attempt is held to wait for an empty answer
         if attempt.flaw() is not None and self.phase is Phase.RUNNING:
             another_deployment(self) if self._schedule.is_in_turn else self.ask_beside()
         await self.attempts.wait_until_last(attempt, self.loop)
@@ -278,7 +274,7 @@ class Entry:
                 return
             self.race.winner, was_ahead = None, True
         active = self.attempts.active
-        self.hold.failed(attempt, self.attempts.others(attempt))
+        self._no_more_bids(attempt)
         self.failures.append((attempt.deployment.name, error))
         if error.kind in _UNSENT:
             self.open_call.sent.number -= 1
@@ -292,6 +288,11 @@ class Entry:
             self._schedule_rescues()
         elif self.phase is Phase.RUNNING:  # else another attempt has an answer, perhaps a held one just released
             self._go_on_after(attempt, error, was_ahead=was_ahead)
+
+    def _no_more_bids(self, attempt: Attempt) -> None:
+        """Release the held attempt if it was held for ``attempt``, which bids no more."""
+        if (held := self.hold.failed(attempt, self.attempts.others(attempt))) is not None:
+            self.release(held)
 
     def _learn_from(self, attempt: Attempt, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
         """Limit the launches if the request itself may be invalid."""
@@ -393,18 +394,21 @@ class Entry:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """Have the timer fire when the next launch is due; where that was removed it fires in vain."""
-        due_at = self._schedule.due_at
+        """Have the timer fire when a hold ends or the next launch is due; it may fire in vain."""
+        due_at = self._schedule.due_at if self.hold.leader is None else self.hold.until
         if due_at is None or (self._timer is not None and self._due_at <= due_at):
             return
         if self._timer is not None:
             self._timer.cancel()
         self._due_at = due_at
-        self._timer = self.loop.call_later(due_at - self.open_call.services.clock(), self.guarded, self._launch_due)
+        self._timer = self.loop.call_later(due_at - self.open_call.services.clock(), self.guarded, self._on_time)
 
-    def _launch_due(self) -> None:
+    def _on_time(self) -> None:
         self._timer = None
         now = max(self._due_at, self.open_call.services.clock())  # a loop's timer may fire a little early
+        if (held := self.hold.leader) is not None and self.hold.until <= now:
+            self.release(held)
+            return
         for launch in self._schedule.due(now, self.attempts.spoke_at()):
             if launch is None:
                 another_deployment(self)
@@ -529,7 +533,7 @@ class Entry:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.hold.forget()
+        self.hold.end()
         if self._seat_wait is not None:
             self._seat_wait.forget()
         self.attempts.forget()

@@ -6,16 +6,17 @@ docs/policy.md#the-loss). If *i* has its first token while *j* with a smaller fi
 min(5 s, after_i - min_j after_j): after that even the best could not make up for the wait. A hold ends before the
 call's deadline, if that can be met. No attempt is held for a probe, which may hang, nor for a deployment without
 such a prediction. Without ``RaceSettings.holds`` a plan has no predictions, and the first token wins at once.
+
+``Hold`` decides, without I/O: it is told the time, and who fails. The entry of the model has the timer.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from gateway.core.attempts import AttemptStart, Role
 from gateway.racing.measurement import milliseconds
-from gateway.racing.timeouts import Timer, Timers
 
 HOLD_MIN_S = 0.005  # a shorter hold is not worth a timer: predictions are less exact
 HOLD_MAX_S = 5.0  # the maximum wait for an answer that is only predicted to be better
@@ -40,25 +41,14 @@ _A = TypeVar("_A", bound=HoldAttempt)
 
 
 class Hold(Generic[_A]):
-    """Holds at most one attempt. ``release`` is called with it when its hold times out."""
+    """Holds at most one attempt, as a value without a timer: ``now`` is a time of the race's clock, in seconds."""
 
-    def __init__(
-        self,
-        decode_s: Mapping[str, float],
-        release: Callable[[_A], None],
-        loop: Timers,
-        *,
-        clock: Callable[[], float],
-        deadline_at: float | None = None,
-    ) -> None:
-        """``deadline_at``: the client's deadline for the first token, by ``clock``; None: no deadline."""
+    def __init__(self, decode_s: Mapping[str, float], *, deadline_at: float | None = None) -> None:
+        """``deadline_at``: the client's deadline for the first token; None: no deadline."""
         self.leader: _A | None = None
+        self.until = 0.0  # when the leader is to be released
         self._decode_s = decode_s  # by deployment: predicted seconds after its first token; empty: no holds
-        self._release: Callable[[_A], None] | None = release
-        self._loop = loop
-        self._clock = clock
         self._deadline_at = deadline_at
-        self._timer: Timer | None = None
         self._since = 0.0  # when the leader had its token
         self._awaited = ""
         self._gained_s = 0.0
@@ -68,30 +58,34 @@ class Hold(Generic[_A]):
         """Whether any attempt is worth holding."""
         return bool(self._decode_s)
 
-    def begin(self, attempt: _A, others: Iterable[_A]) -> bool:
+    def begin(self, attempt: _A, others: Iterable[_A], now: float) -> bool:
         """Hold ``attempt`` if one of ``others`` may be worth the wait; return whether it is held."""
-        if not self._decode_s or self._release is None:
+        if not self._decode_s:
             return False
         gain_s, awaited = self._gain(attempt, others)
         hold_s = min(HOLD_MAX_S, gain_s)
-        if hold_s > HOLD_MIN_S and self._deadline_at is not None and (left_s := self._deadline_at - self._clock()) > 0:
+        if hold_s > HOLD_MIN_S and self._deadline_at is not None and (left_s := self._deadline_at - now) > 0:
             hold_s = min(hold_s, left_s - HOLD_MARGIN_S)
         if hold_s <= HOLD_MIN_S:
             return False
-        self.leader, self._since, self._awaited, self._gained_s = attempt, self._clock(), awaited, gain_s
-        self._timer = self._loop.call_later(hold_s, self._release, attempt)
+        self.leader, self._since, self._awaited, self._gained_s = attempt, now, awaited, gain_s
+        self.until = now + hold_s
         return True
 
     def overtakes(self, attempt: _A) -> bool:
         """Whether ``attempt`` is predicted to be better than the held one."""
         return self.leader is not None and self._gain(self.leader, (attempt,))[0] > 0
 
-    def failed(self, attempt: _A, running: Iterable[_A]) -> None:
-        """Handle a failure of the held attempt, or of one it waits for; ``running``: attempts that may still bid."""
+    def failed(self, attempt: _A, running: Iterable[_A]) -> _A | None:
+        """Handle a failure of the held attempt, or of one that it waits for; return the one to release, if any.
+
+        ``running``: the attempts that may still bid.
+        """
         if attempt is self.leader:
             self.end()
-        elif self.leader is not None and self._release is not None and self._gain(self.leader, running)[0] <= 0:
-            self._release(self.leader)
+        elif self.leader is not None and self._gain(self.leader, running)[0] <= 0:
+            return self.leader
+        return None
 
     def held(self, now: float) -> Held | None:
         """Return the hold that a win at ``now`` ends; None if there is none."""
@@ -102,15 +96,6 @@ class Hold(Generic[_A]):
     def end(self) -> None:
         """End the hold, if there is one."""
         self.leader = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def forget(self) -> None:
-        """Release the callback: the race is over."""
-        if self._timer is not None:
-            self.end()
-        self.leader = self._release = None
 
     def _gain(self, attempt: _A, others: Iterable[_A]) -> tuple[float, str]:
         """Return how many seconds earlier the best of ``others`` should complete, and its name; 0 if none would."""

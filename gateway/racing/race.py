@@ -362,8 +362,6 @@ class Race:
     async def _reap(self) -> None:
         """Await all tasks, but for those that may outlive the call."""
         for entry in self.entries:
-            if entry.hold.leader is not None:
-                entry.hold.end()
             if self.over.cancelled():
                 entry.cancel_launches()
         if self.following is not None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from math import inf
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -458,20 +458,3 @@ _WAITED_FOR = {
     ErrorKind.STALL_TIMEOUT: "further event",
     ErrorKind.TOTAL_TIMEOUT: "end of the answer",
 }
-
-
-# The timers of an event loop: asyncio's loop has them, and so has the simulated one.
-
-
-class Timer(Protocol):
-    """A scheduled call."""
-
-    def cancel(self) -> None:
-        """Cancel the call; no effect if it has been made."""
-
-
-class Timers(Protocol):
-    """Schedules calls."""
-
-    def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Timer:
-        """Call ``callback`` with ``args`` after ``delay_s`` seconds, or at once if that is negative."""

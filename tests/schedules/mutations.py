@@ -110,10 +110,9 @@ def an_attempt_ends_twice(patch: pytest.MonkeyPatch) -> None:
 def a_hold_is_never_released(patch: pytest.MonkeyPatch) -> None:
     original = Hold.begin
 
-    def begin(self: Hold[Any], attempt: Any, others: Iterable[Any]) -> bool:
-        held = original(self, attempt, others)
-        if held and self._timer is not None:
-            self._timer.cancel()
+    def begin(self: Hold[Any], attempt: Any, others: Iterable[Any], now: float) -> bool:
+        held = original(self, attempt, others, now)
+        self.until += 1e6
         return held
 
     patch.setattr(Hold, "begin", begin)
