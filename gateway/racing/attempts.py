@@ -1,10 +1,8 @@
-"""The attempts of one race: launches, cuts, audits and waits for them."""
+"""The attempts of one model in a race: how they are launched, watched and waited for."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -14,100 +12,12 @@ from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutBy
 from gateway.fleet.models import Model
 from gateway.racing.attempt import ACTIVE, RUNNING, UNAWAITED, Attempt, AttemptState, EntryHandle
 from gateway.racing.call import OpenCall
-from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
+from gateway.racing.measurement import AUDIT_S
 from gateway.racing.seats import Seat
 from gateway.racing.validation import flaw_rank
 from gateway.steering import Launch, Plan
 
-# The backup (``race.keep_rival``): a loser that runs on, and answers if the winner fails.
-#
-#     NONE ──► STANDING_BY ──► CALLED         the winner has failed; the backup is an ordinary attempt again
-#                   │
-#                   └────────► DISMISSED      the winner's answer is complete, or the backup cannot answer any more
-#
-# Of a stream the client already has a part, which is the winner's. So only a stream that is spoken has one, for as long
-# as its text is the same (``rescue``); else calls that do not stream. The backup was launched like any extra attempt,
-# under the same limits, which count a complete answer for each.
-
 _STATE, _START = attrgetter("state"), attrgetter("start")
-_MAY_ANSWER = frozenset({AttemptState.ASKED, AttemptState.HELD})
-
-
-class BackupState(Enum):
-    """The state of the backup."""
-
-    NONE = "none"  # no attempt has won yet, or the winner ran alone
-    STANDING_BY = "standing_by"
-    CALLED = "called"
-    DISMISSED = "dismissed"
-
-
-class BackupCandidate(Protocol):
-    """The fields of an attempt that decide whether it can be the backup."""
-
-    start: AttemptStart
-    state: AttemptState
-    measurement: Measurement
-
-
-_A = TypeVar("_A", bound=BackupCandidate)
-
-
-class Backup(Generic[_A]):
-    """The backup of one race: at most one attempt, chosen at the first win."""
-
-    __slots__ = ("_attempt", "_kept", "state")
-
-    def __init__(self) -> None:
-        self.state = BackupState.NONE
-        self._attempt: _A | None = None
-        self._kept: str | None = None  # the attempt's id, known also when the race is over
-
-    def replace(self, refused: _A, by: _A) -> None:
-        """Have ``by`` stand by, if ``refused`` did, whose request it repeats."""
-        if self._attempt is refused:
-            self._attempt = by
-            self._kept = by.start.id if self._kept == refused.start.id else self._kept
-
-    def choose(self, losers: Iterable[_A]) -> _A | None:
-        """Choose the loser that keeps running: one that has its first token, else the one launched first."""
-        able = [loser for loser in losers if loser.state in _MAY_ANSWER]
-        if self.state is not BackupState.NONE or not able:
-            return None
-        chosen = min(able, key=lambda each: (each.measurement.first_at is None, each.start.number))
-        self.state, self._attempt, self._kept = BackupState.STANDING_BY, chosen, chosen.start.id
-        return chosen
-
-    def is_standing_by(self, attempt: _A) -> bool:
-        """Whether ``attempt`` is the backup and runs."""
-        return self.state is BackupState.STANDING_BY and attempt is self._attempt
-
-    def was_kept(self, attempt: _A) -> bool:
-        """Whether ``attempt`` was ever the backup."""
-        return self._kept == attempt.start.id
-
-    @property
-    def running(self) -> _A | None:
-        """The backup; None if there is none that can answer."""
-        found = self._attempt if self.state is BackupState.STANDING_BY else None
-        return None if found is None or found.state not in _MAY_ANSWER else found
-
-    def call(self) -> _A | None:
-        """Return the backup, as the winner has failed; None if it cannot answer."""
-        found = self.running
-        self._leave(BackupState.DISMISSED if found is None else BackupState.CALLED)
-        return found
-
-    def dismiss(self) -> _A | None:
-        """Return the backup if it still stands by; it is not needed any more."""
-        found = self._attempt if self.state is BackupState.STANDING_BY else None
-        self._leave(BackupState.DISMISSED)
-        return found
-
-    def _leave(self, state: BackupState) -> None:
-        if self.state is BackupState.STANDING_BY:
-            self.state = state
-        self._attempt = None
 
 
 def audits_go_on(reason: type[ApiError]) -> bool:
@@ -137,8 +47,6 @@ class Attempts:
         self.empty: dict[Attempt, asyncio.Future[None]] = {}  # with empty or invalid answers
         self.all: list[Attempt] = []  # in the order of launch
         self.excused: set[Attempt] = set()  # attempts that failed without a timeout, or lost to a first token
-        is_kept = model.race.keep_rival and not open_call.call.asked.stream and entry.reading.has_tokens
-        self._backup: Backup[Attempt] | None = Backup() if is_kept else None
 
     @property
     def active(self) -> list[Attempt]:
@@ -220,8 +128,8 @@ class Attempts:
         else:
             self.begin([Launch(name, 0.0, first.role, first.audited)])
 
-    def launch_again(self, refused: Attempt, role: Role) -> None:
-        """Repeat the request of ``refused`` in its seat as ``role``: with another key, or in another form."""
+    def launch_again(self, refused: Attempt, role: Role) -> Attempt:
+        """Repeat the request of ``refused`` in its seat as ``role``, with another key or in another form; return it."""
         start = refused.start
         watch_s = self._limits_s.get(start.id)
         launch = Launch(refused.deployment.name, 0.0, role, audited=start.audited, watch_s=watch_s, weight=start.weight)
@@ -229,81 +137,12 @@ class Attempts:
         attempt = self._prepare(launch, refused)
         if role in REPEATING:
             attempt.sendings.tried = refused.sendings.tried
-        if self._backup is not None:
-            self._backup.replace(refused, attempt)
         self._ask([attempt])
+        return attempt
 
-    def overtaken(self, winner: Attempt | None, now: float, *, runs_on: bool = False) -> list[Attempt]:
-        """Cut or watch the losers when ``winner`` has won, except a backup; return those cut or watched.
-
-        Without a winner here, another model's race has won: there is no backup. ``runs_on``: the primary is audited,
-        for as long as it may take for its first token.
-        """
-        losers = [attempt for attempt in self.all if attempt is not winner and attempt.state in ACTIVE]
-        backup = None if self._backup is None or winner is None else self._backup.choose(losers)
-        self.excused.update(losers)
-        for loser in losers:
-            if (
-                runs_on
-                and loser.first_asked.start.role is Role.PRIMARY
-                and loser.state is AttemptState.ASKED
-                and loser.task is not None
-            ):
-                loser.start = msgspec.structs.replace(loser.start, audited=True)
-                self._watch(loser, speed=False, limit_s=loser.deployment.clocks.ttft_s)
-            elif loser is not backup:
-                self.cut_or_watch(loser)
-            if loser.token_at() is None:
-                loser.overtaken = Overtaken(now, self._expected_s(loser, now))
-        return losers if backup is None else [loser for loser in losers if loser is not backup]
-
-    def keep_rival(self) -> None:
-        """Have a loser stand by, for a stream whose sink uses or dismisses the loser."""
-        self._backup = Backup()
-
-    @property
-    def rival(self) -> Attempt | None:
-        """The backup while it runs; None if there is none."""
-        return None if self._backup is None else self._backup.running
-
-    def is_standing_by(self, attempt: Attempt) -> bool:
-        """Whether ``attempt`` is the backup, which runs on after its loss, and answers if the winner fails."""
-        return self._backup is not None and self._backup.is_standing_by(attempt)
-
-    def was_kept(self, attempt: Attempt) -> bool | None:
-        """Whether ``attempt`` was ever the backup; None if this race keeps none."""
-        return None if self._backup is None else self._backup.was_kept(attempt)
-
-    def call_backup(self, release: Callable[[Attempt], None]) -> bool:
-        """Let the backup answer, as the winner has failed; return whether there is a backup.
-
-        If the backup already has its first token, ``release`` is called with it at once.
-        """
-        backup = None if self._backup is None else self._backup.call()
-        if backup is None:
-            return False
-        backup.overtaken = None  # the winner did not answer
-        if backup.state is AttemptState.HELD:
-            release(backup)
-        return True
-
-    def dismiss_backup(self) -> None:
-        """Cut or watch the backup: the winner's answer is complete."""
-        backup = None if self._backup is None else self._backup.dismiss()
-        if backup is not None and backup.state in ACTIVE:
-            self.cut_or_watch(backup)
-
-    def cut_or_watch(self, loser: Attempt) -> None:
-        """Cut a loser, or watch an audited one."""
-        explores = self._plan.explores
-        is_watched = loser.start.audited and loser.state is not AttemptState.EMPTY and loser.task is not None
-        if is_watched and (explores or loser.token_at() is None):
-            self._watch(loser, speed=explores, limit_s=self._limits_s.get(loser.start.id, AUDIT_S))
-        else:
-            loser.cut(Outcome.LOST)
-
-    def _watch(self, loser: Attempt, *, speed: bool, limit_s: float) -> None:
-        loser.audit(speed=speed, limit_s=limit_s)
+    def watch(self, loser: Attempt, *, speed: bool, limit_s: float | None = None) -> None:
+        """Have a loser run on, to be measured. ``limit_s``: for how long; None: as its launch says."""
+        loser.audit(speed=speed, limit_s=self._limits_s.get(loser.start.id, AUDIT_S) if limit_s is None else limit_s)
         if loser.task is not None:
             self._open_call.held_by(loser.task)
 
@@ -345,8 +184,6 @@ class Attempts:
         self.all.clear()
         self.excused.clear()
         self.empty.clear()
-        if self._backup is not None:
-            self._backup.dismiss()
         self._entry = None
 
     def _prepare(self, launch: Launch, refused: Attempt | None = None) -> Attempt:
@@ -390,10 +227,3 @@ class Attempts:
         finally:
             for attempt in attempts:
                 services.outbox.add(services.recorder.attempt_started, call, attempt.start)
-
-    def _expected_s(self, loser: Attempt, now: float) -> float | None:
-        """Return the predicted time to first token of the primary, in seconds; None in exploring races."""
-        primary = self._plan.primary
-        if primary is None or self._plan.explores or loser.first_asked.start.number > 1:
-            return None
-        return primary.expected_s(now - loser.measurement.started)

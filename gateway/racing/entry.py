@@ -9,19 +9,22 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+import msgspec
+
 from gateway.core.attempts import EXPLORING, REPEATING, Outcome, Role, WinOn
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.log import get_logger
 from gateway.core.race_failures import OPERATORS
 from gateway.fleet.models import Model
-from gateway.racing.attempt import Attempt, AttemptState, Bid, Reading
+from gateway.racing.attempt import ACTIVE, Attempt, AttemptState, Bid, Reading
 from gateway.racing.attempts import Attempts
+from gateway.racing.backup import Backup
 from gateway.racing.call import OpenCall, Unanswered
 from gateway.racing.hold import Held, Hold
 from gateway.racing.ladder import AFTER_INVALID, MODEL, another_deployment, goes_on, without_thoughts
 from gateway.racing.launches import LaunchSchedule, SeatWait
-from gateway.racing.measurement import milliseconds
+from gateway.racing.measurement import Overtaken, milliseconds
 from gateway.racing.other_forms import Again, Reworded, without_reasoning
 from gateway.racing.reader import Block
 from gateway.racing.records import outcome_of
@@ -113,7 +116,10 @@ class Entry:
         self.unanswered = Unanswered()  # why the model has failed
         self.failures: list[tuple[str, UpstreamError]] = []
         self._fallbacks = model.fallbacks
+        self._plan = plan
         self.attempts = Attempts(race.open_call, model, plan, self)
+        is_kept = model.race.keep_rival and not race.open_call.call.asked.stream and reading.has_tokens
+        self._backup: Backup[Attempt] | None = Backup() if is_kept else None
         self._schedule = LaunchSchedule(
             plan,
             now=services.clock(),
@@ -154,7 +160,7 @@ class Entry:
             self._set_timer()
             return Bid.HELD
         if phase is Phase.HOLDING and attempt is not self.hold.leader and not self.hold.overtakes(attempt):
-            self.attempts.cut_or_watch(attempt)
+            self._lose(attempt)
             self._schedule.add(attempt.deployment.name)
             return Bid.LOST
         self._win(attempt, now)
@@ -162,21 +168,30 @@ class Entry:
 
     def is_standing_by(self, attempt: Attempt) -> bool:
         """Whether ``attempt`` is the backup, which runs on after its loss, and answers if the winner fails."""
-        return self.attempts.is_standing_by(attempt)
+        return self._backup is not None and self._backup.is_standing_by(attempt)
 
     def was_kept(self, attempt: Attempt) -> bool | None:
         """Whether ``attempt`` was ever the backup; None if this race keeps none."""
-        return self.attempts.was_kept(attempt)
+        return None if self._backup is None else self._backup.was_kept(attempt)
 
     def release(self, attempt: Attempt) -> None:
         """Let the held ``attempt`` win: no other has overtaken it."""
         self._win(attempt, self.open_call.services.clock())
         attempt.end_hold()
 
+    def keep_rival(self) -> None:
+        """Have a loser stand by, for a stream whose sink uses or dismisses the loser."""
+        self._backup = Backup()
+
+    @property
+    def rival(self) -> Attempt | None:
+        """The backup while it runs; None if there is none."""
+        return None if self._backup is None else self._backup.running
+
     def go_on_with_rival(self, sink: Sink) -> None:
         """Let the backup, which has bid, answer where the winner's stream stopped: ``sink`` joins the two."""
         self.sink = sink
-        self.attempts.call_backup(self.release)
+        self._call_backup(self.release)
 
     def stands_still(self, attempt: Attempt) -> bool:
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked.
@@ -188,7 +203,7 @@ class Entry:
             if self.sink.streams:
                 rescue = self.open_call.rescue
                 return rescue is not None and rescue.stands_still(attempt)
-            if self.attempts.call_backup(lambda backup: self._replace_silent(backup, self.open_call.services.clock())):
+            if self._call_backup(lambda backup: self._replace_silent(backup, self.open_call.services.clock())):
                 return True
         elif self.phase is not Phase.RUNNING or attempt.state is not AttemptState.ASKED:
             return False
@@ -257,7 +272,7 @@ class Entry:
         if not self.call.asked.stream:
             if self.race.winner is not None and self.race.winner.still:
                 self.goes_on(self.race.winner)
-            self.attempts.dismiss_backup()
+            self.dismiss_backup()
         winner = self.race.winner
         self.race.close(200 if winner is None or winner.answer is None else winner.answer.status, None)
         await self.sink.end(last)
@@ -281,7 +296,7 @@ class Entry:
         if outcome_of(error) is not Outcome.TIMEOUT:
             self.attempts.excused.add(attempt)
         self._learn_from(attempt, error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
-        if was_winner and self.attempts.call_backup(self.release):
+        if was_winner and self._call_backup(self.release):
             if self.phase is Phase.RUNNING:  # a backup that fails too is replaced
                 self._schedule_rescues()
         elif self._answers_beside(attempt):
@@ -335,8 +350,13 @@ class Entry:
             return False
         if again.reworded is not None:
             self._use(again.reworded, attempt.deployment.name)
-        self.guarded(lambda: self.attempts.launch_again(attempt, again.role))
+        self.guarded(lambda: self._repeat(attempt, again.role))
         return True
+
+    def _repeat(self, refused: Attempt, role: Role) -> None:
+        attempt = self.attempts.launch_again(refused, role)
+        if self._backup is not None:
+            self._backup.replace(refused, attempt)
 
     def keeps_last_for_another(self) -> bool:
         """Whether the call may make one request more, and another deployment has a free seat for that request."""
@@ -519,7 +539,7 @@ class Entry:
         """Leave the race: an answer of another model has won. ``runs_on``: the primary is audited."""
         self.hold.end()
         runs_on = runs_on and self.reading.has_tokens
-        self.attempts.overtaken(None, self.open_call.services.clock(), runs_on=runs_on)
+        self._overtaken(None, self.open_call.services.clock(), runs_on=runs_on)
         self.leave()
 
     def leave(self) -> None:
@@ -536,6 +556,8 @@ class Entry:
         self.hold.end()
         if self._seat_wait is not None:
             self._seat_wait.forget()
+        if self._backup is not None:
+            self._backup.dismiss()
         self.attempts.forget()
 
     def _win(self, attempt: Attempt, now: float) -> None:
@@ -550,5 +572,66 @@ class Entry:
         self.cancel_launches()
         if len(self.attempts.all) == 1:
             return
-        for loser in self.attempts.overtaken(attempt, now):
+        for loser in self._overtaken(attempt, now):
             self._schedule.add(loser.deployment.name)  # healthy, and the last resort if a gathered answer breaks off
+
+    # What becomes of those that have not won: cut, watched, or kept as the backup.
+
+    def _overtaken(self, winner: Attempt | None, now: float, *, runs_on: bool = False) -> list[Attempt]:
+        """Cut or watch the losers when ``winner`` has won, except a backup; return those cut or watched.
+
+        Without a winner here, another model's race has won: there is no backup. ``runs_on``: the primary is audited,
+        for as long as it may take for its first token.
+        """
+        losers = [attempt for attempt in self.attempts.all if attempt is not winner and attempt.state in ACTIVE]
+        backup = None if self._backup is None or winner is None else self._backup.choose(losers)
+        self.attempts.excused.update(losers)
+        for loser in losers:
+            if (
+                runs_on
+                and loser.first_asked.start.role is Role.PRIMARY
+                and loser.state is AttemptState.ASKED
+                and loser.task is not None
+            ):
+                loser.start = msgspec.structs.replace(loser.start, audited=True)
+                self.attempts.watch(loser, speed=False, limit_s=loser.deployment.clocks.ttft_s)
+            elif loser is not backup:
+                self._lose(loser)
+            if loser.token_at() is None:
+                loser.overtaken = Overtaken(now, self._expected_s(loser, now))
+        return losers if backup is None else [loser for loser in losers if loser is not backup]
+
+    def _call_backup(self, release: Callable[[Attempt], None]) -> bool:
+        """Let the backup answer, as the winner has failed; return whether there is a backup.
+
+        If the backup already has its first token, ``release`` is called with it at once.
+        """
+        backup = None if self._backup is None else self._backup.call()
+        if backup is None:
+            return False
+        backup.overtaken = None  # the winner did not answer
+        if backup.state is AttemptState.HELD:
+            release(backup)
+        return True
+
+    def dismiss_backup(self) -> None:
+        """Cut or watch the backup: the winner's answer is complete."""
+        backup = None if self._backup is None else self._backup.dismiss()
+        if backup is not None and backup.state in ACTIVE:
+            self._lose(backup)
+
+    def _lose(self, loser: Attempt) -> None:
+        """Cut a loser, or watch an audited one."""
+        explores = self._plan.explores
+        is_watched = loser.start.audited and loser.state is not AttemptState.EMPTY and loser.task is not None
+        if is_watched and (explores or loser.token_at() is None):
+            self.attempts.watch(loser, speed=explores)
+        else:
+            loser.cut(Outcome.LOST)
+
+    def _expected_s(self, loser: Attempt, now: float) -> float | None:
+        """Return the predicted time to first token of the primary, in seconds; None in exploring races."""
+        primary = self._plan.primary
+        if primary is None or self._plan.explores or loser.first_asked.start.number > 1:
+            return None
+        return primary.expected_s(now - loser.measurement.started)

@@ -205,7 +205,7 @@ class Rescue:
             and self._continuers.own.model.race.keeps_speakers
         ):
             self._rivals = race.entries[0]
-            self._rivals.attempts.keep_rival()
+            self._rivals.keep_rival()
         try:
             ending = await race.run()
             if self._continuing is not None and self._state in {RescueState.HOLDING, RescueState.PASSED}:
@@ -256,7 +256,7 @@ class Rescue:
         if self._delivered.obstacle is None and self._slow is not None:
             client, now_s = self._open_call.call.by.client, self._clock()
             self._open_call.services.rescues.earn(self._slow.budget, client, now_s)
-        if self._rivals is not None and self._rivals.attempts.rival is None:
+        if self._rivals is not None and self._rivals.rival is None:
             self._rivals = None
         if self._forward is not None and self._ends_with_clauses(winner.deployment):
             from gateway.racing import speech  # noqa: PLC0415 - loaded already, by the speech of this answer
@@ -515,7 +515,7 @@ class Rescue:
                 self._stopped = Stopped.BROKE
                 self._go_on_after(broken)
                 return True
-            rival = self._rivals.attempts.rival
+            rival = self._rivals.rival
             has_begun = rival is not None and rival.measurement.first_at is not None
             if not has_begun or self._clock() >= until or not _are_the_same(*texts):
                 self._dismiss_rival()
@@ -560,11 +560,11 @@ class Rescue:
     def _dismiss_rival(self) -> None:
         rivals, self._rivals = self._rivals, None
         if rivals is not None:
-            rivals.attempts.dismiss_backup()
+            rivals.dismiss_backup()
 
     def _has_caught_up(self, delivered: str | None, said: str | None) -> bool:
         """Whether the rival has bid, and what it has ``said`` begins with the ``delivered`` text."""
-        rival = None if self._rivals is None else self._rivals.attempts.rival
+        rival = None if self._rivals is None else self._rivals.rival
         if rival is None or rival.state is not AttemptState.HELD:
             return False
         if delivered is None or said is None or not said.startswith(delivered):
@@ -576,7 +576,7 @@ class Rescue:
 
         None also for a rival that does not run any more, or whose events are too long to be kept.
         """
-        rival = None if self._rivals is None else self._rivals.attempts.rival
+        rival = None if self._rivals is None else self._rivals.rival
         dialect = self._continuers.own.call.asked.dialect
         continuing, texts = dialect.continuing, dialect.answers.texts
         if rival is None or continuing is None:

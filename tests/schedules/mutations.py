@@ -29,7 +29,8 @@ from gateway.racing import (
     Winner,
 )
 from gateway.racing.attempt import Bid
-from gateway.racing.attempts import Attempts, Backup
+from gateway.racing.attempts import Attempts
+from gateway.racing.backup import Backup
 from gateway.racing.continuation import ContinuingSink
 from gateway.racing.entry import Entry
 from gateway.racing.hold import Hold
@@ -48,7 +49,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_losers_bytes_are_let_through(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Attempts, "overtaken", lambda self, winner, now, **_: [])
+    patch.setattr(Entry, "_overtaken", lambda self, winner, now, **_: [])
     patch.setattr(Entry, "bid", lambda self, attempt, now: self._win(attempt, now) or Bid.WON)
 
 
@@ -298,11 +299,11 @@ def no_rival_is_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_rival_is_not_called(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Attempts, "call_backup", lambda self, release: False)
+    patch.setattr(Entry, "_call_backup", lambda self, release: False)
 
 
 def a_rival_runs_on_when_it_is_not_needed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Attempts, "dismiss_backup", lambda self: None)
+    patch.setattr(Entry, "dismiss_backup", lambda self: None)
 
 
 def recorders_are_told_at_once(patch: pytest.MonkeyPatch) -> None:
