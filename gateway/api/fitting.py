@@ -25,6 +25,7 @@ from providers import (
     fitted_to,
     is_demanded,
     last_turn,
+    maker_of,
     may_begin,
     of_loss,
     only_offered,
@@ -458,7 +459,7 @@ class _Translations:
         if spoken is self._dialect:
             chooses = deployment.vendor is not None and "choices" not in habits.beyond
             own = self._own(spoken, habits, fields, is_choiceless=chooses)
-            return self._with_thoughts(spoken, own) if capabilities.reasoning is True else own
+            return self._with_thoughts(deployment, spoken, own) if capabilities.reasoning is True else own
         if (reason := spoken.untranslated or self._dialect.untranslated) is not None:
             raise _Unfit(f"answers {spoken.name} only, and {reason}")
         if self._question.is_too_many:
@@ -505,10 +506,15 @@ class _Translations:
                 wording = self._known[key] = requests.offering(wording)
         return wording
 
-    def _with_thoughts(self, spoken: Dialect, wording: Wording) -> Wording:
-        """Return a request that asks for reasoning that can be sent back, if the gateway wants nothing stored."""
+    def _with_thoughts(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
+        """Return a request that asks for reasoning that can be sent back, if the gateway wants nothing stored.
+
+        Open models seal none, and Groq refuses to be asked for it.
+        """
         asking = spoken.requests.with_thoughts
         if asking is None or not self._question.unstored or self._question.is_too_many:
+            return wording
+        if maker_of(deployment.model) == "open":
             return wording
         key = (spoken, id(wording.fields))
         known = self._known.get(key)

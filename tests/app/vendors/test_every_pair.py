@@ -80,7 +80,7 @@ WISHES: Mapping[str, Mapping[str, tuple[Any, str]]] = {
     },
     "interactions": {"generation_config.top_p": (0.97, ": 0.97"), "labels": ({"a": "u-1"}, "u-1")},
 }
-# "include" and "truncation" at Groq are learnt once, and so is that GPT-4.1 takes one verbosity.
+# A client's "include" and "truncation" at Groq are learnt once, and so is that GPT-4.1 takes one verbosity.
 NOT_OF_HISTORIES = {"as asked for", "not taken: include", "not taken: truncation", "value not taken by this model"}
 
 
