@@ -28,6 +28,7 @@ from providers.dialects import DIALECTS, PIVOT, Malformed, RequestFormat
 from providers.exchange import betas, members
 from providers.exchange.interface import Request
 from providers.exchange.prefill import begun, told_to_go_on
+from providers.exchange.quotes import OF_CLIENTS, named
 from providers.exchange.sizes import amount
 from providers.refusals import (
     NOTHING,
@@ -394,9 +395,12 @@ def _of_forced(reading: RefusalReading, fields: Fields, asked: FormRequest) -> F
 def _of_fields(reading: RefusalReading, fields: Fields, asked: FormRequest) -> list[Fact] | None:
     """Return what to do about the fields that a refusal names; None if the request may not lose one of them."""
     formats, api, found = asked.formats, asked.api, list[Fact]()
+    of_client = named(fields) if reading.of_names else frozenset[str]()
     for refused in reading.fields:
+        # Which of the two was refused, the next answer does not tell either; a path would.
+        of_this_alone = {"passing": True} if len(refused.path) == 1 and refused.path[0] in of_client else {}
         if (member := _member_of(refused, fields, asked)) is not None:
-            found.append(member)
+            found.append(msgspec.structs.replace(member, **of_this_alone))
         elif (refused.path[0] == formats.prompt and refused.path[-1] == "role" and reading.of_roles) or (
             reading.least and refused.is_of_value and refused.path[-1] in formats.parameters.answer_limits
         ):
@@ -411,13 +415,15 @@ def _of_fields(reading: RefusalReading, fields: Fields, asked: FormRequest) -> l
         elif (place := _find(fields, refused.path, asked)) is not None:
             if (fact := _fact_of(refused, place, fields, asked)) is None:
                 return None
-            found.append(fact)
+            found.append(msgspec.structs.replace(fact, **of_this_alone))
     return found
 
 
 def _member_of(refused: RefusedField, fields: Fields, asked: FormRequest) -> Fact | None:
     """Return what to do about a refused member of a list's items; None if it is no such member, or may not be lost."""
     formats, api = asked.formats, asked.api
+    if not OF_CLIENTS.isdisjoint(refused.path[1:-1]):
+        return None  # behind these a client's own names follow
     if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools, *formats.json_formats}:
         # A wrong value of one request says nothing of others.
         return Fact(Kind.SCHEMAS, value=_digest(fields, formats) if refused.is_of_value else "", dialect=api)

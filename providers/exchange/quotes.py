@@ -94,6 +94,22 @@ _TOOL_NAMED: Final = (
 _IS_WRITTEN_AS_NAME: Final = re.compile(r"_|[a-z][A-Z]|\d|\w[.-]\w")
 _CALLS_A_NAME: Final = re.compile(r"[:=]|name|called", re.IGNORECASE)
 _SAID: Final = frozenset({"anthropic_beta", "model"})  # fields of names
+# Objects whose names are their client's; and fields whose values are of the API.
+OF_CLIENTS: Final = frozenset(
+    {
+        "$defs",
+        "args",
+        "client_metadata",
+        "definitions",
+        "input",
+        "labels",
+        "metadata",
+        "patternProperties",
+        "properties",
+    }
+)
+_ENUMERATED: Final = frozenset({"include", "role", "type"})
+_LONGEST_NAME: Final = 100  # characters, as many as rules take for a field's
 _NAMES_TOOLS: Final = frozenset({"name", "allowedFunctionNames"})
 
 
@@ -208,6 +224,34 @@ def _gather(value: Any, names: set[str], found: list[str], tools: set[str], said
                 if name in _NAMES_TOOLS:
                     tools.update(text for text in (each if isinstance(each, list) else [each]) if isinstance(text, str))
                 _gather(each, names, found, tools, said)
+
+
+def named(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
+    """Return the words by which a request's client has named something: properties, tools, metadata, and values.
+
+    A refusal may mean these by the name of a field.
+    """
+    found = set[str]()
+    for name, raw in fields.items():
+        try:
+            _gather_named(msgspec.json.decode(raw), name, found)
+        except UNREADABLE:
+            continue
+    return frozenset(found)
+
+
+def _gather_named(value: Any, name: str, found: set[str]) -> None:
+    match value:
+        case str() if name not in _ENUMERATED and len(value) <= _LONGEST_NAME:
+            found.add(value)
+        case list():
+            for each in value:
+                _gather_named(each, name, found)
+        case dict():
+            if name in OF_CLIENTS:
+                found.update(value)
+            for each, inner in value.items():
+                _gather_named(inner, each, found)
 
 
 def _letters(texts: Sequence[str]) -> list[bytes]:

@@ -281,7 +281,8 @@ _NAMED_HERE = re.compile(
     rf"|\b(?i:{_NOUN}):? (?!(?:is|are|was|not|in|of|for|to|that|and|or)\b)(?P<after>[A-Za-z_][\w.]{{0,59}})"
     rf"|#?/(?P<pointed>\w{{1,60}})\b"
     r"|(?<![\w./-])(?![\w.]{61})(?P<joined>[a-z]+(?:_[a-z0-9]+)+(?:\.\w+)*|[a-z]+(?:[A-Z][a-z0-9]*)+)(?![A-Za-z0-9_])"
-    rf"|(?<![\w./-])(?P<plain>{_PLAIN})\b)"
+    # Of metadata: their keys and values are its client's.
+    rf"|(?<![\w./-])(?P<plain>{_PLAIN})\b(?! (?:key|field|value|name|label|entry)))"
 )
 _LISTED = re.compile(
     rf"{_NOUN}\b[^:;!?\n]{{0,60}}: ?(?P<names>[a-z]\w{{0,59}}(?:, ?[a-z]\w{{0,59}}){{0,15}})\s*(?:$|\.)"
@@ -292,6 +293,20 @@ _MAY_NOT = "(?:cannot|can.?t|may not|must not|not allowed to)"
 _NOT_BOTH = re.compile(
     rf"\b(?:{_MAY_NOT} (?:\w+ )?both|both \S.{{0,80}} {_MAY_NOT}|only one of|mutually exclusive|not both"
     rf"|{_MAY_NOT} be (?:set|used|specified|given) (?:together|at the same time))\b",
+    re.IGNORECASE,
+)
+# What has names that a client has given: a refusal that speaks of such may mean by ``temperature`` the reading of a
+# thermometer. Of a request's own fields some say no more than these words: Groq, zod, JSON Schema, Python.
+_OF_NAMES = re.compile(
+    r"schema|\bproperty\b|\bproperties\b|\btools?\b|\bfunctions?\b|\bmetadata\b|\blabels?\b"
+    r"|\bstop (?:sequence|word|string)|\benum|(?<!\bextraneous )\bkeys?\b|\bkeywords?\b(?! argument)"
+    r"|(?<!\bunknown )\bnames?\b|additionalProperties",
+    re.IGNORECASE,
+)
+_OF_FIELDS = re.compile(
+    rf"property {_Q}[\w.]{{1,100}}{_Q} is unsupported(?:, did you mean [^,]{{1,100}})?\W?"
+    rf"|Unrecognized key\(s\) in object: {_Q}\w{{1,100}}{_Q}"
+    rf"|Additional properties are not allowed \({_Q}\w{{1,100}}{_Q} was unexpected\)",
     re.IGNORECASE,
 )
 _SENTENCES = re.compile(r"(?<=[.;!?])\s+|\n")
@@ -471,12 +486,13 @@ class RefusalReading(NamedTuple):
     of_prefill: bool = False  # that it does not continue an answer that the request begins
     of_system: bool = False  # of the roles, that of a system message after the first turn
     of_usage: bool = False  # that it does not take ``stream_options``
+    of_names: bool = False  # of something that has names which its client has given, as a tool's schema or metadata
     of_schemas: bool = False  # that a strict schema does not fit its rules
     of_forced: str = ""  # that it calls no tool by force while it thinks: the field by which it would not
     betas: "Betas | None" = None  # that it does not take some betas
 
     def __bool__(self) -> bool:
-        return any(self)
+        return any(self._replace(of_names=False))
 
 
 def read(refusal: UpstreamError) -> RefusalReading:
@@ -510,7 +526,9 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_forced=_forced_in(text),
         betas=_betas_in(text, found),
     )
-    return reading or reading._replace(fields=tuple(_in_other_words(text)))
+    reading = reading or reading._replace(fields=tuple(_in_other_words(text)))
+    of_names = bool(reading.fields) and _OF_FIELDS.fullmatch(text) is None and _OF_NAMES.search(text) is not None
+    return reading._replace(of_names=of_names)
 
 
 def _in_other_words(text: str) -> Iterator[RefusedField]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from providers.simulator.script import Raw, Status, Step, answer
+from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.running_gateway import MODEL, Serve
 
 WRITTEN = [
@@ -68,3 +69,43 @@ async def test_a_quote_changes_nothing_for_others(serve: Serve, written: str, qu
         assert not row.get("refuses") or row["refuses"] == ['reasoning_effort: "stream_options"']
         assert seen[-1] == seen[0]
         assert seen[0][0] == 200
+
+
+CLIENTS = {name: {"key_sha256": sha256(f"hs-{name}")} for name in ("ann", "bob", "fair")}
+DROPPING = {"models": {MODEL: {"deployments": [{"deployment": "alpha/m", "drop_params": True}]}}}
+SCHEMA = {"type": "object", "properties": {"temperature": {"type": "number"}}}
+OF_WEATHER = {
+    "messages": [{"role": "user", "content": "Hi"}],
+    "temperature": 0.3,
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}],
+}
+FAIRS = {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0.3}
+
+
+@pytest.mark.parametrize("clients", [{"clients": CLIENTS}, {}], ids=["clients", "no clients"])
+async def test_what_a_client_has_named_as_a_field_takes_that_field_from_nobody(serve: Serve, clients: Any) -> None:
+    """The model writes a call that does not fit, which the vendor tells as a refusal, and the next one fits."""
+    said = "parameters for tool f did not match schema: errors: [additionalProperties 'temperature' not allowed]"
+    async with serve(alpha=None, config={**clients, **DROPPING}) as running:
+        for name in ("ann", "bob"):
+            written = iter([[Status(400, {"error": {"message": said}})]])
+            running["alpha"].answers = lambda _, written=written: next(written, answer("Hello"))
+            async with running.chat(bearer(f"hs-{name}"), **OF_WEATHER) as response:
+                assert response.status == 200, await response.text()
+        async with running.chat(bearer("hs-fair"), **FAIRS) as response:
+            assert (response.status, response.headers.get("x-holeshot-dropped")) == (200, None)
+        assert running["alpha"].received[-1].body["temperature"] == 0.3
+
+
+async def test_a_field_that_is_refused_is_known_though_a_client_has_named_something_so(serve: Serve) -> None:
+    said = "Unsupported parameter: 'temperature' is not supported with this model."
+
+    def answers(body: Any) -> Sequence[Step]:
+        return [Status(400, {"error": {"message": said}})] if "temperature" in body else answer("Hello")
+
+    async with serve(alpha=None, config={"clients": CLIENTS, **DROPPING}) as running:
+        running["alpha"].answers = answers
+        for name in ("ann", "bob", "ann", "fair"):
+            async with running.chat(bearer(f"hs-{name}"), **(FAIRS if name == "fair" else OF_WEATHER)) as response:
+                assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "temperature")
+        assert len(running["alpha"].received) == 6

@@ -14,7 +14,7 @@ from providers import ErrorKind, UpstreamError, lacking, refuses_to_stream, stat
 from providers.dialects import CHAT, GEMINI, RESPONSES, Dialect, raw_json
 from providers.exchange import FormRequest, Request, VendorsWords, mark, may_teach
 from providers.exchange.forms import understood
-from providers.refusals import blames_request, error_in, error_of_response, read
+from providers.refusals import Facts, blames_request, error_in, error_of_response, read
 from tests.unit.providers.refusals.inside.test_refusals import CASES, WRONG, Case, refusal, request
 
 # What a client writes: the words of each rule.
@@ -422,3 +422,63 @@ def test_whoever_asks_whether_a_refusal_may_teach_has_it_marked() -> None:
 @pytest.mark.parametrize("said", ["'a b' " * 700, "x: a b " * 600])
 def test_a_message_that_was_written_to_be_slow_is_not_read(said: str) -> None:
     assert not VendorsWords(fields({"user": "a b"}))(said)
+
+
+# What a client has named as a field of its request is named, where it is, and what a vendor says of it there.
+NAMED: Mapping[str, tuple[dict[str, Any], list[str]]] = {
+    "a property": (
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"temperature": {}}}}}]},
+        [
+            "Unsupported property '{}' in tool parameters",
+            "Schema field `{}` is not supported",
+            "parameters for tool f did not match schema: errors: [additionalProperties '{}' not allowed]",
+            "Additional properties are not allowed ('{}' was unexpected)\n\nOn instance['tools'][0]['function']",
+        ],
+    ),
+    "a format's name": (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "temperature", "schema": {}}}},
+        ["Schema name '{}' is not supported", "Invalid 'response_format.json_schema.name': '{}' is not allowed"],
+    ),
+    "a tool": (
+        {"tools": [{"type": "function", "function": {"name": "temperature"}}]},
+        ["`{}` is a reserved function name and cannot be used", "The tool call {} is not permitted"],
+    ),
+    "metadata": (
+        {"metadata": {"temperature": "v"}},
+        ["metadata key '{}' is not allowed", "Reserved metadata keys are not permitted: {}"],
+    ),
+    "a value of metadata": ({"metadata": {"k": "temperature"}}, ["Unsupported metadata field '{}'"]),
+    "a stop": ({"stop": ["temperature"]}, ["Unsupported stop sequence: {}", "The stop word `{}` cannot be used"]),
+}
+
+
+@pytest.mark.parametrize("place", NAMED)
+def test_what_a_client_has_named_as_a_field_is_named_teaches_nothing_of_that_field(place: str) -> None:
+    asked, quotes = NAMED[place]
+    for said in [quote.format("temperature") for quote in quotes]:
+        assert [fact for fact in taught(said, asked) if not fact.passing] == [], said
+    true = [
+        "Unsupported parameter: 'temperature' is not supported with this model.",
+        "Unknown parameter: 'temperature'",
+    ]
+    true += ["extraneous key [temperature] is not permitted", 'Unknown name "temperature": Cannot find field.']
+    for said in (*true, "property 'temperature' is unsupported", "`temperature` is deprecated for this model."):
+        assert [(fact.field, fact.passing) for fact in taught(said, asked)] == [("temperature", False)], said
+    for said in [quote.format("temperature") for quote in quotes[:1]]:  # no other request has named anything so
+        assert [fact.field for fact in taught(said, {}) if fact.field != "metadata"] == ["temperature"]
+
+
+def test_a_property_called_strict_takes_strict_schemas_from_nobody() -> None:
+    tool = {"name": "f", "strict": True, "parameters": {"type": "object", "properties": {"strict": {"x": 1}}}}
+    asked = {"tools": [{"type": "function", "function": tool}]}
+    assert not taught("tools.0.function.parameters.properties.strict: Extra inputs are not permitted", asked)
+    assert taught("tools.0.function.strict: Extra inputs are not permitted", asked)
+
+
+def taught(said: str, asked: Mapping[str, Any]) -> Facts:
+    """Return what a refusal teaches of a request that has these fields beside the usual ones."""
+    sent = fields({**USED, "temperature": 0.3, **asked})
+    error = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
+    mark(error, VendorsWords(sent))
+    one = Request("m", sent, dialect=CHAT, drop_params=True)
+    return understood(read(error), sent, FormRequest(one, "chat", CHAT.requests))
