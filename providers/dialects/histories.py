@@ -10,6 +10,8 @@ import msgspec
 
 from providers.dialects.wording import (
     BOUND_REASON,
+    CACHE_REASON,
+    CHANGING_NOTHING,
     LEFT_OUT,
     OTHERS_REASON,
     SAYS_NOTHING,
@@ -332,11 +334,13 @@ class _Conversation:
             self.messages = list(self._without_users_after_tools())
         if history.alternating:
             self.messages = list(self._alternating())
-        for _, message in self.messages if history.plain_texts else ():
+        for number, message in self.messages if history.plain_texts else ():
             parts = message.get("content", _NULL)
             if bytes(memoryview(parts)[:1]) == b"[" and _is_text(parts) and (texts := _parts(parts)):
                 told = [msgspec.json.decode(part["text"], type=str) for part in texts if "text" in part]
                 self._set(message, "content", raw_json("\n\n".join(told)))
+                marks = sorted({name for part in texts for name in part} & CHANGING_NOTHING.keys())
+                self.losses += [Loss(f"messages[{number}].content.{each}", CACHE_REASON, hint=True) for each in marks]
 
     def _begin_with_user(self) -> None:
         place = next((at for at, (_, each) in enumerate(self.messages) if _role(each) not in _INSTRUCTIONS), None)

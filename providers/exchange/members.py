@@ -4,7 +4,7 @@ A path has no numbers: what is refused of one tool is left out of all. ``EVERYWH
 out wherever a mark of what to cache may stand.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -42,15 +42,21 @@ def found(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> 
 def _member(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> Member | None:
     names = [spelt(name) for name in named]
     if len(names) == 1 and names[0] not in fields:
-        paths = members_named(names[0]) if names != [MARK] else [OF_TOOLS, EVERYWHERE + MARK]
-        return next((Member(path, None) for path in paths if without(fields, path) is not fields), None)
+        return _named(fields, members_named(names[0]) if names != [MARK] else [OF_TOOLS, EVERYWHERE + MARK])
     top = next((each for each in fields if spelt(each) == names[0]), None)
     within = None if top is None else _found(fields[top], names[1:], spelt, in_list=False)
     value = None if within is None else within[1]
     if MARK in names[:-1] and names[-1] != "type":
         path = f"{EVERYWHERE}{MARK}.{names[-1]}"
         return Member(path, value) if without(fields, path) is not fields else None
+    if top is not None and within is None:  # of a turn, Groq does not tell in which part of it
+        return _named(fields, [path for path in members_named(names[-1]) if path.startswith(f"{top}.")])
     return None if top is None or within is None else Member(".".join((top, *within[0])), value)
+
+
+def _named(fields: Fields, paths: Iterable[str]) -> Member | None:
+    """Return the first member among these that a request has."""
+    return next((Member(path, None) for path in paths if without(fields, path) is not fields), None)
 
 
 def _found(

@@ -69,6 +69,8 @@ OF_ANSWERS: Final = frozenset({
 _HINTS: Final = frozenset({
     *("metadata", "client_metadata", "labels", "user", "diagnostics", "prediction", "speed"),
     *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", MARK),
+    # OpenAI's mark on a part of a prompt.
+    *(f"{place}.prompt_cache_breakpoint" for place in ("messages.content", "input.content", "input.output")),
     "anthropic_beta",
     "litellm_session_id",  # of each task of Cline's: src/core/api/providers/litellm.ts, read on 2026-11-29
     # What answers say of themselves, and clients send back with them; who speaks, of several of one role.

@@ -89,10 +89,9 @@ async def test_servers_whose_responses_have_functions_alone_call_an_agents_other
         # What has functions alone stays in the client's own API, and so does what the server itself keeps.
         answer, _ = await answer_of(running, RESPONSES, {**body, "tools": [function], "stream": stream})
         assert "instructions" in answer
-        first = len(vendors[name].refusals)  # Groq's of ``include``, which is learnt
-        assert first == (name == "groq")
+        assert vendors[name].refusals == []
         asked_in = [seen.path.rpartition("/")[2] for seen in vendors[name].seen]
-        assert asked_in == ["completions"] * 2 + ["responses"] * (1 + first)
+        assert asked_in == ["completions"] * 2 + ["responses"]
 
 
 ID = "call_1aaaaaaaaa"
@@ -158,7 +157,7 @@ async def test_a_call_of_a_tool_that_is_not_offered_any_more_stays_in_the_histor
         answer, dropped = await answer_of(running, path, {"model": name, **body})
         assert "okapi" in json.dumps(answer), name
         assert ("tools" in dropped.split(", ")) is (name == "groq")  # where it is offered again
-        assert {each.rule for each in vendors[name].refusals} <= {"not taken: include"}  # Groq's, which is learnt
+        assert vendors[name].refusals == []
 
 
 @pytest.mark.parametrize("offered", [True, False], ids=["other tools", "no tools"])
@@ -268,3 +267,22 @@ async def test_what_codex_keeps_of_an_answer_that_broke_off_ends_no_session(aske
         answer, told = await answer_of(running, RESPONSES, {**body, "input": history})
         assert ("turns 2" in json.dumps(answer["output"]), told) == (True, dropped)
     assert vendors["openai"].refusals == []
+
+
+MARKED = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+BREAKPOINTS: Mapping[str, Json] = {
+    CHAT: {"messages": [{"role": "user", "content": [{"type": "text", "text": "say: well", **MARKED}]}]},
+    RESPONSES: {"input": [{"role": "user", "content": [{"type": "input_text", "text": "say: well", **MARKED}]}]},
+}
+
+
+@pytest.mark.parametrize("path", BREAKPOINTS)
+async def test_openais_marks_of_what_to_cache_keep_no_other_vendor_out(asked: Asked, path: str) -> None:
+    running, vendors = asked
+    for name in VENDORS:
+        await answer_of(running, path, {**BREAKPOINTS[path], "model": name})  # it may be refused once
+        before = len(vendors[name].refusals)
+        answer, dropped = await answer_of(running, path, {**BREAKPOINTS[path], "model": name})
+        assert ("well" in json.dumps(answer), len(vendors[name].refusals)) == (True, before), vendors[name].said
+        sent = json.dumps(vendors[name].seen[-1].body)
+        assert ("prompt_cache_breakpoint" in sent) is not ("content" in dropped), name
