@@ -220,13 +220,13 @@ def custom_names(asked: Mapping[str, msgspec.Raw]) -> frozenset[str]:
 # Not as text: its quotes are escaped. What a provider stores is not looked into, and only Responses can name it.
 _OTHER_TOOL = re.compile(
     rb'"type"\s*:\s*"(?:additional_tools|apply_patch|computer|computer_use_preview|custom|local_shell|namespace|shell'
-    rb'|tool_search|compaction_trigger)(?:_tool)?(?:_call)?"'
+    rb'|tool_search|compaction(?:_trigger)?|configuration_update|(?:file_search|image_generation)(?=_call))(?:_tool)?(?:_call)?"'
 )
 _STORED = ("previous_response_id", "conversation", "prompt")
 
 
 def has_other_tools(asked: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a request has an agent's other tools than functions, or their calls, and says all that was said."""
+    """Whether a request says all that was said, and has an agent's other tools than functions, or items of OpenAI's."""
     if any(bytes(asked.get(name, b"null")) != b"null" for name in _STORED):
         return False
     return any(_OTHER_TOOL.search(asked[name]) is not None for name in ("tools", "input") if name in asked)

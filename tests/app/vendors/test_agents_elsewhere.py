@@ -286,3 +286,22 @@ async def test_openais_marks_of_what_to_cache_keep_no_other_vendor_out(asked: As
         assert ("well" in json.dumps(answer), len(vendors[name].refusals)) == (True, before), vendors[name].said
         sent = json.dumps(vendors[name].seen[-1].body)
         assert ("prompt_cache_breakpoint" in sent) is not ("content" in dropped), name
+
+
+OF_OPENAI: Mapping[str, Json] = {
+    "a change": {"type": "configuration_update", "reasoning": {"effort": "low"}},
+    "a search": {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["x"]},
+    "a picture": {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "x"},
+}
+
+
+@pytest.mark.parametrize("item", OF_OPENAI)
+async def test_items_of_openais_keep_no_server_out_of_their_conversation(asked: Asked, item: str) -> None:
+    running, vendors = asked
+    user = {"role": "user", "content": "say: well"}
+    for name in ("vllm", "ollama", "xai", "groq"):
+        body: Json = {"model": name, "input": [user, OF_OPENAI[item], user], "store": False}
+        answer, dropped = await answer_of(running, RESPONSES, body)
+        assert "well" in json.dumps(answer["output"])
+        assert vendors[name].refusals == []
+        assert (dropped == "") is (item == "a change"), dropped
