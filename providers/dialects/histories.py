@@ -392,7 +392,16 @@ class _Conversation:
             msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
 
         """
-        self.messages = [self._as_users(*each) if _role(each[1]) == _SYSTEM else each for each in self.messages]
+        kept = list[tuple[int, _Message]]()
+        for number, message in self.messages:
+            is_system = _role(message) == _SYSTEM
+            if is_system and "output_config" in message:
+                self.losses.append(Loss(f"messages[{number}].output_config", SYSTEM_FIRST, hint=True))
+            told = self._as_users(number, message) if is_system else (number, message)
+            # Instructions without words change only how hard to think, or the tools.
+            if not is_system or bytes(told[1]["content"]) not in SAYS_NOTHING:
+                kept.append(told)
+        self.messages = kept
 
     def fit_messages(self) -> None:
         """As of ``fit_system``, and have each turn of Messages that calls tools begin with a thought.

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ from providers.dialects.dialect import (
     json_format_within,
 )
 from providers.dialects.events import learned
-from providers.dialects.histories import messages_history
+from providers.dialects.histories import History, messages_history
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.continuing import MessageContinuing
 from providers.dialects.messages.events import error_body, read_event
@@ -34,7 +35,7 @@ from providers.dialects.messages.fields import (
     thinking_as,
 )
 from providers.dialects.messages.request_from_chat import from_chat
-from providers.dialects.messages.request_to_chat import found, to_chat
+from providers.dialects.messages.request_to_chat import found, to_chat, with_tools_changed
 from providers.dialects.messages.streams import FromChat, ToChat
 from providers.dialects.messages.thoughts import (
     dropping_unfit,
@@ -150,6 +151,15 @@ class _Tool(msgspec.Struct):
 
 
 _tools = msgspec.json.Decoder(list[_Tool] | None)
+
+
+def _history(fields: Fields, history: History) -> Wording:
+    """Return a request as ``history`` says: without instructions in its conversation there are no changes of tools."""
+    raw = bytes(fields.get("messages", b"")) if history.one_system else b""
+    if b'"tool_addition"' in raw or b'"tool_removal"' in raw:
+        with suppress(Malformed):  # the provider reports the error in its own words
+            fields = with_tools_changed(fields)
+    return messages_history(fields, history)
 
 
 def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
@@ -301,7 +311,7 @@ MESSAGES = Dialect(
         for_newest_version=for_newest_version,
         header_for=header_for,
         with_marks=with_marks,
-        with_history=messages_history,
+        with_history=_history,
         without_foreign_thoughts=without_foreign,
         without_bound_reasoning=without_bound_reasoning,
         without_reasoning_from=without_bound_reasoning,

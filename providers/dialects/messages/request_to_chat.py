@@ -21,6 +21,7 @@ from providers.dialects.wording import (
     SHOWN_LATER,
     SIGNED,
     Calls,
+    Fields,
     Losses,
     Malformed,
     Wording,
@@ -126,6 +127,7 @@ class InstructedChanges:
 # 2026-11-29: an effort holds until another one is told, and so does a change of the tools. Directly after a turn of the
 # user with new input an effort is that answer's; anywhere else it holds from the user's next turn with new input on.
 # Results of tools alone are none.
+_CHANGES = frozenset({"tool_addition", "tool_removal"})
 _STAYS = "chat has no instructions for one turn alone: they stay in the conversation"
 
 
@@ -173,6 +175,30 @@ def _change_tools(block: RawObject, kind: str, at: str, losses: Losses, changes:
         changes.removed.add(name)
     else:
         changes.removed.discard(name)
+
+
+def with_tools_changed(fields: Fields) -> Fields:
+    """Return a request of Messages whose instructions change no tools: it offers those of its conversation's end.
+
+    Raises:
+        Malformed: it is not valid.
+
+    """
+    losses, changes = Losses(), InstructedChanges()
+    turns = [dict(turn) for turn in objects_at(fields.get("messages"), "messages")]
+    for turn in turns:
+        content = turn.get("content")
+        if bytes(turn.get("role", b"")) != b'"system"' or content is None or is_string(content):
+            continue
+        left = []
+        for at, kind, block in _blocks(content, "messages"):
+            if kind in _CHANGES:
+                _change_tools(block, kind, at, losses, changes)
+            else:
+                left.append(block)
+        turn["content"] = raw_json(left)
+    tools, _ = changes.offered(objects_at(fields.get("tools"), "tools"))
+    return {**fields, "messages": raw_json(turns), "tools": raw_json(tools)}
 
 
 def _summarize(block: RawObject, at: str, said: list[Object], losses: Losses) -> bool:
@@ -518,7 +544,7 @@ def _texts(content: msgspec.Raw | None, path: str, losses: Losses, changes: Inst
             losses.add(at, A_BILL, hint=True)
         elif kind == "text":
             parts += _parts(block, kind, at, losses)
-        elif changes is not None and kind in {"tool_addition", "tool_removal"}:
+        elif changes is not None and kind in _CHANGES:
             _change_tools(block, kind, at, losses, changes)
         else:
             losses.add(at, _NO_BLOCK)

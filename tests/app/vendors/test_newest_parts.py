@@ -295,6 +295,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
             for name, vendor in vendors.items()
         }
         models = {name: {"deployments": [f"{name}/{VENDORS[name][2]}"]} for name in vendors}
+        models["older"] = {"deployments": ["claude/claude-sonnet-5"]}
         yield (
             await stack.enter_async_context(serving(tmp_path, {"alpha": None}, providers=providers, models=models)),
             vendors,
@@ -341,6 +342,23 @@ async def test_an_effort_of_a_turn_is_the_efforts_of_who_has_one(gateway: Gatewa
     row = RESPONSES["a change of the effort"]
     assert (await answered(running, "responses", "claude", row, stream=False))[0] == 200
     assert vendors["claude"].seen[-1].body["output_config"]["effort"] == "low"
+
+
+async def test_an_older_claude_is_told_instructions_as_the_users_and_offered_the_tools_of_the_end(
+    gateway: Gateway,
+) -> None:
+    running, vendors = gateway
+    rows = {title: MESSAGES[title] for title in list(MESSAGES)[:8]}
+    for title, row in rows.items():
+        before = len(vendors["claude"].refusals)
+        status, text, dropped = await answered(running, "messages", "older", row, stream=False)
+        assert status == 200, (title, text)
+        assert len(vendors["claude"].refusals) <= before + (title == "instructions"), vendors["claude"].said
+        sent = json.dumps(vendors["claude"].seen[-1].body)
+        assert row.carried in sent, title
+        assert not row.gone or row.gone not in sent, title
+        assert '"role": "system"' not in sent, title
+        assert "messages[1]" in dropped, title
 
 
 LOW: Json = {"role": "system", "content": [], **EFFORT}
