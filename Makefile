@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
+# Each of many processes would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 READ_BY_PEOPLE := *.md Makefile docs config gateway providers holeshot migrations tools
 
 .DEFAULT_GOAL := help
