@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from gateway.api.request import ParsedRequest
-from gateway.bench.figures import Draws, IntervalEstimate, calls_needed, log_ratio
+from gateway.bench.figures import Draws, IntervalEstimate, calls_needed, cells, log_ratio
 from gateway.bench.measuring import Measured, Moments, request_for
 from gateway.bench.plan import BenchPlan, BenchSample, Contender, Key, Way, read_ways, turns
-from gateway.bench.report import few_calls, report, saved_up, verdicts
+from gateway.bench.report import Report, few_calls, report, saved_up, verdicts
 from gateway.bench.running import AT_ONCE, Bench, BenchPace, BenchPurse, JournalContent, RequestCost, new_journal
 from gateway.bench.ways import _COLOURS, _ON_DARK
 from gateway.cli.bench_field import ProgressDisplay, shown_progress
@@ -96,6 +96,13 @@ def test_a_difference_whose_interval_includes_nothing_is_not_sure() -> None:
     assert log_ratio((a, [110.0] * 200), (IntervalEstimate(50, 100.0), []), 50) is None
 
 
+def counted(of: BenchPlan, sittings: int = 1) -> Report:
+    """Return the report of all its calls, without verdicts: what is told of few calls goes by their number."""
+    samples = [sample(key) for round_ in range(of.rounds) for turn in turns(of, round_) for key in turn.keys]
+    whole = report(of, [], sittings=sittings, at_most_usd=0.0)
+    return msgspec.structs.replace(whole, cells=cells(of, samples, Draws(range(of.rounds), of.seed, 100)))
+
+
 @pytest.mark.parametrize(
     ("calls", "words"),
     [
@@ -105,9 +112,7 @@ def test_a_difference_whose_interval_includes_nothing_is_not_sure() -> None:
     ],
 )
 def test_a_quantile_of_too_few_calls_says_so(calls: int, words: list[str]) -> None:
-    of = of_ways(rounds=calls)
-    samples = [sample(key) for round_ in range(calls) for turn in turns(of, round_) for key in turn.keys]
-    assert few_calls(report(of, samples, sittings=1, at_most_usd=0.0)) == words
+    assert few_calls(counted(of_ways(rounds=calls))) == words
     assert (calls_needed(0.95), calls_needed(0.99)) == (72, 368)
 
 
@@ -115,14 +120,11 @@ def test_a_quantile_of_too_few_calls_says_so(calls: int, words: list[str]) -> No
 def test_what_budgets_begin_with_is_told_where_it_is_much_of_the_requests(
     calls: int, sittings: int, more: str | None
 ) -> None:
-    of = of_ways(rounds=calls)
-    samples = [sample(key) for round_ in range(calls) for turn in turns(of, round_) for key in turn.keys]
-    told = saved_up(report(of, samples, sittings=sittings, at_most_usd=0.0))
+    told = saved_up(counted(of_ways(rounds=calls), sittings))
     assert len(told) == (more is not None)
     assert more is None or f"up to {more} a call beyond its budget" in told[0]
     alone = plan("single", "0", raced=("a/m", "b/m"), rounds=calls)
-    samples = [sample(key) for round_ in range(calls) for turn in turns(alone, round_) for key in turn.keys]
-    assert saved_up(report(alone, samples, sittings=1, at_most_usd=0.0)) == []
+    assert saved_up(counted(alone)) == []
 
 
 def test_the_picture_has_the_colours_of_the_page() -> None:
