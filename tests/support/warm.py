@@ -3,7 +3,7 @@
 A gateway takes 0.7 s of CPU to import what it is made of. One parent a test process imports it once, each command is
 a fork of that, with its own arguments, environment, folder and files. ``forked`` runs it beside a test's loop;
 ``holeshot()`` is a command that does so wherever a program is started: in a shell, on a terminal. Not for tests of the
-process itself: how it is started, its warnings, workers (which read the environment as they import), packages.
+process itself: how it is started, its warnings, packages.
 """
 
 import asyncio

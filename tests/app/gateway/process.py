@@ -90,8 +90,7 @@ async def launched(
     path = write(config, folder)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
     clean = {name: value for name, value in clean.items() if not name.endswith(("_KEY", "_TOKEN"))}
-    is_plain = command is None and cwd == CHECKOUT and config.get("workers", 1) == 1
-    if is_plain and sys.platform == "linux":
+    if command is None and cwd == CHECKOUT and sys.platform == "linux":
         arguments = ("serve", "--config", str(path))
         return await forked(arguments, cwd=cwd, env={**clean, **environ}, stderr=stderr)
     return await asyncio.create_subprocess_exec(

@@ -16,7 +16,7 @@ from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProv
 from tests.app.gateway import lacking
 from tests.app.gateway.log_pipe import CALLS as UNREAD_CALLS
 from tests.app.gateway.log_pipe import answered, unread
-from tests.app.gateway.process import GatewayProcess, launched, started
+from tests.app.gateway.process import COMMAND, GatewayProcess, launched, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, write
 from tests.patience import PATIENCE_S, eventually
 
@@ -76,7 +76,7 @@ async def test_two_workers_share_port_ledger_and_leaderboard(tmp_path: Path, pos
     stores = {"database_url": postgres_url, "redis_url": redis_url, "workers": 2}
     async with ScriptedProvider() as fast, ScriptedProvider([Hang()]) as slow:
         config = configuration(tmp_path, {"fast": fast.base_url, "slow": slow.base_url}, **stores)
-        async with started(config, tmp_path) as gateway:
+        async with started(config, tmp_path, command=COMMAND) as gateway:  # with all that it imports: others are forked
             workers = {(await gateway.event("gateway.started", 2))["pid"], gateway.events("gateway.started")[0]["pid"]}
             assert len(workers) == 2
             made = await asyncio.gather(*(chat(gateway) for _ in range(CALLS)))
