@@ -50,5 +50,7 @@ def _history(history: Any) -> tuple[str, ...]:
     ]
     placeholder = history.missing_reasoning
     reasoning = "" if placeholder is None else f"demanded beside calls; {code(repr(placeholder))} where there is none"
-    fields = (", ".join(map(code, sorted(names or ()))) for names in (history.assistant_fields, history.call_fields))
+    fields = [", ".join(map(code, sorted(names or ()))) for names in (history.assistant_fields, history.call_fields)]
+    if history.assistant_fields is None and history.refused_fields:
+        fields[0] = f"all but {', '.join(map(code, sorted(history.refused_fields)))}"
     return ("; ".join(ids), *fields, reasoning, "; ".join(order))
