@@ -177,8 +177,20 @@ _BOUNDED_ANSWERS: Final = re.compile(
 _OF_TIME: Final = re.compile(r"per (?:minute|day|hour)|\bTP[MD]\b", re.IGNORECASE)
 # What a model cannot do, in whatever words: of pictures, sound, files, tools, schemas, several answers.
 _MODELS: Final = r"(?:model|deployment|endpoint|provider|engine|backend)s?\b"
+_ABILITY: Final = (
+    r"\b(?:tools?|(?:function|tool)[ _]?(?:calling|calls|use)|tool[ _]choice|json|json[ _](?:mode|schema|object)"
+    r"|response[ _](?:format|mime type)|structured outputs?|streaming|multi-?modal\w*|images?(?:_urls?)?"
+    r"|pictures?|vision|files?|pdfs?|documents?|audio|videos?|logprobs|citations|web[ _]search\w*|service[ _]tiers?)\b"
+)
 _LACKS: Final = re.compile(
-    r"\b(?:not |un)(?:currently |yet )?(?:supported|available|accepted|enabled|allowed)\b[^.;!?\n]{0,20}"
+    # Of an ability, or of two together, as Groq of JSON beside tools and in streams, and Google of tools beside JSON.
+    rf"{_ABILITY}[^.;!?\n]{{0,40}}\b(?:is|are)(?: currently| yet)? (?:un(?:supported|available)\b|incompatible\b"
+    r"|not (?:currently |yet )?(?:supported|available|enabled|compatible)\b)"
+    rf"|{_ABILITY}[^.;!?\n]{{0,80}}\b(?:cannot|can.t|may not) be (?:combined|used together|mixed)\b"
+    # OpenAI, DeepSeek and Groq: others answer in JSON without the word.
+    r"|\bmust contain the word ['\"]?json\b"
+    r"|\bnot (?:supported|available) in (?:this|your) (?:region|country|location)\b"
+    r"|\b(?:not |un)(?:currently |yet )?(?:supported|available|accepted|enabled|allowed)\b[^.;!?\n]{0,20}"
     rf" (?:by|for|with|on|in|at) (?:\S+ ){{0,2}}{_MODELS}"
     rf"|\b{_MODELS}[^;!?\n]{{0,100}}\b(?:does not|doesn.t|do not|don.t|cannot|can.t|is not able to|is unable to)"
     r" (?:support|accept|handle|process|take|read|understand|have)\b"
@@ -186,9 +198,7 @@ _LACKS: Final = re.compile(
     r"|^\S{1,200} does not support (?:tools|images?|pictures?|vision|audio|files?|documents?|function calling)\b"
     rf"|\bno {_MODELS}[^;!?\n]{{0,40}}\bsupports?\b"
     rf"|\bonly (?:supported|available) (?:by|for|with|on|in) [^.;!?\n]{{0,60}}{_MODELS}"
-    r"|\b(?:image|audio|video|vision|picture|file|document|pdf)s?(?:_url)?(?: inputs?)? (?:is|are) not supported\b"
-    r"|\b(?:json[ _]schema|json mode|structured outputs?|(?:function|tool) calling)\b(?: \w+){0,2} (?:is|are)"
-    r" (?:not supported|unavailable)\b|\bresponse_format type is unavailable\b"
+    r"|\bresponse_format type is unavailable\b"
     # vLLM, by how it was started; Alibaba, of the sides of a picture.
     r"|\brequires --enable-\S+|\bdo(?:es)? not meet the model restrictions\b"
     r"|不支持(?:图|音|视|文件|多模态|工具|函数)",

@@ -164,6 +164,18 @@ LACKS: Mapping[str, Said] = {
         "<400> InternalError.Algo.InvalidParameter: The image length and width do not meet the model restrictions."
         " [height:9 or width:9 must be larger than 10]",
     ),
+    "Groq, JSON beside tools": Said(400, "json mode cannot be combined with tool/function calling"),
+    "OpenAI, the word": Said(
+        400, "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
+    ),
+    "Google, tools beside JSON": google(
+        400, "Function calling with a response mime type: 'application/json' is unsupported"
+    ),
+    "Google, tools beside a search": google(
+        400, "Built-in tools ({google_search}) and Function Calling cannot be combined in the same request."
+    ),
+    "a server, a tool": Said(400, "Tool 'computer_use_preview' is not supported with gpt-5."),
+    "a server, a region": Said(400, "This tier is not available in your region"),
     "Zhipu, a picture": Said(400, "\u5f53\u524d\u6a21\u578b\u4e0d\u652f\u6301\u56fe\u7247\u8f93\u5165"),
 }
 AZURE = "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
@@ -224,6 +236,8 @@ MISTAKES: Mapping[str, Said] = {
         " instead.",
         "array_above_max_length",
     ),
+    "two limits": Said(400, "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."),
+    "two states": Said(400, "previous_response_id cannot be used together with conversation."),
     "a call without its result": anthropic(400, "messages.2: `tool_use` ids were found without `tool_result` blocks"),
     "a tool's description": Said(
         400,

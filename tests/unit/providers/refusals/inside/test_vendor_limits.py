@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.refusals.vendor_limits import longest_in
+from providers.refusals.vendor_limits import is_of_model, longest_in
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,36 @@ def test_a_bound_behind_the_field_is_the_longest_answer(said: str, most: int) ->
 )
 def test_what_bounds_another_thing_does_not(said: str) -> None:
     assert longest_in(said) == 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "response format `json_schema` cannot be combined with streaming",
+        "Tool use with function calling is unsupported",
+        "JSON mode is not enabled for models/gemma-3-27b-it",
+        "tool_choice 'required' is not supported",
+        "Image URLs are not supported, use base64",
+        "PDF input is not available",
+        "`response_format` is not supported when `tools` are given",
+        "Structured output is not compatible with thinking",
+        "Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.",
+    ],
+)
+def test_what_a_vendor_cannot_do_others_may(said: str) -> None:
+    assert is_of_model(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
+        "previous_response_id cannot be used together with conversation.",
+        "Unsupported value for tool_choice: must be one of 'none', 'auto', 'required'",
+        "tools.0.input_schema: JSON schema is invalid",
+        "The tool call's arguments are not valid JSON",
+        "Unexpected field 'foo' is not supported",
+    ],
+)
+def test_what_is_wrong_everywhere_is_no_vendors_lack(said: str) -> None:
+    assert not is_of_model(said)
