@@ -1,4 +1,4 @@
-"""Windows: the command and ``Racer`` say that WSL is needed, before they import what Windows does not have."""
+"""Windows: all but signing in says that WSL is needed, before anything is imported that Windows does not have."""
 
 import os
 import subprocess
@@ -48,3 +48,37 @@ def test_importing_works_and_racing_names_wsl(tmp_path: Path) -> None:
     assert imported == "imported"
     assert said.startswith("Holeshot does not run on Windows itself, but in WSL")
     assert ended.stderr == ""
+
+
+# The libraries come first, as those of Linux do not find here what Windows has. What is imported then is ours.
+AT_A_LAPTOP = f"""
+import asyncio, ctypes, ssl, sys, zoneinfo
+import filelock, keyring, oauthlib.oauth2, pydantic.fields, tomlkit, typer.main, typer.rich_utils
+from holeshot.__main__ import main
+sys.modules.update(dict.fromkeys({(*WITHOUT, "posix", "pty", "tty")}))
+sys.platform = "win32"
+ssl.enum_certificates = lambda _: []  # of the system
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("token",), "nobody has signed in at URL here"),
+        (("token", "https://llm.example.com"), "nobody has signed in at https://llm.example.com here"),
+        (("login", "http://127.0.0.1:1"), "the gateway at http://127.0.0.1:1 cannot be reached"),
+        (("login", "http://127.0.0.1:1", "--out"), "nobody was signed in at http://127.0.0.1:1"),
+        (("login", "http://127.0.0.1:1", "--undo", "codex"), "nothing to change"),
+        (("races",), "Holeshot does not run on Windows itself, but in WSL"),
+        (("--help",), "Holeshot does not run on Windows itself, but in WSL"),
+    ],
+)
+def test_people_sign_in_on_windows_itself_and_all_else_names_wsl(
+    arguments: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    program = f"{AT_A_LAPTOP}\nsys.argv = ['holeshot', *{arguments}]\nmain()"
+    environ = {"PATH": os.environ["PATH"], "APPDATA": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", "-c", program]
+    ended = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert said in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
