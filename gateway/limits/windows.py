@@ -1,7 +1,7 @@
-"""The windows in which limits count: the minute, the hour, and days, weeks and months of a zone.
+"""The windows in which limits count: the minute, and hours, days, weeks and months of a zone.
 
 A day is named by its date and a month by its name, whatever the zone: so a limit whose zone is changed goes on from
-what was used on that date. Hours are those of the UTC clock in each zone: a change of clocks repeats or skips none.
+what was used on that date. An hour is named by its first instant: a change of clocks repeats or skips none.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -42,10 +42,17 @@ def minute(unix_s: float, zone: str = UTC_ZONE) -> LimitWindow:  # noqa: ARG001 
     return LimitWindow(f"m{number}", number * MINUTE_S, (number + 1) * MINUTE_S)
 
 
-def hour(unix_s: float, zone: str = UTC_ZONE) -> LimitWindow:  # noqa: ARG001 - as above
-    """Return the hour of the UTC clock around ``unix_s``."""
-    number = int(unix_s // HOUR_S)
-    return LimitWindow(f"h{number}", number * HOUR_S, (number + 1) * HOUR_S)
+def hour(unix_s: float, zone: str = UTC_ZONE) -> LimitWindow:
+    """Return the hour of a zone around ``unix_s``: they are counted from local midnight, which may be at UTC's quarter.
+
+    Where the clock is changed by half an hour, the last one of that day is half as long.
+    """
+    midnight_s, end_s = 0.0, inf
+    if zone != UTC_ZONE:
+        today = day(unix_s, zone)
+        midnight_s, end_s = today.starts_s, today.ends_s
+    start_s = midnight_s + (unix_s - midnight_s) // HOUR_S * HOUR_S
+    return LimitWindow(f"h{start_s / HOUR_S:.10g}", start_s, min(start_s + HOUR_S, end_s))
 
 
 def day(unix_s: float, zone: str = UTC_ZONE) -> LimitWindow:

@@ -318,7 +318,7 @@ Unpriced = Literal["refuse", "count_known"]
 class UseLimits(Section):
     """What may be used in an hour or longer, over all replicas. None: no limit. docs/limits.md has the rules."""
 
-    usd_per_hour: _Dollars | None = None  # in an hour of the UTC clock, at list price, losers included
+    usd_per_hour: _Dollars | None = None  # in an hour of the zone, at list price, losers included
     usd_per_day: _Dollars | None = None  # likewise in a day of ``limits_zone``
     usd_per_week: _Dollars | None = None  # in a week there, from Monday on
     usd_per_month: _Dollars | None = None

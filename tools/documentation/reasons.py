@@ -23,12 +23,12 @@ _TIMEOUTS: Reasons = {
     "total_timeout_s": "How long the whole answer may take.",
 }
 _USE: Reasons = {
-    "usd_per_hour": "US dollars in an hour of the UTC clock at list price, losers included.",
+    "usd_per_hour": "US dollars in an hour of the clock of `limits_zone` at list price, losers included.",
     "usd_per_day": "The same in a day of `limits_zone`.",
     "usd_per_week": "The same in a week there, from Monday on (ISO 8601).",
     "usd_per_month": "The same in a month there.",
     "usd_total": "The same in all, for ever: a restart, and rows that are deleted, change nothing.",
-    "tokens_per_hour": "Tokens of prompts and answers in an hour of the UTC clock, without losers.",
+    "tokens_per_hour": "Tokens of prompts and answers in an hour of the clock of `limits_zone`, without losers.",
     "tokens_per_day": "The same in a day of `limits_zone`.",
     "tokens_per_week": "The same in a week there.",
     "tokens_per_month": "The same in a month there.",

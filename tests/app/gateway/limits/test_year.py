@@ -30,7 +30,8 @@ def window(limit: str, unix_s: float, zone: str) -> tuple[str, float, float]:
     today = datetime.fromtimestamp(unix_s, ZoneInfo(zone)).date()
     first = today.replace(day=1)
     if limit == "usd_per_hour":
-        begins_s = unix_s // 3600 * 3600
+        quarter_s = midnight_s(today, zone) % 3600  # of local hours, as in Kathmandu
+        begins_s = (unix_s - quarter_s) // 3600 * 3600 + quarter_s
         return str(begins_s), begins_s, begins_s + 3600
     if limit == "usd_total":
         return "total", -inf, inf

@@ -21,7 +21,7 @@ from gateway.limits import (
     level_of_team,
     used_by_quota,
 )
-from gateway.limits.windows import WINDOWS, Find, day, month, week
+from gateway.limits.windows import WINDOWS, Find, day, hour, month, week
 from tests.unit.limits.inside.test_limits import MODEL, NOON_S, Process, attempt, record
 
 # Clocks change at 2 or 3 o'clock, at midnight, by half an hour; some zones are quarters of an hour off.
@@ -29,6 +29,46 @@ _WHOLE = ("Europe/Berlin", "America/Santiago", "Africa/Cairo", "America/Havana")
 CHANGING = {zone: {23.0, 24.0, 25.0} for zone in _WHOLE}
 CHANGING["Australia/Lord_Howe"] = {23.5, 24.0, 24.5}
 ZONES = (*CHANGING, "Asia/Kathmandu", "UTC")
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_in_a_year_each_hour_begins_where_the_one_before_ends_with_the_clock_of_the_zone(zone: str) -> None:
+    where, found = ZoneInfo(zone), hour(datetime(2025, 12, 31, tzinfo=UTC).timestamp(), zone)
+    names, short = set(), []
+    while found.starts_s < datetime(2027, 1, 2, tzinfo=UTC).timestamp():
+        after = hour(found.ends_s, zone)
+        assert (after.starts_s, hour(found.ends_s - 0.5, zone)) == (found.ends_s, found)
+        local = datetime.fromtimestamp(found.starts_s, where)
+        midnight_s = day(found.starts_s, zone).starts_s
+        is_changed = datetime.fromtimestamp(midnight_s, where).utcoffset() != local.utcoffset()
+        assert is_changed or (local.minute, local.second) == (0, 0)
+        if found.ends_s - found.starts_s < 3600:
+            short.append(found)
+        names.add(found.name)
+        found = after
+    assert len(names) >= 366 * 24
+    assert len(short) == (2 if zone == "Australia/Lord_Howe" else 0)  # its days of 23.5 and 24.5 hours
+
+
+async def test_an_hour_of_kathmandu_ends_at_a_quarter_past_and_then_its_dollars_are_new() -> None:
+    process = Process()
+    level = level_of_key("team", {"usd_per_hour": 1.0}, "Asia/Kathmandu")
+
+    async def spend() -> None:
+        await process.limits.hold("call", [level], MODEL, Use(usd=0.98, most_usd=0.98))
+        process.limits.call_finished(record("call", attempt(0.98), tokens=(0, 0)))
+
+    quarter_past_s = NOON_S // 3600 * 3600 + 900
+    process.clock.now_s = quarter_past_s - 100
+    await spend()
+    with pytest.raises(LimitReached) as refused:
+        await spend()
+    assert refused.value.headers["retry-after"] == "100"
+    process.clock.now_s = quarter_past_s
+    await spend()
+    process.clock.now_s = quarter_past_s + 3599
+    with pytest.raises(LimitReached):
+        await spend()
 
 
 @pytest.mark.parametrize("zone", ZONES)
