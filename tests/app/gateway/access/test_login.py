@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import stat
+import subprocess
 import sys
 import tomllib
 from collections.abc import AsyncIterator, Mapping
@@ -12,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from providers import how_to_install
 from tests.app.gateway.access.test_tokens import asked, trusting
+from tests.app.gateway.key_desk import bearer
 from tests.app.gateway.running_gateway import RunningGateway, Serve
 from tests.identity import Identity
 from tests.patience import PATIENCE_S
@@ -40,10 +43,16 @@ class Laptop:
             "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
         }
 
-    async def run(self, *arguments: str, **environ: str) -> tuple[int | None, str, str]:
-        """Return the exit code, standard output and standard error of ``holeshot …``."""
+    async def run(self, *arguments: str, most_bytes: int | None = None, **environ: str) -> tuple[int | None, str, str]:
+        """Return the exit code, standard output and standard error of ``holeshot …``.
+
+        ``most_bytes``: which may be written into any file, as on a disk that is full.
+        """
+        command = [*holeshot()]
+        if most_bytes is not None:  # of a process of its own, no fork of the warm one
+            command = ["prlimit", f"--fsize={most_bytes}", "--", sys.executable, "-m", "holeshot"]
         process = await asyncio.create_subprocess_exec(
-            *holeshot(), *arguments, env={**self.environ, **environ}, cwd=self.home,
+            *command, *arguments, env={**self.environ, **environ}, cwd=self.home,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         async with asyncio.timeout(PATIENCE_S):
@@ -149,6 +158,73 @@ async def test_a_person_who_is_removed_is_told_to_sign_in_and_nothing_is_printed
         assert (code, out) == (1, "")
     code, _, err = await laptop.run("login", running.url, "--out")
     assert (code, f"{json.loads(laptop.kept.read_text())['logins']}") == (0, "{}")
+
+
+async def test_where_people_sign_in_is_told_without_a_key_and_no_model_is(serve: Serve, issuer: Identity) -> None:
+    async with serve(config=with_login(issuer)) as running:
+        async with running.get("/.well-known/holeshot") as response:
+            assert response.status == 200
+            told = await response.json()
+        assert told == {
+            "issuer": issuer.url, "client_id": LAPTOP, "scopes": ["openid", "offline_access"], "sends": "access",
+        }  # fmt: skip
+        async with running.get("/v1/models") as response:
+            assert response.status == 401
+        async with running.get("/v1/models", headers=bearer(issuer.token())) as response:
+            assert [each["id"] for each in (await response.json())["data"]] == ["llama"]
+
+
+async def test_what_renews_the_next_token_is_kept_before_a_token_is_printed(
+    serve: Serve, issuer: Identity, laptop: Laptop
+) -> None:
+    """The former one is good no more: who cannot keep the new one must not use what came with it."""
+    async with serve(config=with_login(issuer)) as running:
+        await laptop.signed_in(running)
+        laptop.age()
+        code, out, err = await laptop.run("token", most_bytes=0)
+        assert (code, out) == (1, "")
+        assert "logins.json cannot be written" in err
+        assert issuer.renewals == 1
+        kept = json.loads(laptop.kept.read_text())["logins"][running.url]
+        assert kept["refresh_token"] == "refresh-0"
+
+
+@pytest.mark.parametrize("program", ["claude-code", "codex", "opencode"])
+async def test_what_is_written_into_a_programs_file_and_taken_back_is_shown(
+    serve: Serve, issuer: Identity, laptop: Laptop, program: str
+) -> None:
+    former = {
+        "claude-code": '{"env": {"ANTHROPIC_BASE_URL": "https://before.example.com"}}',
+        "codex": 'model_provider = "before"\n',
+    }
+    names = {
+        "claude-code": ".claude/settings.json",
+        "codex": ".codex/config.toml",
+        "opencode": ".config/opencode/opencode.json",
+    }
+    path = laptop.home / names[program]
+    path.parent.mkdir(parents=True)
+    if program in former:
+        path.write_text(former[program])
+    async with serve(config=with_login(issuer)) as running:
+        code, _, written = await laptop.run("login", running.url, "--write", program)
+        assert code == 0, written
+        _, _, undone = await laptop.run("login", running.url, "--undo", program)
+    changes, back = (
+        [line for line in said.splitlines() if line.startswith(str(laptop.home))] for said in (written, undone)
+    )
+    expected = {
+        "claude-code": f'{path}: env.ANTHROPIC_BASE_URL: "https://before.example.com" -> "{running.url}"',
+        "codex": f'{path}: model_provider: "before" -> "holeshot"',
+        "opencode": f'{path}: provider.holeshot.name: none -> "Holeshot"',
+    }[program]
+    assert expected in changes
+    assert len(changes) == len(back) > 1
+    for change, taken in zip(sorted(changes), sorted(back), strict=True):
+        file, place, *values = change.split(": ", 2)  # a file of its own has no place
+        before, _, after = "".join(values).partition(" -> ")
+        assert taken == (f"{file}: {place}: {after} -> {before}" if values else f"{file}: removed")
+    assert f"to take it back: holeshot login {running.url} --undo {program}" in written
 
 
 async def test_a_gateway_without_a_login_says_so(serve: Serve, issuer: Identity, laptop: Laptop) -> None:
@@ -293,6 +369,60 @@ async def test_a_keyring_that_hangs_is_waited_for_briefly(serve: Serve, issuer: 
     assert "no keyring answers here" in err
 
 
+# What people's programs start for each token: it must be quick, so it loads none of the server, nor what it needs once.
+LOADED = """
+import sys
+sys.argv = ["holeshot", "token"]
+from holeshot.__main__ import main
+try:
+    main()
+except SystemExit:
+    pass
+print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+print(*sorted(name for name in sys.modules if name.startswith(("gateway.", "providers."))), file=sys.stderr)
+"""
+
+
+async def test_a_token_from_the_cache_loads_nothing_but_what_reads_it(
+    serve: Serve, issuer: Identity, laptop: Laptop
+) -> None:
+    async with serve(config=with_login(issuer)) as running:
+        await laptop.signed_in(running)
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", LOADED], env=laptop.environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count(".") == 2  # a token
+    *_, packages, modules = done.stderr.splitlines()
+    heavy = {"aiohttp", "sqlalchemy", "asyncpg", "redis", "jwt", "cryptography", "structlog", "yaml", "asyncio"}
+    assert not heavy.union({"keyring", "filelock", "oauthlib", "tomlkit"}).intersection(packages.split())
+    assert set(modules.split()) <= {
+        "gateway.cli", "gateway.cli.main", "gateway.cli.terminal", "gateway.cli.login", "gateway.cli.login.flow",
+        "gateway.cli.login.kept", "gateway.cli.login.programs", "gateway.cli.login.verbs", "gateway.core",
+        "gateway.core.terminal_text", "providers.upstreams", "providers.upstreams.extras",
+    }  # fmt: skip
+
+
+async def test_without_the_extra_a_kept_token_is_printed_and_who_signs_in_is_told_what_to_install(
+    serve: Serve, issuer: Identity, laptop: Laptop
+) -> None:
+    async with serve(config=with_login(issuer)) as running:
+        await laptop.signed_in(running)
+        first = await laptop.token()
+        for name in ("filelock", "keyring", "oauthlib", "tomlkit"):
+            program = f"import sys\nsys.modules[{name!r}] = None\nfrom holeshot.__main__ import main\nmain()"
+            for arguments, code, said in ((["token"], 0, first), (["login", running.url], 1, how_to_install("login"))):
+                done = await asyncio.to_thread(
+                    subprocess.run,
+                    [sys.executable, "-c", program, *arguments],
+                    env=laptop.environ,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                assert done.returncode == code, done.stderr
+                assert said in done.stdout + done.stderr
+
+
 WITHOUT_POSIX = """
 import sys
 for name in ("fcntl", "resource", "termios", "pwd", "grp", "uvloop", "posix_ipc", "tty"):
@@ -304,8 +434,6 @@ main()
 
 
 def test_these_commands_need_nothing_that_windows_lacks(laptop: Laptop) -> None:
-    import subprocess  # noqa: PLC0415 - once
-
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_POSIX], env=laptop.environ, capture_output=True, text=True, check=False
     )
