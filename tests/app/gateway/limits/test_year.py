@@ -103,9 +103,13 @@ class Walk:
         await self.running.gateway.ledger.flush()
         await self.running.gateway.ledger.fold()
         oldest = (self.moved.utc_now() - timedelta(days=40)).strftime("%Y-%m-%d")
-        with closing(sqlite3.connect(self._folder / "holeshot.db", timeout=PATIENCE_S)) as ledger, ledger:
-            for table in ("attempts", "calls"):
-                ledger.execute(f"delete from {table} where started_at < ?", (oldest,))
+
+        def delete() -> None:
+            with closing(sqlite3.connect(self._folder / "holeshot.db", timeout=PATIENCE_S)) as ledger, ledger:
+                for table in ("attempts", "calls"):
+                    ledger.execute(f"delete from {table} where started_at < ?", (oldest,))
+
+        await asyncio.to_thread(delete)  # the gateway, in this loop, may be about to end a transaction
 
     async def nothing(self) -> None:
         """Nothing happens."""
