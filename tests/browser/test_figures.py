@@ -471,6 +471,7 @@ def test_the_leaderboard_has_first_sentences_once_somebody_was_measured_by_them(
     page.get_by_role("button", name="Sentence").first.wait_for()
     assert titles.inner_text().count("Sentence") == 2
     assert titles.inner_text().count("Silence") == 1
+    page.get_by_text("the first sentence counts as the first token").first.wait_for()
     [(call_id, silence_ms)] = demo.rows(
         "select call_id, speech_pause_ms from attempts where outcome = 'won' and sentence_ms is not null limit 1"
     )

@@ -234,6 +234,7 @@ function legend(rows) {
   return [
     rows.some((row) => (row.is_biased && row.ttft_p50_ms !== null) || (row.is_sentence_biased && row.sentence_p50_ms !== null))
       ? h("p", {}, "? may be too high: attempts were cancelled before their first token, and too few of them were audited") : null,
+    rows.some((row) => row.n_sentence) ? h("p", {}, "Of calls that a voice speaks, the first sentence counts as the first token") : null,
     rows.some((row) => row.is_buffered) ? h("p", {}, "* answers come all at once, from a buffer: the speed is of the whole answer") : null,
   ];
 }
