@@ -303,7 +303,9 @@ def with_effort(fields: Fields, habits: Habits) -> Wording:
         losses.append(Loss("thinking.budget_tokens", _ANOTHER_FORM, hint=True))
     elif kind in {_NO_THOUGHT, _NOTES} and own.least_thinking not in {"off", kind.decode().strip('"')}:
         return _thinking_least(said, config, own.least_thinking)
-    elif kind == _NOTES and own.least_thinking == "off":
+    elif kind == _NOTES and own.least_thinking != "off":
+        losses += _ease(said, config)
+    elif kind == _NOTES:
         said["thinking"] = raw_json({"type": "disabled"})
         losses.append(Loss("thinking", _ANOTHER_FORM, hint=True))
     if effort is not None and not own.takes_effort:
@@ -326,13 +328,19 @@ def _thinking_least(said: RawObject, config: RawObject, least: LeastThinking) ->
     losses = [Loss("thinking", CANNOT_STOP_THINKING, hint=True)]
     if least == "between_tools":
         said["thinking"] = raw_json({"type": least})
-        if bytes(config.get("effort", b"")) in _TOO_HARD:
-            said["output_config"] = raw_json({**config, "effort": "high"})
-            losses.append(Loss("output_config.effort", _ANOTHER_FORM, hint=True))
+        losses += _ease(said, config)
     else:
         del said["thinking"]
         said["output_config"] = raw_json({**config, "effort": least})
     return Wording(said, tuple(losses))
+
+
+def _ease(said: RawObject, config: RawObject) -> list[Loss]:
+    """Lower an effort that is refused beside notes between tools alone; return what is lost."""
+    if bytes(config.get("effort", b"")) not in _TOO_HARD:
+        return []
+    said["output_config"] = raw_json({**config, "effort": "high"})
+    return [Loss("output_config.effort", _ANOTHER_FORM, hint=True)]
 
 
 def _lacks_thoughts(fields: Fields) -> bool:

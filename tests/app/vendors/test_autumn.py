@@ -293,9 +293,11 @@ async def test_notes_between_tools_alone_are_asked_of_who_knows_them(
 
 async def test_who_forbids_thinking_may_want_hard_work_all_the_same(gateway: Gateway) -> None:
     running, vendors = gateway
-    body = {**said("messages", "say: well"), "thinking": {"type": "disabled"}, "output_config": {"effort": "max"}}
-    await answered(running, "messages", "claude-sonnet-5-5", body)
-    assert vendors["anthropic"].seen[-1].body["output_config"] == {"effort": "high"}
+    for kind in ("disabled", "between_tools"):
+        body = {**said("messages", "say: well"), "thinking": {"type": kind}, "output_config": {"effort": "max"}}
+        _, headers = await answered(running, "messages", "claude-sonnet-5-5", body)
+        assert vendors["anthropic"].seen[-1].body["output_config"] == {"effort": "high"}
+        assert "output_config.effort" in headers["x-holeshot-dropped"]
 
 
 INSTRUCTIONS = "You are a coding agent. Read before you write, and be brief. " * 120

@@ -94,6 +94,7 @@ CASES = [
     Case("Fireworks", "Extra inputs are not permitted, field: 'prompt_cache_key', value: 'x'", {"prompt_cache_key": "x"}, {}),
     Case("Gemini", [{"error": {"code": 400, "message": UNKNOWN_NAME, "status": "INVALID_ARGUMENT"}}], THINKS, {}, GEMINI),
     Case("Gemini, of levels", {"error": {"code": 400, "message": "Thinking level is not supported for this model."}}, THINKS, {}, GEMINI),
+    Case("Gemini, of penalties", {"error": {"code": 400, "message": "Penalty is not enabled for this model"}}, {"generationConfig.presencePenalty": 0.1, "generationConfig.frequencyPenalty": 0.1, "generationConfig.seed": 3}, {"generationConfig.seed": 3}, GEMINI),
     Case("Vertex", {"error": {"code": 400, "message": "Unable to submit request because thinking is not supported by this model. Learn more: …"}}, THINKS, {}, GEMINI),
     Case("Ollama", '"hf.co/google/gemma:latest" does not support thinking', EFFORT, {}),
     Case("DeepSeek, a value", VARIANT, {"reasoning_effort": "none"}, {"reasoning_effort": "low"}, told=("reasoning_effort",)),
