@@ -28,7 +28,7 @@ from providers.dialects import DIALECTS, PIVOT, Malformed, RequestFormat
 from providers.exchange import betas, members
 from providers.exchange.interface import Request
 from providers.exchange.prefill import begun, told_to_go_on
-from providers.exchange.quotes import OF_CLIENTS, named
+from providers.exchange.quotes import OF_CLIENTS, named_by_client
 from providers.exchange.sizes import amount
 from providers.refusals import (
     NOTHING,
@@ -321,7 +321,8 @@ def understood(
         ]
     found += _of_limits(reading, fields, asked)
     if reading.of_usage and asked.request.fields.keys().isdisjoint(_OF_USAGE):
-        found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
+        is_named = reading.of_names and not named_by_client(fields).isdisjoint(_OF_USAGE)
+        found.append(Fact(Kind.FIELD, "stream_options", dialect=api, passing=is_named))
     if (reading.of_history or reading.of_roles) and formats.with_history is not None:
         only = _ROLE if reading.of_roles and _has_developer(fields, formats) else ""
         found.append(Fact(Kind.HISTORY, only, dialect=api))
@@ -395,7 +396,7 @@ def _of_forced(reading: RefusalReading, fields: Fields, asked: FormRequest) -> F
 def _of_fields(reading: RefusalReading, fields: Fields, asked: FormRequest) -> list[Fact] | None:
     """Return what to do about the fields that a refusal names; None if the request may not lose one of them."""
     formats, api, found = asked.formats, asked.api, list[Fact]()
-    of_client = named(fields) if reading.of_names else frozenset[str]()
+    of_client = named_by_client(fields) if reading.of_names else frozenset[str]()
     for refused in reading.fields:
         # Which of the two was refused, the next answer does not tell either; a path would.
         of_this_alone = {"passing": True} if len(refused.path) == 1 and refused.path[0] in of_client else {}
@@ -651,8 +652,10 @@ def _find(fields: Fields, named: tuple[str, ...], asked: FormRequest) -> FieldPl
     path = tuple(_spelt(name) for name in named)
     if (alias := asked.aliases.get(path[-1])) is not None:
         return FieldPlace(alias) if alias in fields else None
+    # Elsewhere a name with a dot is its client's, and no path.
+    are_paths = asked.formats.body is not None
     for top, value in fields.items():
-        own = tuple(_spelt(name) for name in top.split("."))
+        own = tuple(_spelt(name) for name in (top.split(".") if are_paths else (top,)))
         if path[: len(own)] == own and (inner := _within(value, path[len(own) :])) is not None:
             return FieldPlace(top, inner)
     return _find_one(fields, path[0], asked) if len(path) == 1 else None
@@ -664,7 +667,7 @@ def _find_one(fields: Fields, name: str, asked: FormRequest) -> FieldPlace | Non
         if preference.replace(".", "_") == name and (place := _place_of(fields, preference)) is not None:
             return place
     for top in fields:
-        if "." in top and _spelt(top.rpartition(".")[2]) == name:
+        if "." in top and asked.formats.body is not None and _spelt(top.rpartition(".")[2]) == name:
             return FieldPlace(top)
     around = {preference.partition(".")[0] for preference in asked.formats.preferences if "." in preference}
     for top in around & fields.keys():

@@ -226,7 +226,7 @@ def _gather(value: Any, names: set[str], found: list[str], tools: set[str], said
                 _gather(each, names, found, tools, said)
 
 
-def named(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
+def named_by_client(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
     """Return the words by which a request's client has named something: properties, tools, metadata, and values.
 
     A refusal may mean these by the name of a field.

@@ -179,6 +179,7 @@ RULES: tuple[Rule, ...] = (
         r"(?P<management>`clear_thinking_\w{1,20}` strategy requires `thinking`)",
         "Anthropic, where thinking was left out: router-for-me/CLIProxyAPI/issues/4957",
     ),
+    Rule(r"(?P<penalties>Penalty is not enabled)", "Gemini from 2.5 on: google-gemini/cookbook/issues/1290"),
     Rule(r"(?P<beta>invalid beta flag)", "Bedrock, of a region without it: cline/cline/issues/5568"),
 )
 # Of thinking, without a field's name: Ollama (itayinbarr/little-coder/issues/86), Gemini
@@ -527,7 +528,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         betas=_betas_in(text, found),
     )
     reading = reading or reading._replace(fields=tuple(_in_other_words(text)))
-    of_names = bool(reading.fields) and _OF_FIELDS.fullmatch(text) is None and _OF_NAMES.search(text) is not None
+    of_names = _OF_FIELDS.fullmatch(text) is None and _OF_NAMES.search(text) is not None
     return reading._replace(of_names=of_names)
 
 
@@ -654,6 +655,8 @@ def _named(text: str, param: str) -> Iterator[RefusedField]:
                 yield from (RefusedField((name.strip(),)) for name in said["fields"].split(","))
             elif named := [path for group, path in _NAMED_BY.items() if said.get(group)]:
                 yield from map(RefusedField, named)
+            elif said.get("penalties"):
+                yield from (RefusedField((name,)) for name in ("presence_penalty", "frequency_penalty"))
             elif said.get("adaptive") or said.get("enabled"):
                 kinds = ("enabled",) if said.get("adaptive") else ("adaptive",)
                 yield RefusedField(("thinking", "type"), values=kinds, is_of_value=True)

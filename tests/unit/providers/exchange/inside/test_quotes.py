@@ -475,10 +475,32 @@ def test_a_property_called_strict_takes_strict_schemas_from_nobody() -> None:
     assert taught("tools.0.function.strict: Extra inputs are not permitted", asked)
 
 
-def taught(said: str, asked: Mapping[str, Any]) -> Facts:
+def test_a_field_that_is_called_like_a_path_takes_what_is_there_from_nobody() -> None:
+    said = "Unknown parameter: 'reasoning.effort'."
+    for asked, expected in (
+        ({"reasoning.effort": "low"}, []),
+        ({"reasoning": {"effort": "low"}}, ["reasoning.effort"]),
+    ):
+        assert [fact.field for fact in taught(said, asked, RESPONSES)] == expected
+
+
+def test_a_property_called_stream_options_takes_the_usage_from_nobody() -> None:
+    """The gateway asks for it, whatever its client does."""
+    one = Request("m", fields({"metadata": {"stream_options": "x"}}), dialect=CHAT)
+    sent = {**one.fields, "stream_options": raw_json({"include_usage": True})}
+    for said, passing in (
+        ("metadata key stream_options is not allowed", True),
+        ("stream_options is not allowed", False),
+    ):
+        error = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
+        found = understood(read(error), sent, FormRequest(one, "chat", CHAT.requests))
+        assert {fact.passing for fact in found if fact.field == "stream_options"} == {passing}, said
+
+
+def taught(said: str, asked: Mapping[str, Any], dialect: Dialect = CHAT) -> Facts:
     """Return what a refusal teaches of a request that has these fields beside the usual ones."""
     sent = fields({**USED, "temperature": 0.3, **asked})
     error = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
     mark(error, VendorsWords(sent))
-    one = Request("m", sent, dialect=CHAT, drop_params=True)
-    return understood(read(error), sent, FormRequest(one, "chat", CHAT.requests))
+    one = Request("m", sent, dialect=dialect, drop_params=True)
+    return understood(read(error), sent, FormRequest(one, dialect.name, dialect.requests))
