@@ -10,7 +10,6 @@ import msgspec
 
 from providers.dialects.wording import (
     BOUND_REASON,
-    CACHE_REASON,
     CHANGING_NOTHING,
     LEFT_OUT,
     OTHERS_REASON,
@@ -340,7 +339,9 @@ class _Conversation:
                 told = [msgspec.json.decode(part["text"], type=str) for part in texts if "text" in part]
                 self._set(message, "content", raw_json("\n\n".join(told)))
                 marks = sorted({name for part in texts for name in part} & CHANGING_NOTHING.keys())
-                self.losses += [Loss(f"messages[{number}].content.{each}", CACHE_REASON, hint=True) for each in marks]
+                self.losses += [
+                    Loss(f"messages[{number}].content.{each}", CHANGING_NOTHING[each], hint=True) for each in marks
+                ]
 
     def _begin_with_user(self) -> None:
         place = next((at for at, (_, each) in enumerate(self.messages) if _role(each) not in _INSTRUCTIONS), None)

@@ -224,7 +224,7 @@ def chat_of_messages(body: Json) -> Json:
     if body.get("system"):
         found.append({"role": "system", "content": messages.text_of(body["system"])})
     for message in body.get("messages") or ():
-        content = message["content"]
+        content = message.get("content", [])
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for block in blocks:
             if block["type"] == "tool_result":

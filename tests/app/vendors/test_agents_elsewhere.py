@@ -305,3 +305,12 @@ async def test_items_of_openais_keep_no_server_out_of_their_conversation(asked: 
         assert "well" in json.dumps(answer["output"])
         assert vendors[name].refusals == []
         assert (dropped == "") is (item == "a change"), dropped
+
+
+async def test_groq_is_asked_whole_for_a_schema_by_clients_of_responses_too(asked: Asked) -> None:
+    running, vendors = asked
+    shape = {"type": "json_schema", "name": "n", "schema": {**SCHEMA, "additionalProperties": False}, "strict": True}
+    body = {"model": "groq", "input": 'data: {"city": "Oslo"}', "store": False, "text": {"format": shape}}
+    answer, dropped = await answer_of(running, RESPONSES, body)
+    assert ("Oslo" in json.dumps(answer["output"]), dropped) == (True, "")
+    assert vendors["groq"].refusals == []
