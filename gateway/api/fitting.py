@@ -185,6 +185,8 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
         after_all = too_short or (*_nearly_long_enough(too_long, needs), *unfit.get(_RefusedLength, ()))
         for deployment in after_all:
             fitting.deployments.append(deployment)
+            if (learnt := deployment.learnt) is not None and learnt.steers:
+                _note_size(deployment, question, fitting)
             del excluded[deployment.name]
     if not fitting.deployments:
         if (fault := translations.fault) is not None and translations.faulty_for == len(excluded):

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from providers.simulator.script import Raw, Status, answer
+from tests.app.gateway.apis.test_dialects import speaking
+from tests.app.gateway.refusals.test_unforced import text_in
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 LONG = [{"role": "user", "content": "word " * 2000}]
@@ -81,6 +83,30 @@ async def test_a_length_is_learnt_from_an_error_within_an_answer_too(
         async with running.chat(messages=SHORT, stream=stream) as response:
             assert response.status == 200
         assert counts(running)["alpha"] == 2
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_prompt_that_all_have_refused_is_sent_with_an_answer_that_is_known_to_fit(
+    serve: Serve, *, stream: bool
+) -> None:
+    def refusing(body: Any) -> Any:
+        said = "prompt is too long: 2001 tokens > 1024 maximum" if len(json.dumps(body)) > 4000 else ""
+        if body["max_tokens"] > 4000:
+            said = (
+                f"max_tokens: {body['max_tokens']} > 4000, which is the maximum allowed number of output tokens for m"
+            )
+        error = {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
+        return [Status(400, error)] if said else text_in("messages", "Hello")
+
+    settings = {"providers": {"alpha": speaking("messages")}}
+    async with serve(alpha=None, config=settings) as running:
+        running["alpha"].answers = refusing
+        for messages, requests in ((SHORT, 2), (LONG, 1), (LONG, 1), (SHORT, 1)):
+            before = len(running["alpha"].received)
+            async with running.chat(messages=messages, max_tokens=9000, stream=stream) as response:
+                await response.read()
+            assert response.status == (200 if messages is SHORT else 400)
+            assert len(running["alpha"].received) - before == requests
 
 
 async def test_the_longest_is_asked_next_and_those_that_are_no_longer_not_at_all(serve: Serve) -> None:
