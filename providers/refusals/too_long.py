@@ -21,12 +21,15 @@ _TOO_LONG = re.compile(
     r"|\bprompt .{0,40}longer than the maximum model length"
     r"|\btotal (?:number of )?tokens\b.{0,60}(?:\bcannot exceed \d|exceeds? (?:the )?max)"
     # Codes of GitHub Models, with 413, of Baidu and of Copilot.
-    r"|\btokens_limit_reached\b|\btokens_too_long\b|\bmodel_max_prompt_tokens_exceeded\b|\bmax size: \d+ tokens\b",
+    r"|\btokens_limit_reached\b|\btokens_too_long\b|\bmodel_max_prompt_tokens_exceeded\b|\bmax size: \d+ tokens\b"
+    r"|\bmax tokens of \d+ exceeded\b",  # Snowflake's
     re.IGNORECASE,
 )
 # In words that the list does not have: a sentence about a prompt, that says that it is too much, in tokens or as a
 # length. So say it SambaNova, Bedrock of Nova, Vertex, DeepInfra, TabbyAPI, NVIDIA NIM, Databricks, Moonshot, Hunyuan.
-_OF_A_PROMPT = re.compile(r"\b(?:prompts?|inputs?|messages|conversation|(?:input|prompt)_tokens)\b", re.IGNORECASE)
+_OF_A_PROMPT = re.compile(
+    r"\b(?:prompts?|inputs?|messages|conversation|requests?|(?:input|prompt)_tokens)\b", re.IGNORECASE
+)
 _IS_TOO_MUCH = re.compile(
     r"exceed|overflow|\btoo (?:long|large|many|big)\b|\b(?:longer|greater|larger|more|bigger) than\b|\bover the\b"
     r"|\bmaximum supported\b|\bsupports? (?:only )?(?:up to|at most|a maximum)\b|\bonly (?:supports?|takes|accepts)\b",
