@@ -345,7 +345,9 @@ def _check_kind(kind: object, settings: IssuerSettings, claims: Mapping[str, Any
         WrongKey: it is not.
 
     """
-    said = kind.lower() if isinstance(kind, str) else kind
+    if not isinstance(kind, str | None):
+        raise WrongKey("the token's `typ` is no text")
+    said = kind.lower() if kind else kind
     if said in _ACCESS_TOKENS:
         return
     if settings.typ == "at+jwt":

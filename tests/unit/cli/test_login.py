@@ -302,6 +302,35 @@ async def test_a_provider_is_asked_as_often_as_it_says_and_one_that_fails_ends_n
     assert (tokens.token, slept) == ("the-token", pauses)
 
 
+@pytest.mark.parametrize(("expires_in", "asked"), [(12, 3), ("12", 3), (None, 120), (0, 0), (-5, 0), ("soon", 120)])
+async def test_nobody_is_waited_for_longer_than_the_provider_takes_the_code(expires_in: Any, asked: int) -> None:
+    polls = 0
+
+    async def answer(request: web.Request) -> web.Response:
+        nonlocal polls
+        if request.path == "/device":
+            told = {"device_code": "d", "user_code": "u", "verification_uri": "https://x/", "expires_in": expires_in}
+            return web.json_response(told)
+        polls += 1
+        return web.json_response({"error": "authorization_pending"}, status=400)
+
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    app = web.Application()
+    app.router.add_post("/{path}", answer)
+    async with TestServer(app) as server:
+        url = str(server.make_url("")).rstrip("/")
+        provider = msgspec.structs.replace(PROVIDER, device_endpoint=f"{url}/device", token_endpoint=f"{url}/token")
+        device = await asyncio.to_thread(flow.begin, provider)
+        with pytest.raises(flow.LoginError, match="nobody signed in in time"):
+            await asyncio.to_thread(flow.wait, provider, device, sleep=sleep, clock=lambda: now_s)
+    assert polls == asked
+
+
 NO_TOKENS = (
     "", "[]", "null", "5", '"x"', "{}", "<html>Bad Request</html>", "Bad Request", '{"error": null}',
     '{"error": ["a"]}', '{"error": {"code": 401, "message": "no"}}', '{"error": "x\\u001b[31m"}',

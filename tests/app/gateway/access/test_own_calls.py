@@ -1,7 +1,10 @@
 """A person sees their own calls, their speed and what they cost, and nothing of anybody else's."""
 
+import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,6 +160,58 @@ async def test_of_all_routes_four_are_a_persons_and_who_signed_in_makes_no_calls
             assert (await asked(running, KEYS[name], "/api/own"))[0] == 403
 
 
+PUBLIC = {
+    "/health/live",
+    "/health/ready",
+    "/.well-known/holeshot",
+    "/",
+    "/favicon.ico",
+    "/page/{path:.+}",
+    "/docs",
+    "/openapi.json",
+}
+
+
+def test_the_row_of_what_needs_no_key_names_each_such_route() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "security.md").read_text(encoding="utf-8")
+    [row] = [line for line in page.splitlines() if line.startswith("|") and line.endswith("| no key |")]
+    files = {"/", "/favicon.ico", "/page/{path:.+}"}
+    assert set(re.findall(r"`(/[^`]*)`", row)) == PUBLIC - files
+    assert "files of the page" in row
+
+
+async def test_of_all_routes_each_role_has_its_own_and_those_of_the_roles_below(serve: Serve, issuer: Identity) -> None:
+    config = company(issuer)
+    config["clients"] |= clients(admin={"role": "admin"}, guest={"role": "viewer"}, plain={"role": "operator"})[
+        "clients"
+    ]
+    async with serve(config=config) as running:
+
+        async def status(key: str | None, route: Any) -> int:
+            path = running.url + route.path.replace(":.+", "").format(id=UNKNOWN, name="nobody", path="app.js")
+            headers = {"content-type": "application/json", **(bearer(key) if key else {})}
+            async with running.http.request(route.method, path, headers=headers, data=b"{}") as response:
+                return int(response.status)
+
+        for route in ROUTES:
+            place = (route.method, route.path)
+            if place in OF_ANYBODY:
+                continue
+            is_public = route.path in PUBLIC
+            plays, is_of_nobody = place == ("POST", "/api/playground"), route.path == "/api/own"
+            reads = route.method == "GET" and not is_of_nobody and not route.path.startswith("/api/keys")
+            may = {
+                None: is_public,
+                issuer.token(sub="ann", groups=["eng"]): is_public or plays or place in OWN,
+                KEYS["guest"]: is_public or reads,
+                KEYS["plain"]: is_public or plays or reads,
+                KEYS["admin"]: not is_of_nobody,
+            }
+            for key, is_right in may.items():
+                refused = 401 if key is None else 403
+                assert (await status(key, route) != refused) == is_right, (place, key)
+
+
 @pytest.mark.parametrize("role", ["viewer", None])
 async def test_groups_of_the_page_give_more_and_nobody_is_let_in_where_it_is_not_turned_on(
     serve: Serve, issuer: Identity, role: str | None
@@ -279,6 +334,22 @@ async def test_who_was_removed_at_the_provider_is_brought_back_to_the_page_and_i
         assert (await browser.session())[0] == 401
         status, text = await browser.come_back({"error": "access_denied"})
         assert (status, "You are not signed in" in text) == (403, True)
+
+
+async def test_the_name_in_a_token_is_hashed_as_one_that_a_request_names(serve: Serve, issuer: Identity) -> None:
+    config = company(issuer, end_user="email")
+    config["clients"]["plain"]["team"] = "platform"
+    async with serve(config=config) as running:
+        email = "ann@example.com"
+        token = issuer.token(sub="ann-1", email=email, email_verified=True, groups=["eng"])
+        await called(running, token, user="somebody-else")
+        await called(running, KEYS["plain"], user=email)
+        await called(running, KEYS["plain"], user="ann-1")
+        by_token, by_name, other = (
+            json.loads(each["tags"]) for each in await running.rows("select tags from calls order by id")
+        )
+        assert by_token["end_user"] == by_name["end_user"] != other["end_user"]
+        assert not re.search("ann|somebody", str(await running.rows("select * from calls")))
 
 
 async def test_no_cookie_becomes_another_persons(serve: Serve, issuer: Identity) -> None:

@@ -470,6 +470,52 @@ async def test_over_http_nobody_but_a_companys_own_people_gets_in(serve: Serve, 
             assert await asked(running, issuer.token(**{**OURS, **claims})) == 200
 
 
+def _raw(header: str, payload: str = "{}") -> str:
+    return ".".join(urlsafe_b64encode(each.encode()).rstrip(b"=").decode() for each in (header, payload, "signature"))
+
+
+STRANGE: dict[str, Callable[[Identity], str]] = {  # what anybody can send, without a key of anybody's
+    "a deep header": lambda _: _raw('{"alg": "RS256", "x": ' + "[" * 9000 + "]" * 9000 + "}"),
+    "a deep payload": lambda _: _raw('{"alg": "RS256"}', "[" * 9000 + "]" * 9000),
+    "a header that ends early": lambda _: _raw('{"alg": "RS256", "x": ' + "[" * 9000),
+    "a number of many digits": lambda _: _raw('{"alg": "RS256", "x": ' + "9" * 9000 + "}"),
+    "an algorithm that is a list": lambda issuer: _raw('{"alg": ["RS256"]}', json.dumps(_claims(issuer))),
+    "an algorithm that is null": lambda issuer: _raw('{"alg": null}', json.dumps(_claims(issuer))),
+    "an algorithm twice": lambda issuer: _raw(
+        '{"alg": "none", "alg": "RS256", "kid": "first"}', json.dumps(_claims(issuer))
+    ),
+    "an id of a key that is a number": lambda issuer: _raw('{"alg": "RS256", "kid": 5}', json.dumps(_claims(issuer))),
+    "an id of a key that is a path": lambda issuer: _raw(
+        '{"alg": "RS256", "kid": "../../dev/null"}', json.dumps(_claims(issuer))
+    ),
+    "an issuer that is a list": lambda issuer: _raw('{"alg": "RS256"}', json.dumps({"iss": [issuer.url]})),
+    "surrogates": lambda issuer: _raw('{"alg": "RS256", "kid": "\\ud800"}', json.dumps(_claims(issuer))),
+    "a token in a token": lambda issuer: _raw('{"alg": "RS256", "cty": "JWT", "kid": "first"}', issuer.token()),
+    "an encrypted one": lambda _: "eyJhbGciOiJSU0EtT0FFUCIsImVuYyI6IkEyNTZHQ00ifQ.a.b.c.d",
+    "Google's opaque one": lambda _: "ya29.a0AfH6SMBx.Jq-7wZ2",
+    "one that is not base64": lambda _: "é.ü.ß",
+}
+
+
+async def test_whatever_anybody_sends_as_a_token_is_a_wrong_key_and_no_error_of_the_gateway(
+    serve: Serve, issuer: Identity, logged: list[EventDict]
+) -> None:
+    async with serve(config=trusting(issuer, client="app")) as running:
+        for name, made in STRANGE.items():
+            async with running.chat(bearer(made(issuer))) as response:
+                assert (response.status, (await response.json())["error"]["code"]) == WRONG, name
+        assert await asked(running, issuer.token()) == 200
+        assert issuer.fetches() <= 2
+    assert not [entry for entry in logged if entry["log_level"] in {"error", "critical"}]
+
+
+@pytest.mark.parametrize("typ", ["at+jwt", "JWT"])
+async def test_a_kind_that_is_no_text_is_no_kind(serve: Serve, issuer: Identity, typ: str) -> None:
+    async with serve(config=trusting(issuer, typ=typ)) as running:
+        for kind in (["at+jwt"], {"at+jwt": 1}, 5, True):
+            assert "`typ`" in await refused(running, issuer.token(header={"typ": kind}))
+
+
 async def test_a_key_that_the_issuer_no_longer_publishes_is_good_for_no_new_token(
     serve: Serve, issuer: Identity
 ) -> None:
