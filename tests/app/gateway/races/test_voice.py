@@ -184,7 +184,7 @@ async def test_a_clients_profile_brings_the_takeover_that_its_model_has_not(serv
         ({"keep_rival": False}, None, {"kept rival"}),
         ({"keep_connected": False}, None, {"connections"}),
         ({}, "never", {"takeover", "takeover of slow ones"}),
-        ({}, {"when": "always", "slow": False}, {"takeover of slow ones"}),
+        ({}, {"slow": False}, {"takeover of slow ones"}),
     ],
 )
 async def test_one_setting_switches_one_part_of_the_profile_off_and_what_rests_on_it(
