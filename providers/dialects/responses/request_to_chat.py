@@ -718,7 +718,7 @@ def to_chat(
         said["max_completion_tokens"] = asked["max_output_tokens"]
     said |= _text(asked, losses)
     said |= _reasoning(asked, losses)
-    said |= _logprobs(asked, losses)
+    said |= _logprobs(asked, losses, signed=signed)
     padding, options = "include_obfuscation", present(object_at(asked.get("stream_options"), "stream_options"))
     losses.lose(options, padding, "stream_options", "translated streams are not padded", b"false", hint=True)
     losses.rest(options, (padding,), "stream_options", _NO_SUCH_FIELD)
@@ -798,11 +798,16 @@ def _reasoning(asked: RawObject, losses: Losses) -> dict[str, Any]:
     return said | ({"reasoning_effort": reasoning["effort"]} if "effort" in reasoning else {})
 
 
-def _logprobs(asked: RawObject, losses: Losses) -> dict[str, Any]:
+def _logprobs(asked: RawObject, losses: Losses, *, signed: str) -> dict[str, Any]:
+    """Return how log probabilities are asked for; what else is to be included is a loss.
+
+    Signed thoughts come as encrypted ones, whether these are asked for or not.
+    """
     included = decoded(asked.get("include"), list[str], "include") or []
     for number, name in enumerate(included):
         if name == "reasoning.encrypted_content":
-            losses.add(f"include[{number}]", "chat completions have no encrypted reasoning", hint=True)
+            if not signed:
+                losses.add(f"include[{number}]", "chat completions have no encrypted reasoning", hint=True)
         elif name != LOGPROBS:
             # These add details of hosted tools and of the request's own parts: without either there are none to add.
             losses.add(f"include[{number}]", f"chat completions do not return {name}", hint=True)

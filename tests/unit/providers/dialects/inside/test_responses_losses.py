@@ -118,6 +118,12 @@ def test_what_changes_no_answer_is_a_hint_told_once(asked: dict[str, Any], field
     assert lost(wording) == []
 
 
+@pytest.mark.parametrize("vendor", ["anthropic", "google"])
+def test_encrypted_thoughts_are_no_loss_where_signed_ones_come_as_such(vendor: str) -> None:
+    asked = raw({"input": "x", "include": ["reasoning.encrypted_content", "code_interpreter_call.outputs"]})
+    assert hinted(to_chat(asked, signed=vendor)) == ["include[1]"]
+
+
 DEFAULTS_OF_RESPONSES: dict[str, Any] = {
     "background": False,
     "conversation": None,
