@@ -13,19 +13,21 @@ import trustme
 from gateway.server.listener import bind
 from tests.app.gateway.running_gateway import configuration, write
 from tests.patience import PATIENCE_S
+from tests.support import warm
 from tests.support.ledgers import lay, migrated
 
 
 async def refused(
-    folder: Path, *, descriptors: int = 4096, environ: Mapping[str, str] | None = None, **settings: Any
+    folder: Path, *, descriptors: int | None = None, environ: Mapping[str, str] | None = None, **settings: Any
 ) -> tuple[int, str]:
     """Start a gateway that cannot; return its exit code and what it said."""
     path = write(configuration(folder, {"alpha": "http://127.0.0.1:9/v1"}, **settings), folder)
     lay(migrated(), folder / "holeshot.db")  # migrating one takes as long as all the rest
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
-    command = (sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(path))
+    # A fork of the warm parent has its limits.
+    by = (sys.executable, "-P", "-m", "gateway.cli") if descriptors is not None else warm.holeshot()
     process = await asyncio.create_subprocess_exec(
-        *("sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command),
+        *("sh", "-c", f'ulimit -n {descriptors or 4096}; exec "$@"', "sh", *by, "serve", "--config", str(path)),
         env={**clean, **(environ or {})},
         stderr=asyncio.subprocess.PIPE,
     )

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.app.gateway.running_gateway import MODEL, serving
 from tests.app.gateway.watcher import watching
 from tests.patience import PATIENCE_S, until
 from tests.services.topology.process import agree
+from tests.support import warm
 from tests.support.ledgers import lay, migrated
 from tests.support.servers import RedisCluster, free_port
 
@@ -52,7 +52,7 @@ def told(verb: str, *options: str, folder: Path, redis_url: str) -> subprocess.C
         f"port: {free_port()}\nproviders: {{own: {{base_url: 'http://127.0.0.1:9/v1'}}}}\n"
     )
     lay(migrated(), folder / "ledger.db")  # migrating one takes as long as all the rest
-    command = [sys.executable, "-m", "gateway.cli", verb, "--config", str(config), *options]
+    command = [*warm.holeshot(), verb, "--config", str(config), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=folder)
 
 
