@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from gateway.core.tasks import collect_less
 from tests.schedules.checks import wrong
 from tests.schedules.scenario import Scenario, drawn, read
 from tests.schedules.shrinking import shrunk
@@ -41,6 +42,7 @@ def main() -> int:
 
 
 def _many(seeds: range, *, as_json: bool) -> int:
+    collect_less()
     began = time.perf_counter()
     failed: dict[int, list[str]] = {}
     calls = 0

@@ -25,7 +25,9 @@ FIRST_DRAWN = 10_000 + SEED % 100_000 * DRAWN
 def result(*options: int | str) -> dict[str, object]:
     """Return what runs came to: in a process of their own, where nothing else changes the order of things."""
     command = [sys.executable, "-m", "tests.schedules", "--json", *map(str, options)]
-    return dict(json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout))
+    ordered = {**os.environ, "PYTHONHASHSEED": "0"}  # as it would set it itself, once it has imported all
+    done = subprocess.run(command, env=ordered, stdout=subprocess.PIPE, text=True, check=False)
+    return dict(json.loads(done.stdout))
 
 
 @pytest.mark.parametrize(
