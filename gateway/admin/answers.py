@@ -1,6 +1,6 @@
 """What operators' handlers answer, as structs: handlers encode them, and /openapi.json is made from them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -58,6 +58,7 @@ class LoginAt(msgspec.Struct, frozen=True, omit_defaults=True):
     scopes: tuple[str, ...] = ()
     sends: str = ""
     parameters: Mapping[str, str] = {}
+    models: Annotated[Sequence[str], Meta(description="That the sender may use; none without a token or a key.")] = ()
 
 
 class StoreState(msgspec.Struct, frozen=True):

@@ -11,7 +11,8 @@ from aiohttp.hdrs import METH_HEAD
 
 from gateway.alerts.alerts import AlertTasks
 from gateway.api.context import CONTEXT, GatewayPhase
-from gateway.core.errors import NotFound
+from gateway.api.models import models_for
+from gateway.core.errors import NotFound, SignerUnknown, Unauthorized
 from gateway.core.reports import Reports
 from gateway.live.live import Live
 
@@ -52,15 +53,25 @@ async def live(_request: web.Request) -> web.Response:
 async def login_at(request: web.Request) -> web.Response:
     """Tell where people of this gateway sign in, for `holeshot login`: it is public, as all of it is in a browser.
 
+    Who sends a token or a key is told the models, too.
+
     Raises:
         NotFound: no issuer has a login.
+        SignerUnknown: the token's issuer has to be asked first.
 
     """
     from gateway.admin.answers import LoginAt  # noqa: PLC0415 - as above
 
     for issuer in request.app[CONTEXT].settings.issuers.values():
         if (login := issuer.login) is not None:
-            told = LoginAt(issuer.issuer, **login.model_dump())
+            models: Sequence[str] = ()
+            try:
+                models = await models_for(request)
+            except SignerUnknown:
+                raise
+            except Unauthorized:  # also what a proxy in front has put there, which is no key here
+                pass
+            told = LoginAt(issuer.issuer, **login.model_dump(), models=models)
             return web.json_response(body=msgspec.json.encode(told))
     raise NotFound("nobody signs in at this gateway with `holeshot login`: its operator sets `login` at an issuer")
 

@@ -168,6 +168,12 @@ async def test_where_people_sign_in_is_told_without_a_key_and_no_model_is(serve:
         assert told == {
             "issuer": issuer.url, "client_id": LAPTOP, "scopes": ["openid", "offline_access"], "sends": "access",
         }  # fmt: skip
+        for token in (issuer.token(aud="https://another.example.com"), "of-a-proxy-in-front"):
+            async with running.get("/.well-known/holeshot", headers=bearer(token)) as response:
+                assert (response.status, await response.json()) == (200, told)
+        for _ in range(2):
+            async with running.get("/.well-known/holeshot", headers=bearer(issuer.token())) as response:
+                assert (await response.json()) == {**told, "models": ["llama"]}
         async with running.get("/v1/models") as response:
             assert response.status == 401
         async with running.get("/v1/models", headers=bearer(issuer.token())) as response:
