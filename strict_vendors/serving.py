@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -29,15 +29,21 @@ class Served:
 
 
 @asynccontextmanager
-async def served(vendor: Vendor, port: int = 0) -> AsyncIterator[Served]:
-    """Serve one stand-in on loopback, on a free port if none is given."""
+async def served(vendor: Vendor, port: int = 0, *, pause: Callable[[], float] | None = None) -> AsyncIterator[Served]:
+    """Serve one stand-in on loopback, on a free port if none is given.
+
+    ``pause`` returns for each request after how many seconds its answer begins; None: at once.
+    """
 
     async def handle(request: web.Request) -> web.StreamResponse:
         asked = vendor.of_key(request.headers)
         if request.headers.get("upgrade", "").lower() == "websocket" and asked.hears(request.path):
             return await _talk(request, asked)
         body = await request.read()
-        return await _send(request, asked.answer(request.method, request.raw_path, request.headers, body))
+        reply = asked.answer(request.method, request.raw_path, request.headers, body)
+        if pause is not None:
+            await asyncio.sleep(pause())
+        return await _send(request, reply)
 
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     app.router.add_route("*", "/{path:.*}", handle)

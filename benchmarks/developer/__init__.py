@@ -1,0 +1,1 @@
+"""What one developer gains who has keys of three vendors."""
