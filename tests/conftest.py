@@ -79,7 +79,7 @@ def pytest_collection_finish() -> None:
     The little of it that is garbage is kept as well: looking for it takes a second or two in each process.
     """
     gc.freeze()
-    collect_less()  # as a gateway does; as often as by default it is a seventh of what the tests take
+    collect_less()  # as a gateway does: as often as by default it is a tenth of what its tests take
     gc.enable()
 
 
