@@ -51,8 +51,8 @@ class Events:
         await self._call.aclose()
 
     def _numbered(self, event: bytes, latest: bytes) -> bytes:
-        numbered = self._dialect.answers.numbered
-        return event if numbered is None else numbered(event, latest)
+        numbers = self._dialect.answers.numbers
+        return event if numbers is None else numbers.numbered(event, latest)
 
 
 async def served(racer: Racer, path: str, body: bytes, race_header: str | None) -> Served:

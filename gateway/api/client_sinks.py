@@ -194,8 +194,8 @@ class StreamingSink(HttpSink, ClientSink):
     def _numbered(self, failure: bytes, status: int) -> bytes:
         """Return an error's event with its number, without its ``status``: over HTTP the response has another."""
         del status
-        answers = self._call.asked.dialect.answers
-        return failure if answers.numbered is None else answers.numbered(failure, self._latest)
+        numbers = self._call.asked.dialect.answers.numbers
+        return failure if numbers is None else numbers.numbered(failure, self._latest)
 
     async def close(self) -> None:
         """Send comments as ``keepalive_s`` says: the answer goes on."""

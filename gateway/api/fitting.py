@@ -84,7 +84,7 @@ def is_sealed(dialect: Dialect, fields: Fields) -> bool:
 
 def is_odd(dialect: Dialect, fields: Fields) -> bool:
     """Whether a conversation that is not of texts alone may have a sealed part, or a call that some servers lack."""
-    has_texts = dialect.requests.has_texts
+    has_texts = dialect.requests.tools.has_texts
     return is_sealed(dialect, fields) or (has_texts is not None and has_texts(fields))
 
 
@@ -227,19 +227,19 @@ class _Translations:
     @cached_property
     def forced(self) -> ForcedCall | None:
         """The call of a tool that the request forces."""
-        forced = self._dialect.requests.forced
+        forced = self._dialect.requests.tools.forced
         return None if forced is None else forced(self._fields)
 
     @cached_property
     def forbids_thinking(self) -> bool:
         """Whether the request says that the model is not to think."""
-        forbids = self._dialect.requests.forbids_thinking
+        forbids = self._dialect.requests.thinking.forbids
         return forbids is not None and forbids(self._fields)
 
     @cached_property
     def has_texts(self) -> bool:
         """Whether the request may offer tools that take a text, or have called some."""
-        has_texts = self._dialect.requests.has_texts
+        has_texts = self._dialect.requests.tools.has_texts
         return has_texts is not None and has_texts(self._fields)
 
     @cached_property
@@ -255,7 +255,7 @@ class _Translations:
     @cached_property
     def has_other_tools(self) -> bool:
         """Whether the request has tools of agents that servers with functions alone pass over, or refuse."""
-        has_other_tools = self._dialect.requests.has_other_tools
+        has_other_tools = self._dialect.requests.tools.has_others
         return has_other_tools is not None and has_other_tools(self._fields)
 
     def _sums_up(self, deployment: Deployment) -> bool:
@@ -312,7 +312,7 @@ class _Translations:
 
     def _note(self, losses: Sequence[Loss], deployment: Deployment, fitting: Fitting) -> None:
         """Add to ``fitting`` the parts that ``deployment`` does not take; a required part keeps the deployment out."""
-        unchosen = self._dialect.requests.unchosen
+        unchosen = self._dialect.requests.omissible.unchosen
         demands = [(loss, of_loss(loss, self._fields, unchosen)) for loss in losses]
         lost = [loss for loss, demand in demands if demand is Demand.MUST and loss.field not in self._question.served]
         if any(demand is Demand.PREFERENCE for _, demand in demands):
@@ -337,21 +337,21 @@ class _Translations:
         if deployment.traits.is_usual:
             return wording
         wording = self._calmed(deployment.traits, spoken, wording)
-        if deployment.traits.narrows and spoken.requests.takes_rules:
+        if deployment.traits.narrows and spoken.requests.vendors.takes_rules:
             wording = self._narrowed(deployment, spoken, wording)
         wording = self._called(deployment, spoken, wording, fitting)
-        if deployment.is_newest_version and (newest := spoken.requests.for_newest_version) is not None:
+        if deployment.is_newest_version and (newest := spoken.requests.vendors.for_newest_version) is not None:
             changed = newest(wording.fields)
             losses = (*wording.losses, *as_asked(changed.losses, self._dialect, wording))
             wording = msgspec.structs.replace(wording, fields=changed.fields, losses=losses)
-        if deployment.drops_unfit and (dropping := spoken.requests.dropping_unfit) is not None:
+        if deployment.drops_unfit and (dropping := spoken.requests.thoughts.dropping_unfit) is not None:
             with suppress(Malformed):  # the provider reports the error in its own words
                 wording = msgspec.structs.replace(wording, fields=dropping(wording.fields))
         return wording
 
     def _calmed(self, traits: Traits, spoken: Dialect, wording: Wording) -> Wording:
         """Return a request that forbids thinking in the vendor's words; the client is told if it cannot."""
-        calm, is_off = spoken.requests.without_thinking, spoken.requests.forbids_thinking
+        calm, is_off = spoken.requests.thinking.forbidding, spoken.requests.thinking.forbids
         if (
             spoken is not PIVOT
             or calm is None
@@ -365,7 +365,9 @@ class _Translations:
             return msgspec.structs.replace(wording, fields=calm(wording.fields, _NO_EFFORT).fields)
         if traits.least_thinking == "off":
             return wording
-        field = "thinking" if "thinking" in self._fields else self._dialect.requests.effort or "reasoning_effort"
+        field = (
+            "thinking" if "thinking" in self._fields else self._dialect.requests.thinking.effort or "reasoning_effort"
+        )
         losses = (*wording.losses, Loss(field, CANNOT_STOP_THINKING, hint=True))
         return msgspec.structs.replace(wording, fields=calm(wording.fields, _LOW_EFFORT).fields, losses=losses)
 
@@ -374,7 +376,9 @@ class _Translations:
         fit, losses = fitted_to(deployment.traits, wording.fields), wording.losses
         named = fit.losses if spoken is self._dialect else as_asked(fit.losses, self._dialect, wording)
         for loss, its in zip(fit.losses, named, strict=True):
-            name = self._dialect.requests.effort if loss.field == spoken.requests.effort else its.field
+            name = (
+                self._dialect.requests.thinking.effort if loss.field == spoken.requests.thinking.effort else its.field
+            )
             losses = (*losses, Loss(name or its.field, loss.reason, loss.hint))
         return msgspec.structs.replace(wording, fields=fit.fields, losses=losses)
 
@@ -389,15 +393,17 @@ class _Translations:
         if self.forced is None:
             return wording
         if traits.takes_forced:
-            if spoken.requests.without_thinking is None:
+            if spoken.requests.thinking.forbidding is None:
                 return wording
-            calm = spoken.requests.without_thinking(wording.fields, traits.not_thinking)
+            calm = spoken.requests.thinking.forbidding(wording.fields, traits.not_thinking)
             losses = (*wording.losses, *as_asked(calm.losses, self._dialect, wording))
             return msgspec.structs.replace(wording, fields=calm.fields, losses=losses)
         if not deployment.adapts_forced:
             raise _Unfit("takes no forced tool (forced_tools: adapt asks it for JSON, which is given back as the call)")
         fitting.second[deployment.name] = AS_CALL
-        unforced = spoken.requests.unforced if spoken is self._dialect else None  # else it was said in translating
+        unforced = (
+            spoken.requests.tools.unforced if spoken is self._dialect else None
+        )  # else it was said in translating
         forced = msgspec.structs.replace(self.forced, as_json=traits.forced_tools != "auto")
         return wording if unforced is None else unforced(wording, forced)
 
@@ -481,12 +487,12 @@ class _Translations:
         tools that take a text, if it has functions alone; and, if the vendor ``is_choiceless``, a choice of tools.
         """
         requests = spoken.requests
-        is_foreign = requests.without_foreign_thoughts is not None and not self._question.is_too_many
-        asks_effort = not requests.efforts.isdisjoint(fields)
-        chooses = is_choiceless and requests.offering is not None and "tool_choice" in fields
-        is_sealed = requests.without_sealed is not None and not self._question.needs.inline and self.sealed
+        is_foreign = requests.thoughts.without_foreign is not None and not self._question.is_too_many
+        asks_effort = not requests.thinking.fields.isdisjoint(fields)
+        chooses = is_choiceless and requests.tools.offering is not None and "tool_choice" in fields
+        is_sealed = requests.thoughts.without_sealed is not None and not self._question.needs.inline and self.sealed
         is_textless = (
-            requests.as_functions is not None
+            requests.tools.as_functions is not None
             and self.has_texts
             and not self._question.is_too_many
             and not takes_text(spoken, habits.beyond)
@@ -499,13 +505,13 @@ class _Translations:
             wording = self._known[key] = _fit_for(
                 requests, habits, fields, is_foreign=is_foreign, asks_effort=asks_effort
             )
-            if is_sealed and requests.without_sealed is not None:
-                own = requests.without_sealed(wording.fields)
+            if is_sealed and requests.thoughts.without_sealed is not None:
+                own = requests.thoughts.without_sealed(wording.fields)
                 wording = self._known[key] = Wording(own.fields, (*wording.losses, *own.losses))
-            if is_textless and requests.as_functions is not None:
-                wording = self._known[key] = requests.as_functions(wording)
-            if chooses and requests.offering is not None:
-                wording = self._known[key] = requests.offering(wording)
+            if is_textless and requests.tools.as_functions is not None:
+                wording = self._known[key] = requests.tools.as_functions(wording)
+            if chooses and requests.tools.offering is not None:
+                wording = self._known[key] = requests.tools.offering(wording)
         return wording
 
     def _with_thoughts(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
@@ -513,7 +519,7 @@ class _Translations:
 
         Open models seal none, and Groq refuses to be asked for it.
         """
-        asking = spoken.requests.with_thoughts
+        asking = spoken.requests.thoughts.asking
         if asking is None or not self._question.unstored or self._question.is_too_many:
             return wording
         if maker_of(deployment.model) == "open":
@@ -544,13 +550,13 @@ def _fit_for(
 ) -> Wording:
     wording = Wording(fields)
     try:
-        if is_foreign and requests.without_foreign_thoughts is not None:
-            wording = requests.without_foreign_thoughts(fields, habits)
+        if is_foreign and requests.thoughts.without_foreign is not None:
+            wording = requests.thoughts.without_foreign(fields, habits)
         fit = None
-        if asks_effort and not habits.thinks and requests.without_effort is not None:
-            fit = requests.without_effort(wording.fields)
-        elif asks_effort and requests.with_effort is not None:
-            fit = requests.with_effort(wording.fields, habits)
+        if asks_effort and not habits.thinks and requests.thinking.without_effort is not None:
+            fit = requests.thinking.without_effort(wording.fields)
+        elif asks_effort and requests.thinking.with_effort is not None:
+            fit = requests.thinking.with_effort(wording.fields, habits)
         if fit is not None:
             wording = Wording(fit.fields, (*wording.losses, *fit.losses))
     except Malformed:

@@ -222,7 +222,7 @@ def _is_supposed_at(deployment: Deployment, call: Call) -> bool:
     facts = () if learnt is None else learnt.met_by_others(deployment.model, call.by.client)
     if not facts:
         return False
-    fields, tools = call.sent_to(deployment.name), dialect.requests.tools
+    fields, tools = call.sent_to(deployment.name), dialect.requests.tools.offered
     has_tools = any(name in fields for name in tools)
     return any(concerns(fact, fields, dialect.name, call.own.prompt_tokens, tools=has_tools) for fact in facts)
 
@@ -409,7 +409,7 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
     would drop it in silence, nor with keys of other accounts.
     """
     requests = parsed.dialect.requests
-    if requests.without_bound_reasoning is None:
+    if requests.thoughts.without_bound is None:
         return call
     prompt = bytes(call.asked.fields.get(requests.prompt, b""))
     is_long = len(prompt) > SEARCHED_BYTES

@@ -55,7 +55,7 @@ _NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # the input is valid JSON, so
 # Fields that say how much the model is to think: of the APIs, and of servers and vendors with fields of their own.
 _EFFORT_FIELDS = frozenset({
     "chat_template_kwargs", "enable_thinking", "output_config", "reasoning", "thinking", "thinking_budget",
-}).union(dialect.requests.effort for dialect in DIALECTS.values() if dialect.requests.effort is not None)  # fmt: skip
+}).union(name for dialect in DIALECTS.values() if (name := dialect.requests.thinking.effort) is not None)  # fmt: skip
 _EFFORT_KEYS = (  # within their objects
     "type", "effort", "enabled", "budget_tokens", "max_tokens", "enable_thinking", "thinking", "thinking_budget",
     "thinkingBudget", "thinkingLevel", "thinking_level", "reasoning_effort",

@@ -119,7 +119,7 @@ class ResolvedModel:
         """Whether ``fitted`` takes well under a hundredth of a second: the request is short, or nothing is built."""
         dialect, size = self.parsed.dialect, self.parsed.size
         if self._is_native:
-            if dialect.requests.without_foreign_thoughts is None and (
+            if dialect.requests.thoughts.without_foreign is None and (
                 self.parsed.needs.inline or not is_odd(dialect, self.parsed.fields)
             ):
                 return True
@@ -155,7 +155,7 @@ class ResolvedModel:
     def _is_native(self) -> bool:
         """Whether all deployments are asked in the request's own dialect."""
         dialect, tools = self.parsed.dialect, self.parsed.needs.tools
-        may_differ = dialect.requests.has_other_tools is not None
+        may_differ = dialect.requests.tools.has_others is not None
         return all(
             each.asked_in(dialect, tools=tools, client=self._client) is dialect
             and not (may_differ and each.functions_only)
@@ -184,7 +184,7 @@ class ResolvedModel:
             and not (common.refused_fields and is_foreign(common.refused_fields, parsed.dialect, parsed.fields))
             and needs.prompt_tokens <= common.context_tokens
             and (needs.max_tokens or 0) <= common.max_output_tokens
-            and (common.thinks or parsed.dialect.requests.efforts.isdisjoint(parsed.fields))
+            and (common.thinks or parsed.dialect.requests.thinking.fields.isdisjoint(parsed.fields))
         ):
             return Fitting(self._deployments, {}, {})
         excluded = self._unpriced if self._chosen is None else {**self._chosen.excluded, **self._unpriced}

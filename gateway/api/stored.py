@@ -218,7 +218,7 @@ class _FollowingSink(UnreadSink):
         except UpstreamError as error:
             deployment.hide_addresses(error)
             last = broken(error, self._dialect, None)
-            last = last if (number := self._dialect.answers.numbered) is None else number(last, latest)
+            last = last if (numbers := self._dialect.answers.numbers) is None else numbers.numbered(last, latest)
         except (ClientGone, ConnectionError):
             raise ClientDisconnected("the client disconnected") from None
         finally:

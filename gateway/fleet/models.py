@@ -380,7 +380,7 @@ class Common(msgspec.Struct, frozen=True):
         common = set.intersection(*spoken) if spoken else set()
         return cls(
             # Requests in other dialects may need their reasoning removed.
-            frozenset(dialect for dialect in common if dialect.requests.without_foreign_thoughts is None),
+            frozenset(dialect for dialect in common if dialect.requests.thoughts.without_foreign is None),
             min((one.capabilities.context_tokens or inf for one in each), default=inf),
             min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
             any(one.traits.signs or any(dialect.answers.binds for dialect in one.speaks) for one in each),

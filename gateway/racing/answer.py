@@ -50,7 +50,7 @@ def request_of(
             fields, added = {**fields, field: deployment.store}, added | {field}
     if deployment.marks_from is not None and rendered.marks is not None:
         requests = spoken.requests
-        with_marks = requests.with_breakpoints if deployment.traits.breakpoints else requests.with_marks
+        with_marks = requests.marks.with_breakpoints if deployment.traits.breakpoints else requests.marks.with_marks
         fields = fields if with_marks is None else with_marks(fields, deployment.marks_from, rendered.marks)
     apart = rendered.apart
     if apart is not None:  # with all that is added here
@@ -73,7 +73,7 @@ def request_of(
         first_key=None if own.maker is None else own.maker.key_at(deployment.provider),
         conversation=own.conversation,
         is_ceiling=asked.dialect.requests.with_limit is not None,
-        unchosen=asked.dialect.requests.unchosen,
+        unchosen=asked.dialect.requests.omissible.unchosen,
         once=asked.stateful,
         client=by.client,
         key_name=own.key_name,
@@ -112,12 +112,12 @@ def translated(
         exchange = makers.watched(exchange, request, maker, learnt, bound=bound, told=may_tell, refuses=not drops)
     called, learnt, rendered = None, deployment.learnt, call.rendered.get(deployment.name, AS_ASKED)
     sendings = request.sendings
-    if spoken.requests.choice_of_tools in request.fields and (
+    if spoken.requests.tools.choice in request.fields and (
         not deployment.traits.takes_forced or (learnt is not None and learnt.steers)
     ):
         called = as_call(call.asked.dialect, call.asked.fields, spoken, request.fields)
     texts: Collection[str] = ()
-    if "tools" in request.fields and rendered.fields is not None and call.asked.dialect.requests.custom_names:
+    if "tools" in request.fields and rendered.fields is not None and call.asked.dialect.requests.tools.custom_names:
         texts = texts_called(call.asked.dialect, call.asked.fields, spoken, deployment.beyond)
     one_call = bool(sendings.left_out or rendered.dropped) and _may_call_more(request, rendered)
     most = sendings.most

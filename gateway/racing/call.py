@@ -332,7 +332,7 @@ def forget_prompt(fields: Mapping[str, msgspec.Raw], dialect: Dialect | None = N
     """
     if not isinstance(fields, dict):
         return 0
-    with_all = None if dialect is None else dialect.requests.with_all_tools
+    with_all = None if dialect is None else dialect.requests.tools.with_all
     told = fields if with_all is None else with_all(fields)
     kept = {name: raw.copy() for name, raw in told.items() if name in STILL_READ}
     fields.clear()

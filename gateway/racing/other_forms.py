@@ -230,7 +230,7 @@ async def unforced_after(attempt: AskedAttempt, call: Call, error: UpstreamError
     """
     deployment = attempt.deployment
     spoken, sent = deployment.spoken_in(call), call.sent_to(deployment.name)
-    if attempt.start.continues is not None or spoken.requests.choice_of_tools not in sent:
+    if attempt.start.continues is not None or spoken.requests.tools.choice not in sent:
         return None
     if as_call(call.asked.dialect, call.asked.fields, spoken, sent) is not None:
         fact = _NO_CHOICE
@@ -257,10 +257,12 @@ async def unforced_after(attempt: AskedAttempt, call: Call, error: UpstreamError
 def _forces_what_it_offers(spoken: Dialect, sent: Mapping[str, msgspec.Raw]) -> bool:
     """Whether a request forces a call of a tool that it offers; if not, the mistake is its own, not the model's."""
     requests = spoken.requests
-    forced = None if requests.forced is None else requests.forced(sent)
+    forced = None if requests.tools.forced is None else requests.tools.forced(sent)
     if forced is None:
         return False
-    offered = {tool.name for field, read in requests.tools.items() if field in sent for tool in read(sent[field])}
+    offered = {
+        tool.name for field, read in requests.tools.offered.items() if field in sent for tool in read(sent[field])
+    }
     return bool(offered) and offered.issuperset(forced.names)
 
 
@@ -429,7 +431,7 @@ def read_after_all(maker: Maker, learnt: LearntFacts | None, request: Request) -
 
 def tells_each_apart(deployment: Deployment, call: Call) -> bool:
     """Whether single pieces of reasoning can be left out of a request to ``deployment``."""
-    return deployment.spoken_in(call).requests.without_reasoning_of is not None
+    return deployment.spoken_in(call).requests.thoughts.without_those is not None
 
 
 def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Maker]) -> Reworded | None:
@@ -443,8 +445,8 @@ def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Ma
         if is_unread(maker, deployment, call) or is_bound_elsewhere(deployment, maker, call.by.client)
     }
     requests = deployment.spoken_in(call).requests
-    without = requests.without_reasoning_of
-    if not unread or without is None or (requests.takes_quirks and deployment.upstream.refused_fields):
+    without = requests.thoughts.without_those
+    if not unread or without is None or (requests.vendors.takes_quirks and deployment.upstream.refused_fields):
         return None  # those fields are left out anyway
     fields = call.sent_to(deployment.name)
     try:
@@ -485,10 +487,10 @@ def _lost_there(call: Call, deployment: Deployment, fields: Mapping[str, msgspec
 
 def _without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) -> Wording | None:
     requests, fields = deployment.spoken_in(call).requests, call.sent_to(deployment.name)
-    if edited_from and requests.without_reasoning_from is not None:
-        wording: Wording | None = requests.without_reasoning_from(fields, edited_from)
+    if edited_from and requests.thoughts.without_since is not None:
+        wording: Wording | None = requests.thoughts.without_since(fields, edited_from)
     else:
-        without = requests.without_bound_reasoning
+        without = requests.thoughts.without_bound
         wording = None if without is None else without(fields)
     return wording if wording is not None and wording.losses else None
 

@@ -290,7 +290,7 @@ class Relayed(msgspec.Struct, frozen=True):
 
     def _fields_for(self, deployment: Deployment, call: Call) -> Fields:
         """Return the request as it is; thoughts that do not fit any more are dropped here as they are for an answer."""
-        dropping = self.dialect.requests.dropping_unfit
+        dropping = self.dialect.requests.thoughts.dropping_unfit
         if dropping is not None and deployment.drops_unfit:
             with suppress(Malformed):  # the provider reports the error in its own words
                 return dropping(call.asked.fields)

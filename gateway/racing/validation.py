@@ -38,7 +38,8 @@ _whole_number = msgspec.json.Decoder(int | None, strict=False)  # some servers t
 _MOST_COUNTED = 50_000  # prompts, of which each takes memory while they are counted
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _NAMES = {
-    dialect: frozenset((*dialect.requests.json_formats, *dialect.requests.tools)) for dialect in DIALECTS.values()
+    dialect: frozenset((*dialect.requests.json_formats, *dialect.requests.tools.offered))
+    for dialect in DIALECTS.values()
 }
 
 
@@ -55,13 +56,15 @@ class Expected(msgspec.Struct, frozen=True):
 
 def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
     """Return how the answer to a request of ``dialect`` with these top-level ``fields`` is judged."""
-    if (with_all := dialect.requests.with_all_tools) is not None:
+    if (with_all := dialect.requests.tools.with_all) is not None:
         fields = with_all(fields)
     if fields.keys().isdisjoint(_NAMES[dialect]):
         return AnswerKind.PLAIN
     if _asked_format(fields, dialect) is not None:
         return AnswerKind.JSON
-    offered = any(bytes(fields[name]).strip() not in _EMPTY for name in dialect.requests.tools if name in fields)
+    offered = any(
+        bytes(fields[name]).strip() not in _EMPTY for name in dialect.requests.tools.offered if name in fields
+    )
     return AnswerKind.TOOLS if offered else AnswerKind.PLAIN
 
 
@@ -69,7 +72,7 @@ def may_call_tools(call: Call) -> bool:
     """Whether the answer to a call may call one of the offered tools; True if that is not known."""
     fields = call.asked.fields
     if call.how.answer_kind is not AnswerKind.TOOLS:
-        offered = [fields[name] for name in call.asked.dialect.requests.tools if name in fields]
+        offered = [fields[name] for name in call.asked.dialect.requests.tools.offered if name in fields]
         if all(bytes(each).strip() in _EMPTY for each in offered):
             return False
     return not any(_NO_TOOL.fullmatch(bytes(fields[name])) for name in _CHOICES if name in fields)
@@ -112,11 +115,11 @@ def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) ->
 
     ``every_schema``: arguments must match the schemas of tools that are not strict, too.
     """
-    if (with_all := dialect.requests.with_all_tools) is not None:
+    if (with_all := dialect.requests.tools.with_all) is not None:
         fields = with_all(fields)
     tools: dict[str, bytes | None] = {}
     try:
-        for name, read in dialect.requests.tools.items():
+        for name, read in dialect.requests.tools.offered.items():
             if name in fields:
                 tools.update(
                     (tool.name, tool.schema if tool.strict or every_schema else None) for tool in read(fields[name])

@@ -30,6 +30,7 @@ from .dialect import Dialect as Dialect
 from .dialect import ForcedCall as ForcedCall
 from .dialect import Habits as Habits
 from .dialect import JsonFormat as JsonFormat
+from .dialect import OmissibleFields as OmissibleFields
 from .dialect import ParameterNames as ParameterNames
 from .dialect import Pivoting as Pivoting
 from .dialect import RequestFormat as RequestFormat

@@ -1,6 +1,7 @@
 """Dialects: the APIs in which answers are requested and streamed, each with everything about its wire format.
 
-Each has a folder beside this file and is one ``Dialect``; ``index.py`` lists them.
+Each has a folder beside this file and is one ``Dialect``; ``index.py`` lists them. In each struct what a new one needs
+comes first; what follows has a default, by which an API lacks it.
 """
 
 import re
@@ -291,82 +292,19 @@ class ToChat(Protocol):
         """
 
 
-class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """What is known of a request's fields, those at the top level of its body."""
+class ToolFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """How a request offers tools, and what it says of calling them. By default: it offers none."""
 
-    prompt: str  # the field with the prompt
-    reading_order: tuple[str, ...]  # the fields of the prompt in the order in which models read, and cache, them
-    parameters: ParameterNames
-    system: SystemPrompt | None = None  # None: there is no system prompt
-    effort: str | None = None  # the field with the reasoning effort
-    choices: str | None = None  # the field with the number of answers; None: there is one
-    batched: bool = False  # the prompt may be several, each of which has an answer
-    decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so that their length is limited
-    essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
-    # What may be left out where a provider refuses it, as it says how to answer the same question: paths of fields.
-    preferences: frozenset[str] = frozenset()
-    # Sampling, by chat's names, that this API's programs send without their users' choice: no value of it is a must.
-    unchosen: frozenset[str] = frozenset()
-    thinking: frozenset[str] = frozenset()  # those of the preferences that say how hard to think
-    items: Mapping[str, frozenset[str]] = {}  # likewise, by field, the items of a list
-    thinking_kind: str | None = None  # the path of the field with the way to think, where models differ in theirs
-    thinking_as: Callable[[Fields, str], Fields] | None = None  # from the fields to those with another way
-    # By the path of a field within tools: from the fields to those without it, where it may be left out likewise.
-    of_tools: Mapping[str, Callable[[Fields], Fields]] = {}
-    inline: frozenset[str] = (
-        frozenset()
-    )  # fields that name nothing stored, besides those that OpenAI and Anthropic have
-    # From the fields to the body's, where these differ: some APIs nest parameters, or have the model in the address.
-    body: Callable[[Fields], Fields] | None = None
-    json_formats: Mapping[str, Callable[[msgspec.Raw], JsonFormat | None]] = {}  # by field; None: no JSON is wanted
-    tools: Mapping[str, Callable[[msgspec.Raw], Iterable[OfferedTool]]] = {}  # by field
+    offered: Mapping[str, Offered] = {}  # by the field with tools
+    choice: str = "tool_choice"  # the field that says which may or must be called
+    # What call of a tool a request forces; None: none can force one.
+    forced: Callable[[Fields], ForcedCall | None] | None = None
+    # Asks for JSON in place of a forced call, for a model that takes no such choice. None: it cannot.
+    unforced: Callable[[Wording, ForcedCall], Wording] | None = None
     # Whether a request wants no more than one tool call at a time. None: none can say so.
     one_call: Callable[[Fields], bool] | None = None
     # From the fields to those with all tools among the tools, where some may stand elsewhere. None: they never do.
-    with_all_tools: Callable[[Fields], Fields] | None = None
-    takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
-    takes_rules: bool = False  # rules of vendors' models apply: likewise
-    storing: str | None = None  # the field that says whether the vendor keeps the request and its answer
-    # Removes reasoning of other providers' models from a conversation; None: providers accept it.
-    without_foreign_thoughts: Callable[[Fields, Habits], Wording] | None = None
-    efforts: frozenset[str] = frozenset()  # fields that may say how hard to think
-    # Removes that, for a model that does not think, where it asks for any thinking.
-    without_effort: Callable[[Fields], Wording] | None = None
-    # Says it in the form that a model takes; None: all take the same.
-    with_effort: Callable[[Fields, Habits], Wording] | None = None
-    # From the fields to those with this limit of the answer, and the names of what was lowered for it. None: a limit
-    # that clients need not set is meant as it is.
-    with_limit: Callable[[Fields, int], tuple[Fields, tuple[str, ...]]] | None = None
-    # Asks that reasoning is sent in a form that can be sent back where nothing is stored. None: it always is.
-    with_thoughts: Callable[[Fields], Fields] | None = None
-    # Removes what the gateway has sealed, where ``without_foreign_thoughts`` does not.
-    without_sealed: Callable[[Fields], Wording] | None = None
-    # Removes the reasoning that only its maker can read: encrypted, or signed. None: there is none.
-    without_bound_reasoning: Callable[[Fields], Wording] | None = None
-    # Removes those pieces of it that have these hashes. None: vendors pass over what others made.
-    without_reasoning_of: Callable[[Fields, frozenset[bytes]], Wording] | None = None
-    # Removes it from a turn on, by its number, as the API's refusals tell it. None: they do not.
-    without_reasoning_from: Callable[[Fields, int], Wording] | None = None
-    # Marks what a vendor is to cache, from so many tokens on, where the client marks nothing. None: nothing is marked.
-    with_marks: Callable[[Fields, int, LastingPart], Fields] | None = None
-    # The same with OpenAI's own marks. None: it has none.
-    with_breakpoints: Callable[[Fields, int, LastingPart], Fields] | None = None
-    # What call of a tool a request forces; None: none can force one.
-    forced: Callable[[Fields], ForcedCall | None] | None = None
-    choice_of_tools: str = "tool_choice"  # the field that says so
-    # Whether a request forbids to think, otherwise than by an effort of none. None: there is no other way.
-    forbids_thinking: Callable[[Fields], bool] | None = None
-    # From the fields to those that forbid thinking, by fields that the model's vendor has for that. None: it has none.
-    without_thinking: Callable[[Fields, Mapping[str, Any]], Wording] | None = None
-    # Asks for JSON in place of a forced call, for a model that takes no such choice. None: it cannot.
-    unforced: Callable[[Wording, ForcedCall], Wording] | None = None
-    # Asks a vendor that binds thoughts to all that came before them to drop those that do not fit it any more, where
-    # the client does not say what becomes of them: else it refuses the request. None: it drops them unasked.
-    dropping_unfit: Callable[[Fields], Fields] | None = None
-    # A conversation as the newest version of the API takes it, which an operator asks for. None: it has no versions.
-    for_newest_version: Callable[[Fields], Wording] | None = None
-    # The header, and the word in it, without which a vendor does not take one of these fields. None: there is none.
-    header_for: Callable[[Fields], tuple[str, str] | None] | None = None
+    with_all: Callable[[Fields], Fields] | None = None
     # Offers those tools alone among which a request lets its model choose, for a vendor without such a choice. None:
     # vendors are not known to differ in that.
     offering: Callable[[Wording], Wording] | None = None
@@ -376,60 +314,168 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     has_texts: Callable[[Fields], bool] | None = None
     # Says such tools as functions, for a server that has no others. None: all have them.
     as_functions: Callable[[Wording], Wording] | None = None
-    # Whether a request asks for nothing but a summary of its conversation. None: none can.
-    asks_for_summary: Callable[[Fields], bool] | None = None
     # Whether a request has other tools than functions that its client runs, or calls of such. None: none can.
-    has_other_tools: Callable[[Fields], bool] | None = None
+    has_others: Callable[[Fields], bool] | None = None
+
+
+class ThinkingFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """How a request says how hard to think. By default: it cannot."""
+
+    effort: str | None = None  # the field with the reasoning effort
+    fields: frozenset[str] = frozenset()  # all that may say how hard to think
+    paths: frozenset[str] = frozenset()  # of those fields, what may be left out (see ``OmissibleFields``)
+    kind: str | None = None  # the path of the field with the way to think, where models differ in theirs
+    as_kind: Callable[[Fields, str], Fields] | None = None  # from the fields to those with another way
+    # Removes ``fields``, for a model that does not think, where they ask for any thinking.
+    without_effort: Callable[[Fields], Wording] | None = None
+    # Says them in the form that a model takes; None: all take the same.
+    with_effort: Callable[[Fields, Habits], Wording] | None = None
+    # Whether a request forbids to think, otherwise than by an effort of none. None: there is no other way.
+    forbids: Callable[[Fields], bool] | None = None
+    # From the fields to those that forbid thinking, by fields that the model's vendor has for that. None: it has none.
+    forbidding: Callable[[Fields, Mapping[str, Any]], Wording] | None = None
+
+
+class EarlierThoughts(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """What becomes of reasoning that stands in a conversation. By default: any provider takes any."""
+
+    # Removes reasoning of other providers' models; None: providers accept it.
+    without_foreign: Callable[[Fields, Habits], Wording] | None = None
+    # Removes what the gateway has sealed, where ``without_foreign`` does not.
+    without_sealed: Callable[[Fields], Wording] | None = None
+    # Removes what only its maker can read: encrypted, or signed. None: there is none.
+    without_bound: Callable[[Fields], Wording] | None = None
+    # Removes those pieces of it that have these hashes. None: vendors pass over what others made.
+    without_those: Callable[[Fields, frozenset[bytes]], Wording] | None = None
+    # Removes it from a turn on, by its number, as the API's refusals tell it. None: they do not.
+    without_since: Callable[[Fields, int], Wording] | None = None
+    # Asks for reasoning in a form that can be sent back where nothing is stored. None: it always is.
+    asking: Callable[[Fields], Fields] | None = None
+    # Asks a vendor that binds thoughts to all that came before them to drop those that do not fit it any more, where
+    # the client does not say what becomes of them: else it refuses the request. None: it drops them unasked.
+    dropping_unfit: Callable[[Fields], Fields] | None = None
+
+
+class OmissibleFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """What a request may go without, as it says how to answer the same question. By default: nothing."""
+
+    fields: frozenset[str] = frozenset()  # paths of what may be left out where a provider refuses it
+    items: Mapping[str, frozenset[str]] = {}  # likewise, by field, the items of a list
+    # By the path of a field within tools: from the fields to those without it, where it may be left out likewise.
+    in_tools: Mapping[str, Callable[[Fields], Fields]] = {}
+    # Sampling, by chat's names, that this API's programs send without their users' choice: no value of it is a must.
+    unchosen: frozenset[str] = frozenset()
+
+
+class CacheMarking(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """Marks of what a vendor is to cache, for a client that marks nothing. By default: there are none."""
+
+    # Each marks from so many tokens on: Anthropic's marks, and OpenAI's own.
+    with_marks: Callable[[Fields, int, LastingPart], Fields] | None = None
+    with_breakpoints: Callable[[Fields, int, LastingPart], Fields] | None = None
+
+
+class VendorsDiffer(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """In what the vendors of one API differ. By default: in nothing, so that a request is right for all of them."""
+
+    takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
+    takes_rules: bool = False  # rules of vendors' models apply: likewise
     # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.
     with_history: Callable[[Fields, History], Wording] | None = None
+    # A conversation as the newest version of the API takes it, which an operator asks for. None: it has no versions.
+    for_newest_version: Callable[[Fields], Wording] | None = None
+    # The header, and the word in it, without which a vendor does not take one of these fields. None: there is none.
+    header_for: Callable[[Fields], tuple[str, str] | None] | None = None
+
+
+class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """What is known of a request's fields, those at the top level of its body.
+
+    A new API needs three. Each part at the end is one value, whose default is an API without it.
+    """
+
+    prompt: str  # the field with the prompt
+    reading_order: tuple[str, ...]  # the fields of the prompt in the order in which models read, and cache, them
+    parameters: ParameterNames
+
+    system: SystemPrompt | None = None  # None: there is no system prompt
+    json_formats: Mapping[str, Callable[[msgspec.Raw], JsonFormat | None]] = {}  # by field; None: no JSON is wanted
+    choices: str | None = None  # the field with the number of answers; None: there is one
+    batched: bool = False  # the prompt may be several, each of which has an answer
+    storing: str | None = None  # the field that says whether the vendor keeps the request and its answer
+    decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so that their length is limited
+    essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
+    inline: frozenset[str] = frozenset()  # that name nothing stored, besides those that OpenAI and Anthropic have
+    # From the fields to the body's, where these differ: some APIs nest parameters, or have the model in the address.
+    body: Callable[[Fields], Fields] | None = None
+    # From the fields to those with this limit of the answer, and the names of what was lowered for it. None: a limit
+    # that clients need not set is meant as it is.
+    with_limit: Callable[[Fields, int], tuple[Fields, tuple[str, ...]]] | None = None
+    # Whether a request asks for nothing but a summary of its conversation. None: none can.
+    asks_for_summary: Callable[[Fields], bool] | None = None
+
+    tools: ToolFields = ToolFields()
+    thinking: ThinkingFields = ThinkingFields()
+    thoughts: EarlierThoughts = EarlierThoughts()
+    omissible: OmissibleFields = OmissibleFields()
+    marks: CacheMarking = CacheMarking()
+    vendors: VendorsDiffer = VendorsDiffer()
+
+
+class EventNumbers(msgspec.Struct, frozen=True, eq=False):
+    """How an API numbers its events."""
+
+    counter: re.Pattern[bytes]  # finds the number of an event, its first group
+    numbered: Callable[[bytes, bytes], bytes]  # from a failure and the events before it
 
 
 class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """How answers are streamed, and how a stream and a whole answer become each other."""
+    """How answers are streamed, and how a stream and a whole answer become each other. A new API needs six."""
 
     read_event: ReadEvent
-    read_begun: ReadEvent | None = None  # of an answer that runs on in the background; None: it has none
-    # From a last event, which may repeat the whole answer, to the same with all of the answer in it: where no event
-    # before it had anything. None: the last event has none.
-    with_answer: Callable[[Chunk], Chunk] | None = None
     texts: Callable[[bytes], Iterable[tuple[int, str]]]  # of one event's data, with the choice or item of each
-    # Of one event's data, each choice, and whether it has its finish reason; None: there is only one.
-    choices: Callable[[bytes], Iterable[tuple[int, bool]]] | None = None
     events_of_answer: Callable[[bytes, Sequence[str]], bytes]  # from a whole JSON answer and the secrets to mask
     gathering: Callable[[], Gathering]
     ending: bytes  # the last event, sent where a provider stops after the finish reason
     # From an error's kind, message and details, and the request's id where it is known, to its event.
     failure: Callable[[str, str, Details, str | None], bytes]
-    numbered: Callable[[bytes, bytes], bytes] | None = None  # from a failure and the events before it; None: no numbers
+
     keep_alive: bytes = b": keep-alive\n\n"  # sent while a client waits for the first event
     cut_short: frozenset[str] = CUT_SHORT  # finish reasons: a limit was reached
     refusals: frozenset[str] = FILTERED  # finish reasons: the model or a filter refused
+    # Of one event's data, each choice, and whether it has its finish reason; None: there is only one.
+    choices: Callable[[bytes], Iterable[tuple[int, bool]]] | None = None
+    # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
+    learned: Callable[[bytes, Chunk], Pattern | None] | None = None
+    read_begun: ReadEvent | None = None  # of an answer that runs on in the background; None: it has none
+    # From a last event, which may repeat the whole answer, to the same with all of the answer in it: where no event
+    # before it had anything. None: the last event has none.
+    with_answer: Callable[[Chunk], Chunk] | None = None
+    numbers: EventNumbers | None = None  # None: events have none
     binds: bool = False  # answers may have reasoning that only their maker can read
     # From lines of an answer's events to what they tell of thoughts in its request that its model was not shown, None
     # where they do not. None: no answer tells.
     unshown: Callable[[bytes], Sequence[UnshownThought] | None] | None = None
-    # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
-    learned: Callable[[bytes, Chunk], Pattern | None] | None = None
-    counter: re.Pattern[bytes] | None = None  # finds the number of an event, its first group; None: events have none
     repairs: Callable[[frozenset[str]], Sequence[Translation]] | None = None  # by their names in vendors' quirks
 
 
 class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """The translations to and from chat, by which any dialect is translated into any other."""
+    """The translations to and from chat, by which any dialect is translated into any other. Four are needed."""
 
     to_chat: Callable[..., Wording]  # ``ToChat``, with an argument more for each of ``keeps``
+    from_chat: Callable[[Fields, Habits], Wording]
+    stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets that are masked in errors
+    stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # takes the client's request as well
+
     names: Mapping[str, str] = {}  # of chat's fields, where they differ, besides those of ``ParameterNames``
     # What ``to_chat`` keeps if told to: ``marks`` of what to cache, and thoughts that the named vendor has ``signed``:
     # Anthropic's as ``thinking_blocks``, Google's as ``extra_content``. ``beyond``: what chat has no place for.
     keeps: frozenset[str] = frozenset()
     takes_signed: str = ""  # the vendor whose signed thoughts a request may send back
     beyond: frozenset[str] = frozenset()  # as in ``Habits``, for all models
-    from_chat: Callable[[Fields, Habits], Wording]
-    stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets that are masked in errors
-    # The same, with what only the maker can read sealed. None: as it stands in chat, nobody else takes it.
-    stream_sealed: Callable[[Seal], Translation] | None = None
-    stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # takes the client's request as well
     takes_one_call: bool = True  # a request can say that it wants no more than one tool call at a time
+    # ``stream_to_chat`` with what only the maker can read sealed. None: as it stands in chat, nobody else takes it.
+    stream_sealed: Callable[[Seal], Translation] | None = None
     # From a model's name, its longest answer in tokens (None: unknown) and habits to its habits in this dialect.
     habits_of: Callable[[str, int | None, Habits], Habits] | None = None
 
@@ -447,25 +493,26 @@ VENDORS_HEADERS = ("anthropic-", "openai-", "x-goog-")  # how the names of heade
 
 
 class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """One dialect. There is one instance of each, so they are compared by identity."""
+    """One dialect. There is one instance of each, so they are compared by identity. A new API needs six."""
 
     name: str  # in the configuration
     path: str  # below a provider's base URL, may contain {model}; below /v1 of the gateway, unless its endpoint differs
-    query: Mapping[str, str] = {}  # sent with every request
     endpoint: str  # the name of its calls in the ledger. Never change it: rows have it
     requests: RequestFormat
     answers: AnswerFormat
-    continuing: Continuing | None = None  # None: an answer that broke off cannot be continued by another provider
-    continues_by_itself: bool = False  # every server with this API continues the text that it is sent
     pivoting: Pivoting | None = None  # None: it is chat itself, or cannot be translated
+
     untranslated: str | None = None  # why it cannot be translated
-    counting: TokenCounting | None = None  # None: its API does not count
-    recalling: Recalling | None = None  # None: no request goes on from an answer before it
+    query: Mapping[str, str] = {}  # sent with every request
     headers: str = "openai-"  # how the names of its vendor's headers begin
     # From an error's HTTP status, type ("": by the status), message, request id and details to its body; None: OpenAI's
     # shape.
     error_body: Callable[[int, str, str, str | None, Details], bytes] | None = None
     told_as: str = OPENAI  # whose column of ``meanings.py`` has its refusals
+    counting: TokenCounting | None = None  # None: its API does not count
+    continuing: Continuing | None = None  # None: an answer that broke off cannot be continued by another provider
+    continues_by_itself: bool = False  # every server with this API continues the text that it is sent
+    recalling: Recalling | None = None  # None: no request goes on from an answer before it
 
     def __repr__(self) -> str:
         return f"Dialect({self.name!r})"

@@ -62,7 +62,12 @@ DOORS: Mapping[str, Door] = {  # by the kind of their providers
         count="messages/count_tokens",
     ),
     "invoke": Door(
-        messages=replace(MESSAGES, requests=replace(MESSAGES.requests, body=_at_bedrock, header_for=None)),
+        messages=replace(
+            MESSAGES,
+            requests=replace(
+                MESSAGES.requests, body=_at_bedrock, vendors=replace(MESSAGES.requests.vendors, header_for=None)
+            ),
+        ),
         paths={"messages": "model/{model}/invoke-with-response-stream"},
         whole={"messages": "model/{model}/invoke"},
     ),

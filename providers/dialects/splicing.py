@@ -46,7 +46,7 @@ class Splicer:
         self._read_event = source.answers.read_event
         # Of texts that end somewhere each is looked at.
         self._learned = None if ShorteningTranslation in map(type, steps) else source.answers.learned
-        self._counter = target.answers.counter
+        self._counter = None if target.answers.numbers is None else target.answers.numbers.counter
         self._spliced: list[Callable[[Run], None]] = [
             each.spliced for each in steps if isinstance(each, NotingTranslation)
         ]

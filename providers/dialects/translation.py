@@ -42,7 +42,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     else:
         check_calls(fields)
     wording = _thinking_less(wording, fields, source, habits)
-    if source.requests.custom_names is not None or "tool_choice" in wording.fields:
+    if source.requests.tools.custom_names is not None or "tool_choice" in wording.fields:
         wording = _with_tools(wording, source, target, habits)
     if target.pivoting is not None:
         second = target.pivoting.from_chat(wording.fields, habits)
@@ -54,26 +54,26 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
 
 def _thinking_less(wording: Wording, asked: Fields, source: Dialect, habits: Habits) -> Wording:
     """Return a chat request that says of thinking what its model takes, and forbids it if what was ``asked`` does."""
-    forbids = source.requests.forbids_thinking
+    forbids = source.requests.thinking.forbids
     if habits.thinks:
         if not (habits.takes_none or habits.may_think) or forbids is None or not forbids(asked):
             return wording
         if not habits.takes_none:
             if "reasoning_effort" in wording.fields:
                 return wording
-            lost = Loss(source.requests.effort or "reasoning_effort", NOT_TOLD_OFF, hint=True)
+            lost = Loss(source.requests.thinking.effort or "reasoning_effort", NOT_TOLD_OFF, hint=True)
             return msgspec.structs.replace(wording, losses=(*wording.losses, lost))
         return msgspec.structs.replace(wording, fields={**wording.fields, "reasoning_effort": _NO_THOUGHT})
     if _EFFORTS.isdisjoint(wording.fields):
         return wording
-    loss = Loss(source.requests.effort or "reasoning_effort", PLAIN, hint=True)
+    loss = Loss(source.requests.thinking.effort or "reasoning_effort", PLAIN, hint=True)
     rest = {name: value for name, value in wording.fields.items() if name not in _EFFORTS}
     return msgspec.structs.replace(wording, fields=rest, losses=(*wording.losses, loss))
 
 
 def _with_tools(wording: Wording, source: Dialect, target: Dialect, habits: Habits) -> Wording:
     """Return a chat request with tools, and the choice of one, as the model takes them."""
-    if source.requests.custom_names is not None and not takes_text(target, habits.beyond):
+    if source.requests.tools.custom_names is not None and not takes_text(target, habits.beyond):
         wording = as_functions(wording)
     if "choices" not in habits.beyond and "tool_choice" in wording.fields:
         wording = _told_as_asked(offering_those_alone(wording), source, wording)
@@ -130,9 +130,10 @@ def named_in(source: Dialect, target: Dialect, asked: Fields, path: str) -> str:
     if source is target:
         return path
     given, sent = source.requests, target.requests
-    if path in sent.thinking:
-        present = (name for name in (given.effort, *sorted(given.thinking)) if name and name.partition(".")[0] in asked)
-        return next(present, given.effort or path)
+    if path in sent.thinking.paths:
+        own = given.thinking
+        present = (name for name in (own.effort, *sorted(own.paths)) if name and name.partition(".")[0] in asked)
+        return next(present, own.effort or path)
     if path in sent.parameters.answer_limits:
         return next((name for name in given.parameters.answer_limits if name in asked), path)
     chats = next((name for name, own in _names_of(target).items() if own == path), path)
@@ -149,13 +150,17 @@ def _nothing_left(source: Dialect, target: Dialect) -> Loss:
 
 def as_call(target: Dialect, asked: Fields, source: Dialect, sent: Fields) -> AsCall | None:
     """Return what makes a call of JSON; None unless that was ``sent`` for where a call was ``asked`` for."""
-    choice = bytes(sent.get(source.requests.choice_of_tools, b""))
-    if source.requests.unforced is None or b'"none"' not in choice.lower() or target.requests.forced is None:
+    choice = bytes(sent.get(source.requests.tools.choice, b""))
+    if (
+        source.requests.tools.unforced is None
+        or b'"none"' not in choice.lower()
+        or target.requests.tools.forced is None
+    ):
         return None
-    forced = target.requests.forced(asked)
+    forced = target.requests.tools.forced(asked)
     if forced is None:
         return None
-    readers = target.requests.tools.items()
+    readers = target.requests.tools.offered.items()
     offered = [tool.name for field, read in readers if field in asked for tool in read(asked[field])]
     names = [name for name in offered if not forced.names or name in forced.names]
     return AsCall(names[0] if len(names) == 1 else None)
@@ -163,7 +168,7 @@ def as_call(target: Dialect, asked: Fields, source: Dialect, sent: Fields) -> As
 
 def texts_called(target: Dialect, asked: Fields, source: Dialect, beyond: Container[str]) -> Collection[str]:
     """Return the names of functions that ``source`` was offered for tools which take a text, as they were ``asked``."""
-    names = target.requests.custom_names
+    names = target.requests.tools.custom_names
     return () if names is None or takes_text(source, beyond) else names(asked)
 
 
@@ -202,7 +207,7 @@ def translations(
             most = limit
     if most:
         steps.append(ShorteningTranslation(most))
-    wants_one = target.requests.one_call
+    wants_one = target.requests.tools.one_call
     is_untold = one_call or (source.pivoting is not None and not source.pivoting.takes_one_call)
     if is_untold and wants_one is not None and wants_one(asked):
         steps.append(OneCall())

@@ -166,7 +166,7 @@ def _adapt(said: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest) -> tupl
         is_operators = asked.formats.prompt in asked.request.extra_body
         return (said, []) if is_operators else told_to_go_on(said, asked.formats)
     lost, named = False, fact.field.removeprefix(members.EVERYWHERE)
-    if (without := asked.formats.of_tools.get(fact.field)) is not None:
+    if (without := asked.formats.omissible.in_tools.get(fact.field)) is not None:
         said, lost = _without_in_tools(said, without, asked)
     elif (place := _place_of(said, fact.field)) is not None and place.top not in asked.request.extra_body:
         said, lost = _without(said, fact, place, asked)
@@ -185,14 +185,14 @@ def _without_thinking(
     """Return a request that forces a call of a tool without thinking, and what the client had said about thinking."""
     formats, off = asked.formats, {fact.field: _NOT_THINKING.get(fact.field)}
     is_set = not off.keys().isdisjoint(asked.request.extra_body)  # by the operator
-    if is_set or formats.without_thinking is None or not _forces(fields, formats):
+    if is_set or formats.thinking.forbidding is None or not _forces(fields, formats):
         return fields, []
-    calm = formats.without_thinking(fields, off)
+    calm = formats.thinking.forbidding(fields, off)
     return dict(calm.fields), [loss.field for loss in calm.losses]
 
 
 def _forces(fields: Fields, formats: RequestFormat) -> bool:
-    return formats.forced is not None and formats.forced(fields) is not None
+    return formats.tools.forced is not None and formats.tools.forced(fields) is not None
 
 
 def _without(
@@ -206,8 +206,8 @@ def _without(
         given = fields.pop(place.top)
         fields.setdefault(fact.instead, given)
     elif fact.kind is Kind.VALUE:
-        if place.path == asked.formats.thinking_kind and asked.formats.thinking_as is not None:
-            return dict(asked.formats.thinking_as(fields, fact.instead.strip('"'))), True
+        if place.path == asked.formats.thinking.kind and asked.formats.thinking.as_kind is not None:
+            return dict(asked.formats.thinking.as_kind(fields, fact.instead.strip('"'))), True
         _set(fields, place, msgspec.Raw(fact.instead.encode()))
         return fields, True
     elif fact.kind is Kind.FIELD and _has_beside(fields, place):
@@ -222,7 +222,7 @@ def _without_in_tools(
     fields: dict[str, msgspec.Raw], without: Callable[[Fields], Fields], asked: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], bool]:
     """Return ``fields`` without one field of the tools, and whether any tool had it."""
-    if not asked.request.extra_body.keys().isdisjoint(asked.formats.tools):
+    if not asked.request.extra_body.keys().isdisjoint(asked.formats.tools.offered):
         return fields, False  # the operator has set them
     try:
         left = without(fields)
@@ -273,7 +273,7 @@ def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, to
         return fact.field == dialect and has
     if fact.kind is Kind.CALL:
         formats = DIALECTS[dialect].requests
-        return formats.forced is not None and formats.choice_of_tools in fields and formats.forced(fields) is not None
+        return formats.tools.choice in fields and _forces(fields, formats)
     if fact.dialect != dialect or fact.kind not in _OF_ONE_FIELD or (place := _place_of(fields, fact.field)) is None:
         return False
     value = bytes(_value_at(fields, place) or b"")
@@ -301,7 +301,7 @@ def understood(
             return of_betas
     if reading.of_prefill and begun(fields, formats) is not None:
         return (Fact(Kind.PREFILL, dialect=api),)
-    if reading.of_system and formats.with_history is not None:  # whatever field or value it names
+    if reading.of_system and formats.vendors.with_history is not None:  # whatever field or value it names
         return (Fact(Kind.HISTORY, dialect=api),)
     named = _of_fields(reading, fields, asked)
     if named is None:
@@ -309,11 +309,13 @@ def understood(
     found = [Fact(Kind.SCHEMAS, value=_digest(fields, formats), dialect=api)] if reading.of_schemas else []
     found += named
     if reading.of_thinking and not found:
-        places = (_place_of(fields, path) for path in formats.thinking)
+        places = (_place_of(fields, path) for path in formats.thinking.paths)
         here = reading.of_thinking_here
         found += [Fact(Kind.FIELD, place.path, dialect=api, passing=here) for place in places if place is not None]
     if reading.of_effort and not found:  # such a refusal says nothing of other fields
-        values = {path: _value_at(fields, place) for path in formats.thinking if (place := _place_of(fields, path))}
+        values = {
+            path: _value_at(fields, place) for path in formats.thinking.paths if (place := _place_of(fields, path))
+        }
         found += [
             Fact(Kind.FIELD, path, value=bytes(value).decode(errors="replace"), dialect=api)
             for path, value in values.items()
@@ -323,7 +325,7 @@ def understood(
     if reading.of_usage and asked.request.fields.keys().isdisjoint(_OF_USAGE):
         is_named = reading.of_names and not named_by_client(fields).isdisjoint(_OF_USAGE)
         found.append(Fact(Kind.FIELD, "stream_options", dialect=api, passing=is_named))
-    if (reading.of_history or reading.of_roles) and formats.with_history is not None:
+    if (reading.of_history or reading.of_roles) and formats.vendors.with_history is not None:
         only = _ROLE if reading.of_roles and _has_developer(fields, formats) else ""
         found.append(Fact(Kind.HISTORY, only, dialect=api))
     return tuple(dict.fromkeys(found)) or _of_forced(reading, fields, asked)
@@ -346,7 +348,7 @@ def _of_limits(reading: RefusalReading, fields: Fields, asked: FormRequest) -> l
 
 def _has_developer(fields: Fields, formats: RequestFormat) -> bool:
     """Whether a conversation has the role ``developer``, which can be named system."""
-    return formats.takes_quirks and DEVELOPER in bytes(fields.get(formats.prompt, b""))
+    return formats.vendors.takes_quirks and DEVELOPER in bytes(fields.get(formats.prompt, b""))
 
 
 def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: FormRequest) -> Facts | None:
@@ -388,7 +390,7 @@ def _of_operator(request: Request) -> frozenset[str]:
 def _of_forced(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Facts:
     """Return the fact that a model calls no forced tool while it thinks, if the refusal says so, and one is forced."""
     formats = asked.formats
-    if not reading.of_forced or formats.without_thinking is None or not _forces(fields, formats):
+    if not reading.of_forced or formats.thinking.forbidding is None or not _forces(fields, formats):
         return NOTHING
     return (Fact(Kind.FORCED, reading.of_forced, dialect=asked.api),)
 
@@ -407,10 +409,10 @@ def _of_fields(reading: RefusalReading, fields: Fields, asked: FormRequest) -> l
         ):
             continue
         elif refused.path[0] == formats.prompt:
-            if formats.with_history is not None and refused.is_of_value and refused.path[-1] == "role":
+            if formats.vendors.with_history is not None and refused.is_of_value and refused.path[-1] == "role":
                 found.append(Fact(Kind.HISTORY, dialect=api))
                 continue
-            if formats.with_history is None or refused.path[-1] not in _OF_MAKING or refused.is_of_value:
+            if formats.vendors.with_history is None or refused.path[-1] not in _OF_MAKING or refused.is_of_value:
                 return None
             found.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
         elif (place := _find(fields, refused.path, asked)) is not None:
@@ -425,10 +427,10 @@ def _member_of(refused: RefusedField, fields: Fields, asked: FormRequest) -> Fac
     formats, api = asked.formats, asked.api
     if not OF_CLIENTS.isdisjoint(refused.path[1:-1]):
         return None  # behind these a client's own names follow
-    if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools, *formats.json_formats}:
+    if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools.offered, *formats.json_formats}:
         # A wrong value of one request says nothing of others.
         return Fact(Kind.SCHEMAS, value=_digest(fields, formats) if refused.is_of_value else "", dialect=api)
-    if not refused.is_of_value and (path := f"{refused.path[0]}.{refused.path[-1]}") in formats.of_tools:
+    if not refused.is_of_value and (path := f"{refused.path[0]}.{refused.path[-1]}") in formats.omissible.in_tools:
         return Fact(Kind.FIELD, path, dialect=api)
     member = members.found(fields, refused.path, _spelt)
     if member is None or not may_go(member.path, fields):
@@ -451,10 +453,14 @@ def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, asked: Fo
     value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
     # If the model takes no other kind of thinking, the field is left out, and the model thinks as it does by default.
     is_other_kind = refused.values or value != _DISABLED
-    if refused.is_of_value and place.path == asked.formats.thinking_kind and is_other_kind:
+    if refused.is_of_value and place.path == asked.formats.thinking.kind and is_other_kind:
         may_be_told = refused.values and _SHORT.fullmatch(value) is not None
         return Fact(Kind.VALUE, place.path, f'"{refused.values[0]}"', value, api) if may_be_told else None
-    if refused.is_of_value and place.path in asked.formats.thinking and (nearest := _nearest(value, refused.values)):
+    if (
+        refused.is_of_value
+        and place.path in asked.formats.thinking.paths
+        and (nearest := _nearest(value, refused.values))
+    ):
         return Fact(Kind.VALUE, place.path, nearest, value, api)
     may_tell = not refused.is_of_value or _may_be_told(place, value, asked.formats)
     if _may_lose(fields, place, asked) is None or not may_tell:
@@ -473,7 +479,7 @@ def _has_beside(fields: Fields, place: FieldPlace) -> bool:
 
 def _may_be_told(place: FieldPlace, value: str, formats: RequestFormat) -> bool:
     """Whether a value may be in a fact, which the log and the page show: the value must not reveal a client's words."""
-    if place.path in formats.thinking:
+    if place.path in formats.thinking.paths:
         return not value.startswith('"') or _SHORT.fullmatch(value) is not None
     return place.top not in _PRIVATE and _SHORT.fullmatch(value) is not None
 
@@ -508,8 +514,9 @@ def _may_lose(fields: Fields, place: FieldPlace, asked: FormRequest) -> _Why | N
     is_preferred = demand is not Demand.MUST and (demand is not None or _is_preference(place, value, formats))
     if is_preferred or top in _optional(formats, fields):
         return _Why(is_told=given in request.fields and given not in request.added)
-    essential = {formats.prompt, *formats.reading_order, *formats.essential, *formats.json_formats, *formats.tools}
-    if top in _KEPT or top in essential or top == formats.choices or top in formats.items:
+    essential = {formats.prompt, *formats.reading_order, *formats.essential, *formats.json_formats}
+    essential |= formats.tools.offered.keys()
+    if top in _KEPT or top in essential or top == formats.choices or top in formats.omissible.items:
         return None
     if given not in request.fields:
         return _Why(is_told=top in _OF_USAGE)  # the gateway has added it, and without it the usage is an estimate
@@ -519,20 +526,22 @@ def _may_lose(fields: Fields, place: FieldPlace, asked: FormRequest) -> _Why | N
 def _is_preference(place: FieldPlace, value: bytes, formats: RequestFormat) -> bool:
     """Whether a field is a preference of the dialect, lies within one, or has only preferences in it."""
     path = place.path
-    if any(path == preference or path.startswith(f"{preference}.") for preference in formats.preferences):
+    if any(path == preference or path.startswith(f"{preference}.") for preference in formats.omissible.fields):
         return True
     inner = _object(value)
-    return bool(inner) and all(f"{path}.{name}" in formats.preferences for name in inner)
+    return bool(inner) and all(f"{path}.{name}" in formats.omissible.fields for name in inner)
 
 
 def _optional(formats: RequestFormat, fields: Fields) -> frozenset[str]:
     """Return the lists in which there are items that may be left out."""
-    return frozenset(name for name, items in formats.items.items() if name in fields and items & {*_list(fields[name])})
+    return frozenset(
+        name for name, items in formats.omissible.items.items() if name in fields and items & {*_list(fields[name])}
+    )
 
 
 def _digest(fields: Fields, formats: RequestFormat) -> str:
     """Return a digest by which the schemas of this request are known."""
-    said = (bytes(fields.get(name, b"")) for name in (*formats.tools, *formats.json_formats))
+    said = (bytes(fields.get(name, b"")) for name in (*formats.tools.offered, *formats.json_formats))
     return hashlib.sha256(b"\0".join(said)).hexdigest()[:_DIGEST]
 
 
@@ -566,7 +575,7 @@ def _limit_below(fields: Fields, fact: Fact, asked: FormRequest) -> int:
 
 
 def _has_hosted(fields: Fields, formats: RequestFormat) -> bool:
-    return runs_there(fields) or any(runs_among(fields[name]) for name in formats.tools if name in fields)
+    return runs_there(fields) or any(runs_among(fields[name]) for name in formats.tools.offered if name in fields)
 
 
 def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) -> list[str]:
@@ -574,7 +583,7 @@ def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) 
     if fact.value and fact.value != _digest(fields, formats):
         return []
     told = []
-    for name in (*formats.tools, *formats.json_formats):
+    for name in (*formats.tools.offered, *formats.json_formats):
         try:
             value = msgspec.json.decode(fields.get(name, b"null"))
         except UNREADABLE:
@@ -601,8 +610,8 @@ def _is_strict(shape: Mapping[str, Any], *, named: bool) -> bool:
 
 
 def _leave_out(fields: dict[str, msgspec.Raw], place: FieldPlace, formats: RequestFormat) -> None:
-    if place.top in formats.items:
-        left = [item for item in _list(fields[place.top]) if item not in formats.items[place.top]]
+    if place.top in formats.omissible.items:
+        left = [item for item in _list(fields[place.top]) if item not in formats.omissible.items[place.top]]
         fields[place.top] = raw_json(left)
         if not left:
             del fields[place.top]
@@ -663,13 +672,13 @@ def _find(fields: Fields, named: tuple[str, ...], asked: FormRequest) -> FieldPl
 
 def _find_one(fields: Fields, name: str, asked: FormRequest) -> FieldPlace | None:
     """Return the place of a field that is named without the objects around it, or by its name in chat."""
-    for preference in asked.formats.thinking:
+    for preference in asked.formats.thinking.paths:
         if preference.replace(".", "_") == name and (place := _place_of(fields, preference)) is not None:
             return place
     for top in fields:
         if "." in top and asked.formats.body is not None and _spelt(top.rpartition(".")[2]) == name:
             return FieldPlace(top)
-    around = {preference.partition(".")[0] for preference in asked.formats.preferences if "." in preference}
+    around = {preference.partition(".")[0] for preference in asked.formats.omissible.fields if "." in preference}
     for top in around & fields.keys():
         if (inner := _within(fields[top], (name,))) is not None:
             return FieldPlace(top, inner)

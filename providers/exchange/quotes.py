@@ -42,7 +42,7 @@ _FORMATS: Final = tuple(dialect.requests for dialect in DIALECTS.values())
 _CONTENT: Final = frozenset(
     {
         *(each.prompt for each in _FORMATS),
-        *(name for each in _FORMATS for name in (*each.tools, *each.json_formats, *each.essential)),
+        *(name for each in _FORMATS for name in (*each.tools.offered, *each.json_formats, *each.essential)),
         *("documents", "input", "instructions", "prompt", "query", "system", "systemInstruction"),
     }
 ) - {"output_config"}  # which has the effort, too

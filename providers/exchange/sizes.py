@@ -19,7 +19,7 @@ def amount(what: str, fields: Mapping[str, msgspec.Raw], formats: RequestFormat)
         return sum(map(len, fields.values())) if what == BYTES else formats.parameters.limit_in(fields) or 0
     if what == TOOLS:
         try:
-            return sum(len(list(read(fields[name]))) for name, read in formats.tools.items() if name in fields)
+            return sum(len(list(read(fields[name]))) for name, read in formats.tools.offered.items() if name in fields)
         except SURPRISES:
             return 0
     prompt = bytes(fields.get(formats.prompt, _NOTHING))

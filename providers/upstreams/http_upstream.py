@@ -15,7 +15,7 @@ import msgspec
 from yarl import URL
 
 from providers.bodies import check_room, encoded, masked_body, raw_json
-from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, ParameterNames, RequestFormat
+from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, OmissibleFields, ParameterNames, RequestFormat
 from providers.exchange import NAMES as BETAS
 from providers.exchange import (
     Exchange,
@@ -101,18 +101,18 @@ def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = Fa
     ``as_it_is``: no quirk changes any field.
     """
     told: tuple[Loss, ...] = ()
-    requests, fields = request.dialect.requests, request.fields
+    vendors, fields = request.dialect.requests.vendors, request.fields
     if facts or not as_it_is:
         quirks = with_strict(quirks, facts) if facts else quirks
-        if requests.takes_quirks:
+        if vendors.takes_quirks:
             fields = shape(fields, quirks, request.model)
-        if requests.with_history is not None:
-            wording = requests.with_history(fields, quirks.history)
+        if vendors.with_history is not None:
+            wording = vendors.with_history(fields, quirks.history)
             fields, told = wording.fields, wording.losses
     said = {**fields, **request.extra_body, "model": _name(request.model)}  # as ``with_own``, without its call
     streamed = request.upstream_stream
     said["stream"] = _TRUE if streamed else _FALSE
-    if requests.takes_quirks:
+    if vendors.takes_quirks:
         if streamed and quirks.usage_option == "stream_options":
             options = said.get("stream_options")
             said["stream_options"] = _INCLUDE_USAGE if options is None else _with_usage(options)
@@ -120,7 +120,7 @@ def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = Fa
             said.pop("stream_options", None)
     if not facts:  # as nearly always
         return SentFields(said)
-    sent = adapted(said, facts, FormRequest(request, request.dialect.name, requests, quirks.rename))
+    sent = adapted(said, facts, FormRequest(request, request.dialect.name, request.dialect.requests, quirks.rename))
     return sent._replace(told=(*(loss.field for loss in told), *sent.told))
 
 
@@ -168,7 +168,7 @@ _NOT_RACED = RequestFormat(
     prompt="input",
     reading_order=("input",),
     parameters=ParameterNames(answer_limits=()),
-    preferences=frozenset({"prompt_cache_key", "user"}),
+    omissible=OmissibleFields(fields=frozenset({"prompt_cache_key", "user"})),
 )
 # What a conversation's metadata are changed to is all that such a request says: without it nothing would change.
 _CHANGES = msgspec.structs.replace(_NOT_RACED, prompt="metadata", reading_order=("metadata",))
@@ -327,7 +327,7 @@ class HttpUpstream:
         dialect = request.dialect
         if self._own_betas:
             request = self._without_overruled(request)
-        if dialect.requests.header_for is not None:
+        if dialect.requests.vendors.header_for is not None:
             request = self._with_needed(request)
         path = dialect.name if request.upstream_stream else self._whole.get(dialect.name, dialect.name)
         head = self._head("POST", path, request.model, packed=False, own=request.own_headers)
@@ -339,11 +339,11 @@ class HttpUpstream:
 
     def losses(self, dialect: Dialect, model: str, fields: Fields) -> Sequence[Loss]:  # noqa: ARG002 - its models are alike
         """Return the parts of a request that this vendor would refuse, or pass over and answer another question."""
-        requests = dialect.requests
-        lost = losses(fields, self._quirks) if requests.takes_quirks else ()
-        if requests.with_history is not None:
-            lost += requests.with_history(fields, self._quirks.history).losses
-        if passed_over := self._quirks.ignores & requests.essential:
+        vendors = dialect.requests.vendors
+        lost = losses(fields, self._quirks) if vendors.takes_quirks else ()
+        if vendors.with_history is not None:
+            lost += vendors.with_history(fields, self._quirks.history).losses
+        if passed_over := self._quirks.ignores & dialect.requests.essential:
             lost += ignored(fields, passed_over)
         return lost
 
@@ -511,8 +511,9 @@ class HttpUpstream:
     def _with_needed(self, request: Request) -> Request:
         """Return a request with the header without which a field of it would be refused, besides what it would say."""
         requests = request.dialect.requests
-        needed = requests.header_for  # of fields that say how to think, which most requests have none of
-        if needed is None or requests.efforts.isdisjoint(request.fields) or not (header := needed(request.fields)):
+        needed = requests.vendors.header_for  # of fields that say how to think, which most requests have none of
+        says_how = not requests.thinking.fields.isdisjoint(request.fields)
+        if needed is None or not says_how or not (header := needed(request.fields)):
             return request
         (name, word), own = header, dict(request.own_headers)
         operators = own.get(name) or self._fixed_headers.get(name)

@@ -17,10 +17,16 @@ from providers.dialects.chat.forced_call import asked_for_json, forbids_thinking
 from providers.dialects.chat.one_call import wants_one_call
 from providers.dialects.dialect import (
     AnswerFormat,
+    CacheMarking,
     Dialect,
+    EarlierThoughts,
+    OmissibleFields,
     ParameterNames,
     RequestFormat,
     SystemPrompt,
+    ThinkingFields,
+    ToolFields,
+    VendorsDiffer,
     json_format,
     openai_tools,
 )
@@ -88,37 +94,52 @@ CHAT = Dialect(
         reading_order=("tools", "messages"),
         parameters=ParameterNames(answer_limits=("max_completion_tokens", "max_tokens")),
         system=SystemPrompt("messages", lambda text: {"role": "system", "content": text}),
-        effort="reasoning_effort",
-        # ``thinking``, ``reasoning``, … are vendors' own.
-        thinking=_THINKING,
-        preferences=_THINKING
-        | {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
-        | {"user", "verbosity"},
-        efforts=frozenset(EFFORTS),
-        without_effort=without_effort,
         choices="n",
-        decoded=frozenset({"logit_bias", "metadata", "modalities", "response_format", "stop", "stream_options"})
-        | {"tool_choice", "tools"},
+        decoded=(
+            frozenset({"logit_bias", "metadata", "modalities", "response_format", "stop", "stream_options"})
+            | {"tool_choice", "tools"}
+        ),
         json_formats={"response_format": json_format},
-        tools={"tools": openai_tools, "functions": openai_tools},  # functions: the deprecated name
-        takes_quirks=True,
         storing="store",
-        takes_rules=True,
-        one_call=wants_one_call,
-        forbids_thinking=forbids_thinking,
-        forced=forced_in_chat,
-        unforced=asked_for_json,
-        without_thinking=without_thinking,
-        offering=offering_those_alone,
-        custom_names=custom_names,
-        has_texts=has_texts,
-        as_functions=as_functions,
-        with_marks=with_marks,
-        with_breakpoints=with_breakpoints,
-        with_history=chat_history,
-        without_sealed=without_sealed,
-        without_bound_reasoning=without_bound_reasoning,
-        without_reasoning_of=without_bound_reasoning,
+        thinking=ThinkingFields(
+            effort="reasoning_effort",
+            paths=_THINKING,  # ``thinking``, ``reasoning``, … are vendors' own
+            fields=frozenset(EFFORTS),
+            without_effort=without_effort,
+            forbids=forbids_thinking,
+            forbidding=without_thinking,
+        ),
+        omissible=OmissibleFields(
+            fields=(
+                _THINKING
+                | {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
+                | {"user", "verbosity"}
+            ),
+        ),
+        tools=ToolFields(
+            offered={"tools": openai_tools, "functions": openai_tools},  # functions: the deprecated name
+            one_call=wants_one_call,
+            forced=forced_in_chat,
+            unforced=asked_for_json,
+            offering=offering_those_alone,
+            custom_names=custom_names,
+            has_texts=has_texts,
+            as_functions=as_functions,
+        ),
+        vendors=VendorsDiffer(
+            takes_quirks=True,
+            takes_rules=True,
+            with_history=chat_history,
+        ),
+        marks=CacheMarking(
+            with_marks=with_marks,
+            with_breakpoints=with_breakpoints,
+        ),
+        thoughts=EarlierThoughts(
+            without_sealed=without_sealed,
+            without_bound=without_bound_reasoning,
+            without_those=without_bound_reasoning,
+        ),
     ),
     answers=AnswerFormat(
         read_event=read_event,

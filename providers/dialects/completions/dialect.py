@@ -10,7 +10,14 @@ from providers.dialects.chat.answers import CHOICE, CHUNK, ENDING, events_of, fa
 from providers.dialects.chat.continuing import ChatSplice, ReadChunk, repairs_of_completions
 from providers.dialects.chat.events import choices, read_untyped
 from providers.dialects.continuing import Continuing, DeliveredPart, Way, decoded_in, strings_of, with_less
-from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, RequestFormat
+from providers.dialects.dialect import (
+    AnswerFormat,
+    Dialect,
+    OmissibleFields,
+    ParameterNames,
+    RequestFormat,
+    VendorsDiffer,
+)
 from providers.dialects.events import DONE, Chunk, Gathering, few, index_of, join, no_answer, no_json_object, whole
 from providers.dialects.wording import Fields
 from providers.models import usage_of
@@ -246,9 +253,13 @@ COMPLETIONS = Dialect(
             has_default_limit=True,  # of 16 tokens
             unknown=_CHATS_ALONE,
         ),
-        preferences=frozenset({"user"}),
         decoded=frozenset({"logit_bias", "stop", "stream_options"}),
-        takes_quirks=True,
+        omissible=OmissibleFields(
+            fields=frozenset({"user"}),
+        ),
+        vendors=VendorsDiffer(
+            takes_quirks=True,
+        ),
     ),
     answers=AnswerFormat(
         read_event=read_event,

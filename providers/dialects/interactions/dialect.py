@@ -13,14 +13,18 @@ from providers.dialects.dialect import (
     AS_CALL,
     AnswerFormat,
     Dialect,
+    EarlierThoughts,
     ForcedCall,
     Habits,
     JsonFormat,
     OfferedTool,
+    OmissibleFields,
     ParameterNames,
     Pivoting,
     RequestFormat,
     SystemPrompt,
+    ThinkingFields,
+    ToolFields,
     schema_in,
 )
 from providers.dialects.events import CUT_SHORT, learned
@@ -227,11 +231,6 @@ INTERACTIONS = Dialect(
             lists=frozenset({IN_CONFIG + "stop_sequences"}),
         ),
         system=SystemPrompt("system_instruction", lambda text: {"text": text}),
-        effort=_LEVEL,
-        thinking=frozenset({_LEVEL, _SUMMARIES}),
-        preferences=frozenset({_LEVEL, _SUMMARIES, "labels", "service_tier"}),
-        efforts=frozenset({_LEVEL, _SUMMARIES}),
-        without_effort=_without_effort,
         storing="store",
         decoded=frozenset({"generation_config", "safety_settings", "tools", _FORMAT, _CHOICE}),
         essential=frozenset(
@@ -245,13 +244,26 @@ INTERACTIONS = Dialect(
             }
         ),
         json_formats={_FORMAT: _json_format},
-        tools={"tools": _offered_tools},
-        forced=_forced,
-        unforced=_asked_for_json,
-        choice_of_tools=_CHOICE,
         body=body_of,
-        without_foreign_thoughts=_without_foreign,
-        without_bound_reasoning=_without_signatures,
+        thinking=ThinkingFields(
+            effort=_LEVEL,
+            paths=frozenset({_LEVEL, _SUMMARIES}),
+            fields=frozenset({_LEVEL, _SUMMARIES}),
+            without_effort=_without_effort,
+        ),
+        omissible=OmissibleFields(
+            fields=frozenset({_LEVEL, _SUMMARIES, "labels", "service_tier"}),
+        ),
+        tools=ToolFields(
+            offered={"tools": _offered_tools},
+            forced=_forced,
+            unforced=_asked_for_json,
+            choice=_CHOICE,
+        ),
+        thoughts=EarlierThoughts(
+            without_foreign=_without_foreign,
+            without_bound=_without_signatures,
+        ),
     ),
     answers=AnswerFormat(
         read_event=read_event,

@@ -223,8 +223,8 @@ def test_nobody_else_gets_them(client: str, name: str) -> None:
     wordings = [rendered(fields, source, CHAT, Habits(takes_signed=signer)) for signer in ("", "anthropic")]
     wordings += [rendered(fields, source, MESSAGES, claude)] if source is not MESSAGES else []
     if source is not GEMINI:
-        assert source.requests.without_foreign_thoughts is not None
-        wordings.append(source.requests.without_foreign_thoughts(fields, claude))
+        assert source.requests.thoughts.without_foreign is not None
+        wordings.append(source.requests.thoughts.without_foreign(fields, claude))
     for wording in wordings:
         assert SIGNATURE not in msgspec.json.encode(wording.fields).decode()
         assert SECOND not in msgspec.json.encode(wording.fields).decode()
@@ -297,7 +297,7 @@ def test_what_is_no_signature_of_googles_is_none(odd: Any) -> None:
     assert sent("messages", "chat", next_turn("messages", {"content": content})) == [
         ("a1", "skip_thought_signature_validator")
     ]
-    assert RESPONSES.requests.without_foreign_thoughts is not None
+    assert RESPONSES.requests.thoughts.without_foreign is not None
 
 
 # OpenRouter's chat has what the models of both vendors sign in ``reasoning_details``.
@@ -403,7 +403,7 @@ def test_openrouter_gets_what_other_vendors_have_encrypted_back(client: str) -> 
     if client != "chat":
         fields = raw_fields({"model": "m", **request})
         source = DIALECTS[client]
-        own = source.requests.without_foreign_thoughts
+        own = source.requests.thoughts.without_foreign
         assert own is not None
         sent_elsewhere = [sent_to_openrouter(client, model, request) for model in (CLAUDES, GEMINIS, "x-ai/grok-4")]
         sent_elsewhere.append({name: bytes(value).decode() for name, value in own(fields, Habits()).fields.items()})

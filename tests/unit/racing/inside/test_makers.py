@@ -314,7 +314,7 @@ def test_of_a_history_of_several_makers_only_what_one_made_is_left_out(dialect: 
         return {"role": "assistant", "content": [block, {"type": "text", "text": "yes"}]}
 
     prompt = [turn("bWFkZQ=="), turn("b3RoZXI=")]
-    without = dialect.requests.without_reasoning_of
+    without = dialect.requests.thoughts.without_those
     assert without is not None
     wording = without({dialect.requests.prompt: msgspec.Raw(msgspec.json.encode(prompt))}, frozenset({HASH}))
     left = bound_reasoning(bytes(wording.fields[dialect.requests.prompt]))

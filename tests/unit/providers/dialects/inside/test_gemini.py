@@ -637,7 +637,7 @@ def test_what_a_request_expects_is_read() -> None:
         {"name": "f", "parameters": {"type": "OBJECT"}},
         {"name": "g", "parametersJsonSchema": {"type": "object"}},
     ]
-    offered = GEMINI.requests.tools["tools"](raw({"tools": [{"functionDeclarations": declared}]})["tools"])
+    offered = GEMINI.requests.tools.offered["tools"](raw({"tools": [{"functionDeclarations": declared}]})["tools"])
     assert [(each.name, each.schema) for each in offered] == [("f", b'{"type":"object"}'), ("g", b'{"type":"object"}')]
 
 

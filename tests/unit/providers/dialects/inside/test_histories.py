@@ -81,7 +81,7 @@ def test_openai_gets_ids_no_longer_than_its_api_takes(api: str, longest: int) ->
 def test_responses_items_of_one_call_keep_one_id() -> None:
     items = [{"type": "function_call", "call_id": "c" * 65, "name": "f", "arguments": "{}"}]
     items.append({"type": "function_call_output", "call_id": "c" * 65, "output": "rain"})
-    with_history = DIALECTS["responses"].requests.with_history
+    with_history = DIALECTS["responses"].requests.vendors.with_history
     assert with_history is not None
     sent = with_history({"input": msgspec.Raw(msgspec.json.encode(items))}, OPENAI).fields["input"]
     first, second = msgspec.json.decode(sent)

@@ -216,8 +216,8 @@ def test_who_signs_nothing_gets_none_of_them(client: str) -> None:
     fields, source = raw_fields({"model": "m", **request}), DIALECTS[client]
     wordings = [rendered(fields, source, target, Habits()) for target in (CHAT, MESSAGES) if target is not source]
     if source in {RESPONSES, GEMINI}:
-        assert source.requests.without_foreign_thoughts is not None
-        wordings.append(source.requests.without_foreign_thoughts(fields, Habits()))
+        assert source.requests.thoughts.without_foreign is not None
+        wordings.append(source.requests.thoughts.without_foreign(fields, Habits()))
     for wording in wordings:
         assert SIGNATURE not in (sent := msgspec.json.encode(wording.fields).decode())
         assert "dGhpbmtpbmc6" not in sent

@@ -142,7 +142,7 @@ def test_the_state_of_a_browser_is_told_in_words(target: str) -> None:
 
 def test_a_call_of_a_member_is_one_that_was_offered() -> None:
     """Also at Anthropic's own models, beside a tool with a name: the answer is not taken for a wrong one."""
-    offered = DIALECTS["messages"].requests.tools["tools"](raw_json([PLAIN, COMPUTER, BROWSER]))
+    offered = DIALECTS["messages"].requests.tools.offered["tools"](raw_json([PLAIN, COMPUTER, BROWSER]))
     schemas = {each.name: each.schema for each in offered}
     assert {"look", "left_click", "navigate", "cursor_position"} <= schemas.keys()
     assert schemas["screenshot"] is None  # either toolset's

@@ -69,13 +69,13 @@ def test_what_leaves_nothing_to_chance_and_what_no_api_takes_is_a_must(field: st
 
 
 def test_what_programs_of_an_api_send_unasked_is_a_preference_for_its_clients_whatever_it_is() -> None:
-    for name, unchosen in ((name, dialect.requests.unchosen) for name, dialect in DIALECTS.items()):
+    for name, unchosen in ((name, dialect.requests.omissible.unchosen) for name, dialect in DIALECTS.items()):
         field = "generationConfig.temperature" if name == "gemini" else "temperature"
         zero, wrong = {field: raw_json(0)}, {field: raw_json(3)}
         assert of_loss(Loss(field, "why"), zero, unchosen) is (PREFERENCE if name == "gemini" else MUST)
         assert of_loss(Loss(field, "why"), wrong, unchosen) is MUST  # no API takes it
     top_p = {"generationConfig.topP": raw_json(0)}
-    assert of_loss(Loss("generationConfig.topP", "why"), top_p, DIALECTS["gemini"].requests.unchosen) is MUST
+    assert of_loss(Loss("generationConfig.topP", "why"), top_p, DIALECTS["gemini"].requests.omissible.unchosen) is MUST
 
 
 @pytest.mark.parametrize(
