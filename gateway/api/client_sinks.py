@@ -405,8 +405,10 @@ class PassingSink(UnreadSink):
         else:
             self.drop()
 
-    async def answer(self, response_headers: Mapping[str, str]) -> web.StreamResponse:
-        """Return the response, which is sent already unless the answer is whole.
+    async def answer(
+        self, response_headers: Mapping[str, str], told_as: Callable[[bytes], bytes] | None = None
+    ) -> web.StreamResponse:
+        """Return the response, which is sent already unless the answer is whole; ``told_as``: as what it is told.
 
         Raises:
             ClientDisconnected: it never began.
@@ -416,6 +418,8 @@ class PassingSink(UnreadSink):
             return self.response
         if self.winner is None:
             raise ClientDisconnected("the client disconnected")
+        if told_as is not None:
+            self.body = told_as(self.body)
         fields, status = headers.of_relayed(self.winner, response_headers, self.body), self.winner.exchange.status
         if len(self.body) > LARGE_BYTES:
             return await _in_pieces(self._request, self.body, status, fields)

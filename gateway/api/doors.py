@@ -23,7 +23,7 @@ from gateway.api.models import json_of, models_for
 from gateway.api.request import ParsedRequest, StreamFormat
 from gateway.api.resolved_model import IGNORED
 from gateway.core.errors import InvalidRequest, ModelNotFound
-from providers import IN_BODY
+from providers import IN_BODY, UNREADABLE
 from providers.dialects import (
     DEFAULT_MAX_TOKENS,
     MESSAGES,
@@ -31,6 +31,7 @@ from providers.dialects import (
     Details,
     Dialect,
     Malformed,
+    TokenCounting,
     in_frame,
     messages_of_converse,
     raw_json,
@@ -49,9 +50,15 @@ _words = msgspec.json.Decoder(str)
 def _read(contents: Contents, race_header: str | None, settings: Any = None) -> ParsedRequest:
     """Read a body as one of Messages, with the fields that stand for headers (``anthropic_beta``)."""
     fields = dict(contents.fields)
-    said = {"anthropic-version": _version(fields.pop(_VERSION, None)), "anthropic-beta": _betas_of(fields)}
+    said = _taken_headers(fields)
     parsed = read_messages(msgspec.structs.replace(contents, fields=fields), race_header, settings)
-    return msgspec.structs.replace(parsed, headers={name: value for name, value in said.items() if value})
+    return msgspec.structs.replace(parsed, headers=said)
+
+
+def _taken_headers(fields: dict[str, msgspec.Raw]) -> Mapping[str, str]:
+    """Return the headers that stand in a body, which loses them."""
+    said = {"anthropic-version": _version(fields.pop(_VERSION, None)), "anthropic-beta": _betas_of(fields)}
+    return {name: value for name, value in said.items() if value}
 
 
 def _version(raw: msgspec.Raw | None) -> str:
@@ -184,19 +191,72 @@ def _as_messages(contents: Contents, race_header: str | None, settings: Any = No
     except Malformed as error:
         raise InvalidRequest(error.message, param=error.param) from None
     fields = {**asked.fields, **ours}
-    said = {"anthropic-version": _version(fields.pop(_VERSION, None)), "anthropic-beta": _betas_of(fields)}
+    said = _taken_headers(fields)
     parsed = read_messages(msgspec.structs.replace(contents, fields=fields, scan_media=None), race_header)
     answer = ConverseAnswer(asked.paths)
     needs = parsed.needs if asked.is_limited else msgspec.structs.replace(parsed.needs, max_tokens=None)
     return msgspec.structs.replace(
         parsed,
         needs=needs,
-        headers={name: value for name, value in said.items() if value},
+        headers=said,
         response_headers={IGNORED: ", ".join(asked.ignored)} if asked.ignored else {},
         written=StreamFormat.FRAMES,
         framed=answer.frames_of,
         told_as=answer.whole,
     )
+
+
+# Its CountTokens: a body of InvokeModel's, or what Converse has of a prompt, within another one.
+
+_COUNTED = "/count-tokens"
+
+
+class _Body(msgspec.Struct):
+    body: bytes
+
+
+class _ToCount(msgspec.Struct, rename="camel"):
+    invoke_model: _Body | None = None
+    converse: dict[str, msgspec.Raw] | None = None
+
+
+_OF_ANSWERS = frozenset({"model", "stream", _LIMIT})  # fields that no prompt is counted with
+
+
+class _Counted(msgspec.Struct):
+    input_tokens: int
+
+
+_to_count_decoder, _counted_decoder = msgspec.json.Decoder(_ToCount), msgspec.json.Decoder(_Counted)
+_body_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _to_count_of_bedrock(parsed: ParsedRequest) -> ParsedRequest:
+    """Return a request of CountTokens as one of Messages.
+
+    Raises:
+        InvalidRequest: it has no prompt, or none that Messages can express.
+
+    """
+    try:
+        given = _to_count_decoder.decode(parsed.fields.get("input", b"null"))
+        asked: Mapping[str, msgspec.Raw] | None = None
+        if given.invoke_model is not None:
+            asked = _body_decoder.decode(given.invoke_model.body)
+        elif given.converse is not None:
+            asked = messages_of_converse(given.converse, DEFAULT_MAX_TOKENS).fields
+    except UNREADABLE as error:
+        raise InvalidRequest(f"'input' is invalid: {error}", param="input") from None
+    except Malformed as error:
+        raise InvalidRequest(error.message, param=error.param) from None
+    if asked is None:
+        raise InvalidRequest("'input' has neither 'invokeModel' nor 'converse'", param="input")
+    fields = {name: value for name, value in asked.items() if name not in _OF_ANSWERS}
+    return msgspec.structs.replace(parsed, fields=fields, headers=_taken_headers(fields), told_as=_as_counted)
+
+
+def _as_counted(body: bytes) -> bytes:
+    return msgspec.json.encode({"inputTokens": _counted_decoder.decode(body).input_tokens})
 
 
 # Its list of inference profiles, by which clients find what they may ask for: here each model is one.
@@ -305,6 +365,15 @@ _AS_BEDROCK = msgspec.structs.replace(
     error_schema="BedrockError",
     streamed_as=FramedSink.content_type,
 )
+_AS_COUNT = msgspec.structs.replace(
+    _AS_BEDROCK,
+    id="bedrock",
+    summary="Amazon Bedrock's CountTokens",
+    prompt={},
+    example={"input": {"converse": {"messages": [{"role": "user", "content": [{"text": "Say hello."}]}]}}},
+    required=(),
+    answer=None,
+)
 _AS_CONVERSE = msgspec.structs.replace(
     _AS_BEDROCK,
     id="converse",
@@ -331,6 +400,14 @@ DOOR_ENDPOINTS: tuple[Endpoint, ...] = (
         routes=(f"{_AT_VERTEX}/{{model:.+}}:rawPredict",),
         streamed=(f"{_AT_VERTEX}/{{model:.+}}{_STREAMED_RAW}",),
         addressed=_of_vertex,
+    ),
+    msgspec.structs.replace(
+        _COUNTER,
+        description=_AS_COUNT,
+        unpacked=_to_count_of_bedrock,
+        routes=(f"{_MODEL}{{model:.+}}{_COUNTED}",),
+        counts=TokenCounting("model/{model}/count-tokens", "inputTokens", "input"),
+        addressed=_of_bedrock,
     ),
     msgspec.structs.replace(
         MESSAGES_ENDPOINT,

@@ -62,6 +62,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     counted: tuple[str, ...] = ()  # its paths that count tokens; none: /v1/ and the dialect's, if it has one
     # Copies the parts of the URL that belong to the request into its fields; None: there are none.
     addressed: "Callable[[web.Request, Contents], Contents] | None" = None
+    # Takes a prompt that is counted out of what it stands in; None: it stands in nothing.
+    unpacked: "Callable[[ParsedRequest], ParsedRequest] | None" = None
     recalls: Recalling | None = None  # how requests name earlier answers, which the gateway may know
     counts: TokenCounting | None = None  # for an API that only counts: how the tokens of a prompt are counted
 

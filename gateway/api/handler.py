@@ -115,6 +115,8 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
         default = partial(default_model, relayed, context.fleet, client)
         asked = msgspec.structs.replace(contents, fields=dict(contents.fields)) if relayed.by_summary else contents
         parsed = read_json(relayed, contents, request.headers.get(HEADER), default)
+        if endpoint.unpacked is not None:
+            parsed = endpoint.unpacked(parsed)
         if relayed.by_summary and not all_compact(context.fleet, parsed.model):
             parsed = read_response(as_question(asked), request.headers.get(HEADER), store=False)
             told_as = partial(as_compacted, given=parsed.fields["input"])
@@ -361,7 +363,7 @@ class Responder:
         if self._given is not None and sink.winner is not None:
             self._given.add(sink.body)
             await self._keep(sink.body, Maker(sink.winner.deployment, sink.winner.key_name))
-        return await sink.answer({**runner.response_headers, **self._cost(record)})
+        return await sink.answer({**runner.response_headers, **self._cost(record)}, self._parsed.told_as)
 
     def _cost(self, record: CallRecord) -> dict[str, str]:
         """Return the header with what the call has cost, as far as that is known."""

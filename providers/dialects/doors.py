@@ -3,19 +3,24 @@
 Their bodies of Messages say the version, and not the model; where an answer is streamed the address says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
-from providers.dialects.dialect import Dialect
+from providers.bodies import encoded
+from providers.dialects.dialect import Dialect, TokenCounting
 from providers.dialects.messages.dialect import MESSAGES
-from providers.dialects.wording import Fields
+from providers.dialects.wording import Fields, raw_json
 
 # The versions that their pages name (docs.aws.amazon.com/bedrock/latest/userguide/, model-parameters-anthropic-claude-
 # messages.html, and docs.cloud.google.com/gemini-enterprise-agent-platform/models/partner-models/claude, read on
 # 2026-11-29). Anthropic's SDK 2.14 sends the newest one of Anthropic's own API instead, which takes less.
 _AT_VERTEX, _AT_BEDROCK = msgspec.Raw(b'"vertex-2023-10-16"'), msgspec.Raw(b'"bedrock-2023-05-31"')
+
+
+assert MESSAGES.counting is not None
+_COUNTING = MESSAGES.counting
 
 
 class Door(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,15 +29,12 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     messages: Dialect  # Messages as it takes them: everybody else knows these by the same name
     paths: Mapping[str, str]  # by API, below its base URL
     whole: Mapping[str, str]  # likewise, for an answer that is not streamed
-    count: str | None = None  # the path at which it counts tokens of Messages
+    counted: Callable[[Fields], Fields]  # the fields of a request that counts tokens of Messages
+    counting: TokenCounting = _COUNTING  # as what that is asked of everybody else
 
     def has(self, asked: Dialect) -> bool:
         """Whether requests in ``asked`` are sent in its Messages."""
         return asked is MESSAGES or asked is self.messages
-
-    def counted(self, path: str, fields: Fields) -> Fields:
-        """Return the fields of a request for ``path``, which may count tokens."""
-        return fields if path != self.count else {"anthropic_version": _AT_VERTEX, **fields}
 
 
 def _at_vertex(fields: Fields) -> Fields:
@@ -45,6 +47,17 @@ def _at_bedrock(fields: Fields) -> Fields:
     return {"anthropic_version": _AT_BEDROCK, **rest}
 
 
+def _to_count_at_vertex(fields: Fields) -> Fields:
+    return {"anthropic_version": _AT_VERTEX, **fields}
+
+
+def _to_count_at_bedrock(fields: Fields) -> Fields:
+    """Return a body of InvokeModel's within another one. It must have a limit of the answer, which is not counted."""
+    asked = {**_at_bedrock(fields), "max_tokens": _NOT_COUNTED}
+    return {"input": raw_json({"invokeModel": {"body": encoded(asked)}})}
+
+
+_NOT_COUNTED = msgspec.Raw(b"200000")  # more than any budget of thinking, which must be below it
 _IN_THE_ADDRESS = frozenset({"model", "stream"})
 
 # Addresses: lib/vertex/_client.py and lib/bedrock/_client.py of Anthropic's SDK 2.14 for Python, and for Gemini
@@ -59,7 +72,7 @@ DOORS: Mapping[str, Door] = {  # by the kind of their providers
             "models/{model}:countTokens": "publishers/google/models/{model}:countTokens",
         },
         whole={"messages": "publishers/anthropic/models/{model}:rawPredict"},
-        count="messages/count_tokens",
+        counted=_to_count_at_vertex,
     ),
     "invoke": Door(
         messages=replace(
@@ -70,5 +83,6 @@ DOORS: Mapping[str, Door] = {  # by the kind of their providers
         ),
         paths={"messages": "model/{model}/invoke-with-response-stream"},
         whole={"messages": "model/{model}/invoke"},
+        counted=_to_count_at_bedrock,
     ),
 }

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from providers.bodies import raw_json
+from providers.bodies import encoded, raw_json
 from providers.dialects import DOORS, Dialect, FrameMessage, Frames, Loss, exception_in
 from providers.exchange import IN_BODY, Exchange, Fields, HttpExchange, Request, UpstreamAnswer
 from providers.http import Body, Head
@@ -23,6 +23,9 @@ from providers.upstreams.signed import SignedUpstream
 from providers.upstreams.vertex import VertexUpstream
 
 _VERTEX, _INVOKE = DOORS["vertex"], DOORS["invoke"]
+_COUNTED, _COUNTING = _INVOKE.counting, "model/{model}/count-tokens"
+_PROFILES = re.compile(r"^[a-z-]+\.anthropic\.")
+_COUNTS_NONE = re.compile(r"doesn.t support counting|on-demand throughput isn.t supported|model identifier is invalid")
 _VERSION, _BETAS = "anthropic-version", "anthropic-beta"
 _FRAMED = "application/vnd.amazon.eventstream"
 # 400 where a model's name is wrong, or needs an inference profile, as of Converse.
@@ -43,8 +46,8 @@ class VertexModels(HttpUpstream):
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Post ``request`` to ``path``, as ``HttpUpstream`` does."""
-        fields = _VERTEX.counted(path, request.fields)
-        return await super().send(path, request if fields is request.fields else replace(request, fields=fields))
+        counts = path == _COUNTED.path
+        return await super().send(path, replace(request, fields=_VERTEX.counted(request.fields)) if counts else request)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:  # noqa: ARG002 - part of the protocol
         """Refuse: the list is at another address.
@@ -70,12 +73,17 @@ class _Chunk(msgspec.Struct):
     bytes: str
 
 
+class _Count(msgspec.Struct):
+    inputTokens: int  # noqa: N815 - AWS's name
+
+
 class _Kind(msgspec.Struct):
     type: str = ""
 
 
 EventsOfAnswer = Callable[[bytes, Sequence[str]], bytes]
 _chunks, _kinds = msgspec.json.Decoder(_Chunk), msgspec.json.Decoder(_Kind)
+_counts = msgspec.json.Decoder(_Count)
 
 
 class _Unframed(HttpExchange):
@@ -164,16 +172,38 @@ class InvokeUpstream(SignedUpstream):
                 error.kind, error.body = ErrorKind.NOT_FOUND, None
             raise
 
-    async def send(self, path: str, request: Request) -> UpstreamAnswer:  # noqa: ARG002 - part of the protocol
-        """Refuse: InvokeModel answers, and neither counts nor embeds in this API.
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
+        """Count the tokens of a prompt; nothing else is asked in this API.
 
         Raises:
-            UpstreamError: always, no_such_api.
+            UpstreamError: as of ``HttpUpstream``; no_such_api, if ``path`` does not count, or none are counted for the
+                model.
 
         """
-        raise self._lacks(path)
+        if path != _COUNTED.path:
+            raise self._lacks(path)
+        request = _with_betas(self._with_needed(self._without_overruled(request)))
+        headers = {name: value for name, value in request.headers.items() if name.lower() != _VERSION}
+        # Counted is for a model, and not for the profile by which it is asked.
+        counted = replace(
+            request,
+            model=_PROFILES.sub("anthropic.", request.model),
+            headers=headers,
+            fields=_INVOKE.counted(request.fields),
+        )
+        try:
+            answer = await super().send(_COUNTING, counted)
+        except UpstreamError as error:
+            if error.kind is ErrorKind.BAD_REQUEST and _COUNTS_NONE.search(error.said):
+                raise self._lacks(path) from None
+            raise
+        try:
+            tokens = _counts.decode(answer.body).inputTokens
+        except msgspec.DecodeError:
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "counted tokens, and told no number of them") from None
+        return replace(answer, body=encoded({_COUNTED.field: tokens}))
 
-    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:  # noqa: ARG002 - likewise
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:  # noqa: ARG002 - part of the protocol
         """Refuse: the list is at another host, with other rights.
 
         Raises:

@@ -1,6 +1,7 @@
 """Amazon Bedrock's InvokeModel: Claude in Messages, the model in the address, betas in the body, frames around events."""
 
 import base64
+import json
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -13,6 +14,9 @@ from strict_vendors.vendor import Refused, Reply, Request, Route
 # lib/bedrock/_client.py and _stream_decoder.py of Anthropic's SDK 2.14 for Python, and the pages; read on 2026-11-29.
 _PAGE = "https://platform.claude.com/docs/en/build-with-claude/claude-on-amazon-bedrock-legacy"
 _PARAMETERS = "https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html"
+# "The provided model doesn't support counting tokens" is said of inference profiles (pydantic/pydantic-ai#4001), and a
+# body without ``max_tokens`` is refused (anthropics/anthropic-sdk-python#1043); read on 2026-11-30.
+_COUNTING = "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_CountTokens.html"
 _KNOWN = ("bedrock-2023-05-31", *VERSIONS)
 
 
@@ -23,13 +27,14 @@ class VENDOR(Anthropic):
     base = ""
     key = BEDROCK.key
     access_key: ClassVar[str] = BEDROCK.access_key
-    pages: ClassVar[Sequence[str]] = (*Anthropic.pages, _PAGE, _PARAMETERS)
+    pages: ClassVar[Sequence[str]] = (*Anthropic.pages, _PAGE, _PARAMETERS, _COUNTING)
 
     def routes(self) -> Sequence[Route]:
         """Return the addresses of InvokeModel."""
         return [
             ("POST", "/model/{model*}/invoke", self._whole),
             ("POST", "/model/{model*}/invoke-with-response-stream", self._streamed),
+            ("POST", "/model/{model*}/count-tokens", self._counted),
         ]
 
     def admit(self, request: Request) -> None:
@@ -61,6 +66,23 @@ class VENDOR(Anthropic):
         return Reply(
             blocks=frames, breaks=reply.breaks, headers=reply.headers, content_type="application/vnd.amazon.eventstream"
         )
+
+    def _counted(self, request: Request) -> Reply:
+        try:
+            body = json.loads(base64.b64decode(request.body["input"]["invokeModel"]["body"], validate=True))
+        except (KeyError, TypeError, ValueError):
+            raise Refused(400, "Malformed input request.", rule="body to count", page=_COUNTING) from None
+        if "max_tokens" not in body:
+            raise Refused(400, "max_tokens: Field required", rule="max_tokens to count", page=_COUNTING)
+        if not request.named["model"].startswith("anthropic."):
+            said = "The provided model doesn't support counting tokens."
+            raise Refused(400, said, rule="model to count", page=_COUNTING)
+        asked = self._as_anthropics(
+            Request(request.method, request.path, request.headers, request.query, body, request.named)
+        )
+        counted = {name: value for name, value in asked.body.items() if name != "max_tokens"}
+        reply = self.count(Request(asked.method, asked.path, asked.headers, asked.query, counted, asked.named))
+        return Reply({"inputTokens": reply.body["input_tokens"]})
 
     def _as_anthropics(self, request: Request) -> Request:
         for name in ("model", "stream"):

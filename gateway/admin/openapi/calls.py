@@ -304,6 +304,7 @@ def _counting(endpoint: Endpoint, path: str) -> Operation:
     is_addressed, version = "{model}" in route, _version(path, endpoint.paths[0])
     model = {} if is_addressed else {"model": MODEL}
     whole = {} if counting.whole is None else {counting.whole: Made(OBJECT)}
+    given = {prompt: counted.prompt} if counted.prompt else {}
     named = {} if is_addressed else {"model": "demo-chat"}
     return Operation(
         f"POST {route}",
@@ -326,11 +327,11 @@ def _counting(endpoint: Endpoint, path: str) -> Operation:
             {
                 JSON: Made(
                     OBJECT,
-                    properties={**model, prompt: counted.prompt, **whole, **OWN_FIELDS},
+                    properties={**model, **given, **whole, **OWN_FIELDS},
                     required=[*model, *(() if whole else (prompt,))],
                 )
             },
-            {**named, prompt: counted.example[prompt]},
+            {**named, **{name: counted.example[name] for name in (prompt, *whole) if name in counted.example}},
         ),
         f"Asks a deployment that speaks {counted.summary}. If none does, the number is estimated.",
         counted.error_schema,

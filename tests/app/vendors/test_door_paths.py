@@ -114,6 +114,38 @@ async def test_a_client_of_bedrock_s_claude_is_answered_by_any_seller_in_its_fra
         assert said == ["interleaved-thinking-2025-05-14"]
 
 
+@pytest.mark.parametrize("seller", ["anthropic", "bedrock_invoke", "bedrock_converse"])
+async def test_a_client_of_bedrock_s_has_its_prompt_counted(tmp_path: Path, seller: str) -> None:
+    """As boto3's ``count_tokens`` asks, which Claude Code does too: a body of InvokeModel's, or Converse's fields."""
+    stand_in = {"bedrock_invoke": "invoke", "bedrock_converse": "bedrock"}.get(seller, seller)
+    async with running_vendor(stand_in) as vendor:
+        theirs = "claude-opus-4-6" if seller == "anthropic" else "us.anthropic.claude-opus-4-6-v1:0"
+        providers = {seller: {"base_url": vendor.base_url, "api_key": vendor.key}}
+        models = {"claude-opus-4-6": {"deployments": [f"{seller}/{theirs}"]}}
+        async with serving(tmp_path, {"unused": None}, providers=providers, models=models) as running:
+            tools = [{"name": "f", "input_schema": {"type": "object"}}]
+            body = {**BEDROCKS, "tools": tools, "anthropic_beta": ["interleaved-thinking-2025-05-14"]}
+            converse: Json = {
+                "messages": [{"role": "user", "content": [{"text": "say: well"}]}],
+                "system": [{"text": "Be brief."}],
+                "toolConfig": {"tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}}]},
+            }
+            packed = base64.b64encode(msgspec.json.encode(body)).decode()
+            for given in ({"invokeModel": {"body": packed}}, {"converse": converse}):
+                for name in ("anthropic.claude-opus-4-6-v1", "claude-opus-4-6"):
+                    path = f"/model/{name}/count-tokens"
+                    async with running.post({"input": given}, path=path) as response:
+                        assert response.status == 200, await response.text()
+                        [(field, tokens)] = (await response.json()).items()
+                        assert (field, tokens > 0) == ("inputTokens", True)
+                        is_estimated = response.headers.get("x-holeshot-estimated") == "true"
+                        assert is_estimated is (seller == "bedrock_converse")
+            for wrong in ({}, 5, {"invokeModel": {"body": "%"}}, {"invokeModel": {"body": "Ww=="}}):
+                async with running.post({"input": wrong}, path="/model/claude-opus-4-6/count-tokens") as response:
+                    assert (response.status, response.headers["x-amzn-errortype"]) == (400, "ValidationException")
+        assert vendor.refusals == [], vendor.said
+
+
 async def test_bedrock_s_names_of_models_are_known_below_anthropic_s_path(tmp_path: Path) -> None:
     async with running_vendor("anthropic") as vendor:
         providers = {"anthropic": {"base_url": vendor.base_url, "api_key": vendor.key}}

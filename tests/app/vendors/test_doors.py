@@ -149,8 +149,9 @@ async def test_a_model_without_sampling_is_asked_for_none_at_each_door(place: Pl
 
 
 async def test_counting_asks_a_door_that_counts(place: Place) -> None:
-    for door in ("anthropic", "foundry", "vertex"):
-        body: Json = {"model": door, "messages": [user("say: well")]}
-        counted, _ = await place.said(body, "/v1/messages/count_tokens")
-        assert counted["input_tokens"] > 0
+    for door in ("anthropic", "foundry", "vertex", "invoke"):
+        body: Json = {"model": door, "messages": [user("say: well")], "tools": [TOOL]}
+        for more in ({}, {"thinking": {"type": "enabled", "budget_tokens": 2000}}):
+            counted, headers = await place.said({**body, **more}, "/v1/messages/count_tokens")
+            assert (counted["input_tokens"] > 0, headers.get("x-holeshot-estimated")) == (True, None)
     place.all_took()

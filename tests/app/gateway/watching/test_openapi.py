@@ -153,6 +153,10 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
         for model, path in ((MODEL, "converse"), (OTHER, "converse-stream"), ("no-such-model", "converse"))
     ),
     (f"/model/{OTHER}/converse", {"messages": PROMPT}),
+    *(
+        (f"/model/{OTHER}/count-tokens", {"input": given})
+        for given in ({"converse": {"messages": [{"role": "user", "content": [{"text": "Hello"}]}]}}, {})
+    ),
     (f"{VERTEX}/{OTHER}:streamRawPredict", {"messages": PROMPT, "max_tokens": 9}),
     (f"/model/{OTHER}/invoke-with-response-stream", {"messages": PROMPT, "max_tokens": 9}),
     (f"/model/{OTHER}/invoke-with-response-stream", {"messages": PROMPT}),
