@@ -10,7 +10,7 @@ from gateway.settings.model import Settings
 from gateway.settings.patterns import is_pattern
 from gateway.settings.presets import VARIABLE, filled, usual_address, usual_key
 from gateway.settings.vendor_models import NAMED_BY_REGION, SAME_MODEL_BUDGET, Called, ProposedModel, proposed_models
-from providers import DatasheetTable, Vendor
+from providers import DatasheetTable, Price, Vendor
 
 _COLUMN = 44  # where comments begin, if there is room
 
@@ -155,8 +155,8 @@ def _called(found: Mapping[str, Vendor], environ: Mapping[str, str], table: Data
     return called
 
 
-def _prices(proposed: Iterable[ProposedModel], found: Mapping[str, Vendor], table: DatasheetTable) -> dict[str, str]:
-    """Return the known prices of the deployments that race by size, in words."""
+def _prices(proposed: Iterable[ProposedModel], found: Mapping[str, Vendor], table: DatasheetTable) -> dict[str, Price]:
+    """Return the known prices of the deployments that race by size, or are hedged."""
     keys = {}
     shown = (each for each in proposed if each.is_by_size or each.is_hedged)
     for deployment in (name for each in shown for name in each.deployments):
@@ -165,14 +165,14 @@ def _prices(proposed: Iterable[ProposedModel], found: Mapping[str, Vendor], tabl
             keys[deployment] = (prefix, model)
     sheets = table.look_up(keys.values()) if keys else {}
     known = ((deployment, sheets[key].price) for deployment, key in keys.items())
-    return {
-        deployment: f"${price.input_usd * 1e6:.3g} in, ${price.output_usd * 1e6:.3g} out per million tokens"
-        for deployment, price in known
-        if price is not None
-    }
+    return {deployment: price for deployment, price in known if price is not None}
 
 
-def _models_section(proposed: Sequence[ProposedModel], market: Market | None, prices: Mapping[str, str]) -> str:
+def _in_words(price: Price) -> str:
+    return f"${price.input_usd * 1e6:.3g} in, ${price.output_usd * 1e6:.3g} out per million tokens"
+
+
+def _models_section(proposed: Sequence[ProposedModel], market: Market | None, prices: Mapping[str, Price]) -> str:
     sold = () if market is None else market.raced
     if not proposed and not sold:
         return _NO_MODELS
@@ -195,12 +195,12 @@ def _models_section(proposed: Sequence[ProposedModel], market: Market | None, pr
     return "".join(parts)
 
 
-def _model(model: ProposedModel, prices: Mapping[str, str]) -> str:
+def _model(model: ProposedModel, prices: Mapping[str, Price]) -> str:
     """Return a model's lines: in one if it has a fallback and one deployment, which is asked first."""
     if model.fallback is not None and model.budget is None:
         return f"  {model.name}: {{ deployments: [{model.deployments[0]}], fallbacks: [{model.fallback}] }}\n"
     lines = [
-        f"{f'      - {name}':{_COLUMN}}  # {prices[name]}\n"
+        f"{f'      - {name}':{_COLUMN}}  # {_in_words(prices[name])}\n"
         if model.is_by_size and name in prices
         else f"      - {name}\n"
         for name in model.deployments
@@ -212,9 +212,11 @@ def _model(model: ProposedModel, prices: Mapping[str, str]) -> str:
     return f"  {model.name}:\n    deployments:\n{''.join(lines)}{race if len(lines) > 1 else ''}{fallbacks}"
 
 
-def _hedge(model: ProposedModel, prices: Mapping[str, str]) -> str:
+def _hedge(model: ProposedModel, prices: Mapping[str, Price]) -> str:
     """Return the race of one model at several sellers, with what it would cost to race each call."""
-    twice = prices.get(model.deployments[0], "the price of each loser's prompt, and of what it wrote")
+    known = [prices[each] for each in model.deployments if each in prices]
+    dearest = max(known, key=lambda price: price.output_usd, default=None)
+    twice = "the price of each loser's prompt, and of what it wrote" if dearest is None else _in_words(dearest)
     return (
         "    # One seller answers, and keeps a session: its cache and thoughts are there. The next is asked if it is\n"
         f"    # late. To race each call (mode: race) costs up to as much again: {twice}.\n"

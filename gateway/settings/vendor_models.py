@@ -112,6 +112,11 @@ _CLAUDE = VendorModels(
 # Other sellers of the same models: who has keys or credentials of several asks the next where one is late.
 NAMED_BY_REGION = frozenset({"bedrock_invoke"})  # their models' names have the region in them
 SELLERS = ("anthropic", "foundry", "claude_aws", "claude_google", "vertex", "bedrock_invoke")
+_SELLERS_OF: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(SELLERS, SELLERS),
+    "gemini": ("gemini", "vertex"),
+    "google": ("google", "vertex"),
+}
 _GOOGLE = VendorModels(
     small="gemini-3.5-flash-lite",
     large="gemini-4-argon",
@@ -177,7 +182,9 @@ class ProposedModel(msgspec.Struct, frozen=True):
     @property
     def is_hedged(self) -> bool:
         """Whether its sellers are asked one after the other, as its calls are dear, and its caches warm at one."""
-        return len(self.deployments) > 1 and all(_vendor(each) in SELLERS for each in self.deployments)
+        vendors = [_vendor(each) for each in self.deployments]
+        sellers = _SELLERS_OF.get(vendors[0], ())
+        return len(vendors) > 1 and not self.is_by_size and all(each in sellers for each in vendors)
 
     @property
     def budget(self) -> float | None:
@@ -248,16 +255,14 @@ def proposed_models(
     in_sizes = {_vendor(name) for each in by_size for name in each.deployments}
     for vendor in alone:
         own: Iterable[tuple[str, Size | None]] = ()
-        has_others = vendor in SELLERS and any(other in SELLERS and other != vendor for other in vendors)
-        if vendor in in_sizes or has_others:
+        others = [each for each in vendors if each in _SELLERS_OF.get(vendor, ()) and each != vendor]
+        if vendor in in_sizes or others:
             own = _named(vendor)
         elif vendor not in served and (example := example_of(vendor)) is not None:
             own = [(each, None) for each in (example, *_widest(OWN[vendor].asked if vendor in OWN else ()))]
         for model, size in own:
-            name, sellers = model.rpartition("/")[2], [vendor]
-            if vendor in SELLERS:
-                sellers += [other for other in vendors if other in SELLERS and other != vendor]
-            there = ((each, called(each, model)) for each in sellers)
+            name = model.rpartition("/")[2]
+            there = ((each, called(each, model)) for each in (vendor, *others))
             found = tuple(f"{each}/{own_name}" for each, own_name in there if own_name is not None)
             is_sold = is_pattern(model) or sells(vendor, model)
             if found and is_sold and name not in names and name not in raced:

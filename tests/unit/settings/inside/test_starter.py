@@ -126,6 +126,29 @@ def test_credentials_of_clouds_make_one_hedged_model_with_the_vendor_s_own(
         assert settings.providers["bedrock_invoke"].base_url == "https://bedrock-runtime.eu-west-1.amazonaws.com"
 
 
+def test_gemini_is_hedged_at_both_of_its_sellers_and_claude_at_its_own(tmp_path: Path) -> None:
+    text, settings = with_sellers({"GEMINI_API_KEY": "k", **CLOUDS["vertex"], "ANTHROPIC_API_KEY": "k"}, tmp_path)
+    for name in ("gemini-3.5-flash-lite", "gemini-4-argon", "gemini-3.8-flash"):
+        model = settings.models[name]
+        assert {each.deployment for each in model.deployments} == {f"gemini/{name}", f"vertex/{name}"}
+        assert (model.race.mode, model.race.budget) == ("hedge", 0.1)
+    sonnet = settings.models["claude-sonnet-5-5"]
+    assert {each.deployment for each in sonnet.deployments} == {
+        f"{each}/claude-sonnet-5-5" for each in ("anthropic", "vertex")
+    }
+    assert settings.models["small"].race.mode == "auto"
+    assert "up to as much again: $0.3 in, $2.5 out" in text
+
+
+def test_what_a_race_would_cost_is_said_of_the_dearest_seller(tmp_path: Path) -> None:
+    text, settings = with_sellers({"ANTHROPIC_API_KEY": "k", **CLOUDS["bedrock_invoke"]}, tmp_path)
+    assert (
+        settings.models["claude-sonnet-5-5"].deployments[1].deployment
+        == "bedrock_invoke/eu.anthropic.claude-sonnet-5-5"
+    )
+    assert "up to as much again: $2.2 in, $11 out per million tokens" in text  # Bedrock's price within a region
+
+
 def test_a_key_of_bedrock_s_names_models_of_its_region_beside_others(tmp_path: Path) -> None:
     environ = {"AWS_BEARER_TOKEN_BEDROCK": "k", "AWS_REGION": "ap-northeast-1", "OPENAI_API_KEY": "k"}
     text, settings = with_sellers(environ, tmp_path)
