@@ -137,6 +137,11 @@ class Unauthorized(ApiError):
     code = "invalid_api_key"
     meaning = Meaning.KEY
 
+    def __init__(self, message: str) -> None:
+        # Claude Code 2.1.332 would ask again for two minutes at a cloud's path, with the same key. One that has a
+        # helper for its key runs that all the same.
+        super().__init__(message, headers={"x-should-retry": "false"})
+
 
 class NoKey(Unauthorized):
     """The request has no key. Its kind differs from a wrong key's, so that guesses can be told from scans."""

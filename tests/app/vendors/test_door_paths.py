@@ -101,6 +101,7 @@ async def test_a_client_of_bedrock_s_claude_is_answered_by_any_seller_in_its_fra
             ):
                 async with running.post(ASKED, path="/model/anthropic.claude-none/invoke", headers=headers) as response:
                     assert (response.status, response.headers["x-amzn-errortype"]) == (status, kind)
+                    assert response.headers.get("x-should-retry") == ("false" if status == 401 else None)
                     [(field, said)] = (await response.json()).items()
                     assert (field, "AWS_BEARER_TOKEN_BEDROCK" in said) == ("message", status == 401)
             async with running.post({"max_tokens": 1}, path=path, headers=key) as response:
