@@ -18,7 +18,7 @@ from gateway.api.client_sinks import FramedSink
 from gateway.api.context import CONTEXT
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import MESSAGES_ENDPOINT, read_messages
-from gateway.api.json_body import Contents
+from gateway.api.json_body import JSON, Contents
 from gateway.api.models import json_of, models_for
 from gateway.api.request import ParsedRequest, StreamFormat
 from gateway.api.resolved_model import IGNORED
@@ -138,6 +138,7 @@ assert _COUNTER is not None
 # Bedrock's InvokeModel.
 
 _MODEL = "/model/"
+_ANY_BYTES = "application/octet-stream"  # what boto3 says of any body, unless it is told otherwise
 _STREAMED_INVOKE = "/invoke-with-response-stream"
 # us.anthropic.claude-sonnet-4-5-20250929-v1:0 and the ARN of such a profile: the region, the maker and the version are
 # not of the model's name. A profile of the operator's own has a name that says nothing.
@@ -421,6 +422,7 @@ DOOR_ENDPOINTS: tuple[Endpoint, ...] = (
         MESSAGES_ENDPOINT,
         description=_AS_BEDROCK,
         read=_in_frames,
+        takes=(JSON, _ANY_BYTES),
         routes=(f"{_MODEL}{{model:.+}}/invoke",),
         streamed=(f"{_MODEL}{{model:.+}}{_STREAMED_INVOKE}",),
         addressed=_of_bedrock,

@@ -58,6 +58,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     media: Media | None = None
     routes: tuple[str, ...] = ()  # its paths at the gateway; none: /v1/ and the dialect's
     streamed: tuple[str, ...] = ()  # likewise for streamed answers, where the path decides that
+    takes: tuple[str, ...] = (JSON,)  # media types of bodies, if its answers are read: JSON by any of these names
     below: str | None = None  # prefix of all paths whose errors are in this API's format; None: its own path
     counted: tuple[str, ...] = ()  # its paths that count tokens; none: /v1/ and the dialect's, if it has one
     # Copies the parts of the URL that belong to the request into its fields; None: there are none.

@@ -62,7 +62,7 @@ COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 
 def answering(endpoint: Endpoint, admit: Admit | None = None, make: "MakeAnswer | None" = None) -> Handler:
     """Return the request handler of an API. ``admit``: as for ``admitted_call``; ``make``: as for ``answer_of``."""
-    takes = (JSON,) if endpoint.relayed is None else endpoint.relayed.takes
+    takes = endpoint.takes if endpoint.relayed is None else endpoint.relayed.takes
     return admitted_call(answer_of(endpoint, make or Responder), takes, admit)
 
 

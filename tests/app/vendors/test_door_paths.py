@@ -85,6 +85,12 @@ async def test_a_client_of_bedrock_s_claude_is_answered_by_any_seller_in_its_fra
                 async with running.post(ASKED, path=f"/model/{name}/invoke", headers=key) as response:
                     assert response.status == 200, await response.text()
                     assert (await response.json())["content"][0]["text"] == "well"
+            # As boto3 1.44.8 says it of a body where its caller names no type.
+            bytes_of_boto3, unnamed = msgspec.json.encode(BEDROCKS), {**key, "content-type": "application/octet-stream"}
+            for ending in ("invoke", "invoke-with-response-stream"):
+                path = f"/model/anthropic.claude-opus-4-6-v1/{ending}"
+                async with running.post(bytes_of_boto3, path=path, headers=unnamed) as response:
+                    assert response.status == 200, await response.text()
             path = "/model/us.anthropic.claude-opus-4-6/invoke-with-response-stream"
             betas = {"anthropic_beta": ["interleaved-thinking-2025-05-14"]}
             headed = {**key, "anthropic-beta": "interleaved-thinking-2025-05-14"}  # the SDK says them in both places
