@@ -395,7 +395,7 @@ def apis_at(
     apis = provider.apis or apis_of(vendor, provider.kind, provider.base_url)
     if vendor is not None and vendor.only and not provider.apis:
         model = item.same_as or item.deployment.partition("/")[2]
-        apis = tuple(api for api in apis if vendor.only.get(api, "") in model)
+        apis = tuple(api for api in apis if vendor.only.get(api, "") in model) or apis  # a name may say nothing
     return tuple(api for api in apis if api == only or api not in DIALECTS) if only in apis else apis
 
 

@@ -121,6 +121,19 @@ async def test_one_conversation_goes_through_all_doors_with_its_thoughts(place: 
         assert sum(block["type"] == "thinking" for block in sent) >= 4
 
 
+async def test_vertex_ai_is_asked_in_the_api_of_the_model_s_maker(tmp_path: Path) -> None:
+    """Claude in Messages and Gemini in its own API, whatever API a client has; a name that says no maker in either."""
+    async with running_vendor("vertex") as vendor:
+        providers = {"vertex": {"base_url": vendor.base_url, "api_key": vendor.key}}
+        models = {"claude": {"deployments": ["vertex/claude-opus-4-6"]}}
+        async with serving(tmp_path, {"unused": None}, providers=providers, models=models) as running:
+            asked_by_google: Json = {"contents": [{"role": "user", "parts": [{"text": "say: well"}]}]}
+            for method in ("generateContent", "streamGenerateContent", "countTokens"):
+                async with running.post(asked_by_google, path=f"/v1beta/models/claude:{method}") as response:
+                    assert response.status == 200, await response.text()
+        assert vendor.refusals == [], vendor.said
+
+
 async def test_doors_race_as_deployments_of_one_model_do(place: Place) -> None:
     body = asked("claude", user("say: well"))
     async with place.running.post(body, path="/v1/messages", headers={"x-holeshot-mode": "race"}) as response:
