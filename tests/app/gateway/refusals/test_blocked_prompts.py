@@ -90,7 +90,7 @@ async def test_alone_it_is_told_as_a_refusal_of_the_clients_api(
             True,
         )
     else:
-        assert error["code"] == "invalid_prompt"
+        assert error["code"] == ("invalid_request" if api == "interactions" else "invalid_prompt")
     assert (call["status_code"], call["error_kind"]) == (400, "bad_request")
     assert (attempt["outcome"], attempt["error_kind"]) == ("failed", "bad_request")
     assert attempt["error_message"] == f"The prompt was blocked: {reason}"

@@ -79,6 +79,7 @@ TOO_LONG: Mapping[str, tuple[str, Status]] = {
         ),
     ),
     "Google": ("gemini", Status(400, {"error": {"code": 400, "message": GOOGLES, "status": "INVALID_ARGUMENT"}})),
+    "Interactions": ("interactions", Status(400, {"error": {"code": "invalid_request", "message": GOOGLES}})),
     "TabbyAPI": ("chat", Status(400, {"detail": "Prompt length 40021 is greater than max_seq_len 32768"})),
     "GitHub Models": (
         "chat",
@@ -103,12 +104,14 @@ ASKED: Mapping[str, tuple[str, dict[str, Any]]] = {
     "responses": ("/v1/responses", {"input": "Hi", "store": False}),
     "messages": ("/v1/messages", {"max_tokens": 100, "messages": HI}),
     "gemini": ("/v1beta/models/{model}:{method}", {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}),
+    "interactions": ("/v1/interactions", {"input": "Hi", "store": False}),
 }
 KNOWN = {
     "chat": r"maximum context length is \d+ tokens|exceeds the context window",
     "responses": r"maximum context length is \d+ tokens|exceeds the context window",
     "messages": r"prompt is too long",
     "gemini": r"input token count.*exceeds the maximum number of tokens",
+    "interactions": r"input token count.*exceeds the maximum number of tokens",
 }
 
 
@@ -132,6 +135,7 @@ def is_too_long(api: str, status: int, body: Any) -> bool:
     codes = {
         "messages": error.get("type") == "invalid_request_error" and body.get("type") == "error",
         "gemini": (error.get("status"), error.get("code")) == ("INVALID_ARGUMENT", 400),
+        "interactions": error.get("code") == "invalid_request",
     }
     is_coded = codes.get(api, error.get("code") == "context_length_exceeded")
     return status == 400 and is_coded and re.search(KNOWN[api], error["message"]) is not None
@@ -156,7 +160,9 @@ async def test_a_prompt_that_is_too_long_is_told_in_the_words_of_the_clients_api
 
 @pytest.mark.parametrize("api", ASKED)
 async def test_what_the_vendor_of_that_api_says_passes_as_it_is(serve: Serve, api: str) -> None:
-    own = {"chat": "OpenAI", "responses": "OpenAI", "messages": "Anthropic", "gemini": "Google"}[api]
+    own = {"chat": "OpenAI", "responses": "OpenAI", "messages": "Anthropic", "gemini": "Google"}.get(
+        api, "Interactions"
+    )
     refusal = TOO_LONG[own][1]
     async with serve(alpha=[refusal], config={"providers": {"alpha": speaking(api)}}) as running:
         _, body = await asked(running, api)
@@ -203,6 +209,7 @@ BEGUN: Mapping[str, tuple[str, str | int]] = {
     "responses": ("code", "context_length_exceeded"),
     "messages": ("type", "invalid_request_error"),
     "gemini": ("code", 400),
+    "interactions": ("code", "invalid_request"),
 }
 
 

@@ -162,6 +162,16 @@ WORDS = {
     Meaning.KEY: "UNAUTHENTICATED",
     Meaning.GONE: "NOT_FOUND",
 }
+OF_INTERACTIONS = {  # Google's words for its statuses there
+    Meaning.OVERLOADED: "unavailable",
+    Meaning.RATE: "rate_limit_exceeded",
+    Meaning.DAY: "rate_limit_exceeded",
+    Meaning.SPENT: "rate_limit_exceeded",
+    Meaning.UNPAID: "failed_precondition",
+    Meaning.CONTENT: "invalid_request",
+    Meaning.KEY: "authentication",
+    Meaning.GONE: "not_found",
+}
 
 
 def is_final_to_gemini_cli(error: Mapping[str, Any]) -> bool:
@@ -178,6 +188,8 @@ def check(meaning: Meaning, api: str, error: Mapping[str, Any]) -> None:
     elif api == "gemini":
         assert (error["code"], error["status"]) == (STATUS[meaning], WORDS[meaning])
         assert is_final_to_gemini_cli(error) is (meaning in {Meaning.DAY, Meaning.SPENT, Meaning.UNPAID})
+    elif api == "interactions":
+        assert error["code"] == OF_INTERACTIONS[meaning]
     else:
         assert error["code"] in CODES[meaning]
 
@@ -244,6 +256,8 @@ async def test_a_response_that_has_begun_is_told_so_in_its_stream(serve: Serve, 
         assert error["type"] == TYPES[meaning]
     elif api == "gemini":
         assert error["status"] == ("RESOURCE_EXHAUSTED" if meaning is Meaning.UNPAID else WORDS[meaning])
+    elif api == "interactions":
+        assert error["code"] in {OF_INTERACTIONS[meaning], "rate_limit_exceeded"}
     else:
         assert error["code"] == LATE[name]
     # Codex ends a turn at an overload that it finds in ``response.failed``, and asks again without.
@@ -266,6 +280,7 @@ async def test_an_answer_that_breaks_off_says_why(serve: Serve, name: str, api: 
     assert {"messages": error.get("type"), "gemini": error.get("code")}.get(api, error.get("code")) == {
         "messages": type_,
         "gemini": status,
+        "interactions": {503: "unavailable", 429: "rate_limit_exceeded"}[status],
     }.get(api, code)
 
 

@@ -28,8 +28,9 @@ SIGNS = {  # of life, in each API
     "responses": b": keep-alive\n\n",
     "messages": b'event: ping\ndata: {"type": "ping"}\n\n',
     "gemini": b"\r\n\r\n",
+    "interactions": b": keep-alive\n\n",
 }
-SPOKEN = {"gemini": "chat"}  # a script in the client's own API, where there is one
+SPOKEN = {"gemini": "chat", "interactions": "chat"}  # a script in the client's own API, where there is one
 
 
 def url(api: str) -> tuple[str, dict[str, Any]]:

@@ -127,6 +127,7 @@ CUT = rb'data: {"id":"x","choices":[{"index":0,"delta":{"content":"%b"},"finish_
 PATHS: dict[str, dict[str, Any]] = {
     "chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
     "responses": {"input": "Hi"},
+    "interactions": {"input": "Hi"},
 }
 PATHS["messages"] = {**PATHS["chat/completions"], "max_tokens": 100}
 
