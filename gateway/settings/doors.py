@@ -43,10 +43,15 @@ def unnamed(item: DeploymentSettings, model: str, settings: Settings, catalog: C
     provider = settings.providers.get(name)
     if provider is None:
         return f"{name!r} is not a deployment; write provider/model, for example groq/openai/gpt-oss-120b"
-    vendor = vendor_of(name, provider, catalog)
-    there = [] if vendor is None else _names(vendor, DatasheetTable.shipped(settings.prices.file))
+    if is_pattern(model):
+        return f"{name!r} names no model; for all that {model!r} stands for write {name}/{model}"
+    vendor, table = vendor_of(name, provider, catalog), DatasheetTable.shipped(settings.prices.file)
+    there = [] if vendor is None else _names(vendor, table)
     plain = {_plain(each).rpartition("/")[2]: each for each in reversed(there)}
-    near = [plain[each] for each in difflib.get_close_matches(model, plain, n=_SHOWN)]
+    near = [
+        (vendor and name_at(each, provider.base_url, vendor, table)) or plain[each]
+        for each in difflib.get_close_matches(model, plain, n=_SHOWN)
+    ]
     known = f": it has {', '.join(f'{name}/{each}' for each in near)}" if near else ""
     return f"{name!r} names no model, and what {model!r} is called there is not known{known}; write {name}/MODEL"
 

@@ -1,5 +1,6 @@
 """A deployment that names a provider alone is what its vendor calls the public model."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,17 @@ def test_what_a_door_does_not_have_is_told_with_what_it_has(tmp_path: Path) -> N
     assert "foundry/claude-sonnet-" in found[0]
     assert found[1].endswith("is called there is not known; write hopper/MODEL")
     assert "'nobody' is not a deployment; write provider/model" in found[2]
+
+
+def test_what_a_door_has_is_told_as_it_can_be_asked_for_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(
+            "models:\n  claude-sonnet-9: { deployments: [frankfurt] }\n  claude-*: { deployments: [foundry] }\n",
+            tmp_path,
+        )
+    ours, star = (str(problem) for problem in caught.value.problems)
+    assert re.search(r"it has frankfurt/eu\.anthropic\.claude-sonnet-", ours) is not None  # a profile's name
+    assert star.endswith("for all that 'claude-*' stands for write foundry/claude-*")
 
 
 def test_other_models_have_names_at_their_sellers_too(tmp_path: Path) -> None:
