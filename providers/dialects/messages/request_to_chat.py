@@ -496,6 +496,9 @@ def _document(block: RawObject, at: str, losses: Losses) -> list[Object]:
         parts = [{"type": "file", "file": {name: value for name, value in file.items() if value is not None}}]
     else:
         losses.add(path, "chat has no documents by URL or from Anthropic's Files API")
+    if "title" not in said and not is_null(block.get("title", msgspec.Raw(b"null"))):
+        said.add("title")  # a name, which Converse demands of each document
+        losses.add(f"{at}.title", "chat's texts have no titles", hint=True)
     losses.rest(block, said, at, _NO_FIELD)
     return parts
 

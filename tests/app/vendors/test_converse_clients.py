@@ -189,6 +189,22 @@ async def test_files_marks_and_formats_are_those_of_messages(tmp_path: Path) -> 
         assert (notes["title"], notes["cache_control"]) == ("notes", {"type": "ephemeral", "ttl": "1h"})
 
 
+async def test_a_document_s_name_which_converse_demands_keeps_no_other_model_out(tmp_path: Path) -> None:
+    async with running_vendor("openai") as vendor:
+        providers = {"openai": {"base_url": vendor.base_url, "api_key": vendor.key}}
+        models = {"gpt-5": {"deployments": ["openai/gpt-5"]}}
+        document = {"document": {"format": "txt", "name": "notes", "source": {"bytes": "aGVsbG8="}}}
+        asked = {"messages": [{"role": "user", "content": [document, {"text": "say: well"}]}]}
+        async with (
+            serving(tmp_path, {"unused": None}, providers=providers, models=models) as running,
+            running.post(asked, path="/model/gpt-5/converse") as response,
+        ):
+            assert response.status == 200, await response.text()
+            assert "title" in response.headers["x-holeshot-dropped"]
+        assert vendor.refusals == [], vendor.said
+        assert "hello" in str(vendor.seen[-1].body)
+
+
 async def test_errors_are_those_that_boto3_knows(tmp_path: Path) -> None:
     async with client_of(tmp_path, "anthropic") as client:
         with pytest.raises(ClientError, match="claude-none") as raised:

@@ -76,6 +76,11 @@ def test_what_chat_cannot_say_of_a_request_is_a_loss(fields: dict[str, Any], fie
         ({"type": "document", "source": {"type": "url", "url": "u"}}, ".source", False),
         ({"type": "document", "source": PDF, "citations": {"enabled": True}}, ".citations", False),
         ({"type": "document", "source": PDF, "context": "c"}, ".context", False),
+        (
+            {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}, "title": "t"},
+            ".title",
+            True,
+        ),
         ({"type": "search_result", "source": "s", "title": "t", "content": []}, "", False),
         ({"type": "from_the_future"}, "", False),
         (
