@@ -7,6 +7,7 @@ and at Bedrock the stream, which has frames of AWS's around each event, and the 
 import base64
 import re
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -194,7 +195,8 @@ class InvokeUpstream(SignedUpstream):
         try:
             answer = await super().send(_COUNTING, counted)
         except UpstreamError as error:
-            if error.kind is ErrorKind.BAD_REQUEST and _COUNTS_NONE.search(error.said):
+            # Another right than that to ask the model: without it answers are given all the same.
+            if error.status == HTTPStatus.FORBIDDEN or _COUNTS_NONE.search(error.said):
                 raise self._lacks(path) from None
             raise
         try:

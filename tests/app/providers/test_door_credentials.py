@@ -9,7 +9,17 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from providers import Credentials, LiteLLM, Request, Setup, Upstream, load_catalog, open_upstream
+from providers import (
+    Credentials,
+    ErrorKind,
+    LiteLLM,
+    Request,
+    Setup,
+    Upstream,
+    UpstreamError,
+    load_catalog,
+    open_upstream,
+)
 from providers.dialects import MESSAGES
 from providers.simulator.wire import Tally, serve
 from tests.app.providers.test_bedrock_converse import ACCESS, credentials
@@ -31,9 +41,12 @@ class Server:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, str]]] = []
+        self.refusal: tuple[int, str] | None = None
 
     async def answer(self, request: web.Request) -> web.Response:
         await request.read()
+        if self.refusal is not None:
+            return web.json_response({"message": self.refusal[1]}, status=self.refusal[0])
         self.asked.append((request.rel_url.raw_path, {name.lower(): value for name, value in request.headers.items()}))
         return web.json_response(WHOLE)
 
@@ -131,3 +144,20 @@ async def test_foundry_has_tokens_of_entra_s(monkeypatch: pytest.MonkeyPatch, tm
     assert server.asked[0][1]["authorization"] == "Bearer token-of-entra"
     for name in ("azure", "azure.identity"):
         monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        (403, "User: arn:aws:iam::1:user/a is not authorized to perform: bedrock:CountTokens on resource: x"),
+        (400, "The provided model doesn't support counting tokens."),
+        (400, "The provided model identifier is invalid."),
+    ],
+)
+async def test_where_bedrock_counts_no_tokens_it_is_no_fault_of_key_or_model(refusal: tuple[int, str]) -> None:
+    """CountTokens is a right of its own; the gateway estimates then, and asks for answers as before."""
+    async with opened("bedrock_invoke", "", key="k") as (server, upstream, _):
+        server.refusal = refusal
+        with pytest.raises(UpstreamError) as caught:
+            await upstream.send("messages/count_tokens", REQUEST)
+        assert caught.value.kind is ErrorKind.NO_SUCH_API
