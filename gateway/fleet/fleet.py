@@ -112,13 +112,13 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
     )
 
 
-# Who pays for calls of what clients name themselves: however many names they make up, its budget and dollars are one.
+# Who pays for calls of names that clients make up: however many they are, there is one budget and one sum of dollars.
 
 NAMED_DIRECTLY = "\0direct"  # for deployments; no model is called so
 
 
 def who_pays(models: Mapping[str, ModelSettings]) -> str:
-    """Return which of the ``models`` of a list pays for its calls: one with the strictest limit in dollars of them."""
+    """Return which of the ``models`` of a list pays for its calls: the one with the strictest limit in dollars."""
     return min(models, key=lambda name: (_usd_a_day(models[name]), _limit(models[name].race.usd_per_day)))
 
 
@@ -131,7 +131,7 @@ def _usd_a_day(model: ModelSettings) -> float:
 
 
 class ConfiguredModel(msgspec.Struct, frozen=True):
-    """A model in a list of models, as it is configured: by its name, or by the pattern that covers it."""
+    """A model in a list of models, as configured: by its name, or by the pattern that covers the name."""
 
     configured: str
     settings: ModelSettings
@@ -223,9 +223,9 @@ class Resolver:
         return raced(race, own, profile_timeouts(race.profile), profiles=others)
 
     def facts_of(self, deployment: str) -> DeploymentSettings:
-        """Return a deployment that is named directly, with its configured price and capabilities.
+        """Return a deployment that a client names directly, with its configured price and capabilities.
 
-        One that is configured under another name (``as``) is a separate deployment with its own facts.
+        A deployment that is configured under another name (``as``) is another one, with facts of its own.
         """
         for model in self._settings.models.values():
             for each in model.deployments:
@@ -321,9 +321,9 @@ class Resolver:
         )
 
     def _marked(self, deployment: Deployment) -> Deployment:
-        """Return a deployment that is told what to cache: a Claude, or a GPT with breakpoints, where marks are taken.
+        """Return a deployment that gets cache marks: a Claude, or a GPT with breakpoints, where marks are taken.
 
-        Not one whose requests get a mark of the operator's: with four others that is one too many.
+        A deployment whose requests get a mark of the operator's gets no others: four more would be one too many.
         """
         kind = kind_of(deployment.provider, self._settings.providers[deployment.provider], self._catalog)
         takes_claudes = kind in CLAUDES or (kind == "bedrock" and deployment.takes_marks)
@@ -370,7 +370,7 @@ def _spoken(apis: Iterable[Api]) -> tuple[Dialect, ...]:
 
 
 def _may_have(provider: ProviderSettings, vendor: Vendor | None, apis: Iterable[Api]) -> tuple[Dialect, ...] | None:
-    """Return the dialects besides ``apis`` that a deployment may have all the same; None: only these were named.
+    """Return the dialects besides ``apis`` that a deployment may have all the same; None: the operator named ``apis``.
 
     The table may be wrong about a model, and a server of an unknown kind may have any of OpenAI's and Anthropic's APIs.
     """
@@ -542,13 +542,13 @@ class Fleet:
         return model if pattern is None or self.answered.has(pattern, model) else pattern
 
     def kept_deployment(self, model: str, deployment: str) -> str:
-        """Return likewise the name of a deployment of ``model``."""
+        """Return the name under which the ledger keeps a deployment of ``model``, by the same rule."""
         return deployment if self.kept_name(model) == model else self.configured_deployment(model, deployment)
 
     def with_keys(self, model: Model, tenant: TenantKeys) -> Model:
-        """Return ``model`` for a call of a client that brings keys: asked with these, at their providers.
+        """Return ``model`` for a call of a client that brings keys: its deployments at the providers of these keys.
 
-        It has no other deployments, unless ``tenant_keys.mixed`` allows both.
+        Other deployments are left out, unless ``tenant_keys.mixed`` allows both.
 
         Raises:
             NoDeploymentFits: none of the keys is for one of the model's providers.
@@ -565,7 +565,7 @@ class Fleet:
         return model.with_deployments(deployments, tenant.id, is_free=not self._settings.tenant_keys.mixed)
 
     def with_key(self, deployment: Deployment, tenant: TenantKeys) -> Deployment | None:
-        """Return ``deployment`` for a call of a client that brings keys; None if that may not use it."""
+        """Return ``deployment`` for a call of a client that brings keys; None if the client may not use it."""
         provider = deployment.provider
         key = tenant.keys.get(provider)
         if key is None or provider not in self._upstreams:  # a reload may have removed it

@@ -1,7 +1,7 @@
 """Keys of providers that clients bring, and the upstreams that are opened with them.
 
-Such a key goes to the configured base URL of its provider only. It is in memory while it is used, and in no row, log or
-shared store; what is learnt with it is kept by its digest, apart from what is learnt with other keys.
+Such a key goes to the configured base URL of its provider only. The key is in memory while it is used, and in no row,
+log or shared store; facts that were learnt with a key are kept by its digest, apart from those of other keys.
 """
 
 import re
@@ -32,13 +32,13 @@ from providers.dialects import Dialect, Loss
 KEY = re.compile(rf"[\x21-\x7e]{{1,{LONGEST_KEY}}}")  # printable ASCII without blanks
 _DIGEST_CHARS = 32
 
-# What tells a provider whose account it is, by the names of headers and fields: it never goes with another's key.
+# Headers and fields that name an account at a provider (``openai-organization``): never sent with another's key.
 _OF_ACCOUNT = re.compile(
     r"auth(?!or)|(?:^|-)key(?:-|$)|key(?:-?id)?$|token$|secret|passw|credential|cookie|session|signature"
     r"|login|account|project|organi[sz]ation|subscription",
     re.IGNORECASE,
 )
-# Headers that are public whatever they say. The value of any other may be a key, if it is as long as one.
+# Headers that are public whatever their value. The value of any other may be a key, if it is as long as one.
 _PUBLIC = re.compile(r"-(?:beta|version)$|^(?:accept.*|content-type|user-agent|referer|http-referer|x-title)$")
 _SHORTEST_KEY = 16
 
@@ -79,7 +79,7 @@ class TenantKeys(MaskedRecord, frozen=True):
 
 
 def digest_of(provider: str, key: str) -> str:
-    """Return the digest by which a key is known: it tells nothing of the key, which is long and random."""
+    """Return the digest by which a key is known: the key, which is long and random, cannot be found from it."""
     return sha256(f"{provider}\n{key}".encode(errors="surrogateescape")).hexdigest()[:_DIGEST_CHARS]
 
 
@@ -90,13 +90,13 @@ KEPT_S = 600.0  # without a call
 class TenantUpstreams:
     """The upstreams of clients' keys, opened when they are first asked, and forgotten when they are not used any more.
 
-    A forgotten one may still have running requests. It keeps no connection beside theirs.
+    A forgotten upstream may still have running requests, and keeps no other connection.
     """
 
     def __init__(
         self, open_upstream: Callable[[str, str], Upstream], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``open_upstream`` opens the one of a provider and a key."""
+        """``open_upstream`` opens the upstream of a provider and a key."""
         self._open = open_upstream
         self._clock = clock
         # By client, provider and key, with the last use; the last used at the end.
@@ -121,12 +121,12 @@ class TenantUpstreams:
         return upstream
 
     def learnt(self, client: str | None, provider: str, key: str) -> LearntFacts | None:
-        """Return what refusals have taught with a client's key; None: it was not asked, or is forgotten."""
+        """Return what refusals have taught with a client's key; None: the key was not used, or is forgotten."""
         known = self._kept.get((client, provider, key))
         return None if known is None else learnt_of(known[0])
 
     def forget(self) -> None:
-        """Forget those that were not used for a while."""
+        """Forget upstreams that were not used for a while."""
         before_s = self._clock() - KEPT_S
         while self._kept:
             oldest = next(iter(self._kept))
@@ -156,7 +156,7 @@ class TenantUpstreams:
 class LazyUpstream:
     """The upstream of a client's key, which is opened when it is first asked: most plans ask one of several.
 
-    Until then what it can do is known by ``like``, the operator's own at that provider.
+    Until then ``like``, the operator's own upstream at that provider, tells what it can do.
     """
 
     needs_warming = False
@@ -174,7 +174,7 @@ class LazyUpstream:
 
     @property
     def learnt(self) -> LearntFacts | None:
-        """What refusals have taught with this key; None: it has not been asked."""
+        """What refusals have taught with this key; None: the key has not been used."""
         return None if self._opened is None else learnt_of(self._opened)
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:

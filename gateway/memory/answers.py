@@ -1,8 +1,8 @@
-"""What is kept of recent responses and interactions, in memory, so that later requests can name them.
+"""Recent responses and interactions in memory, so that later requests can name them.
 
 Where no provider stores an answer (``store: false``, or a server of chat completions), its conversation goes on only if
-the gateway knows it. So it keeps the items of recent conversations, for the client that had them, bounded in bytes and
-time. They are on no disk, in no row and no log; in Redis only as ``sealed.py`` writes them.
+the gateway knows the conversation. So the items of recent conversations are kept for the client that had them, bounded
+in bytes and time: on no disk, in no row and no log, and in Redis only as ``sealed.py`` writes them.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from providers import UNREADABLE, aside
 from providers.dialects import Recalling, single_items
 
 _MIB = 2**20
-MOST_CONVERSATION_BYTES = 8 * _MIB  # a longer one is not kept
+MOST_CONVERSATION_BYTES = 8 * _MIB  # a longer answer is not kept
 MOST_NAMES = 2_000  # items of an answer that can be named
-_TURN_BYTES, _PIECE_BYTES = 1_000, 150  # what a conversation, and a part of it, takes beside its bytes
+_TURN_BYTES, _PIECE_BYTES = 1_000, 150  # the memory of a conversation, and of a part, beside its bytes
 MOST_SHARING = 64  # answers that are told to Redis at a time; others stay in this process
 _SWEEPS = 4  # in the time that a conversation lives
 
@@ -29,18 +29,18 @@ Start = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 class AnswerScope(msgspec.Struct, frozen=True):
-    """Whose answers they are: a client's, and those of its own keys."""
+    """The owner of answers: a client, with the keys that it brings."""
 
     client: str | None
     tenant: str = ""
-    api: str = ""  # whose answers they are besides, as an answer of one API is none of another; empty: of Responses
+    api: str = ""  # the API, as an answer of one API is none of another; empty: Responses
 
 
 Said = Sequence[tuple[str | None, bytes]]  # the items of an answer as they are sent again, with their ids
 
 
 class _Piece:
-    """A part of conversations, which share it: agents send all that was said again with each request."""
+    """A part that several conversations share: agents send all that was said again with each request."""
 
     __slots__ = ("data", "users")
 
@@ -50,7 +50,7 @@ class _Piece:
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """What an answer was beside its items: they are the last of its conversation."""
+    """An answer without its items, which are the last of its conversation."""
 
     about: bytes = b""  # empty: not kept
     names: Sequence[str | None] = ()  # of its items
@@ -87,7 +87,7 @@ class AnswerMemory:
         start: Start,
         sealed: SealedAnswers | None = None,
     ) -> None:
-        """``start`` runs what tells Redis, of which nothing waits; ``sealed``: None without Redis."""
+        """``start`` runs a write to Redis in the background; ``sealed``: None without Redis."""
         self.size = 0  # bytes
         self._clock, self._start, self._sealed = clock, start, sealed
         self._shares: dict[AnswerScope, _Share] = {}
@@ -110,7 +110,7 @@ class AnswerMemory:
     # What later requests ask.
 
     async def conversation(self, scope: AnswerScope, response_id: str) -> Sequence[bytes] | None:
-        """Return the items of a conversation up to an answer; None: it is not known, or not to this client."""
+        """Return the items of a conversation up to an answer; None: unknown, or another client's."""
         if not self.is_on:
             return None
         turn = self._known(scope, response_id)
@@ -121,7 +121,7 @@ class AnswerMemory:
         return None if turn is None else [piece.data for piece in turn.pieces]
 
     async def answer(self, scope: AnswerScope, response_id: str) -> tuple[bytes, Said] | None:
-        """Return what an answer was beside its items, and those; None: it is not known, or not to this client."""
+        """Return an answer without its items, and the items; None: unknown, or another client's."""
         items = await self.conversation(scope, response_id)
         turn = None if items is None else self._known(scope, response_id)
         if items is None or turn is None or not turn.answer.about:
@@ -130,7 +130,7 @@ class AnswerMemory:
         return turn.answer.about, list(zip(names, items[len(items) - len(names) :], strict=True))
 
     async def item(self, scope: AnswerScope, item_id: str) -> bytes | None:
-        """Return an item of an answer; None: it is not known, or not to this client."""
+        """Return an item of an answer; None: unknown, or another client's."""
         if not self.is_on:
             return None
         share = self._shares.get(scope)
@@ -152,9 +152,10 @@ class AnswerMemory:
         follows: str | None = None,
         about: bytes = b"",
     ) -> None:
-        """Keep a conversation: the items that were ``asked``, and those of the answer, with their ids.
+        """Keep a conversation: the request's items (``asked``) and the answer's, with their ids.
 
-        ``follows``: the answer whose conversation the first of them are; ``about``: the answer without its items.
+        ``follows``: the answer whose conversation is the beginning of ``asked``; ``about``: the answer without its
+        items.
         """
         if not self.is_on:
             return
@@ -193,7 +194,7 @@ class AnswerMemory:
     # The conversations of one client share their parts, which count once.
     #
     # Not every server's ids are unique: Ollama's are numbers below 1,000,000 (middleware/openai.go of ollama/ollama,
-    # read on 2026-11-27). What two answers are called names neither, so that nobody goes on from another's.
+    # read on 2026-11-27). An id that two answers have names neither, so that nobody goes on from another's.
 
     def _known(self, scope: AnswerScope, response_id: str) -> _Turn | None:
         share = self._shares.get(scope)
@@ -264,10 +265,10 @@ class AnswerMemory:
         self.size += size
 
     def _make_room(self) -> None:
-        """Forget the oldest of who has most: many conversations of one client displace none of another's.
+        """Forget the oldest conversations of the client with most: many of one client displace none of another's.
 
-        A client counts with all the keys that it brings: making up more of them gets it no more room. Where no keys of
-        clients are configured, all programs are one client, like everywhere.
+        A client counts with all the keys that it brings: made-up keys get it no more room. Without ``clients`` all
+        programs are one client, as everywhere.
         """
         while self.size > self._most_bytes and self._shares:
             client = max(self._sizes, key=self._sizes.__getitem__)
@@ -276,7 +277,7 @@ class AnswerMemory:
             self._drop(scope, share, next(iter(share.turns)))
 
     def _sweep(self) -> None:
-        """Forget what was not asked for in time."""
+        """Forget conversations that were not used in time."""
         self._timer, now = None, self._clock()
         for scope, share in list(self._shares.items()):
             while share.turns and now >= next(iter(share.turns.values())).until:
@@ -298,7 +299,7 @@ class AnswerMemory:
         said: Said,
         follows: str | None,
     ) -> None:
-        """Tell the other replicas of a conversation: of one that they know, only what is new."""
+        """Write a conversation to Redis for the other replicas; of one that Redis has, only what is new."""
         try:
             before = None if follows is None else self._known(scope, follows)
             pieces, parent = turn.pieces, None
@@ -325,22 +326,22 @@ class AnswerMemory:
 
 
 def _weight(turn: _Turn) -> int:
-    """Return what a conversation takes beside its pieces."""
+    """Return the bytes of a conversation beside its pieces."""
     return _TURN_BYTES + 8 * len(turn.pieces) + _PIECE_BYTES * len(turn.named) + len(turn.answer.about)
 
 
 def _last_used(entry: tuple[AnswerScope, _Share]) -> float:
-    """Return until when the oldest conversation is kept: all live equally long after their last use."""
+    """Return when the oldest conversation ends: all live equally long after their last use."""
     return next(iter(entry[1].turns.values())).until
 
 
-# One answer that is to be remembered, from its request to its end.
+# One answer that will be remembered, from its request to its end.
 
 LONG_ANSWER_BYTES = 256 * 1024  # a longer one is read in a thread
 
 
 class Remembering:
-    """What was asked, and what of the answer the next turn needs."""
+    """A request, and the parts of its answer that the next turn needs."""
 
     def __init__(
         self,
@@ -350,9 +351,9 @@ class Remembering:
         follows: str | None,
         recalling: Recalling,
     ) -> None:
-        """``prompt``: the input, of which a copy is kept: the request forgets its own when its answer begins.
+        """``prompt``: the input. A copy is kept, as the request forgets its own when its answer begins.
 
-        ``follows``: the answer whose conversation the gateway has put before it; ``recalling``: how its API is read.
+        ``follows``: the answer whose conversation the gateway has put before the input; ``recalling``: reads its API.
         """
         self.heard = recalling.heard()
         self._memory, self._scope, self._follows = memory, scope, follows
@@ -361,12 +362,12 @@ class Remembering:
 
     @property
     def size(self) -> int:
-        """The bytes that it keeps until the end of the call."""
+        """The bytes that are kept until the end of the call."""
         return 0 if self._asked is None else len(self._asked)
 
     @property
     def counted_bytes(self) -> int:
-        """Those of them that count in the budget of bodies: few are covered by the call's seat."""
+        """The bytes that count in the budget of bodies: few bytes are covered by the call's seat."""
         return self.size if self.size > SEATED_BYTES else 0
 
     async def read(self, body: bytes) -> None:
@@ -377,7 +378,7 @@ class Remembering:
             self.heard.read(body)
 
     def keep_soon(self) -> None:
-        """Keep the answer once its last bytes have gone out: before anything that its client sends then is read."""
+        """Keep the answer once its last bytes have gone out, before the client's next request is read."""
         if self._asked is not None:
             asyncio.get_running_loop().call_soon(self._keep)
 

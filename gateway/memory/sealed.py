@@ -1,8 +1,8 @@
 """Recent conversations in Redis, where the other replicas find them, encrypted.
 
-Each is encrypted under a key that is derived from the id of its answer, or of its item, and from whose it is. Redis has
-the name that is derived likewise, and no id: only who was given the id can find the value, and read it. It is forgotten
-at its end. An id that could be guessed is not shared.
+Each value is encrypted under a key that is derived from the id of its answer, or item, and from its owner. Redis has a
+name that is derived in the same way, and no id: only the client that was given the id can find and read the value. A
+value is forgotten at its end. An id that could be guessed is not shared.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ MOST_LINKS = 8  # of a chain; the next one has the whole conversation again
 # Ids of vendors have 26 random characters or more. The ledger may have the first seven; nobody guesses the rest.
 _SECRET = re.compile(r"[a-z]+\d*_.{24,500}", re.DOTALL)  # Google's begin with v1_
 _NONCE_BYTES = 12
-_VALUE_BYTES = 500  # what a value takes beside its bytes
+_VALUE_BYTES = 500  # the memory of a value beside its bytes
 _AT_ONCE = 50  # values that are written together
 
 
 class AnswerOwner(Protocol):
-    """Whose an answer is."""
+    """The owner of an answer."""
 
     @property
     def client(self) -> str | None:
@@ -43,11 +43,11 @@ class AnswerOwner(Protocol):
 
     @property
     def tenant(self) -> str:
-        """The digests of the keys that it brings."""
+        """The digests of the keys that the client brings."""
 
     @property
     def api(self) -> str:
-        """The API that it is an answer of; empty: Responses."""
+        """The answer's API; empty: Responses."""
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -84,7 +84,7 @@ class SealedAnswers:
         return 0 < links < MOST_LINKS
 
     async def put(self, owner: AnswerOwner, response_id: str, link: Link) -> bool:
-        """Tell the others of an answer; return whether they know it now."""
+        """Write an answer to Redis; return whether other replicas can find it now."""
         if _SECRET.fullmatch(response_id) is None:
             return False
         try:
@@ -105,13 +105,13 @@ class SealedAnswers:
         return True
 
     async def prolong(self, owner: AnswerOwner, response_id: str) -> None:
-        """Keep an answer for its time again."""
+        """Keep an answer for another ``ttl_s``."""
         name, _ = _derived(owner, response_id)
         with suppress(NamesUnreachable):
             await self._call(name, "EXPIRE", name, max(1, int(self._ttl_s())))
 
     async def chain(self, owner: AnswerOwner, response_id: str) -> Sequence[Link] | None:
-        """Return a conversation up to an answer, from its beginning; None: it is not known, or not completely."""
+        """Return a conversation up to an answer, from its beginning; None: unknown, or a part is missing."""
         links: list[Link] = []
         left: str | None = response_id
         while left is not None:
@@ -127,7 +127,7 @@ class SealedAnswers:
         return links[::-1]
 
     async def item(self, owner: AnswerOwner, item_id: str) -> bytes | None:
-        """Return an item of an answer; None: it is not known."""
+        """Return an item of an answer; None: unknown."""
         raw = await self._get(owner, item_id)
         try:
             return None if raw is None else _item.decode(raw)
@@ -154,7 +154,7 @@ class SealedAnswers:
         return True
 
     def _has_room(self, size: int) -> bool:
-        """Whether so many bytes more are within what this process may have there."""
+        """Whether this process may have so many bytes more in Redis."""
         now = self._clock()
         while self._written and self._written[0][0] <= now:
             self._size -= self._written.popleft()[1]
@@ -213,7 +213,7 @@ class SealedAnswers:
 
 
 def _derived(owner: AnswerOwner, text: str) -> tuple[str, bytes]:
-    """Return the name in Redis, and the key, of what ``text`` names for an owner. Neither tells the other."""
+    """Return the name in Redis and the key for an owner's ``text``, an id. Neither tells the other."""
     from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - likewise
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415 - likewise
 

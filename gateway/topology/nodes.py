@@ -53,7 +53,7 @@ _REPLY = 160  # characters of a reply that are logged
 # times as many processes, so that a thousand of them query Redis 25 times as often as ten, not a hundred times.
 LONGEST = 4.0
 
-# Replies of a node that does not serve the key, or not now; they remain if the node that they name fails, too.
+# Replies of a node that does not serve the key, or not now; the replies remain if the node that they name fails, too.
 REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError, ReadOnlyError)
 
 PREFIX = "holeshot"  # of every key, as other rooms write them
@@ -64,7 +64,7 @@ Command = Sequence[str | bytes | int | float]
 def round_s(least_s: float, processes: int, own: str) -> float:
     """Return the seconds between two rounds of the process ``own``: ``least_s`` for ten processes, twice that for 100.
 
-    It is at most four times ``least_s``, and up to a tenth less depending on ``own``, so that rounds do not coincide.
+    A round takes at most four times ``least_s``, and up to a tenth less by ``own``, so that rounds do not coincide.
     """
     longer = min(LONGEST, max(1.0, float(processes ** log10(2.0)) / 2.0))
     return least_s * longer * (1.0 - crc32(own.encode()) / 2**32 / 10.0)
@@ -85,7 +85,7 @@ class _Encrypted(SSLConnection):
 
 
 class _EncryptedMaster(SentinelManagedConnection, _Encrypted):
-    """Likewise to the master that Sentinels name."""
+    """A connection over TLS to the master that Sentinels name."""
 
 
 class SlotMap:
@@ -127,7 +127,7 @@ class SlotMap:
 
 
 class _Login(CredentialProvider):
-    """The user and the password of a URL, as they are at each connection; ``of`` finds them in it."""
+    """User and password of a URL, read anew for each connection: ``of`` finds both in the URL."""
 
     def __init__(self, address: Address, of: Callable[[RedisUrl], tuple[str, str]]) -> None:
         self._address = address
@@ -141,12 +141,12 @@ class _Login(CredentialProvider):
         return (password,) if password else ()
 
     async def get_credentials_async(self) -> Any:
-        """Return the same."""
+        """Return the same as ``get_credentials``."""
         return self.get_credentials()
 
 
 def _options(url: RedisUrl) -> dict[str, Any]:
-    """Return what the URL says, but for the login."""
+    """Return the URL's options, without the login."""
     said: dict[str, Any] = {**parse_url(url.plain)}
     if said.get("connection_class") is SSLConnection:
         said["connection_class"] = _Encrypted
