@@ -64,7 +64,7 @@ class Deployment(MaskedRecord, frozen=True):
 
     name: str
     provider: str
-    model: str  # the provider's name for it
+    model: str  # the provider's name for the model
     upstream: Upstream
     clocks: Clocks
     price: Price | None
@@ -76,64 +76,62 @@ class Deployment(MaskedRecord, frozen=True):
     apis: frozenset[Api] = frozenset((PIVOT.name,))
     speaks: tuple[Dialect, ...] = (PIVOT,)  # the dialects among its APIs; others are translated to the first one
     drop_params: bool = False
-    adapts_forced: bool = True  # a forced tool that its model does not take is asked for in another way
-    drops_unfit: bool = False  # it can be asked to drop thoughts that do not fit what stands before them any more
+    adapts_forced: bool = True  # a forced tool that the model does not take is asked for in another way
+    drops_unfit: bool = False  # can be asked to drop thoughts that no longer fit what stands before them
     is_newest_version: bool = False  # its operator asks for the newest version of Anthropic's API
     extra_headers: tuple[tuple[str, str], ...] = ()  # names in lower case
     weight: float = 1.0
     canary: float | None = None
     vendor: str | None = None  # its provider's name in the catalog
-    continues: tuple[Way, ...] | None = None  # the ways in which it continues another's answer; None: it does not
-    traits: Traits = UNKNOWN_MODEL  # what its model is and takes
-    seal: Seal | None = None  # of its account, for what its model encrypts
-    takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
-    takes_unsigned: bool = False  # in Messages, it reads thoughts that nobody has signed
-    takes_signed: str = ""  # in chat, its model reads the thoughts that this vendor has signed
-    beyond: frozenset[str] = frozenset()  # what it takes though chat has no place for it, as in ``Habits``
-    refuses_storing: bool = False  # in Responses it answers no request that says ``store: true``
-    compacts: bool = True  # in Responses it may make a conversation shorter, in an item of its own
-    functions_only: bool = False  # in Responses it takes no other tools
-    takes_marks: bool = False  # in chat, Messages' marks of what to cache mean the same to it
-    cache_keys: frozenset[str] = frozenset()  # the dialects in which its vendor takes a ``prompt_cache_key``
+    continues: tuple[Way, ...] | None = None  # the ways of continuing another's answer; None: there is none
+    traits: Traits = UNKNOWN_MODEL  # what the model is and takes
+    seal: Seal | None = None  # of the account, for reasoning that the model encrypts
+    takes_thoughts: bool = False  # the model needs its own reasoning back in later turns
+    takes_unsigned: bool = False  # in Messages, thoughts that nobody has signed are read
+    takes_signed: str = ""  # in chat, the model reads the thoughts that this vendor has signed
+    beyond: frozenset[str] = frozenset()  # what the deployment takes though chat has no place for it, as in ``Habits``
+    refuses_storing: bool = False  # in Responses: refuses ``store: true``
+    compacts: bool = True  # in Responses: may make a conversation shorter, in an item of its own
+    functions_only: bool = False  # in Responses: takes no other tools
+    takes_marks: bool = False  # in chat: takes Messages' cache marks
+    cache_keys: frozenset[str] = frozenset()  # the dialects in which the vendor takes a ``prompt_cache_key``
     # What a request is sent as ``store`` that says nothing of it; None: nothing. Its vendor, or the operator, says so.
     store: msgspec.Raw | None = None
     stores_own: bool = False  # also in its vendor's own API, in which requests else pass as they are
     conversations: bool | None = None  # its vendor keeps conversations; None: a server that no row is of
-    stores: bool = False  # its vendor is known to keep a response that says ``store: true``
-    keeps: bool = False  # its vendor keeps what it is asked, unless a request says ``store: false``
-    marks_from: int | None = (
-        None  # tokens of a prompt's beginning from which it is told to cache it; None: it is not told
-    )
+    stores: bool = False  # the vendor is known to keep a response that says ``store: true``
+    keeps: bool = False  # the vendor keeps prompts, unless a request says ``store: false``
+    marks_from: int | None = None  # tokens of a prompt's beginning from which a cache mark is set; None: never
     is_free: bool = False  # the operator has set a price of 0, or its vendor asks for nothing
-    states_cost: bool = False  # its answers say what they cost, and the operator has set no prices
+    states_cost: bool = False  # answers say what they cost, and the operator has set no prices
     zdr: bool | None = None
     region: str | None = None
     quantization: str | None = None
     hardware: str | None = None
-    same_as: str | None = None  # the name of the model that it is, where its own does not tell
-    whole: Mapping[str, tuple[str, ...]] = {}  # by parameter, the values with which its vendor does not stream
+    same_as: str | None = None  # the name of the model behind the deployment's name, where that does not tell
+    whole: Mapping[str, tuple[str, ...]] = {}  # by parameter, the values with which the vendor does not stream
     addresses: re.Pattern[str] | None = None  # the operator's, which no client reads
     listed: Price | None = None  # the prices that are known, where that of input or output is not
-    tenant: str | None = None  # the digest of the client's own key that it is asked with; None: the operator's
-    learnt_as: str | None = None  # the name of what that key shows of it; None: its own
+    tenant: str | None = None  # the digest of the client's own key that is used; None: the operator's
+    learnt_as: str | None = None  # the name of what that key shows of the deployment; None: its own
     learnt: LearntFacts | None = None  # what refusals have taught of its provider's models; None: nothing is kept
     acts: bool = False  # its model, or what the operator adds to requests, runs something at the provider
     searches: bool = False  # that is a search of the web
-    may_have: tuple[Dialect, ...] | None = None  # further ones to be tried if it refuses; None: the operator named all
+    may_have: tuple[Dialect, ...] | None = None  # more dialects to try after a refusal; None: the operator named all
 
     @property
     def account(self) -> str | None:
-        """Whose it is at its vendor: that of its provider's keys, or of a client's own key."""
+        """The account at the vendor: that of the provider's keys, or of a client's own key."""
         return None if self.seal is None else self.seal.whose
 
     @property
     def encrypts(self) -> bool:
-        """Whether its model gives its reasoning encrypted in Responses, where that is asked for; others refuse it."""
+        """Whether the model gives encrypted reasoning in Responses if asked to; other models refuse that."""
         thinks = self.capabilities.reasoning
         return self.traits.signs and (bool(self.traits.efforts) if thinks is None else thinks)
 
     def with_key(self, upstream: Upstream, digest: str, learnt: LearntFacts | None = None) -> "Deployment":
-        """Return it with the ``upstream`` of a client's own key, without what is the operator's at its provider.
+        """Return the deployment with the ``upstream`` of a client's own key, without the operator's headers and fields.
 
         ``learnt``: what refusals have taught with that key.
         """
@@ -159,7 +157,7 @@ class Deployment(MaskedRecord, frozen=True):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The model, and the formats in which it is configured to answer: those with the same answer alike."""
+        """The model and the formats of its answers: deployments of the same identity answer alike."""
         return model_identity(self.same_as or self.model), *[self.extra_body.get(name) for name in _FORMATS]
 
     def hide_addresses(self, error: UpstreamError) -> None:
@@ -171,18 +169,18 @@ class Deployment(MaskedRecord, frozen=True):
                 error.body = pattern.sub(MASK, error.body.decode(errors="replace")).encode()
 
     def spoken_to(self, dialect: Dialect) -> Dialect:
-        """Return the dialect in which it gets requests in ``dialect``: the same one if it has that."""
+        """Return the dialect in which the deployment gets requests in ``dialect``: the same one if it has that."""
         return dialect if dialect in self.speaks else self.speaks[0]
 
     def spoken_in(self, call: Call) -> Dialect:
-        """Return the dialect in which it gets a ``call``."""
+        """Return the dialect in which the deployment gets a ``call``."""
         if call.rendered and (rendered := call.rendered.get(self.name)) is not None and rendered.spoken is not None:
             return rendered.spoken
         dialect = call.asked.dialect
         return dialect if dialect in self.speaks else self.speaks[0]
 
     def asked_in(self, dialect: Dialect, *, tools: bool, client: str | None) -> Dialect:
-        """Return the dialect in which it gets requests of ``client`` in ``dialect``.
+        """Return the dialect in which the deployment gets requests of ``client`` in ``dialect``.
 
         By where its model takes ``tools``, and by what refusals have taught.
         """
@@ -195,12 +193,12 @@ class Deployment(MaskedRecord, frozen=True):
         return DIALECTS.get(learnt.instead_of(self.model, usual.name, tools=tools, client=client), usual)
 
     def refused_tools(self, dialect: Dialect, *, client: str | None) -> Mapping[str, str]:
-        """Return by type the tools of which refusals of ``dialect`` have told, and the name of the dialect for each."""
+        """Return the types of tools that refusals in ``dialect`` have named, each with the dialect to ask in."""
         learnt = self.learnt
         return {} if learnt is None or not learnt.steers else learnt.tools_in(self.model, dialect.name, client)
 
     def as_learnt(self, client: str | None) -> "Deployment":
-        """Return it with the traits that refusals have taught: of its own, whether a call of a tool can be forced."""
+        """Return the deployment with traits that refusals have taught: whether a call of a tool can be forced."""
         learnt = self.learnt
         known = () if learnt is None else learnt.of(self.model, client)
         refused = [fact for fact in known if fact.kind is Kind.CALL]
@@ -210,9 +208,9 @@ class Deployment(MaskedRecord, frozen=True):
         return msgspec.structs.replace(self, traits=unforced(self.traits, forbids=forbids))
 
     def others(self, offered: str | None) -> tuple[Dialect, ...]:
-        """Return the dialects in which it may be asked if it refuses one; first the one that it has ``offered``.
+        """Return the dialects to try after a refusal; first the one that the refusal has ``offered``.
 
-        Of an API that its catalog row does not name only its offer tells, unless there is no such row.
+        An API that the vendor's catalog row does not name is tried only if offered, unless there is no row.
         """
         offers = () if offered is None else (DIALECTS[offered],)
         known = (*self.speaks, *(offers if self.may_have is not None else ()), *(self.may_have or ()))
@@ -220,14 +218,14 @@ class Deployment(MaskedRecord, frozen=True):
         return tuple(able)
 
     def way_to_continue(self, dialect: Dialect) -> Way | None:
-        """Return the way in which it continues answers to requests in ``dialect``; None if none is known."""
+        """Return the way of continuing answers to requests in ``dialect``; None if none is known."""
         continuing = self.spoken_to(dialect).continuing
         if continuing is None:
             return None
         return next((way for way in self.continues or () if way in continuing.ways), None)
 
     def can_continue(self, dialect: Dialect) -> bool:
-        """Whether it is known to continue another's answers to requests in ``dialect``."""
+        """Whether the deployment is known to continue another's answers to requests in ``dialect``."""
         return self.spoken_to(dialect).continues_by_itself or self.way_to_continue(dialect) is not None
 
 
@@ -365,7 +363,7 @@ class Common(msgspec.Struct, frozen=True):
     max_output_tokens: float  # likewise
     binds: bool = False  # one of them may give, or refuse, reasoning that only its maker can read
     acts: bool = False  # one of them runs something at its provider, whatever it is asked
-    thinks: bool = True  # none of them is known not to think, or is told in another way not to
+    thinks: bool = True  # none of them is known not to think, or has another way to be told not to
     takes_forced: bool = True  # a request may force a call of a tool at all of them
     has_keys: bool = False  # the provider of one of them has several keys
     refused_fields: frozenset[str] = frozenset()  # in chat, fields of a history that one of them refuses
@@ -421,7 +419,7 @@ class Model(msgspec.Struct, frozen=True):
     takeover: TakeoverSettings = TakeoverSettings()
     parameters: Parameters | None = None  # defaults, maximums and system prefix of requests
     tenant: str | None = None  # the digest of the client's own keys, if some of its deployments are asked with them
-    is_free: bool = False  # whether no call of it, nor of a fallback, spends the operator's dollars
+    is_free: bool = False  # whether no call of the model, nor of a fallback, spends the operator's dollars
     marks: bool = False  # whether some of its deployments are told what to cache
     costs_nothing: bool = False  # whether the operator has set a price of 0 for all its deployments
     learnt: tuple[LearntFacts, ...] = ()  # of its providers
@@ -435,9 +433,9 @@ class Model(msgspec.Struct, frozen=True):
         return {name: each.learnt_as for name, each in self.deployments.items() if each.learnt_as is not None}
 
     def with_deployments(self, deployments: Mapping[str, Deployment], tenant: str, *, is_free: bool) -> "Model":
-        """Return it with these ``deployments`` alone, of which some have a key of ``tenant``, a digest.
+        """Return the model with these ``deployments`` alone; some have a key of ``tenant``, a digest.
 
-        If all have, it spends nothing of the operator's dollars, and its own limits in dollars do not apply.
+        If all have, calls spend none of the operator's dollars, and the model's own limits in dollars do not apply.
         ``is_free``: neither do its fallbacks.
         """
         race, use_limits, dearest = self.race, self.use_limits, self.dearest
@@ -489,5 +487,5 @@ class Model(msgspec.Struct, frozen=True):
         return usd is not None and than_usd is not None and usd > DEAR_FALLBACK * than_usd
 
     def under(self, profile: Profile | None) -> "Model":
-        """Return the model under ``profile``; as configured if that is None or its own profile."""
+        """Return the model under ``profile``; as configured if ``profile`` is None or the model's own."""
         return self if profile is None or profile is self.race.profile else self.profiles.get(profile, self)
