@@ -40,7 +40,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 async def list_facts(request: web.Request) -> web.Response:
-    """Return what is known here."""
+    """Return the facts that this process knows."""
     context = request.app[CONTEXT]
     context.admission.admit_viewer(request)
     return uncached(Facts([shown for shown, *_ in _facts(context)]))

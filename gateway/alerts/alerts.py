@@ -346,7 +346,7 @@ class MessageSender(Protocol):
     async def send(
         self, webhook: WebhookSettings, message: AlertMessage, also: Sequence[AlertMessage] = ()
     ) -> SendResult:
-        """Send it, with what ``also`` waits gathered in it, and return the result."""
+        """Send a message that also has the messages of ``also``, which wait; return the result."""
 
 
 class DeliveryListener(Protocol):

@@ -121,7 +121,7 @@ class ShiftEvidence:
 
     @property
     def is_enough(self) -> bool:
-        """Whether it suffices for an alarm."""
+        """Whether the evidence suffices for an alarm."""
         return self.sum >= self.limit
 
     @property
@@ -177,7 +177,7 @@ class MetricWatch:
         self._forget()
 
     def ended(self, at_s: int) -> None:
-        """Note its end."""
+        """Note the attempt's end."""
         self.open = None
         self._since_s = max(self._since_s, at_s)
         self._forget()
@@ -359,7 +359,7 @@ class WatchedDeployment:
 
     @property
     def watches(self) -> Mapping[Metric, SpeedWatch | ErrorWatch]:
-        """Its watches by metric."""
+        """The deployment's watches, by metric."""
         return {**self.speed_watches, Metric.ERRORS: self.error_watch}
 
     def levels(self, window: AttemptWindow) -> dict[Metric, FactorLevel]:

@@ -320,7 +320,7 @@ class PeerChanges(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, own: Mapping[int, FactorLevel], peers: Mapping[int, FactorLevel]) -> "PeerChanges | None":
-        """Return it from the residuals of hours, ``own`` and the peers'; None if they have too few in common."""
+        """Return the level from the residuals of hours, ``own`` and the peers'; None if they have too few in common."""
         both = [(start_s, level, peers[start_s]) for start_s, level in own.items() if start_s in peers]
         number = len(both)
         if number < _FEW_HOURS:

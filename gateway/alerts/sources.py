@@ -188,7 +188,7 @@ class LedgerState(Protocol):
 
     @property
     def oldest_pending_s(self) -> float | None:
-        """Their maximum age; None if there are none."""
+        """The age of the oldest pending row; None if none is pending."""
 
     @property
     def connected(self) -> bool:

@@ -403,7 +403,7 @@ def _written(name: str, values: Iterable[float]) -> list[str]:
 
 
 def _figures(day: Sequence[ModelHour]) -> Mapping[str, float]:
-    """Return what is compared of one day, as far as there were enough calls."""
+    """Return the figures of one day that are compared, as far as there were enough calls."""
     answered, sized = sum(each.answered for each in day), sum(each.sized or 0 for each in day)
     prompt_tokens, answer_tokens = (
         sum(getattr(each, name) or 0 for each in day) for name in ("prompt_tokens", "completion_tokens")

@@ -23,7 +23,7 @@ class Counting(Protocol):
         """Count new windows; a problem is logged."""
 
     async def aclose(self) -> None:
-        """Close its connection."""
+        """Close the connection to the ledger."""
 
 
 class TargetWatch:

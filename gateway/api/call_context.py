@@ -35,7 +35,7 @@ class MemoryLoan(Protocol):
     """Memory of the budget that is used for a while."""
 
     def release(self) -> None:
-        """Return it."""
+        """Return the lent memory."""
 
 
 class WorkThread:

@@ -335,7 +335,7 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
     *,
     whose: str | None,
 ) -> Own:
-    """Return what is a request's own: ``parsed`` as its client sent it, ``sent`` as the model is asked.
+    """Return the traits of one request: ``parsed`` as its client sent it, ``sent`` as the model is asked.
 
     Of one whose answer passes unread it says nothing of tokens. ``whose``: its session with the client that has it.
     """

@@ -350,7 +350,7 @@ def lost_thread(why: str) -> NothingStored:
 
 
 def having(deployments: Iterable[Deployment], stored: StoredAt) -> list[Deployment]:
-    """Return those of ``deployments`` that have what a request names.
+    """Return the ``deployments`` that have what a request names (a file, a stored response).
 
     Raises:
         ResponseNotFound, NothingStored: none of them; the provider does not serve this model, or not this client.

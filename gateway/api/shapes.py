@@ -130,7 +130,7 @@ class CachedDecision(msgspec.Struct, frozen=True):
     def of(
         cls, model: Model, shape: Shape, fitting: Fitting, race_asked: RaceSettings, given: RaceSettings
     ) -> "CachedDecision":
-        """Return what is decided of requests of a ``shape`` which these deployments can answer.
+        """Return the decision for requests of a ``shape`` that these deployments can answer.
 
         ``given``: the settings of the operator for its client.
         """

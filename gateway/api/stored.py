@@ -186,7 +186,7 @@ class _FollowingSink(UnreadSink):
         self._note: Callable[[bytes], Awaitable[None]] | None = note
 
     async def note_end(self) -> None:
-        """Tell what was seen of the end, once."""
+        """Record the end of a response in the background, once."""
         note, self._note = self._note, None
         if note is not None:
             await note(self._ended)

@@ -132,7 +132,7 @@ class NamesOnDisk(Protocol):
 
 
 class RunningOnDisk(NamesOnDisk, Protocol):
-    """The same for responses in the background, whose ids a process finds after a restart."""
+    """Places of responses in the background, whose ids a process finds after a restart."""
 
     def tell_running(self, client: str | None, name: str, known: str) -> None:
         """Store the value ``known`` for a response of ``client`` that runs on."""

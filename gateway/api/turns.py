@@ -290,7 +290,7 @@ class SocketTurn:
             self.socket.send(*texts)
 
     def leave_to_memory(self) -> None:
-        """Forget its conversation: what the gateway remembers of it is known on every connection."""
+        """Forget the turn's conversation, as the gateway's memory has it for every connection."""
         self._items = b""
         if self._counted is not None:
             self._counted.release()
@@ -398,7 +398,7 @@ class _Sink(StreamingSink):
         """Do nothing: the turn has heard it."""
 
     def _numbered(self, failure: bytes, status: int) -> bytes:
-        """Return it with its status: by that, clients know that it is the last event, as the connection stays open.
+        """Return an error's event with its status, by which clients know the last event: the connection stays open.
 
         Codex takes an error without one for a notice, and waits on for minutes (0.171, tried on 2026-11-29). Where the
         response is told as failed behind it, that is the end, whose code Codex reads.

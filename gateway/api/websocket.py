@@ -211,7 +211,7 @@ class WebSocket:
     # What the connection calls.
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Read what arrived; called by the connection."""
+        """Read bytes that have arrived; called by the connection."""
         self.heard_at = self._loop.time()
         if self._unread:
             self._unread += data
@@ -335,7 +335,7 @@ class WebSocket:
         await asyncio.wait({self._gone}, timeout=CLOSE_S)
 
     def drop_messages(self) -> None:
-        """Drop what was received and not read."""
+        """Drop messages that were received and not read."""
         for message in self._messages:
             message.release()
         self._messages.clear()
@@ -356,7 +356,7 @@ class WebSocket:
                 self.close(violation.close_code, str(violation))
 
     def _hear_on(self) -> None:
-        """Read what waits, and receive more if no more messages wait than may."""
+        """Read the waiting bytes, and receive more if few messages wait."""
         unread, self._unread = self._unread, b""
         self._hear(unread)
         self._receive_more()

@@ -8,7 +8,7 @@ from gateway.settings import EndUserSettings, LimitSettings, Settings
 
 
 class LastingLimit(msgspec.Struct, frozen=True):
-    """One of them: whose it is, its name, and the zone of its windows."""
+    """An added limit: its owner, its name, and the zone of its windows."""
 
     owner: str
     name: str

@@ -51,11 +51,11 @@ class Peers(Protocol):
 
     @property
     def stopped(self) -> list[int]:
-        """Those whose event loop stands still now."""
+        """The workers whose event loop stands still now."""
 
     @property
     def stopped_lately(self) -> list[int]:
-        """Those whose event loop stood still within the last minute."""
+        """The workers whose event loop stood still within the last minute."""
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,7 +234,7 @@ class EngineRecorder:
             self._ledger.call_started(start)
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
-        """Count it as in flight."""
+        """Count the attempt as in flight."""
         self._steering.attempt_started(start.model or call.how.model, start)
 
     def first_token(

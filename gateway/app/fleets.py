@@ -187,7 +187,7 @@ class Upstreams:
         return self._learnt[provider][1] if provider in self._learnt else None
 
     def _learnt_at(self, name: str, address: tuple[object, ...]) -> LearntFacts:
-        """Return what is known of the provider ``name``: from before a reload too, if its address is the same."""
+        """Return the facts that refusals of the provider ``name`` taught, also before a reload at the same address."""
         known = self._learnt.get(name)
         if known is None or known[0] != address or not self._rotates:
             known = self._learnt[name] = address, LearntFacts(partial(self._on_fact, name))

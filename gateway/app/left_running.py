@@ -26,7 +26,7 @@ _TRIED_AGAIN_S = 10.0  # while the database is away
 
 
 class _Left(msgspec.Struct, eq=False):
-    """One of them, and when it is asked for next."""
+    """A response that another process has begun, and when it is asked for next."""
 
     row: Unended
     begun: InBackground

@@ -27,7 +27,7 @@ class MakersOnDisk:
         self._bound_to: frozenset[str] = frozenset()  # deployments; none where there is one account at most
 
     def wants(self, maker: Maker) -> bool:
-        """Return whether it matters who made it: another account could be asked, and would drop it."""
+        """Return whether a thought's maker matters: another account could be asked, and would drop the thought."""
         return maker.deployment in self._bound()
 
     async def share(self, name: str, value: str) -> None:

@@ -62,7 +62,7 @@ class Recorders:
         self._ledger.call_started(self._names.start(start) if self._patterns() else start)
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
-        """Count it as in flight."""
+        """Count the attempt as in flight."""
         model = start.model or call.how.model
         self._steering.attempt_started(model, start)
         self._metrics.attempt_started(model, start)
@@ -72,7 +72,7 @@ class Recorders:
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
     ) -> None:
-        """Count it on the board."""
+        """Count the first token on the board."""
         self._steering.first_token(model, prompt_class, start, ttft_s, ago_s)
         if (live := self._live.own) is not None and prompt_class.api is not MeasuredApi.WHOLE:
             live.first_token(start, ttft_s)
@@ -394,7 +394,7 @@ class ProbeRecorder:
         """Do nothing: the probe is in the book already."""
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
-        """Count it as in flight."""
+        """Count the attempt as in flight."""
         start = _started(start)
         self._steering.attempt_started(call.how.model, start)
         self._metrics.attempt_started(call.how.model, start)
@@ -402,7 +402,7 @@ class ProbeRecorder:
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
     ) -> None:
-        """Count it on the board."""
+        """Count the first token on the board."""
         self._steering.first_token(model, prompt_class, _started(start), ttft_s, ago_s)
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
@@ -580,7 +580,7 @@ class _Finding(NamedTuple):
 
     @property
     def is_note(self) -> bool:
-        """Whether it costs little and is mostly no fault."""
+        """Whether the report is a mere note: it costs little, and is mostly no fault."""
         return self.of == "prompt" and self.surplus is not None and self.surplus < NOTED_TOKENS
 
 

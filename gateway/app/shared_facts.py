@@ -83,7 +83,7 @@ class SharedFacts:
             await asyncio.sleep(EVERY_S)
 
     async def look(self, *, everything: bool = True) -> None:
-        """Read what others have found; unless ``everything`` is to be read, only if there are more or fewer facts."""
+        """Read the other replicas' facts; unless ``everything`` is wanted, only if their number has changed."""
         number = await self._call("HLEN", KEY)
         if not isinstance(number, int) or number > MOST or not (everything or number != self._seen):
             return

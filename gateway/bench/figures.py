@@ -97,7 +97,7 @@ class Draws:
     def drawn_quantile(
         self, values: Sequence[tuple[int, float]], share: float
     ) -> tuple[IntervalEstimate, list[float | None]]:
-        """Return the same, and the quantile of each draw; none of these if there is no interval."""
+        """Return a quantile with its interval, and the quantile of each draw; no draws if there is no interval."""
         ordered = sorted((value, self._place[round_]) for round_, value in values)
         amounts = [value for value, _ in ordered]
         beyond = max(share, 1.0 - share)
@@ -148,7 +148,7 @@ class Draws:
         return self.drawn_mean(values)[0]
 
     def drawn_mean(self, values: Sequence[tuple[int, float]]) -> tuple[IntervalEstimate, list[float | None]]:
-        """Return the same, and the mean of each draw."""
+        """Return a mean with its interval, and the mean of each draw."""
         return self._drawn_ratio([(round_, value, 1.0) for round_, value in values])
 
     def share(self, values: Sequence[tuple[int, bool]], tail: float = (1.0 - CONFIDENCE) / 2) -> IntervalEstimate:

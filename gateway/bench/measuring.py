@@ -121,7 +121,7 @@ class _Request:
         self.ended_at = 0.0
 
     async def run(self) -> UpstreamError | None:
-        """Send it and read its answer; return its error."""
+        """Send the request and read its answer; return the error."""
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()

@@ -382,7 +382,7 @@ def report(plan: BenchPlan, samples: Sequence[BenchSample], *, sittings: int, at
 
 
 def few_calls(of: Report) -> list[str]:
-    """Return what is not known of ways, as there were too few answers: a quantile, or its interval; and who failed."""
+    """Return notes on ways with too few answers, for a quantile or its interval, and on ways that failed."""
     words: list[str] = []
     cells_ = [cell for cell in of.cells if cell.kind == ALL]
     for share, name in ((0.95, "p95"), (0.99, "p99")):

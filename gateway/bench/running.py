@@ -292,7 +292,7 @@ class Ask(Protocol):
     async def __call__(
         self, request: ParsedRequest, contender: Contender, key: Key, *, sitting: int, in_flight: int
     ) -> Measured:
-        """Return its sample, also after an error. ``in_flight`` counts this request, too."""
+        """Return the request's sample, also after an error. ``in_flight`` counts this request, too."""
 
 
 class BenchPace(NamedTuple):

@@ -400,7 +400,7 @@ class _Refused:
         self._others: dict[str, list[str]] = {}
 
     def note(self, provider: str, model: str, fact: Fact, _until: float, _met: Met) -> None:
-        """Note what a refusal has taught."""
+        """Note a fact that a refusal has taught."""
         name = f"{provider}/{model}"
         if fact.kind is Kind.HISTORY:
             self.histories.add(name)

@@ -170,7 +170,7 @@ class Lanes(ClientSink):
                 raise ClientGone from error
 
     def add_text(self, thought: str, text: str) -> None:
-        """Add what a meaningful event says.
+        """Add the text of a meaningful event.
 
         Raises:
             OSError: the output is closed.

@@ -166,7 +166,7 @@ class TailedCall(msgspec.Struct):
 
     @property
     def failed(self) -> bool:
-        """Whether it ended with an error, or its client left."""
+        """Whether the call ended with an error, or its client left."""
         return self.done.get("error") is not None or (self.done.get("status") or 0) >= _FAILED
 
     def as_dict(self) -> dict[str, Any]:

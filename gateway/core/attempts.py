@@ -74,7 +74,7 @@ class Narrowed(StrEnum):
         return self if other is None or _RANKS[self] < _RANKS[other] else other
 
     def in_words(self, who: str | None = None) -> str:
-        """Return it as the end of a sentence; ``who`` are the deployments it is due to: "a/x is", "a/x and b/x are"."""
+        """Return the reason as the end of a sentence; ``who`` are deployments: "a/x is", "a/x and b/x are"."""
         return _IN_WORDS[self].format(who=who or "other deployments are")
 
 

@@ -492,7 +492,7 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
             may_be_null=True,
         ),
     ]:
-        """Whether it ended with an error that was not its client's own fault."""
+        """Whether the call ended with an error that was not its client's own fault."""
         return has_failed(self.status_code, self.error_kind)
 
 

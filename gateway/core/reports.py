@@ -41,7 +41,7 @@ class Window(StrEnum):
 
     @property
     def length(self) -> timedelta:
-        """Its length."""
+        """The length of the window."""
         return _LENGTHS[self]
 
 

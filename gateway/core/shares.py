@@ -31,7 +31,7 @@ class Shares:
         self.known: dict[str | None, ClientShare] = {}  # by client, the last that called at the end
 
     def earn(self, client: str | None, amount: float, now_s: float) -> None:
-        """Add what a call of ``client`` adds to the stock."""
+        """Add the part of one call of ``client`` to the stock."""
         known = self.known
         own = known.pop(client, None)
         if own is None:
@@ -62,7 +62,7 @@ class Shares:
         return self.permits(client, stock, amount)
 
     def overdraw(self, client: str | None) -> None:
-        """Count what ``client`` uses without being asked whether it may: its later calls make up for it."""
+        """Count what ``client`` uses without permission: its later calls make up for that."""
         own = self.known.get(client)
         if own is not None:
             own.left = max(-2 * self.half, own.left - 1.0)

@@ -145,7 +145,7 @@ class Issuer:
         self._fetching: asyncio.Task[bool] | None = None
 
     async def metadata(self) -> Mapping[str, Any]:
-        """Return its discovery document (OpenID Connect Discovery 1.0).
+        """Return the issuer's discovery document (OpenID Connect Discovery 1.0).
 
         Raises:
             IssuerError: it cannot be read, or belongs to another issuer.

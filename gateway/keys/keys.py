@@ -188,7 +188,7 @@ class KeyUses:
         await self.write()
 
     async def write(self) -> None:
-        """Write them; if the database does not answer, they are kept for the next time."""
+        """Write the uses of keys; while the database does not answer, they are kept for the next time."""
         if not self.ids:
             return
         ids = frozenset(self.ids)

@@ -52,7 +52,7 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
         return min(ends, default=None)
 
     def state(self, now: datetime) -> KeyState:
-        """Return its state at ``now``."""
+        """Return the key's state at ``now``."""
         if self.revoked_at is not None:
             return KeyState.REVOKED
         if self.ends_at is not None and self.ends_at <= now:
@@ -261,7 +261,7 @@ def shown_all(clients: Mapping[str, ClientSettings], rows: Iterable[StoredKey], 
 def each_shown(
     clients: Mapping[str, ClientSettings], rows: Iterable[StoredKey], now: datetime
 ) -> Iterator[dict[str, Any]]:
-    """Return them as an iterator, which makes one at a time, of the clients that there are now."""
+    """Return an iterator that describes one client at a time, of those that there are now."""
     of_file, of_database = dict(clients), sorted(by_name(rows).items())
     return chain(
         (shown_configured(name, settings, now) for name, settings in of_file.items()),

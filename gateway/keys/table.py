@@ -24,7 +24,7 @@ class IssuedKey(msgspec.Struct, Generic[C], frozen=True):
     id: str | None = None  # of its row; None: it is in the file
 
     def has_ended(self, unix_s: float) -> bool:
-        """Whether it is refused at ``unix_s``, in seconds since 1970, since it has expired."""
+        """Whether the key has expired at ``unix_s``, in seconds since 1970, so that it is refused."""
         return self.ends_at is not None and unix_s >= self.ends_at
 
 

@@ -147,7 +147,7 @@ class SqlAlertBook:
     async def settle(
         self, message: AlertMessage, delivery: DeliveryResult, *, at: datetime, retry_at: datetime | None
     ) -> None:
-        """Note what became of an attempt."""
+        """Note the end of an attempt."""
         values: dict[str, Any] = {"tries": message.tries + 1, "answer": delivery.answer}
         if retry_at is None:
             values |= {"done_at": self._instant(at), "is_sent": delivery.ok}

@@ -190,7 +190,7 @@ class LedgerPool:
             self._look = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look_at_use)
 
     def _look_at_use(self) -> None:
-        """Close what was not needed for ten seconds."""
+        """Close connections that were not needed for ten seconds."""
         self._look = None
         since_s = self._time() - GIVEN_BACK_S
         needed = max([1, *(number for number, at_s in self._needed_at_s.items() if at_s > since_s)])
@@ -233,7 +233,7 @@ def report_turn(database: Database) -> AbstractAsyncContextManager[None]:
 
 
 def long_turn(database: Database) -> AbstractAsyncContextManager[None]:
-    """Return the same for long work."""
+    """Return a turn for long work."""
     return database.for_long() if isinstance(database, LedgerPool) else nullcontext()
 
 
@@ -289,7 +289,7 @@ class OwnConnection:
             raise self._away(str(unreachable(self._engine.url, error))) from error
 
     async def aclose(self, within_s: float) -> None:
-        """Close it, also if the server hangs."""
+        """Close the connection, also if the server hangs."""
         if "_engine" in vars(self):
             await release(self._database, self._engine, within_s)
 

@@ -529,7 +529,7 @@ async def open_sqlite(*arguments: Any, **options: Any) -> "aiosqlite.Connection"
 
 
 def _work(asked: "SimpleQueue[Any]") -> None:
-    """Do what is asked of a connection until it is closed; a loop that was closed meanwhile gets no answer."""
+    """Run the work given to a connection until it is closed; a loop that was closed meanwhile gets no answer."""
     from aiosqlite.core import _connection_worker_thread  # noqa: PLC0415 - as above
 
     while True:

@@ -329,7 +329,7 @@ class OpenOutages:
         return [Lasting((outage,), seen_at) for outage, seen_at in self._seen.values()]
 
     def ended(self) -> list[OutageRecord]:
-        """Return all of them, each ended at the instant at which it was last seen open."""
+        """Return all outages, each ended at the instant at which it was last seen open."""
         return [replace(outage, ended_at=seen_at) for outage, seen_at in self._seen.values()]
 
 

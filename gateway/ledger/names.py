@@ -85,7 +85,7 @@ class LedgerNames:
         self._ledger.named((StoredName(id=row, expires_at=until, client=client, known=known, sealed=sealed),))
 
     async def ask(self, client: str | None, name: str) -> str | None:
-        """Return what is known of a name; None: nothing. Those that are asked for at once are looked up together.
+        """Return the row of a name; None: there is none. Names that are asked for at once are looked up together.
 
         Raises:
             NamesUnreachable: the database is away.
@@ -102,7 +102,7 @@ class LedgerNames:
     async def take(
         self, client: str | None, name: str, row_of: Callable[[str], CallRecord | None]
     ) -> CallRecord | None:
-        """Forget what is known of a name, and return the row that ``row_of`` makes of it, to one of all that ask.
+        """Forget a name, and return the row that ``row_of`` makes of it: to one of all that ask.
 
         None: nothing is known, or ``row_of`` makes nothing of it. In the same transaction the row is kept beside the
         name, until ``Ledger.adopt`` finds it among the calls: so it is written, however soon this process is killed.
@@ -208,7 +208,7 @@ class LedgerNames:
         return answer.result()
 
     async def _look(self, names: Sequence[str]) -> dict[str, str] | None:
-        """Return what is known of hashed names; None: the database is away, or has not all that was spooled."""
+        """Return the rows of hashed names; None: the database is away, or lacks rows that were spooled."""
         if self._ledger.is_away:
             return None
         try:

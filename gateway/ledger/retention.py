@@ -60,7 +60,7 @@ class Partition(msgspec.Struct, frozen=True):
 
     @property
     def is_long(self) -> bool:
-        """Whether it spans too long to be dropped in time: the rows from before partitioning."""
+        """Whether the partition spans too long to be dropped in time: the rows from before partitioning."""
         return self.since is None or self.until - self.since > 8 * DAY
 
 

@@ -413,7 +413,7 @@ class SqlStore:
             return await ends.kept_ends(self._engine)
 
     async def forget_ends(self, names: Collection[str]) -> None:
-        """Keep these no longer."""
+        """Delete kept ends."""
         await ends.forget_ends(self._engine, names)
 
     async def aclose(self) -> None:

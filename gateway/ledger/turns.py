@@ -126,7 +126,7 @@ class SharedClock(msgspec.Struct):
         return self.utc_now() if self._zero_s is None else _EPOCH + timedelta(seconds=self._zero_s + self.clock())
 
     def unix_s(self) -> float:
-        """Return the same in seconds since 1970."""
+        """Return the database's time in seconds since 1970."""
         return self.utc_now().timestamp() if self._zero_s is None else self._zero_s + self.clock()
 
     @property

@@ -189,7 +189,7 @@ async def used(database: Database, since_s: Sequence[float], until: datetime, ow
 
 
 def _without(each: Used, own: Mapping[tuple[str | None, str | None], tuple[float, float]]) -> Used:
-    """Return what is left without a replica's own, of which totals have nothing."""
+    """Return the use without a replica's own part, which totals do not have."""
     usd, tokens = (0.0, 0.0) if each.since_s == -inf else own.get((each.client, each.model), (0.0, 0.0))
     return msgspec.structs.replace(each, usd=max(0.0, each.usd - usd), tokens=max(0.0, each.tokens - tokens))
 

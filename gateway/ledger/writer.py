@@ -179,7 +179,7 @@ class Keeper:
             self._said_at_s = None
 
     def _look(self) -> None:
-        """Say what is missing. If what is written now would not be found, begin again with a new segment."""
+        """Report missing files. If entries that are written now would not be found, begin a new segment."""
         files = self._spool.files
         names = [LOCK_NAME] if files.lock_is_missing() else []
         names += [segment_path(files.folder, number).name for number in files.missing()]

@@ -163,7 +163,7 @@ def is_left_beside(wanted: Sequence[Wanted], held_usd: float) -> bool:
 
 
 def without_dollars(wanted: Sequence[Wanted]) -> list[Wanted]:
-    """Return the same without limits in dollars."""
+    """Return these limits without those in dollars."""
     return [
         (account, tuple(quota for quota in quotas if quota.name not in DOLLARS), level)
         for account, quotas, level in wanted

@@ -100,7 +100,7 @@ class Quota:
         return self.used + self.held + amount <= self.top + ROUNDING and now_s < self.valid_until_s
 
     def is_exhausted(self, now_s: float) -> bool:
-        """Whether it is known that nothing is left, here and elsewhere; what calls hold may be left when they end."""
+        """Whether nothing is left, here and elsewhere, as far as known; what calls hold may be left when they end."""
         least = SHARE_AT_LEAST.get(self.name, _LEAST)
         if self.name in ESTIMATED and self.unspent >= least:
             return False  # a call that was larger has found too little
@@ -217,7 +217,7 @@ class Quota:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is settled and nothing is leased."""
+        """Whether the quota is settled and nothing is leased."""
         return self.is_settled and not self.lease.is_share and self.top <= self.used + ROUNDING
 
     def leased(self, lease: float, *, reported: float, at_s: float, until_s: float) -> None:
@@ -441,7 +441,7 @@ class Leases(Protocol):
         """Start the background tasks."""
 
     async def close(self) -> None:
-        """Stop them, and return all leases."""
+        """Stop the rounds, and return all leases."""
 
 
 _FEW_KEPT = 256
@@ -485,7 +485,7 @@ class OwnShare:
         """Do nothing: no other process has to know."""
 
     def forget(self, quota: Quota) -> None:
-        """Keep it no longer."""
+        """Forget the quota."""
         self._kept.pop(quota.key, None)
 
     def give_back(self, quota: Quota) -> None:

@@ -120,7 +120,7 @@ class SharedLeases:
         return self.clock() - self._read_at_s >= CLOCK_INTERVAL_S
 
     def note_clock(self, seconds: int, micros: int, sent_s: float) -> None:
-        """Note what Redis' clock showed, in an answer asked for at ``sent_s``."""
+        """Note the time of Redis' clock, in an answer asked for at ``sent_s``."""
         now_s = self.clock()
         self._read_at_s = now_s
         self._zero_s = seconds + micros / 1e6 - (sent_s + now_s) / 2

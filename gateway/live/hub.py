@@ -22,7 +22,7 @@ class Lane:
         self.ended: Ended | None = None
 
     def running(self) -> RunningAttempt:
-        """Return its state for ``hello``."""
+        """Return the present state for ``hello``."""
         ended = self.ended
         return RunningAttempt(
             **msgspec.structs.asdict(self.launched),
@@ -62,7 +62,7 @@ class WatchedCall:
         return [lane.launched.deployment for lane in self.lanes.values()]
 
     def running(self) -> RunningCall:
-        """Return its state for ``hello``."""
+        """Return the present state for ``hello``."""
         began = msgspec.structs.asdict(self.began)
         return RunningCall(**began, attempts=tuple(lane.running() for lane in self.lanes.values()))
 

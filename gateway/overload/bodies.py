@@ -65,7 +65,7 @@ class Body:
             self.size = size
 
     def release(self) -> None:
-        """Return its bytes to the budget."""
+        """Return the body's bytes to the budget."""
         bodies = self._bodies
         if bodies is not None:
             self.finish()

@@ -58,7 +58,7 @@ class Count:
 
 
 class ClientSockets:
-    """Those of one client."""
+    """The sockets of one client."""
 
     def __init__(self) -> None:
         self.open = 0

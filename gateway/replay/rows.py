@@ -29,12 +29,12 @@ class Try(Struct, gc=False):
 
     @property
     def starts_with_call(self) -> bool:
-        """Whether it was launched with its call, not because others were late or had failed."""
+        """Whether the attempt was launched with its call, not because others were late or had failed."""
         return self.role in {"primary", "race"}
 
     @property
     def is_learning(self) -> bool:
-        """Whether it was launched to learn about its deployment; its call is not part of the random sample."""
+        """Whether the attempt was launched to measure its deployment; its call is not part of the random sample."""
         return self.role in {"explore", "probe"}
 
     @property

@@ -209,7 +209,7 @@ class Connection(AnsweringHandler):
 
     @property
     def is_spare(self) -> bool:
-        """Whether it can be closed without loss: it is idle, and its client has received all of its answer."""
+        """Whether the connection can be closed without loss: idle, and its client has the whole answer."""
         socket = self.socket_reader
         return (self.is_idle if socket is None else socket.is_idle) and self.read_progress is None
 
@@ -219,7 +219,7 @@ class Connection(AnsweringHandler):
         return self.idle_until - self.keepalive_timeout
 
     def is_unused(self, since_s: float) -> bool:
-        """Whether it is open and idle since then, and no byte of another request has arrived, read or not."""
+        """Whether the connection is idle since then: open, and no byte of another request has arrived, read or not."""
         return (
             self._wire is not None
             and self._opening is None
@@ -407,7 +407,7 @@ class Connection(AnsweringHandler):
             self._next_slice = self.loop.call_soon(self._read_slices)
 
     def _hear_no_more(self) -> None:
-        """Drop what is unread, and all that comes from now on."""
+        """Drop unread bytes, and all later ones."""
         self._is_deaf = True
         self._unread = memoryview(b"")
         self._cancel_next_slice()

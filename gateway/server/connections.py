@@ -62,7 +62,7 @@ class Cuts:
         self._line: asyncio.TimerHandle | None = None
 
     def count(self, reason: Reason) -> None:
-        """Count it in the metrics, and in the next line of the log."""
+        """Count an event in the metrics, and in the next line of the log."""
         self._count_one(reason)
         self._untold[reason] += 1
         if self._line is None:
@@ -213,7 +213,7 @@ class Strangers(Generic[T]):
         return len(self._addresses)
 
     def address(self, one: T) -> Hashable | None:
-        """Return its address; None if it is unknown or has none."""
+        """Return the peer's address; None if it is unknown, or there is none."""
         return self._addresses.get(one)
 
     def number_from(self, address: Hashable) -> int:
@@ -361,7 +361,7 @@ class Connections:
         self._cuts.close()
 
     def head_grows(self, connection: Connection, number: int) -> None:
-        """Start its time limit for the head (a new connection's started when it was accepted), and limit its size."""
+        """Start the time limit of a head (a new connection's has started), and limit the head's size."""
         connection.head_bytes += number
         if connection.head_bytes > connection.max_field_size:
             self._cut(connection, Reason.LARGE_HEAD)
@@ -395,7 +395,7 @@ class Connections:
         self._cut(connection, Reason.AHEAD)
 
     def ended(self, connection: Connection) -> None:
-        """Forget it; where most of a crowd has gone, return its memory."""
+        """Forget the connection; once most of a crowd has gone, give its memory back."""
         self._all.discard(connection)
         self._forget(connection)
         if self._crowd >= CROWD and 2 * len(self._all) < self._crowd:

@@ -25,7 +25,7 @@ class Payload(Protocol):
     total_bytes: int
 
     def is_eof(self) -> bool:
-        """Whether it is complete."""
+        """Whether the body is complete."""
 
     def set_exception(self, exc: BaseException) -> None:
         """Raise ``exc`` in reads of the body, from now on."""

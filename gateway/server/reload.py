@@ -75,7 +75,7 @@ class Renewable(Protocol):
     """Certificates in files, which are read again together with the configuration."""
 
     def look(self, *, at_once: bool) -> None:
-        """Read them again if they have changed; ``at_once``: even if they may still be being written."""
+        """Read the files again if they have changed; ``at_once``: even if they are still being written."""
 
 
 class ConfigurationRefusedError(Exception):
@@ -366,7 +366,7 @@ class Latest:
             self.read()
 
     def renew(self) -> None:
-        """Read it again if a command is due to run again: a worker that starts later needs a currently valid key."""
+        """Read the file again if a command is due to run again: a worker that starts later needs a valid key."""
         if self._source.references.is_due():
             self.read()
 

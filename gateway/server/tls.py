@@ -88,7 +88,7 @@ class Authorities:
         self._log = structlog.get_logger()
 
     def look(self, *, at_once: bool) -> None:
-        """Have them read again if they have changed; if SSL_CERT_FILE cannot be used, those before stay trusted.
+        """Read the authorities again if they have changed; if SSL_CERT_FILE cannot be used, the former stay trusted.
 
         ``at_once``: also if they may still be in the process of being written.
         """

@@ -128,7 +128,7 @@ class DeploymentSettings(Section):
 
     @property
     def name(self) -> str:
-        """Its name outside the configuration."""
+        """The deployment's name outside the configuration."""
         return self.as_ or self.deployment
 
 
@@ -196,7 +196,7 @@ class ProviderSettings(Section):
 
     @property
     def has_key(self) -> bool:
-        """Whether it has a key here that is not empty."""
+        """Whether the provider has a key here that is not empty."""
         return any(key.get_secret_value() for key in self.keys)
 
     @property

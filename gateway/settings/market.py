@@ -27,7 +27,7 @@ class MarketOffer(msgspec.Struct, frozen=True):
 
     @property
     def deployment(self) -> str:
-        """Its name as a deployment."""
+        """The offer's name as a deployment."""
         return f"{self.provider}/{self.listed.id}"
 
     @property
@@ -139,7 +139,7 @@ class SoldModel(msgspec.Struct, frozen=True):
         return self.same.providers
 
     def block(self, race: str) -> str:
-        """Return it as an entry of ``models:``, with a line for each provider; other variants are comments."""
+        """Return the model as an entry of ``models:``, with a line for each provider; other variants are comments."""
         head = [f"  {_quoted(self.name)}:\n"]
         if self.same.note:
             head.append(f"    # {self.same.note}; remove deployments that are not the same model\n")
@@ -152,7 +152,7 @@ class SoldModel(msgspec.Struct, frozen=True):
         return "".join([*head, "    deployments:\n", *(f"{line}\n" for line in lines), race])
 
     def comment(self) -> str:
-        """Return it in one line that takes effect when the # is removed."""
+        """Return the model in one line that takes effect when the # is removed."""
         first = {offer.provider: offer for offer in reversed(self.same.offers)}
         entries = ", ".join(_entry(first[provider]) for provider in self.providers)
         note = f"  # {self.same.note}" if self.same.note else ""

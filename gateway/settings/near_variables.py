@@ -60,7 +60,7 @@ def like(name: str, environ: Mapping[str, str]) -> str | None:
 
 
 def _stem(name: str) -> str:
-    """Return what is left of a variable's name without its end, cases and underscores."""
+    """Return a variable's name without its end, cases and underscores: ``groq`` of ``GROQ_APIKEY``."""
     return _OF_KEYS.sub("", name.upper()).replace("_", "")
 
 

@@ -337,7 +337,7 @@ class UseLimits(Section):
 
     @property
     def in_dollars(self) -> list[str]:
-        """Those of them that are in US dollars, by name."""
+        """The limits in US dollars, by name."""
         return [name for name in self.by_name if name.startswith("usd_")]
 
 
@@ -613,7 +613,7 @@ class TargetSettings(Section):
         return value
 
     def named(self, name: str) -> Target:
-        """Return it as the target ``name``."""
+        """Return the settings as the target ``name``."""
         profile = None if self.profile is None else str(self.profile)
         definition = Definition(self.model, self.client, profile, self.ttft_ms, self.tok_s, self.gap_ms)
         return Target(name, definition, self.objective, self.days)

@@ -230,12 +230,12 @@ _NAME = "gateway.example.yaml"
 
 
 def example() -> str:
-    """Return its text."""
+    """Return the example's text."""
     return example_path().read_text(encoding="utf-8")
 
 
 def example_path() -> Path:
-    """Return its path: beside this module in the wheel, in ``config/`` in a checkout."""
+    """Return the example's path: beside this module in the wheel, in ``config/`` in a checkout."""
     shipped = Path(__file__).with_name(_NAME)
     return shipped if shipped.is_file() else Path(__file__).resolve().parents[2] / "config" / _NAME
 

@@ -197,7 +197,7 @@ class ProposedModel(msgspec.Struct, frozen=True):
 
     @property
     def settings(self) -> dict[str, object]:
-        """Its entry in ``models:``."""
+        """The proposed model's entry in ``models:``."""
         settings: dict[str, object] = {"deployments": list(self.deployments)}
         if self.budget is not None:
             settings["race"] = {"mode": "hedge" if self.is_hedged else "auto", "budget": self.budget}

@@ -294,7 +294,7 @@ class Contributions:
         return bool(self._sealed)
 
     def is_recent(self, unix_s: float, for_s: float) -> bool:
-        """Whether it was read from Redis less than ``for_s`` ago."""
+        """Whether the model was read from Redis less than ``for_s`` ago."""
         return 0.0 <= unix_s - self.read_at_s < for_s
 
     def seal(self, next_number: Callable[[], int], limit: int) -> tuple[SlotPart, ...]:

@@ -466,7 +466,7 @@ def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
-    """Return those of ``ranked``, best first, that may become the primary, and their weights in the draw.
+    """Return the candidates of ``ranked``, best first, that may become the primary, and their weights in the draw.
 
     These candidates are in the best one's tier, under ``cost`` equally cheap, and near the best score. The weight is
     (best/score)^12 times the configured weight, less near a rate limit. If the call is raced, the score is that of a

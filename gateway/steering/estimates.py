@@ -147,7 +147,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return max(age_s * LEAST_REMAINDER, self.beyond_s[bucket(age_s / self.scale)] * self.scale)
 
     def slower_than(self, floor_tps: float) -> bool:
-        """Whether it is known to decode more slowly; False if its speed was not measured, so that it is tried."""
+        """Whether the deployment is known to decode more slowly; False if unmeasured, so that it is tried."""
         return self.speed_known and self.decode_tps < floor_tps
 
 
@@ -207,7 +207,7 @@ class Standings(msgspec.Struct, frozen=True):
     def beside_late(
         self, primary: str, racer: str, factor: float = 1.0, come: float = 1.0 - HEDGE_SHARE, more_s: float = 0.0
     ) -> tuple[RaceOfTwo, float]:
-        """Return the same for a racer that starts late, and the primary's mean without it; both from that start.
+        """Return the result with a racer that starts late, and the primary's mean alone; both from the late start.
 
         It starts when a share ``come`` of the primary's first tokens would have arrived, and this one has not.
         ``more_s``: if ends of answers are compared, by how many seconds the racer's answer takes longer than the

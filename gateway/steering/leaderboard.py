@@ -350,7 +350,7 @@ def _sort_key(row: Row) -> tuple[bool, float, float, str]:
 
 
 def _is_out(row: Row) -> bool:
-    """Whether it is broken, refuses the key or does not know the model: then it comes after all others."""
+    """Whether the deployment is broken, refuses the key or does not know the model: it comes after all others."""
     return row.state in {HealthState.OPEN, HealthState.HALF_OPEN, HealthState.OUT}
 
 

@@ -127,7 +127,7 @@ class SlotMap:
 
 
 class _Login(CredentialProvider):
-    """User and password of a URL, read anew for each connection: ``of`` finds both in the URL."""
+    """User and password of a URL, read again for each connection: ``of`` finds both in the URL."""
 
     def __init__(self, address: Address, of: Callable[[RedisUrl], tuple[str, str]]) -> None:
         self._address = address

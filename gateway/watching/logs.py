@@ -267,7 +267,7 @@ class StandardError(io.TextIOBase):
         return self._instead_of.fileno()
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Whether the log is a terminal."""
         return self._instead_of.isatty()
 
     def writable(self) -> bool:

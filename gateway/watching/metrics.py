@@ -357,7 +357,7 @@ class Metrics:
         return b"".join(parts), content_type
 
     async def parts(self) -> tuple[list[bytes], str]:
-        """Return the same in parts: with thousands of models to join them would stop all else."""
+        """Return the metrics in parts: with thousands of models to join them would stop all else."""
         for act in self._on_render:
             act()
         await self._refresh()

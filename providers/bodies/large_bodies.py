@@ -73,7 +73,7 @@ class _Memory:
     most_bytes = math.inf  # that this process may have while it takes on large answers
 
     def resident_bytes(self) -> int:
-        """Return what is this process's own; 0 where the system does not say."""
+        """Return this process's own resident bytes; 0 where the system does not say."""
         try:
             with _STATM.open("rb", buffering=0) as statm:
                 resident, shared = map(int, statm.read().split()[1:3])

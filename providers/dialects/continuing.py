@@ -62,7 +62,7 @@ class Continuing(Protocol):
         """Return why answers to this request cannot be continued; None if they can."""
 
     def begun(self, events: Iterable[bytes]) -> DeliveredPart:
-        """Read what was delivered: the data of each event.
+        """Read the delivered part: the data of each event.
 
         Raises:
             msgspec.DecodeError, UnicodeDecodeError: an event is not as the API has it.

@@ -124,7 +124,7 @@ class Arguments(msgspec.Struct):
     _is_whole: bool = False
 
     def is_whole(self) -> bool:
-        """Whether they are JSON: an object, an array, a text, or a value of a few characters."""
+        """Whether the data are JSON: an object, an array, a text, or a value of a few characters."""
         if self._looked < len(self.pieces):
             came = "".join(self.pieces[self._looked :])
             self._looked = len(self.pieces)

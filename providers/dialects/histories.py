@@ -110,7 +110,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.assistant_fields is not None or self.missing_reasoning is not None or self.one_system
 
     def strictest(self) -> "History":
-        """Return the same in the strictest form. A server that refuses roles, or lists of texts, is asked so."""
+        """Return these rules in the strictest form, for a server that refuses roles, or lists of texts."""
         strict = {"one_system": True, "user_first": True, "alternating": True, "plain_texts": True}
         return msgspec.structs.replace(self, user_after_tool=False, **strict)
 

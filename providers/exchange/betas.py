@@ -73,12 +73,12 @@ def asked_for(headers: Mapping[str, str], fields: Fields) -> Iterator[AskedBetas
 
 
 def needed(betas: Iterable[str], fields: Fields) -> frozenset[str]:
-    """Return those of ``betas`` that a field of this request needs."""
+    """Return the ``betas`` that a field of this request needs."""
     return frozenset(beta for beta, _ in _needs(betas, fields))
 
 
 def demanded(betas: Iterable[str], fields: Fields) -> frozenset[str]:
-    """Return those of ``betas`` that are needed by a field which the request may not lose."""
+    """Return the ``betas`` that a field needs which the request may not lose (``mcp_servers``)."""
     return frozenset(beta for beta, need in _needs(betas, fields) if not may_go(need.field, fields))
 
 

@@ -582,7 +582,7 @@ class _Stream:
 
 
 def events_to_come(response: Body, secrets: Sequence[str]) -> HttpRest | None:
-    """Return what is read of an event stream, before anything of it has come; None: it is another answer."""
+    """Return the reader of an event stream that has not begun; None: the answer is no event stream."""
     declared = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     return HttpRest(response, _Stream(secrets)) if declared == _EVENTS else None
 

@@ -208,7 +208,7 @@ def _note_sent(request: Request, sent: SentFields) -> None:
 
 
 def known_of(learnt: LearntFacts, request: Request) -> Facts:
-    """Return what is known of the model of ``request``, and what the answers to this request have taught."""
+    """Return the facts of the model of ``request``, with those that answers to this request have taught."""
     facts = learnt.of(request.model, request.client)
     return facts if not request.taught else (*facts, *(fact for fact in request.taught if fact not in facts))
 

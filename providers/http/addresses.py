@@ -87,7 +87,7 @@ class Place:
         self.retry_at = 0.0  # it has failed: until then it comes after the others; 0: it has not
 
     def failed(self, now_s: float) -> None:
-        """Have it come after the others for a while."""
+        """Put the address behind the others for a while."""
         self.retry_at = now_s + FAILING_S
 
 

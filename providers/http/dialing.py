@@ -148,7 +148,7 @@ class Proxy(MaskedRecord, frozen=True):
     authorization: str | None = None
 
     def shown(self) -> Iterable[tuple[str, object]]:
-        """Return its address."""
+        """Return the proxy's address."""
         yield "url", f"{self.scheme}://{self.host}:{self.port}"
 
 

@@ -175,7 +175,7 @@ class Http1Connection(asyncio.Protocol):
         self.room = 1
 
     def alive(self) -> bool:
-        """Whether it can be used."""
+        """Whether the connection can be used."""
         return self._transport is not None and not self._transport.is_closing()
 
     def takes(self, size: int) -> bool:  # noqa: ARG002 - HTTP/2 needs it

@@ -102,7 +102,7 @@ class Http2Connection(asyncio.Protocol):
         self.room = self._settings.streams
 
     def alive(self) -> bool:
-        """Whether it can be used."""
+        """Whether the connection can be used."""
         return not self._retired and self._out.is_open()
 
     def takes(self, size: int) -> bool:

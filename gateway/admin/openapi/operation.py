@@ -229,7 +229,7 @@ class Answer(msgspec.Struct, frozen=True):
             yield from of if isinstance(of, tuple) else (of,)
 
     def described(self, schemas: Schemas) -> dict[str, Any]:
-        """Return it as the document has it."""
+        """Return the operation in the document's form."""
         found: dict[str, Any] = {"description": self.about}
         if self.headers:
             found["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in self.headers}

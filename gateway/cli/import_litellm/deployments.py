@@ -310,12 +310,12 @@ class ModelListEntry(msgspec.Struct):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it is a pattern for any model of a provider."""
+        """Whether the name is a pattern for any model of a provider (``groq/*``)."""
         return ("*" in self.name or "*" in self.model) and not self.is_begun
 
     @property
     def is_begun(self) -> bool:
-        """Whether it is a pattern for names that begin so, as models have them: ``claude-*``."""
+        """Whether the name is a pattern for names that begin so, as in ``models``: ``claude-*``."""
         begin, star, rest = self.name.partition("*")
         is_of_provider = not begin or begin.find("/") == len(begin) - 1  # openai/*
         return bool(star) and not rest and not is_of_provider and "*" not in self.model[:-1]

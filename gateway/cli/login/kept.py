@@ -69,7 +69,7 @@ def folder() -> Path:
 
 
 def read() -> LoginFile:
-    """Return what is kept.
+    """Return the file's content.
 
     Raises:
         LoginError: the file cannot be read.

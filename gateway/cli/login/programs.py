@@ -25,7 +25,7 @@ Settings = Mapping[tuple[str, ...], Any]
 def write(
     program: str, url: str, command: Sequence[str], models: Sequence[str], *, fresh_s: int = 60
 ) -> list[WrittenSetting]:
-    """Write what ``program`` needs for the gateway at ``url``; return what was changed.
+    """Write the settings of ``program`` for the gateway at ``url``; return the changed ones.
 
     ``fresh_s``: so long the program keeps a token before it asks ``command`` again.
 

@@ -178,7 +178,7 @@ class _Text:
         return _decoded(text)
 
     def end(self) -> str:
-        """Return what is left of the text: all arguments have come. Some models write it without JSON around it."""
+        """Return the rest of the text: all arguments have come. Some models write the text without JSON around it."""
         kept, self._kept = self._kept, ""
         if self._is_within or not kept.strip():
             return ""
@@ -261,7 +261,7 @@ class AsCustom(OfChoices):
         return [{"index": number, **({"id": call_id} if call_id else {}), "type": CUSTOM, CUSTOM: said, **kept}]
 
     def _rest(self, index: int) -> list[dict[str, Any]]:
-        """Return what is left of the texts of a choice's calls, and calls without a name."""
+        """Return the rest of the texts of a choice's calls, and calls without a name."""
         numbers = self._numbers.get(index)
         for number, piece in () if numbers is None else numbers.rest():
             if (text := self._texts.get((index, number))) is not None:

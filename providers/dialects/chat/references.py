@@ -25,7 +25,7 @@ class ChunkReferences(msgspec.Struct, eq=False):  # a struct is made without a P
     _said: set[str] = set()
 
     def take(self, chunk: Mapping[str, Any]) -> None:
-        """Note those beside the choices of a chunk; the results of a search have titles."""
+        """Note the references beside the choices of a chunk; the results of a search have titles."""
         for name in ("search_results", "citations"):
             given = chunk.get(name)
             for each in few(given, "references") if isinstance(given, list) else ():
@@ -44,7 +44,7 @@ class ChunkReferences(msgspec.Struct, eq=False):  # a struct is made without a P
         return found
 
     def rest(self) -> list[dict[str, Any]]:
-        """Return those beside the choices that no annotation has; once."""
+        """Return the references beside the choices that no annotation has; once."""
         left, self.beside = self.beside, {}
         self._said.update(left)
         return [annotation(url, title) for url, title in left.items()]

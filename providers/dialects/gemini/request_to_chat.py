@@ -197,7 +197,7 @@ class _Conversation:
 
     @staticmethod
     def _add(message: Object, texts: list[str], calls: list[Object], kept: Object) -> None:
-        """Add what the model says to its message, whose texts are joined once all turns are read."""
+        """Add the model's text to its message; texts are joined once all turns are read."""
         message["content"] += texts
         for name, told in kept.items():
             if isinstance(told, list):

@@ -453,7 +453,7 @@ class _BrowserChange(msgspec.Struct):
 
 
 def found(tool: str) -> str:
-    """Return what is said of a tool that a search has found, where nothing but words can say it."""
+    """Return a description of a tool that a search has found, for servers that take words alone."""
     return f"Tool loaded: {tool}"
 
 

@@ -74,7 +74,7 @@ _PATCH: Json = {
 
 
 class BuiltIn(NamedTuple):
-    """One such tool."""
+    """A tool of OpenAI's own that the client runs."""
 
     name: str  # of the function
     call: str  # the type of the item of a call

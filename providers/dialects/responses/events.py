@@ -117,7 +117,7 @@ class _Item(msgspec.Struct, gc=False):
 
     @property
     def is_built_in(self) -> bool:
-        """Whether it calls a tool without a name that the client runs: it may be all of the answer."""
+        """Whether the item calls a tool without a name that the client runs: the answer may be nothing else."""
         place = self.environment.get("type") if isinstance(self.environment, dict) else None
         return (self.type in _BUILT_IN and place != _HOSTED) or (self.type, self.execution) == _SEARCHED
 

@@ -261,7 +261,7 @@ class Conversation:
         self._call({"id": _call_id(item, path), "type": "function", "function": function}, path)
 
     def _ran(self, item: RawObject, path: str) -> None:
-        """Add what came of such a call as the result of a function."""
+        """Add the output of such a call as the result of a function."""
         self._losses.lose(item, "acknowledged_safety_checks", path, _NO_CHECKS, b"[]", hint=True)
         flags = "results" in self._losses.beyond
         try:

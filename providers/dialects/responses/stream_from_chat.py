@@ -138,11 +138,11 @@ class Thought:
 
     @property
     def is_signed(self) -> bool:
-        """Whether it has its end."""
+        """Whether the item has its end."""
         return "encrypted_content" in self._item
 
     def sign(self, encrypted: str) -> None:
-        """Add what only its maker can read: nothing follows it."""
+        """Add the encrypted reasoning, which only its maker can read; nothing follows it."""
         self._item["encrypted_content"] = encrypted
 
     def add(self, delta: str) -> None:
