@@ -55,7 +55,7 @@ class Web:
     """HTTP to issuers. Redirects are not followed, and cookies not kept."""
 
     def __init__(self, user_agent: str, tls: TlsContexts | None = None) -> None:
-        """``tls``: contexts that others use, too; None: its own."""
+        """``tls``: contexts that others use, too; None: contexts of its own."""
         self._user_agent = user_agent
         self._tls = tls or TlsContexts()
         self._session: aiohttp.ClientSession | None = None
@@ -131,7 +131,7 @@ class Issuer:
         jwks_url: str | None = None,
         clock: Callable[[], float],
     ) -> None:
-        """``address`` is its ``iss``; ``jwks_url`` None: its discovery document names it. ``clock`` is monotonic."""
+        """``address`` is the issuer's ``iss``; ``jwks_url`` None: by discovery. ``clock`` is monotonic."""
         self.address = address
         self.algorithms = frozenset(algorithms)
         self.jwks_url = jwks_url
@@ -181,7 +181,7 @@ class Issuer:
 
     @property
     def is_fetching(self) -> bool:
-        """Whether its keys are being fetched."""
+        """Whether the issuer's keys are being fetched."""
         return self._fetching is not None
 
     async def close(self) -> None:
@@ -298,9 +298,9 @@ def texts_of(value: object, *, words: bool = False) -> list[str]:
 
 
 def has_value(value: object, wanted: bool | int | str, *, words: bool = False) -> bool:
-    """Whether a claim is ``wanted``, or contains it. True, false and whole numbers are as their texts.
+    """Whether a claim is the ``wanted`` value, or contains it. True, false and whole numbers count as their texts.
 
-    Some issuers write them as texts, and so do variables. ``words`` as of ``texts_of``.
+    Some issuers write such values as texts, and so do variables. ``words`` as of ``texts_of``.
     """
     plain = [str(each).lower() for each in (value if isinstance(value, list) else [value]) if isinstance(each, int)]
     text = wanted if isinstance(wanted, str) else str(wanted).lower()
@@ -308,7 +308,7 @@ def has_value(value: object, wanted: bool | int | str, *, words: bool = False) -
 
 
 def are_left_out(claims: Mapping[str, Any], name: str) -> bool:
-    """Whether a token says that it has this claim elsewhere, as it is too long: Entra's overage of groups.
+    """Whether a token says that a claim is too long and found elsewhere: Entra's overage of groups (``_claim_names``).
 
     learn.microsoft.com/entra/identity-platform/access-token-claims-reference (2026-11-30): `_claim_names`, or
     `hasgroups` in the implicit flow.

@@ -1,4 +1,4 @@
-"""The keys of a gateway: those of the file, and with ``keys: database`` also those of the database."""
+"""The keys of a gateway: of the file, and with ``keys: database`` also of the database."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ class KeyWatch:
         self._known: dict[str, dict[str, StoredKey]] = {}  # rows by their client's name and their id
         self._changed: set[str] = set()  # clients whose keys the table does not have yet
         self._version: int | None = None
-        self._read_at = clock()  # when the database answered last; until it has, the start
+        self._read_at = clock()  # when the database answered last; before its first answer: the start
         self._full_at = clock()
         self._logged_at: float | None = None  # when stale keys were last logged
         self._looking = asyncio.Lock()
@@ -52,7 +52,7 @@ class KeyWatch:
         return len(self._known)
 
     async def start(self) -> None:
-        """Read the keys, and poll for changes from now on. It is no error if the database does not answer."""
+        """Read the keys, and poll for changes from now on. A database that does not answer is no error."""
         await self._try_to_look()
         self._task = asyncio.get_running_loop().create_task(self._poll(), name="keys.watch")
 
@@ -177,7 +177,7 @@ class KeyUses:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start to write them regularly."""
+        """Start to write the uses regularly."""
         self._task = asyncio.get_running_loop().create_task(self._repeat(), name="keys.uses")
 
     async def close(self) -> None:
@@ -337,7 +337,7 @@ class Keys(Generic[C]):
         return each_shown(self.table.clients, (), self.utc_now())
 
     async def listed(self, *, revoked: bool = False) -> Iterator[dict[str, Any]]:
-        """Return every client with its keys, likewise; with ``revoked`` also keys that were revoked.
+        """Return every client with its keys, as JSON; with ``revoked`` also keys that were revoked.
 
         Raises:
             KeyConflict: keys are in the file.
@@ -349,7 +349,7 @@ class Keys(Generic[C]):
         return each_shown(self.table.clients, rows, self.utc_now())
 
     async def change(self, name: str, decide: Decide, *, who: str) -> KeyChange:
-        """Carry out a change. It is in force here at once, elsewhere within two seconds.
+        """Carry out a change, which is in force here at once, elsewhere within two seconds.
 
         Raises:
             KeyConflict: keys, or this client, are in the file.

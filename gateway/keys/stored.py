@@ -47,7 +47,7 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ends_at(self) -> datetime | None:
-        """The instant from which it is refused, unless it is revoked before; None: never."""
+        """The instant from which the key is refused, unless it is revoked before; None: never."""
         ends = [instant for instant in (self.expires_at, self.retires_at) if instant is not None]
         return min(ends, default=None)
 
@@ -78,7 +78,7 @@ Decide = Callable[[Sequence[StoredKey]], KeyChange]
 
 
 class KeyStore(Protocol):
-    """Stores keys and their changes. Every method raises ``KeysUnreachable`` if it has no answer within seconds."""
+    """Stores keys and their changes. Each method raises ``KeysUnreachable`` without an answer within seconds."""
 
     async def version(self) -> int:
         """Return a number that each change increases; a lower one than before means that the database was replaced."""
@@ -86,14 +86,14 @@ class KeyStore(Protocol):
     async def rows(self, changed_after: int | None = None) -> list[StoredKey]:
         """Return the rows that are not revoked, without their last use, which changes nothing.
 
-        ``changed_after``: only those that were changed after this version, and revoked ones too.
+        ``changed_after``: only keys that were changed after this version, revoked ones included.
         """
 
     async def listed(self, *, revoked: bool = False) -> list[StoredKey]:
         """Return the rows with all fields, for display; with ``revoked`` also those of revoked keys."""
 
     async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> KeyChange:
-        """Carry out what ``decide`` returns, and record it, as one transaction; one change at a time.
+        """Carry out and record the change that ``decide`` returns, in one transaction; one change at a time.
 
         Raises:
             ApiError: that of ``decide``; then nothing has changed.
@@ -203,7 +203,7 @@ Text = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]  # an ins
 
 
 class ClientKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key; of those in the file only the state is known."""
+    """A key; of a key in the file only the state is known."""
 
     id: str | UnsetType = UNSET
     hint: Annotated[str | UnsetType, Meta(description="Its last characters.")] = UNSET
@@ -216,7 +216,7 @@ class ClientKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShownClient(msgspec.Struct, frozen=True, kw_only=True):
-    """A client beside its settings."""
+    """A client without its settings."""
 
     name: str
     source: Annotated[Literal["file", "database"], Meta(description="Where the client is described.")]

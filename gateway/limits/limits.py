@@ -54,7 +54,7 @@ def owner_of_model(model: str) -> str:
 
 
 def level_of_key(client: str | None, limits: Mapping[str, float], zone: str = UTC_ZONE) -> Level:
-    """Return the level of a key, whose account is its client's; None: of local programs."""
+    """Return the level of a key, whose account is its client's; None: local programs."""
     return Level(owner_of_client(client), "this gateway" if client is None else "this key", limits, zone=zone)
 
 
@@ -86,7 +86,7 @@ MOST_PAYERS = 4_096  # models: clients may name any list of deployments
 
 
 class Payer(msgspec.Struct, frozen=True):
-    """A model as limits see it. ``owner`` pays for it: itself, or the first of a comma list."""
+    """A model as limits see it. ``owner`` pays for calls: the model itself, or the first of a comma list."""
 
     model: str
     owner: str
@@ -98,7 +98,7 @@ class Payer(msgspec.Struct, frozen=True):
 class Use(msgspec.Struct, frozen=True):
     """A call's probable usage: tokens including its answer, and US dollars of the attempts that start at once.
 
-    ``most_usd``: what it may cost, if that is more.
+    ``most_usd``: the most that the call may cost, if that is more.
     """
 
     prompt_tokens: float = 0.0
@@ -143,7 +143,7 @@ class _Hold(msgspec.Struct):
 
 
 class LimitStanding(msgspec.Struct, frozen=True):
-    """What is used of one limit, in all processes as far as this one knows; None: nothing is known of it here."""
+    """The usage of one limit, in all processes as far as this one knows; None: nothing is known here."""
 
     limit: str
     of: float
@@ -177,7 +177,7 @@ class Limits:
         self._payers: dict[str, Payer] = {}  # by model; kept for audited losers, which end after their call
 
     def check(self, levels: Iterable[Level], *, spends: bool = True, is_begun: bool = False) -> None:
-        """Refuse a client whose limit is known to be used up, before its request is read.
+        """Refuse a client whose limit is known to be used up, before the request is read.
 
         Without ``spends`` its call costs the operator nothing, and no limit in dollars applies. ``is_begun``: the call
         has its part of the limits that are held before its body is read, and may be what used them up.
@@ -198,7 +198,7 @@ class Limits:
                 account.refused_by = None
 
     def check_least(self, levels: Iterable[Level], least: Use, *, spends: bool = True) -> None:
-        """Refuse a call of which even the ``least`` use is known to be too much, before work is done for it.
+        """Refuse a call whose ``least`` use is known to be too much, before work is done for the call.
 
         ``spends``: as for ``check``.
 
@@ -401,7 +401,7 @@ class Limits:
     def end_users_near(self, share: float) -> list[NearLimit]:
         """Return the limits in dollars of which end users have used so much, as far as this process knows.
 
-        Each is named by whose it is and its hash: ``client:app:HASH``.
+        Each end user is named by owner and hash: ``client:app:HASH``.
         """
         unix_s = self._unix_clock()
         return [
@@ -422,7 +422,7 @@ class Limits:
     def near(self, share: float) -> list[NearLimit]:
         """Return the limits in dollars of which clients, teams and models have used so much, as this process knows.
 
-        Not those of UTC days and months, of which the ledger tells what all processes have used.
+        Limits of UTC days and months are left out: the ledger tells what all processes have used of these.
         """
         unix_s = self._unix_clock()
         return [
@@ -583,7 +583,7 @@ class Limits:
         return account
 
     def _end_user_account(self, owner: str) -> Account:
-        """Return a new account of an end user, which goes on from what it had used.
+        """Return a new account of an end user, which goes on from the former usage.
 
         If there are too many, and of all of them calls run now, it is the shared one of its team or key.
         """
@@ -615,7 +615,7 @@ class Limits:
             del self._parked[next(iter(self._parked))]
 
     def _cost_usd(self, attempt: AttemptRecord, model: str) -> float:
-        """Return what an attempt cost; without a price, as its vendor's or its model's dearest."""
+        """Return an attempt's cost; without a price, by the dearest of its vendor or model."""
         if attempt.cost_usd is not None:
             return attempt.cost_usd
         dearest = None if (payer := self._payers.get(model)) is None else payer.dearest

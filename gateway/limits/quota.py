@@ -79,7 +79,7 @@ class Quota:
     def __init__(self, owner: str, name: str, limit: float, window: LimitWindow) -> None:
         self.key = f"{owner}:{name}:{window.name}"
         self.name = name
-        self.counts = COUNTS[name]  # what it counts, as amounts have it
+        self.counts = COUNTS[name]  # what the quota counts, as amounts have it
         self.limit = limit
         self.window = window
         self.used = 0.0
@@ -88,7 +88,7 @@ class Quota:
         self.valid_until_s = -inf
         self.exhausted_until_s = -inf  # until then nothing is assumed to be left in any process
         self.waiting = 0.0  # the amount that calls wait for
-        self.beyond = 0.0  # how much of it may be leased beyond the limit: see ``Use.beyond_usd``
+        self.beyond = 0.0  # how much may be leased beyond the limit: see ``Use.beyond_usd``
         self.reported: UsageReport | None = None  # None: not reported yet
         self.latest = 0.0  # the amount held last
         self.lease = Lease()
@@ -107,13 +107,13 @@ class Quota:
         return (self.lease.is_share or now_s < self.exhausted_until_s) and not self.has(least, now_s)
 
     def set_limit(self, limit: float) -> None:
-        """Apply another limit; it needs a new lease or share."""
+        """Apply another limit, which needs a new lease or share."""
         self.limit = limit
         self.valid_until_s = self.exhausted_until_s = -inf
         self.lease.is_share = False
 
     def hand_over(self) -> float:
-        """Return what all have used, as far as this process knows, and count from now on only what is used beside it.
+        """Return the usage of all processes, as far as known, and count from now on only what comes on top.
 
         What running calls hold stays held.
         """
@@ -137,7 +137,7 @@ class Quota:
 
     @property
     def unspent(self) -> float:
-        """What was not spent of the limit, or of a share, as far as this process knows; running calls may hold it."""
+        """The unspent part of the limit, or of a share, as far as this process knows; running calls may hold some."""
         return (self.top if self.lease.is_share else self.limit - self.elsewhere.used) - self.used
 
     @property
@@ -148,8 +148,8 @@ class Quota:
     def share(self, processes: int, now_s: float, *, leased_since: float = 0.0) -> None:
         """Without a new lease: allow the last one, plus this process's share of the unleased rest.
 
-        ``leased_since``: the amount that others may have leased since they were last read. Repeated shares do not add
-        up: they start from the reported usage.
+        ``leased_since``: the amount that other processes may have leased since their usage was last read. Repeated
+        shares do not add up: they start from the reported usage.
         """
         if now_s >= self.valid_until_s:
             self.lease.amount = 0.0
@@ -288,7 +288,7 @@ class LeasedSlots(Quota):
         self.running = 0.0  # attempts of the other processes
         self.is_wanted = False  # whether other processes lack slots
         self.fair = 0.0  # the slots that this process may keep then
-        self.turn_until_s = -inf  # until then it may use its grant although others lack slots
+        self.turn_until_s = -inf  # until then this process may use its grant although others lack slots
         self._clock = clock
         self._waiting_calls = waiting_calls
         self._changed = changed
@@ -411,7 +411,7 @@ class Leases(Protocol):
         """The clock by which all processes count minutes and days, in seconds since 1970; None: each its own."""
 
     async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float, beyond_usd: float = 0.0) -> None:
-        """Try to let each quota hold the amount given with it; wait for that no longer than ``patience_s``.
+        """Try to let each quota hold the amount beside it; wait for that no longer than ``patience_s``.
 
         ``beyond_usd``: by how much a lease of dollars may exceed the limit, in one process at a time.
         """
@@ -420,7 +420,7 @@ class Leases(Protocol):
         """Keep the other processes informed about ``quota`` until its window ends; ``enlarge`` does so too."""
 
     def forget(self, quota: Quota) -> None:
-        """Stop keeping ``quota``: nothing of it is held, or used in a window that still lasts."""
+        """Stop keeping ``quota``: nothing is held, or used in a window that still lasts."""
 
     def give_back(self, quota: Quota) -> None:
         """Return soon what ``quota`` does not need."""

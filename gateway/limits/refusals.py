@@ -1,4 +1,4 @@
-"""What clients are told of their limits: headers about what is left, and the errors of calls beyond them."""
+"""What clients read of their limits: headers about what is left, and the errors of calls beyond a limit."""
 
 from collections.abc import Collection, Iterable
 from math import ceil, inf
@@ -147,7 +147,7 @@ def _is_too_large(quota: Quota, amount: float) -> bool:
 
 
 def _beyond(quota: Quota, whose: str, amount: float, most: float, retry_s: float) -> str:
-    """Return how much is left of a limit, what the call needs, as far as both are known, and what would let it pass."""
+    """Return what is left of a limit, what the call needs, as far as known, and what would let the call pass."""
     limit = f"its limit of {quota.limit:g} {IN_WORDS[quota.name]} ({quota.name})"
     when = f"try again in {_spoken(retry_s)}" if retry_s < inf else "ask the operator for a higher limit"
     if _is_too_large(quota, amount):

@@ -244,7 +244,7 @@ class Connection(AnsweringHandler):
 
     @property
     def has_left(self) -> bool:
-        """Whether its client has disconnected unnoticed: after pipelining much, its data are not being read."""
+        """Whether the client has left unnoticed: after much pipelining, nothing is read from the connection."""
         paused = self.reading_paused or self.buffer_paused
         if not paused or self.current_request is None or self._wire is None or _TCP_INFO is None:
             return False
@@ -279,7 +279,7 @@ class Connection(AnsweringHandler):
         return None if request is None else request.get(DIGEST)
 
     def reset(self, reason: type[ClientDisconnected]) -> None:
-        """Reset the connection, which cancels the running request: its client does not read, or its key ended."""
+        """Reset the connection, which cancels the running request: the client does not read, or its key ended."""
         self.cut_as = reason
         self._hear_no_more()
         if self._wire is not None:
@@ -324,7 +324,7 @@ class Connection(AnsweringHandler):
         self._end()
 
     def drop_rest(self, dropped: Callable[[int], object]) -> None:
-        """Parse nothing more: whatever comes is dropped, and its bytes are passed to ``dropped``.
+        """Parse nothing more: whatever comes is dropped, and the number of its bytes passed to ``dropped``.
 
         The client is told that no more answers come, so that it may close.
         """
@@ -400,7 +400,7 @@ class Connection(AnsweringHandler):
         return len(unread) if end < 0 else end + 4
 
     def resume_wire(self) -> None:
-        """Receive more, once all was parsed; called by aiohttp, also while it parses."""
+        """Receive more, once all was parsed. aiohttp calls this, also while it parses."""
         if not self._unread:
             super().resume_wire()
         elif self._next_slice is None:
@@ -437,7 +437,7 @@ class Connection(AnsweringHandler):
             self._watch.head_came(self)
 
     def _count_ahead(self, number: int) -> None:
-        """Count bytes behind a request with a complete body, or that arrived with it in one read."""
+        """Count bytes behind a request with a complete body, or that came in one read with the request."""
         if self.socket_reader is not None:
             return  # they are a WebSocket's
         running = id(self.current_request)
@@ -486,7 +486,7 @@ class Connection(AnsweringHandler):
             self._framing = None
 
     def _is_refused(self) -> bool:
-        """Refuse the request if there is no room for it, unless it is a special case; return whether it was refused."""
+        """Refuse the request if there is no room, but for special cases; return whether it was refused."""
         message, payload = self.messages[0]
         if (
             not isinstance(message, RawRequestMessage)

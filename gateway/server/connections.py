@@ -44,9 +44,9 @@ class Reason(StrEnum):
     DESCRIPTORS = "descriptors"  # the process has no room for more connections: descriptors, or memory
     LATE_HEAD = "late_head"  # a request's head was not complete in time
     LARGE_HEAD = "large_head"  # a request's head was too large
-    STALLED = "stalled"  # its client does not read an answer
-    AHEAD = "ahead"  # its client pipelines too much behind a request that is not answered yet
-    KEY = "key"  # the key of its running request was revoked or has expired
+    STALLED = "stalled"  # the client does not read an answer
+    AHEAD = "ahead"  # the client pipelines too much behind a request that is not answered yet
+    KEY = "key"  # the key of the running request was revoked or has expired
 
 
 class Cuts:
@@ -123,7 +123,7 @@ class HeadTimeouts(Generic[_C]):
             self._look = self._loop.call_later(max(LOOK_S, self._limit_s()), self._cut_late)
 
     def stop(self, connection: _C) -> None:
-        """End the time limit of a connection; stop the timer if it was the last."""
+        """End the time limit of a connection; after the last one, stop the timer."""
         if self._since.pop(connection, None) is not None and not self._since and self._look is not None:
             self._look.cancel()
             self._look = None
@@ -196,7 +196,7 @@ class Stranger(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is running on it."""
+        """Whether no request is running on the connection."""
 
 
 T = TypeVar("T", bound=Stranger)
@@ -228,7 +228,7 @@ class Strangers(Generic[T]):
             self._by_address.setdefault(address, {})[one] = None
 
     def discard(self, one: T) -> None:
-        """Remove a stranger, if it is known."""
+        """Remove a stranger, if it is one."""
         address = self._addresses.pop(one, None)
         if address is not None:
             same = self._by_address[address]
@@ -237,12 +237,12 @@ class Strangers(Generic[T]):
                 del self._by_address[address]
 
     def mark_active(self, one: T) -> None:
-        """Record data from a stranger: it is the least silent now."""
+        """Record data from a stranger, which is the least silent now."""
         if one in self._addresses:
             self.add(one, self._addresses[one])
 
     def longest_silent(self, address: Hashable | None = None) -> T | None:
-        """Return the one to cut, of all or of those from ``address``: the longest silent, preferably an idle one."""
+        """Return the stranger to cut, of all or of those from ``address``: the longest silent, rather an idle one."""
         among: Iterable[T] = self._addresses if address is None else self._by_address.get(address, ())
         first = None
         for number, one in enumerate(among):
@@ -310,7 +310,7 @@ class Connections:
         return len(self._all)
 
     def take(self, sock: socket.socket, host: str) -> None:
-        """Open a connection from ``host``; cut another one, or this one, if it exceeds a limit."""
+        """Open a connection from ``host``; cut another one, or this one, if a limit is exceeded."""
         connection = self._accepted(host)
         task = connection.open(sock, self.ssl_context, self._limits().headers_timeout_s)
         self._opening.add(task)
@@ -370,7 +370,7 @@ class Connections:
             self._heads.start(connection)
 
     def head_came(self, connection: Connection) -> None:
-        """End its time limit for the head; for a stranger, record its activity and its address."""
+        """End the connection's time limit for the head; of a stranger, record the activity and the address."""
         if connection.awaits_head:
             connection.awaits_head = False
             connection.head_bytes = 0
@@ -383,7 +383,7 @@ class Connections:
             self._name(connection)
 
     def admitted(self, connection: Connection) -> None:
-        """Remove it from the strangers."""
+        """Remove a connection from the strangers."""
         connection.is_stranger = connection.watched = False
         self._strangers.discard(connection)
         self._proxied.discard(connection)
@@ -391,7 +391,7 @@ class Connections:
             self._clients[connection] = None
 
     def sent_ahead(self, connection: Connection) -> None:
-        """Cut it: pipelined data stay in memory until the previous answer has ended."""
+        """Cut a connection with much pipelined data, which stay in memory until the previous answer has ended."""
         self._cut(connection, Reason.AHEAD)
 
     def ended(self, connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Reloads the configuration on SIGHUP, or when its file or one that it refers to changes.
+"""Reloads the configuration on SIGHUP, or when its file or a file of its references changes.
 
 An invalid configuration changes nothing.
 
@@ -45,7 +45,7 @@ NEEDS_RESTART = (
 )
 
 
-# Of these, user and password are renewed while it runs.
+# Of these, user and password are renewed while the gateway runs.
 ADDRESSES = ("database_url", "reports_database_url", "redis_url")
 REFUSED_EVERY_S = 10.0  # the least interval at which the files are read as a store refuses a login, and commands run
 
@@ -122,7 +122,7 @@ def _place(name: str, settings: Settings) -> object:
 
 
 def _signing_as_before(running: Settings, new: Settings) -> Settings:
-    """Return ``new``, without a signing key of its own, with what ``running`` signs with.
+    """Return ``new`` with the signing key of ``running``, if ``new`` has none of its own.
 
     A database's password that is renewed every quarter of an hour would end sessions, and the names of end users, as
     often. It counts as not set in the file.
@@ -164,7 +164,7 @@ class Doubts:
         return self._held is None or not _say_the_same(self._held, new)
 
     def holds(self, running: Settings, new: Settings, *, is_confirmed: bool) -> bool:
-        """Whether ``new`` is held; ``is_confirmed``: its operator has asked for it."""
+        """Whether ``new`` is held; ``is_confirmed``: the operator has asked for it."""
         is_again = not self.is_new(new)
         if not is_confirmed and lost_clients(running, new) and not (is_again and self.is_due()):
             if not is_again:
@@ -310,7 +310,7 @@ class Reloader:
         self._log.info("configuration.reloaded", models=len(new.models), providers=len(new.providers))
 
     def _hold(self, running: Settings, new: Settings, *, is_new: bool) -> None:
-        """Wait with ``new``, but for what it denies."""
+        """Wait with ``new``, but refuse at once what it denies."""
         denied = with_denials(running, new)
         if denied != running:
             self._gateway.reload(denied)
