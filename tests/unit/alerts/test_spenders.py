@@ -135,7 +135,7 @@ async def test_a_limit_of_another_zone_or_window_is_told_with_the_end_of_its_win
     found = await NearSource(limits.near, share=lambda: 0.8).conditions()
     words = {str(each.figures["limit"]): each.summary.partition(", of a limit of $1.00")[2] for each in found}
     assert words == {  # of the team's day the ledger tells
-        "usd_per_hour": ", which is new at 2026-11-29 18:30 Asia/Kolkata",
+        "usd_per_hour": ", which is new at 2026-11-29 18:00 Asia/Kolkata",
         "usd_per_day": ", which is new at 2026-11-30 00:00 Asia/Kolkata",
         "usd_per_week": ", which is new at 2026-11-30 00:00 Asia/Kolkata",
         "usd_per_month": ", which is new at 2026-12-01 00:00 Asia/Kolkata",
