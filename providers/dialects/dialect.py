@@ -29,38 +29,38 @@ from providers.refusals import UNREADABLE, ErrorKind, UpstreamError
 class Habits(msgspec.Struct, frozen=True):
     """The differences that exist in every dialect; a dialect with more of them has a subclass."""
 
-    thinks: bool = True  # False: the model refuses a reasoning effort
+    thinks: bool = True  # False: the model refuses a reasoning effort (400 "Unsupported parameter: 'reasoning_effort'")
     takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
-    takes_unsigned: bool = False  # in Messages, thoughts that nobody has signed may be sent back to it
+    takes_unsigned: bool = False  # in Messages, unsigned thoughts may be sent back to the model
     takes_marks: bool = False  # in chat, marks of what to cache (``cache_control``) may stand where Messages has them
-    takes_signed: str = ""  # in chat, thoughts that this vendor has signed may be sent back to it; "": none
-    # What it takes though chat has no place for it: ``results`` of tools with pictures and with ``is_error``, a
+    takes_signed: str = ""  # in chat, thoughts that this vendor has signed may be sent back; "": none
+    # What the model takes though chat has no place for it: ``results`` of tools with pictures and with ``is_error``, a
     # ``thinking_budget`` of tokens, ``thoughts`` that are to be shown, ``top_k``, ``addresses`` and ``citations`` of
     # files, for all of which the pivot has fields of its own; ``choices`` among several tools, and ``custom_tools``,
     # which chat has, and few of its servers; and ``outputs``: in Responses, results of tools with pictures.
     beyond: frozenset[str] = frozenset()
-    signs: bool = False  # it signs its thoughts, and refuses others
+    signs: bool = False  # the model signs its thoughts, and refuses others
     takes_forced: bool = True  # a request may force a call of a tool
     forbids_calls: bool = True  # a request may offer tools, and forbid to call one
-    takes_none: bool = False  # an effort of none makes it think not at all, or as little as it can
-    may_think: bool = False  # nothing is known of it: it may think though a request says nothing of it
+    takes_none: bool = False  # with an effort of none the model does not think, or as little as it can
+    may_think: bool = False  # an unknown model, which may think though the request does not ask for it
     instructions_last: bool = (
         False  # in Responses, ``instructions`` stand behind the input: a prompt's beginning is in it
     )
-    encrypts: bool = False  # in Responses, it gives its reasoning encrypted, where a request asks for that
-    seal: Seal | None = None  # of its account: opens what of that was sealed; None: there is nothing to be opened
-    searches: bool = False  # its vendor searches the web in its API, by a tool
-    reads_bills: bool = True  # Anthropic's own, to which Claude Code addresses a note that changes with each call
+    encrypts: bool = False  # in Responses, the model gives encrypted reasoning if asked to
+    seal: Seal | None = None  # the account's: opens sealed reasoning; None: nothing is sealed
+    searches: bool = False  # the vendor's API has a tool that searches the web
+    reads_bills: bool = True  # False: Claude Code's note for billing, which changes with each call, is left out
 
 
 AS_CALL = "this model takes no forced tool: it is asked for JSON, which is given back as the call"
 
 
 class ForcedCall(msgspec.Struct, frozen=True):
-    """The tools, by name, of which a request forces a call; none: of any that it offers."""
+    """The tools, by name, of which a request forces a call; empty: of any offered one (``tool_choice: any``)."""
 
     names: tuple[str, ...] = ()
-    as_json: bool = True  # a model that takes no forced call is asked for JSON; else it is left to choose
+    as_json: bool = True  # a model that takes no forced call is asked for JSON; False: the model chooses
 
 
 # A dialect's names for the parameters of requests. The configuration uses chat's names.
@@ -78,7 +78,7 @@ class ParameterNames(msgspec.Struct, frozen=True):
     """The names of chat's parameters in this dialect."""
 
     answer_limits: tuple[str, ...]  # all names of max_tokens, the newest first
-    least_limit: int = 0  # of the answer, below which a request is refused
+    least_limit: int = 0  # tokens of the answer below which a request is refused: 16 in Responses
     has_default_limit: bool = False  # without a limit in the request, a short one applies
     known: frozenset[str] | None = None  # other parameters that exist; None: all, also vendors' own
     unknown: frozenset[str] = frozenset()  # parameters of chat that do not exist
@@ -93,7 +93,7 @@ class ParameterNames(msgspec.Struct, frozen=True):
         return (name,) if is_known else ()
 
     def limit_in(self, fields: Fields) -> int | None:
-        """Return how many tokens the answer to a request of these ``fields`` may have; None: it does not say."""
+        """Return how many tokens the answer to a request of these ``fields`` may have; None: the fields do not say."""
         found = []
         for name in self.answer_limits:
             with suppress(*UNREADABLE):
@@ -274,10 +274,10 @@ class Translation(Protocol):
 
 @runtime_checkable
 class NotingTranslation(Protocol):
-    """A translation that has to know all text of its answer, also what was said without it."""
+    """A translation that must know all text of its answer, also texts that were spliced past it."""
 
     def spliced(self, run: Run) -> None:
-        """Note plain texts that were said in events like the last one that it returned."""
+        """Note plain texts that went to the client in events like the last translated one."""
 
 
 class ToChat(Protocol):
@@ -303,16 +303,16 @@ class ToolFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     unforced: Callable[[Wording, ForcedCall], Wording] | None = None
     # Whether a request wants no more than one tool call at a time. None: none can say so.
     one_call: Callable[[Fields], bool] | None = None
-    # From the fields to those with all tools among the tools, where some may stand elsewhere. None: they never do.
+    # Puts all tools among the tools, where some may stand elsewhere (Responses: in items of the input).
     with_all: Callable[[Fields], Fields] | None = None
     # Offers those tools alone among which a request lets its model choose, for a vendor without such a choice. None:
     # vendors are not known to differ in that.
     offering: Callable[[Wording], Wording] | None = None
     # The names that tools which take a text have in chat. None: a request can offer none.
     custom_names: Callable[[Fields], frozenset[str]] | None = None
-    # Whether a request may offer such tools, or have called some; never where its prompt is plain (``Media.odd``).
+    # Whether a request may offer tools that take a text, or has called some; never in a plain prompt (``Media.odd``).
     has_texts: Callable[[Fields], bool] | None = None
-    # Says such tools as functions, for a server that has no others. None: all have them.
+    # Rewrites such tools as functions, for a server that has no others. None: all servers have them.
     as_functions: Callable[[Wording], Wording] | None = None
     # Whether a request has other tools than functions that its client runs, or calls of such. None: none can.
     has_others: Callable[[Fields], bool] | None = None
@@ -325,14 +325,14 @@ class ThinkingFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     fields: frozenset[str] = frozenset()  # all that may say how hard to think
     paths: frozenset[str] = frozenset()  # of those fields, what may be left out (see ``OmissibleFields``)
     kind: str | None = None  # the path of the field with the way to think, where models differ in theirs
-    as_kind: Callable[[Fields, str], Fields] | None = None  # from the fields to those with another way
+    as_kind: Callable[[Fields, str], Fields] | None = None  # sets another way to think: adaptive, with a budget
     # Removes ``fields``, for a model that does not think, where they ask for any thinking.
     without_effort: Callable[[Fields], Wording] | None = None
     # Says them in the form that a model takes; None: all take the same.
     with_effort: Callable[[Fields, Habits], Wording] | None = None
     # Whether a request forbids to think, otherwise than by an effort of none. None: there is no other way.
     forbids: Callable[[Fields], bool] | None = None
-    # From the fields to those that forbid thinking, by fields that the model's vendor has for that. None: it has none.
+    # Forbids thinking by the vendor's own fields: Qwen's ``enable_thinking: false``. None: vendors have none.
     forbidding: Callable[[Fields, Mapping[str, Any]], Wording] | None = None
 
 
@@ -345,14 +345,14 @@ class EarlierThoughts(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     without_sealed: Callable[[Fields], Wording] | None = None
     # Removes what only its maker can read: encrypted, or signed. None: there is none.
     without_bound: Callable[[Fields], Wording] | None = None
-    # Removes those pieces of it that have these hashes. None: vendors pass over what others made.
+    # Removes pieces of such reasoning by their hashes. None: vendors pass over reasoning that others made.
     without_those: Callable[[Fields, frozenset[bytes]], Wording] | None = None
-    # Removes it from a turn on, by its number, as the API's refusals tell it. None: they do not.
+    # Removes such reasoning from a turn on, whose number a refusal tells: ``messages.5.content.0``. None: none tells.
     without_since: Callable[[Fields, int], Wording] | None = None
     # Asks for reasoning in a form that can be sent back where nothing is stored. None: it always is.
     asking: Callable[[Fields], Fields] | None = None
-    # Asks a vendor that binds thoughts to all that came before them to drop those that do not fit it any more, where
-    # the client does not say what becomes of them: else it refuses the request. None: it drops them unasked.
+    # Asks a vendor that binds thoughts to all that stands before them to drop those that no longer fit, unless the
+    # client says what becomes of them: without that the vendor refuses the request. None: vendors drop them unasked.
     dropping_unfit: Callable[[Fields], Fields] | None = None
 
 
@@ -360,8 +360,8 @@ class OmissibleFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What a request may go without, as it says how to answer the same question. By default: nothing."""
 
     fields: frozenset[str] = frozenset()  # paths of what may be left out where a provider refuses it
-    items: Mapping[str, frozenset[str]] = {}  # likewise, by field, the items of a list
-    # By the path of a field within tools: from the fields to those without it, where it may be left out likewise.
+    items: Mapping[str, frozenset[str]] = {}  # preferences within lists: by field, the items
+    # Leaves out a preference within tools, by its path: ``tools.defer_loading``.
     in_tools: Mapping[str, Callable[[Fields], Fields]] = {}
     # Sampling, by chat's names, that this API's programs send without their users' choice: no value of it is a must.
     unchosen: frozenset[str] = frozenset()
@@ -379,10 +379,10 @@ class VendorsDiffer(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """In what the vendors of one API differ. By default: in nothing, so that a request is right for all of them."""
 
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
-    takes_rules: bool = False  # rules of vendors' models apply: likewise
+    takes_rules: bool = False  # rules of vendors' models apply, as the parameters are OpenAI's
     # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.
     with_history: Callable[[Fields, History], Wording] | None = None
-    # A conversation as the newest version of the API takes it, which an operator asks for. None: it has no versions.
+    # Fits a conversation to the API's newest version, if an operator asks for that. None: the API has no versions.
     for_newest_version: Callable[[Fields], Wording] | None = None
     # The header, and the word in it, without which a vendor does not take one of these fields. None: there is none.
     header_for: Callable[[Fields], tuple[str, str] | None] | None = None
@@ -401,15 +401,15 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     system: SystemPrompt | None = None  # None: there is no system prompt
     json_formats: Mapping[str, Callable[[msgspec.Raw], JsonFormat | None]] = {}  # by field; None: no JSON is wanted
     choices: str | None = None  # the field with the number of answers; None: there is one
-    batched: bool = False  # the prompt may be several, each of which has an answer
+    batched: bool = False  # the prompt may be several, with an answer to each
     storing: str | None = None  # the field that says whether the vendor keeps the request and its answer
     decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so that their length is limited
     essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
     inline: frozenset[str] = frozenset()  # that name nothing stored, besides those that OpenAI and Anthropic have
-    # From the fields to the body's, where these differ: some APIs nest parameters, or have the model in the address.
+    # Makes the body of the fields: some APIs nest parameters, or have the model in the address.
     body: Callable[[Fields], Fields] | None = None
-    # From the fields to those with this limit of the answer, and the names of what was lowered for it. None: a limit
-    # that clients need not set is meant as it is.
+    # Lowers the limit of the answer; also returns the names of what was lowered. None: clients need not set a limit, so
+    # a limit is meant as it is.
     with_limit: Callable[[Fields, int], tuple[Fields, tuple[str, ...]]] | None = None
     # Whether a request asks for nothing but a summary of its conversation. None: none can.
     asks_for_summary: Callable[[Fields], bool] | None = None
@@ -447,14 +447,14 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     choices: Callable[[bytes], Iterable[tuple[int, bool]]] | None = None
     # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
     learned: Callable[[bytes, Chunk], Pattern | None] | None = None
-    read_begun: ReadEvent | None = None  # of an answer that runs on in the background; None: it has none
+    read_begun: ReadEvent | None = None  # of an answer that runs on in the background; None: the API has none
     # From a last event, which may repeat the whole answer, to the same with all of the answer in it: where no event
     # before it had anything. None: the last event has none.
     with_answer: Callable[[Chunk], Chunk] | None = None
     numbers: EventNumbers | None = None  # None: events have none
     binds: bool = False  # answers may have reasoning that only their maker can read
-    # From lines of an answer's events to what they tell of thoughts in its request that its model was not shown, None
-    # where they do not. None: no answer tells.
+    # Reads from an answer's events which thoughts of the request its model was not shown (``input_transformations``);
+    # returns None if they tell nothing. None: no answer tells.
     unshown: Callable[[bytes], Sequence[UnshownThought] | None] | None = None
     repairs: Callable[[frozenset[str]], Sequence[Translation]] | None = None  # by their names in vendors' quirks
 
@@ -497,19 +497,19 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     name: str  # in the configuration
     path: str  # below a provider's base URL, may contain {model}; below /v1 of the gateway, unless its endpoint differs
-    endpoint: str  # the name of its calls in the ledger. Never change it: rows have it
+    endpoint: str  # the name of the API's calls in the ledger. Never change it: rows have it
     requests: RequestFormat
     answers: AnswerFormat
-    pivoting: Pivoting | None = None  # None: it is chat itself, or cannot be translated
+    pivoting: Pivoting | None = None  # None: chat itself, or a dialect without translation
 
-    untranslated: str | None = None  # why it cannot be translated
+    untranslated: str | None = None  # why the dialect cannot be translated
     query: Mapping[str, str] = {}  # sent with every request
-    headers: str = "openai-"  # how the names of its vendor's headers begin
+    headers: str = "openai-"  # how the names of the vendor's headers begin
     # From an error's HTTP status, type ("": by the status), message, request id and details to its body; None: OpenAI's
     # shape.
     error_body: Callable[[int, str, str, str | None, Details], bytes] | None = None
     told_as: str = OPENAI  # whose column of ``meanings.py`` has its refusals
-    counting: TokenCounting | None = None  # None: its API does not count
+    counting: TokenCounting | None = None  # None: the API counts no tokens
     continuing: Continuing | None = None  # None: an answer that broke off cannot be continued by another provider
     continues_by_itself: bool = False  # every server with this API continues the text that it is sent
     recalling: Recalling | None = None  # None: no request goes on from an answer before it
