@@ -411,7 +411,8 @@ class Entry:
         most = None if not sent.number else min(sent.left, 1) if open_call.filtered else sent.left
         if not self.attempts.begin(self._schedule.open(open_call.services.clock(), most)) and not self.wait_for_seat():
             self.fail()
-        self._set_timer()
+        if self._schedule.pending or self._schedule.withheld_at is not None:
+            self._set_timer()
 
     def _set_timer(self) -> None:
         """Have the timer fire when a hold ends or the next launch is due; it may fire in vain."""
@@ -527,7 +528,7 @@ class Entry:
 
     def cancel_launches(self) -> None:
         """Cancel pending launches and the wait for a seat."""
-        if self._schedule.due_at is not None:
+        if self._schedule.pending or self._schedule.withheld_at is not None:
             self._schedule.close()
         if self._timer is not None:
             self._timer.cancel()

@@ -69,13 +69,13 @@ class LaunchSchedule:
         # When each is due, after how long it was planned, and itself: the first at first.
         self.pending: list[tuple[float, float, Launch]] = []
         self._candidates: list[str] = list(plan.rest)  # a list, as it is short: a deque takes 760 bytes
-        self._withheld_at: float | None = None  # when a hedge is due for which there is no deployment
+        self.withheld_at: float | None = None  # when a hedge is due for which there is no deployment
         self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
 
     @property
     def due_at(self) -> float | None:
         """When ``due`` is to be asked next; None: nothing is pending."""
-        pending, withheld_at = self.pending, self._withheld_at
+        pending, withheld_at = self.pending, self.withheld_at
         if not pending:
             return withheld_at
         return pending[0][0] if withheld_at is None else min(pending[0][0], withheld_at)
@@ -112,15 +112,15 @@ class LaunchSchedule:
             elif self._allowed(launch, 0.0, None):
                 yield launch
         if (withheld := self._plan.withheld) is not None:
-            self._withheld_at = now + withheld.delay_s
+            self.withheld_at = now + withheld.delay_s
 
     def due(self, now: float, spoke_at: float | None) -> Iterator[Launch | None]:
         """Yield each launch that is due. None: a rescue's deployment has no free seat, so another one is to be asked.
 
         ``spoke_at``: when the last running attempt that has begun to speak did so; None: none has.
         """
-        if self._withheld_at is not None and self._withheld_at <= now and self._plan.withheld is not None:
-            self._withheld_at = None
+        if self.withheld_at is not None and self.withheld_at <= now and self._plan.withheld is not None:
+            self.withheld_at = None
             self._may_launch(self._plan.withheld)
         while self.pending and self.pending[0][0] <= now:
             due_at, _, launch = self.pending.pop(0)
@@ -142,7 +142,7 @@ class LaunchSchedule:
 
     def close(self) -> None:
         """Launch nothing that is pending; its deployments become the first candidates for failover."""
-        self._withheld_at = None
+        self.withheld_at = None
         self._candidates[:0] = [launch.deployment for *_, launch in self.pending]
         self.pending.clear()
 
