@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from math import inf
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,6 +102,10 @@ def _clickhouse(settings: Settings, runtime: Runtime, address: Address | None) -
     )
 
 
+_MODELS = attrgetter("context.fleet.configured")  # in C: metrics look at it some times a call
+_PATTERNS = attrgetter("context.fleet.patterns")  # likewise, for rows
+
+
 class Gateway:
     """A gateway without its server: build it, ``start`` it, serve ``application``, ``close`` it."""
 
@@ -118,8 +123,8 @@ class Gateway:
         """
         runtime = self._runtime = runtime or Runtime()
         replica = settings.replica or socket.gethostname()
-        self.metrics = Metrics(lambda: self.context.fleet.configured, lambda: self.context.fleet.shown_as)
-        names = NamedRows(lambda: self.context.fleet, patterns=lambda: self.context.fleet.patterns)
+        self.metrics = Metrics(partial(_MODELS, self), lambda: self.context.fleet.shown_as)
+        names = NamedRows(lambda: self.context.fleet, patterns=partial(_PATTERNS, self))
         tasks, outbox, memory = AttemptTasks[Attempt](), Outbox(), memory_limit()
         intake = Intake(
             settings.overload,
