@@ -44,6 +44,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     addresses: bool = True  # of Google's models: they read what is at an address of others
     drop: frozenset[str] = frozenset()  # parameters that it answers with an error
     at_rest: frozenset[str] = frozenset()  # of those, what it takes where it is not to think
+    one_of: tuple[str, ...] = ()  # parameters of which it takes one: several are an error
     lacks_tiers: frozenset[str] = frozenset()  # values of service_tier that it answers with an error
     rename: Mapping[str, str] = {}  # from a parameter's older name to the only one that it takes
     prefill: bool = True  # it continues an answer that the request begins
@@ -183,7 +184,7 @@ def traits_of(model: str, vendor: str = "") -> Traits:
                 dropped = frozenset() if "*" in row.takes else frozenset(said.get("drop", ())) | row.also
                 said["drop"] = dropped - row.takes
         traits = msgspec.convert(said, Traits)
-        narrows = bool(traits.drop or traits.rename or traits.efforts or traits.lacks_tiers)
+        narrows = bool(traits.drop or traits.rename or traits.efforts or traits.one_of or traits.lacks_tiers)
         return msgspec.structs.replace(
             traits,
             takes_forced=traits.forced_tools in _FORCED,

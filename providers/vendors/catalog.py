@@ -165,6 +165,7 @@ def ignored(fields: Mapping[str, msgspec.Raw], names: Collection[str]) -> tuple[
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 # They do not affect the answer: a model that refuses parallel_tool_calls calls one tool at a time anyway.
 _LEAST = frozenset({"parallel_tool_calls", "prediction"})
+_ZERO = (b"0", b"0.0")  # beside it another way of sampling changes nothing
 
 
 def fitted_to(traits: Traits, fields: Fields) -> Wording:
@@ -183,12 +184,26 @@ def fitted_to(traits: Traits, fields: Fields) -> Wording:
         value = bytes(said.pop(name))
         if value not in DEFAULTS.get(name, _NOTHING):
             losses.append(Loss(name, "this model does not take it", hint=name in _LEAST))
+    both = [name for name in traits.one_of if bytes(said.get(name, b"null")) not in _NOTHING]
+    if len(both) > 1:
+        kept = _deciding(said, both)
+        for name in both:
+            if name != kept and bytes(said[name]) not in DEFAULTS.get(name, _NOTHING):
+                reason = f"this model takes one of {', '.join(traits.one_of)}"
+                losses.append(Loss(name, reason, hint=bytes(said[kept]) in _ZERO))
+        said = {name: value for name, value in said.items() if name == kept or name not in both}
     tier = _read(said["service_tier"], str) if traits.lacks_tiers and "service_tier" in said else None
     if tier is not None and tier in traits.lacks_tiers:
         del said["service_tier"]
         losses.append(Loss("service_tier", "this model has no such tier", hint=True))
     unchanged = not losses and len(said) == len(fields) and all(name in fields for name in said)
     return Wording(fields if unchanged else said, tuple(losses))
+
+
+def _deciding(said: Fields, names: Sequence[str]) -> str:
+    """Return which of ``names`` says most: one that leaves nothing to chance, else the first that is no default."""
+    zero = next((name for name in names if bytes(said[name]) in _ZERO), None)
+    return zero or next((name for name in names if bytes(said[name]) not in DEFAULTS.get(name, _NOTHING)), names[0])
 
 
 class _Reasoning(msgspec.Struct):

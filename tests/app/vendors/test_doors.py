@@ -161,6 +161,37 @@ async def test_a_model_without_sampling_is_asked_for_none_at_each_door(place: Pl
     place.all_took()
 
 
+async def test_a_model_that_takes_one_way_of_sampling_is_asked_for_one_at_each_door(place: Place) -> None:
+    for door in DOORS:
+        for sampled, sent, told in (
+            ({"temperature": 0.3, "top_p": 0.9}, {"temperature": 0.3}, "top_p"),
+            ({"temperature": 1, "top_p": 0.9}, {"top_p": 0.9}, None),  # the default is no wish
+            ({"temperature": 0.3, "top_p": 0}, {"top_p": 0}, "temperature"),
+            ({"temperature": 0.3}, {"temperature": 0.3}, None),
+            ({"top_p": 0.9}, {"top_p": 0.9}, None),
+        ):
+            _, headers = await place.said(asked(door, user("say: well"), **sampled))
+            assert headers.get("x-holeshot-dropped") == told, door
+            body = place.doors[door].seen[-1].body
+            assert {name: body[name] for name in ("temperature", "top_p") if name in body} == sent, door
+    place.all_took()
+
+
+async def test_who_takes_both_ways_of_sampling_answers_before_who_takes_one(tmp_path: Path) -> None:
+    async with running_vendor("anthropic") as vendor:
+        providers: Json = {
+            "claude": {"preset": "anthropic", "base_url": vendor.base_url, "api_key": vendor.key},
+        }
+        models: Json = {"m": {"deployments": ["claude/claude-opus-4-6", "alpha/m"], "race": {"mode": "single"}}}
+        async with serving(tmp_path, {"alpha": None}, providers=providers, models=models) as running:
+            for _ in range(4):
+                body = asked("m", user("say: well"), temperature=0.3, top_p=0.9)
+                async with running.post(body, path="/v1/messages") as response:
+                    assert response.status == 200, await response.text()
+                    assert "x-holeshot-dropped" not in response.headers
+            assert (len(running["alpha"].received), vendor.seen) == (4, [])
+
+
 async def test_counting_asks_a_door_that_counts(place: Place) -> None:
     for door in ("anthropic", "foundry", "vertex", "invoke"):
         body: Json = {"model": door, "messages": [user("say: well")], "tools": [TOOL]}

@@ -135,7 +135,23 @@ def test_what_is_no_effort_is_left_for_the_vendor_to_refuse(fields: dict[str, An
     ],
 )
 def test_from_claude_4_7_on_no_sampling_is_taken(model: str, *, takes: bool) -> None:
-    assert (rules(model, "anthropic") is None) == takes
+    fields = {"temperature": msgspec.Raw(b"0.5")}
+    assert (fitted_to(traits_of(model, "anthropic"), fields).fields == fields) == takes
+
+
+@pytest.mark.parametrize(
+    ("model", "said", "hints"),
+    [
+        ("claude-opus-4-6", {"temperature": 0}, ["top_p"]),
+        ("claude-opus-4-0", {"temperature": 0, "top_p": 0.9}, []),
+        ("claude-3-7-sonnet-latest", {"temperature": 0, "top_p": 0.9}, []),
+    ],
+)
+def test_of_two_ways_of_sampling_the_one_that_decides_is_kept(model: str, said: Any, hints: list[str]) -> None:
+    fields = {"temperature": msgspec.Raw(b"0"), "top_p": msgspec.Raw(b"0.9")}
+    wording = fitted_to(traits_of(model, "anthropic"), fields)
+    assert {name: json.loads(bytes(value)) for name, value in wording.fields.items()} == said
+    assert [loss.field for loss in wording.losses if loss.hint] == hints
 
 
 def test_azure_s_models_are_openai_s() -> None:
