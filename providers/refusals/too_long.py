@@ -31,7 +31,9 @@ _OF_A_PROMPT = re.compile(
     r"\b(?:prompts?|inputs?|messages|conversation|requests?|(?:input|prompt)_tokens)\b", re.IGNORECASE
 )
 _IS_TOO_MUCH = re.compile(
-    r"exceed|overflow|\btoo (?:long|large|many|big)\b|\b(?:longer|greater|larger|more|bigger) than\b|\bover the\b"
+    r"exceed|overflow|\btoo (?:long|large|big)\b|\btoo many (?:\w+ ){0,2}tokens\b|\bover the\b"
+    r"|\b(?:longer|greater|larger|bigger) than\b"
+    r"|\bmore (?:tokens )?than (?:the |its |our |this |a )?(?:\d[\d,]{2}|max|limit|model|context|allowed|supported)"
     r"|\bmaximum supported\b|\bsupports? (?:only )?(?:up to|at most|a maximum)\b|\bonly (?:supports?|takes|accepts)\b",
     re.IGNORECASE,
 )
@@ -40,15 +42,19 @@ _IN_TOKENS = re.compile(
     r"|\b(?:max_?)?(?:seq|sequence|input|prompt|model)[_ ]?len(?:gth)?\b",
     re.IGNORECASE,
 )
-# What else may be too long in such a sentence.
+# What else may be too long in such a sentence, or should be longer.
 _OF_ANOTHER_THING = re.compile(
     r"\b(?:images?|pictures?|audios?|videos?|files?|urls?|characters|bytes|pixels|strings?|items|arrays?|elements|stop"
-    r"|schemas?|names?|ids?|(?:max|output|completion|thinking|budget)_tokens|budget)\b",
+    r"|schemas?|names?|ids?|(?:max|output|completion|thinking|budget)_tokens|budget|n_predict|logit_bias|temperature"
+    r"|top_\w+|cached|caching)\b|\b(?:access|api|auth\w*|bearer|page|session) token"
+    r"|\b(?:must|should|shall|has to|have to|needs? to|requires?|ensure|expected)\b.{0,40}"
+    r"\b(?:longer|greater|larger|more|bigger) than\b|\bthan (?:or equal to )?[01]\b",
     re.IGNORECASE,
 )
 _SENTENCES = re.compile(r"(?<=[.;!?。\uff1b\uff01\uff1f])\s*|\n")
 _IN_CHINESE = re.compile(  # Zhipu's code 1261 and others: the input, or tokens, are too long, or beyond a limit
-    r"(?:输入|提示词|上下文|对话|消息|\b(?:prompt|input|tokens?)\b)[^。\uff1b;\n图片文件视音输出频]{0,20}"
+    r"(?:输入|提示词|上下文|对话|消息|\b(?:prompt|input|(?:(?:prompt|input)_)?tokens?)\b)"
+    r"[^。\uff1b;\n图片文件视音输出频参_]{0,20}"
     r"(?:过长|超长|太长|超过|超出|超限)",
     re.IGNORECASE,
 )

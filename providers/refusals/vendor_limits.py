@@ -59,7 +59,8 @@ RULES: Final = (
     ),
     LimitRule(
         TOOLS,
-        rf"\b(?:number of|too many) {_TOOLS}[^;!?\n]{{0,80}}?{_NO_MORE}{_N}|{_NO_MORE}{_N2} {_TOOLS}",
+        rf"\b(?:number of|too many) {_TOOLS}[^;!?\n]{{0,80}}?{_NO_MORE}{_N}"
+        rf"|{_NO_MORE}(?P<limit>\d[\d,]{{1,11}}) {_TOOLS}",
         f"others: github.com/Futureppo/antigravity_bypass/issues/7, {_READ}",
     ),
     LimitRule(
@@ -69,7 +70,9 @@ RULES: Final = (
         "servers that read with pydantic, Anthropic among them; AWS's validation",
     ),
     LimitRule(
-        TOOLS, rf"(?:tools?|工具|函数)[^。\n\d]{{0,20}}(?:最多|不能超过|上限|限制)[^。\n\d]{{0,10}}{_N}", "in Chinese"
+        TOOLS,
+        rf"(?:tools?|工具|函数)[^。\n\d名描参字]{{0,20}}(?:最多|不能超过|上限|限制)[^。\n\d]{{0,10}}{_N}",
+        "in Chinese",
     ),
     LimitRule(
         PICTURE_BYTES,
@@ -88,7 +91,7 @@ RULES: Final = (
     ),
     LimitRule(
         PICTURE_BYTES,
-        r"\bimages?\b[^.;!?\n]{0,40}\b(?:too large|exceeds?|larger than)\b[^.;!?\n]{0,40}?"
+        r"\bimages?\b(?! urls?\b)[^.;!?\n]{0,40}\b(?:too large|exceeds?|larger than)\b[^.;!?\n]{0,40}?"
         rf"(?:\b{_N} bytes|\b\d+(?:\.\d+)? ?[KMG]i?B\b)|\bmax bytes per data-uri item ?: ?{_N2}",
         "xAI, Groq and others; Alibaba, of Base64",
     ),
@@ -128,6 +131,7 @@ RULES: Final = (
     LimitRule(
         OTHER,
         r"[`'\"]n[`'\"] ?:? ?(?:number )?must be (?:at most |<= ?|less than or equal to |exactly |set to )?1\b"
+        r"(?! (?:or|and) (?:above|greater|higher|larger|more)\b)"
         r"|\bonly (?:supports? )?n ?= ?1\b|\bn ?(?:>|!=) ?1 is not (?:supported|allowed)"
         r"|\binvalid n: only 1 is allowed",
         "Groq and others, of several answers",
@@ -184,8 +188,10 @@ _ABILITY: Final = (
 )
 _LACKS: Final = re.compile(
     # Of an ability, or of two together, as Groq of JSON beside tools and in streams, and Google of tools beside JSON.
-    rf"{_ABILITY}[^.;!?\n]{{0,40}}\b(?:is|are)(?: currently| yet)? (?:un(?:supported|available)\b|incompatible\b"
-    r"|not (?:currently |yet )?(?:supported|available|enabled|compatible)\b)"
+    # Not of an id, which is known where its thing lies.
+    rf"{_ABILITY}(?:(?!\b(?:\w+_)?ids?\b|\b(?:call|file)[-_]\w)[^.;!?\n]){{0,40}}"
+    r"\b(?:is|are)(?: currently| yet)? (?:un(?:supported|available)\b|incompatible\b"
+    r"|not (?:currently |yet )?(?:supported|available|enabled|compatible)\b(?! in th(?:e|is) (?:conversation|project)))"
     rf"|{_ABILITY}[^.;!?\n]{{0,80}}\b(?:cannot|can.t|may not) be (?:combined|used together|mixed)\b"
     # OpenAI, DeepSeek and Groq: others answer in JSON without the word.
     r"|\bmust contain the word ['\"]?json\b"
@@ -193,7 +199,7 @@ _LACKS: Final = re.compile(
     r"|\b(?:not |un)(?:currently |yet )?(?:supported|available|accepted|enabled|allowed)\b[^.;!?\n]{0,20}"
     rf" (?:by|for|with|on|in|at) (?:\S+ ){{0,2}}{_MODELS}"
     rf"|\b{_MODELS}[^;!?\n]{{0,100}}\b(?:does not|doesn.t|do not|don.t|cannot|can.t|is not able to|is unable to)"
-    r" (?:support|accept|handle|process|take|read|understand|have)\b"
+    r" (?:support|accept|handle|process|take|read|understand|have)\b(?! (?:an? )?(?:blank|duplicate|empty|negative)\b)"
     rf"|\bis not an? (?:multi-?modal|vision)\b|\b{_MODELS}[^;!?\n]{{0,100}}\bis not (?:multi-?modal|capable)\b"
     r"|^\S{1,200} does not support (?:tools|images?|pictures?|vision|audio|files?|documents?|function calling)\b"
     rf"|\bno {_MODELS}[^;!?\n]{{0,40}}\bsupports?\b"

@@ -244,6 +244,12 @@ MISTAKES: Mapping[str, Said] = {
         "Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024, but got"
         " a string with length 2000 instead.",
     ),
+    "a limit": Said(400, "max_tokens is too large: 999999", "invalid_value"),
+    "no message": anthropic(400, "messages: at least one message is required"),
+    "content": Said(400, "Invalid value for 'content': expected a string, got null."),
+    "pictures": Said(400, "your prompt contains too many images"),
+    "too few tokens": Said(400, "The number of prompt tokens must be greater than 0"),
+    "a file of another account": Said(400, "File with id file_123 is not available"),
     "a picture that is none": anthropic(400, "messages.0.content.1.image.source.base64: invalid base64 data"),
 }
 REFUSED = {**WROTE, **LIMITS, **LACKS, **FILTERS}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.refusals.vendor_limits import is_of_model, longest_in
+from providers.refusals.vendor_limits import is_of_model, limit_of, longest_in
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,26 @@ def test_what_a_vendor_cannot_do_others_may(said: str) -> None:
         "tools.0.input_schema: JSON schema is invalid",
         "The tool call's arguments are not valid JSON",
         "Unexpected field 'foo' is not supported",
+        "File with id file_123 is not available",
+        "Tool result for call_1 is not available in the conversation",
+        "The file is not available in this project",
+        "This model cannot take an empty prompt",
+        "The model does not accept negative values for max_tokens",
     ],
 )
 def test_what_is_wrong_everywhere_is_no_vendors_lack(said: str) -> None:
     assert not is_of_model(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "max_tokens is too large: 999999",
+        "'n' must be 1 or greater",
+        "The image URL exceeds 2048 bytes",
+        "You may supply at most 1 tools of type web_search",
+        "tools 名称最多 64 个字符",
+    ],
+)
+def test_what_looks_like_a_limit_and_is_another_rule_is_none(said: str) -> None:
+    assert limit_of(400, said) is None
