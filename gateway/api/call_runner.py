@@ -35,19 +35,19 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import LINE_S, BegunHolds, LimitHeld, LimitReached
 from gateway.racing import (
-    Broken,
+    BrokenAnswer,
     CallResource,
     Continuation,
     Continuer,
     Continuers,
-    Following,
-    Further,
+    FallbackModel,
+    FallbackModels,
+    NoAnswer,
     OpenCall,
     Race,
     Services,
     Sink,
-    Stopped,
-    Unanswered,
+    StopKind,
     delivered_of,
     has_next,
     room_for,
@@ -272,7 +272,7 @@ def _takes_over(fallback: Model) -> bool:
 SEAT_PATIENCE_S = 2.0  # where all deployments are full, the next model is asked after this wait for a seat
 
 # Runs the call at one model: returns the record if a deployment answered, else why none did.
-Run = Callable[[PlannedCall], Awaitable[CallRecord | Unanswered]]
+Run = Callable[[PlannedCall], Awaitable[CallRecord | NoAnswer]]
 
 
 class _Roomy(NamedTuple):
@@ -323,7 +323,7 @@ class CallRunner:
         self.response_headers = self._fallbacks.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
         self.failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
-        self._failed: list[tuple[str, Unanswered]] = []  # the models of a race that have failed, in this order
+        self._failed: list[tuple[str, NoAnswer]] = []  # the models of a race that have failed, in this order
         self._raced: dict[str, PlannedCall] = {}  # the plans of a race in which several models take part
         self._roomy: _Roomy | None = None  # of the deployments that refused the answer's length, the one with most room
         self._is_asked_for_less = False
@@ -365,7 +365,7 @@ class CallRunner:
         try:
             if is_counted(self.planned.call, self.planned.model):
                 await self._hold()
-            while isinstance(ending := await run(self.planned), Unanswered):
+            while isinstance(ending := await run(self.planned), NoAnswer):
                 self._note_failures()
                 if not await has_next(self):
                     return self._refusal(all_failed(self.failed, self.purse.kept_out))
@@ -386,11 +386,11 @@ class CallRunner:
         finally:
             self._context.limits.drop(self.first_call.by.id)
 
-    async def gather(self, sink: Sink, planned: PlannedCall) -> CallRecord | Unanswered:
+    async def gather(self, sink: Sink, planned: PlannedCall) -> CallRecord | NoAnswer:
         """Race for an answer that is committed at its end, or that passes unread. For ``run``."""
         race = self._race(planned, sink, sink)
         ending = await race.run()
-        assert not isinstance(ending, Broken)  # the client sees nothing of a gathered answer before its end
+        assert not isinstance(ending, BrokenAnswer)  # the client sees nothing of a gathered answer before its end
         self._failed = race.unanswered
         return ending
 
@@ -418,7 +418,7 @@ class CallRunner:
 
     def _following(
         self, planned: PlannedCall, late_s: float, sink: Sink, on_use: Callable[[PlannedCall], None]
-    ) -> Following:
+    ) -> FallbackModels:
         """Return the fallbacks that are asked beside the model of ``planned``, and explain when the next one is."""
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
         out = self._context.steering.not_asked(planned.names, (), learnt_as, client=self.call.by.client)
@@ -442,7 +442,7 @@ class CallRunner:
         """Whether the primary of a plan, which another model has overtaken, runs on to its first token."""
         return self._context.steering.runs_on(planned.model.name, planned.plan, attempts)
 
-    async def stream(self, sink: "ClientSink", planned: PlannedCall) -> CallRecord | Unanswered:
+    async def stream(self, sink: "ClientSink", planned: PlannedCall) -> CallRecord | NoAnswer:
         """Race a model's deployments for a streamed answer; with takeover, others may finish it. For ``run``."""
         open_call = self.open_call
         sink.delivered = delivered_of(planned.call, planned.model, open_call)
@@ -460,7 +460,7 @@ class CallRunner:
             race = self._race(planned, sink, sink, keep)
             ending = await race.run()
         self._failed = race.unanswered
-        while isinstance(ending, Broken):
+        while isinstance(ending, BrokenAnswer):
             continuers = self._continuers(self.planned)  # of the model whose answer has begun
             ending = await Continuation(open_call, sink, continuers, ending).finish()
         return ending
@@ -469,8 +469,8 @@ class CallRunner:
         """Return the models that may continue an answer of the model of ``planned``: itself, then its fallbacks."""
         purse, fallbacks = self.purse, self._fallbacks
 
-        def others(stopped: Stopped) -> Iterator[Continuer]:
-            for other in fallbacks.to_continue(beside=stopped is not Stopped.BROKE):
+        def others(stopped: StopKind) -> Iterator[Continuer]:
+            for other in fallbacks.to_continue(beside=stopped is not StopKind.BROKE):
                 yield purse.continuer(other, beside=planned, on_refused=partial(fallbacks.keep, other.model.name))
 
         return Continuers(purse.continuer(planned), others)
@@ -570,7 +570,7 @@ class CallRunner:
         self.response_headers.update(self._limit_headers)
         return True
 
-    def _find_room(self, planned: PlannedCall, ending: Unanswered) -> None:
+    def _find_room(self, planned: PlannedCall, ending: NoAnswer) -> None:
         """Note which deployment has most room beside the prompt, of those that refused the length of the answer."""
         own = self.open_call.call  # in the API in which the model was asked last
         call = own if own.how.model == planned.model.name else planned.call
@@ -609,7 +609,7 @@ class CallRunner:
         self.open_call.finish(None, status_code=error.status_code, error_kind=error.kind)
         raise error
 
-    def _total_failure(self, planned: PlannedCall, ending: Unanswered) -> ApiError:
+    def _total_failure(self, planned: PlannedCall, ending: NoAnswer) -> ApiError:
         """Return one error for all the failures at the model of ``planned``."""
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
         asked = {*ending.full, *ending.asked}
@@ -641,7 +641,7 @@ class Beside:
         self._sink = sink
         self._on_use = on_use
 
-    async def next(self, *, is_rescued: bool) -> Further | None:
+    async def next(self, *, is_rescued: bool) -> FallbackModel | None:
         """Return the next fallback that limits and the late model's budget allow; None if there is none."""
         runner, first = self._runner, self._first
         if runner.open_call.sent.left <= 0:
@@ -651,7 +651,7 @@ class Beside:
             if await runner.purse.holds(planned) and self._is_paid(planned, is_second=is_rescued):
                 self._raced[planned.model.name] = planned
                 allowance = Allowance(runner.purse, planned, beside=True)
-                return Further(
+                return FallbackModel(
                     planned.model,
                     planned.plan,
                     planned.call,
@@ -686,7 +686,7 @@ class Beside:
         return self._runner.runs_on(self._raced[model], attempts)
 
 
-def total_failure(model: Model, plan: Plan, ending: Unanswered, out: Sequence[SkippedDeployment]) -> ApiError:
+def total_failure(model: Model, plan: Plan, ending: NoAnswer, out: Sequence[SkippedDeployment]) -> ApiError:
     """Return one error for all the failures at ``model``; ``out``: deployments that were not tried."""
     if not (plan.launches or plan.rest):
         return all_cooling(model.name, out, plan.retry_after_s or 1.0, plan.free_in_s)

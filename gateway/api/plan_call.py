@@ -21,7 +21,7 @@ from gateway.api.relayed_plans import terms_of as relayed_terms
 from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, IGNORED, REFUSE, SHORT_BYTES, ResolvedModel
 from gateway.api.shapes import CachedDecision, decided, keep, kept_shape_of, shape_of
-from gateway.core.calls import Call, CallKind, CallRecord, Level, Maker, Mode, Own
+from gateway.core.calls import Call, CallKind, CallRecord, CallTraits, Level, Maker, Mode
 from gateway.core.prompt_classes import MeasuredApi, spoken_class
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
@@ -334,7 +334,7 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
     instead_of: Call | None,
     *,
     whose: str | None,
-) -> Own:
+) -> CallTraits:
     """Return the traits of one request: ``parsed`` as its client sent it, ``sent`` as the model is asked.
 
     Of one whose answer passes unread it says nothing of tokens. ``whose``: its session with the client that has it.
@@ -355,7 +355,7 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
         deadline_ms = None
     if instead_of is not None and instead_of.own.deadline_ms is not None:  # a fallback has that of the model asked for
         deadline_ms = instead_of.own.deadline_ms
-    return Own(  # not by name, which costs more
+    return CallTraits(  # not by name, which costs more
         spoken_class(parsed.prompt_class) if known.terms.spoken else parsed.prompt_class,
         parsed.needs.prompt_tokens,
         sent.inline_bytes(fields),

@@ -13,7 +13,7 @@ from gateway.api.plan_call import PlannedCall, is_counted, payer_of, use_of
 from gateway.core.attempts import Narrowed, Role
 from gateway.fleet.models import Model
 from gateway.limits import LimitReached
-from gateway.racing import Continuer, OpenCall, Stopped
+from gateway.racing import Continuer, OpenCall, StopKind
 from gateway.steering import Launch, Plan
 
 
@@ -92,10 +92,10 @@ class Purse:
                 return True  # held when the call began
             return await self.holds(msgspec.structs.replace(planned, plan=planned.plan.continued(launch)))
 
-        def permits(launch: Launch, stopped: Stopped) -> bool:
-            if stopped is Stopped.BROKE:
+        def permits(launch: Launch, stopped: StopKind) -> bool:
+            if stopped is StopKind.BROKE:
                 return True
-            if stopped is Stopped.SLOW:
+            if stopped is StopKind.SLOW:
                 return self._context.services.rescues.spend(self.open_call.call.by.client)
             if beside is None:
                 is_needed = launch.role is Role.FAILOVER

@@ -12,7 +12,7 @@ from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, REFUSE, ResolvedModel, uncounted_units, without_price
 from gateway.core.calls import Mode
 from gateway.fleet.models import Deployment, Model
-from gateway.racing import Relayed
+from gateway.racing import RelayedRequest
 from gateway.settings import DataPolicy, Unpriced
 from gateway.steering import Demands, Plan, Terms
 from providers.dialects import DIALECTS, PIVOT
@@ -71,7 +71,7 @@ def demands_of(parsed: ParsedRequest, model: Model) -> Demands:
     return Demands(identity={name: each.identity for name, each in model.deployments.items()})
 
 
-def read_as(parsed: ParsedRequest, model: Model, plan: Plan) -> tuple[Plan, Relayed]:
+def read_as(parsed: ParsedRequest, model: Model, plan: Plan) -> tuple[Plan, RelayedRequest]:
     """Return the plan with its costs, where characters or queries are paid for, and how its deployments are read."""
     assert parsed.relayed is not None
     api = parsed.relayed
@@ -80,7 +80,7 @@ def read_as(parsed: ParsedRequest, model: Model, plan: Plan) -> tuple[Plan, Rela
         found = {name: _usd_of(api, parsed, model.deployments[name]) for name in names}
         plan = msgspec.structs.replace(plan, cost_usd={name: usd for name, usd in found.items() if usd is not None})
     costs = plan.cost_usd if api.by_character is not None else {}
-    return plan, Relayed(
+    return plan, RelayedRequest(
         api.path,
         DIALECTS.get(api.api, PIVOT),
         parsed.form,

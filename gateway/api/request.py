@@ -23,7 +23,7 @@ from gateway.api.overrides import NOTHING, RaceOverride, read_override
 from gateway.api.preferences import CONSUMED, Preferences, read_preferences
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.relayed_api import RelayedApi
-from gateway.core.calls import Asked, Maker
+from gateway.core.calls import CallRequest, Maker
 from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import Effort, PromptClass, answer_class
 from providers import Form
@@ -96,7 +96,7 @@ class StreamFormat(IntEnum):  # which has a hash in C
     FRAMES = auto()  # each event's data are in frames of AWS's
 
 
-class ParsedRequest(Asked, frozen=True, kw_only=True):
+class ParsedRequest(CallRequest, frozen=True, kw_only=True):
     """A request for an answer: in any dialect, or of an API whose answers pass unread."""
 
     relayed: RelayedApi | None = None  # whose answers pass unread; None: the dialect's are read

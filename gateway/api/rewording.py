@@ -12,7 +12,7 @@ from gateway.api.resolved_model import LONG_BYTES
 from gateway.core.calls import AS_ASKED, Call
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
-from gateway.racing import Reworded
+from gateway.racing import RewordedRequest
 from gateway.settings import DataPolicy
 from providers import aside, finished
 from providers.dialects import Dialect
@@ -24,13 +24,13 @@ class Rewording:
     def __init__(self, most_values: int) -> None:
         self.most_values = most_values
 
-    async def __call__(self, call: Call, deployment: Deployment, dialect: Dialect) -> Reworded | None:
+    async def __call__(self, call: Call, deployment: Deployment, dialect: Dialect) -> RewordedRequest | None:
         """Return the request; None if ``deployment`` cannot be asked so without a loss that keeps it out."""
         if sum(map(len, call.asked.fields.values())) <= LONG_BYTES:
             return self._reworded(call, deployment, dialect)
         return await aside(lambda: self._reworded(call, deployment, dialect))
 
-    def _reworded(self, call: Call, deployment: Deployment, dialect: Dialect) -> Reworded | None:
+    def _reworded(self, call: Call, deployment: Deployment, dialect: Dialect) -> RewordedRequest | None:
         values = finished(values_of(call.asked.fields.values(), self.most_values))
         needs = Needs(call.own.prompt_tokens)  # that the deployment can answer is known: it was asked
         asked, most = call.asked, self.most_values
@@ -44,4 +44,6 @@ class Rewording:
         except ApiError:
             return None
         rendered = fitting.rendered.get(deployment.name, AS_ASKED)
-        return Reworded(dialect, call.asked.fields if rendered.fields is None else rendered.fields, rendered.dropped)
+        return RewordedRequest(
+            dialect, call.asked.fields if rendered.fields is None else rendered.fields, rendered.dropped
+        )

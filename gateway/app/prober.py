@@ -15,7 +15,7 @@ from gateway.api.fitting import Fitting, Question, fitted
 from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.request import Needs
 from gateway.core.attempts import AttemptRecord, Outcome, WinOn
-from gateway.core.calls import Asked, Call, Caller, CallKind, CallRecord, Decision, Mode, Objective, Own
+from gateway.core.calls import Call, Caller, CallKind, CallRecord, CallRequest, CallTraits, Decision, Mode, Objective
 from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.prompt_classes import answer_class, spoken_class
 from gateway.core.records import DailyFacts, NotProbed, Probe, ProbeBook, ProbeEnd, ProbeOutcome, ProbesUnreachable
@@ -182,7 +182,7 @@ def call_of(
     """Return the probe as a call without a client."""
     prompt_tokens, win_on = size_of(fields) // CHARS_PER_TOKEN, WinOn(model.race.win_on)
     return Call(
-        Asked(dialect=PIVOT, model=model.name, fields=fields, stream=True, wants_usage=False),
+        CallRequest(dialect=PIVOT, model=model.name, fields=fields, stream=True, wants_usage=False),
         Caller(id=probe_id, received_at=received_at, started_at=started_at, replica=replica, region=region),
         Decision(
             model=model.name,
@@ -192,7 +192,7 @@ def call_of(
             win_on=WinOn.ANY if win_on is WinOn.VALID else win_on,  # text is always valid, as in calls
             sentence_words=model.race.sentence_words,
         ),
-        Own(
+        CallTraits(
             prompt_class=_SPOKEN if win_on is WinOn.SENTENCE else _SMALL,
             prompt_tokens=prompt_tokens,
             kind=CallKind(endpoint=PIVOT.endpoint, max_tokens=max_tokens, prompt_tokens=prompt_tokens),

@@ -13,7 +13,7 @@ from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
 from gateway.bench.plan import BenchPlan, BenchSample, Contender, Key, PromptKind, body, kind_of, salt
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
-from gateway.core.calls import Call, Caller, Decision, Mode, Objective, Own, RenderedRequest
+from gateway.core.calls import Call, Caller, CallTraits, Decision, Mode, Objective, RenderedRequest
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
 from gateway.racing import (
@@ -25,7 +25,7 @@ from gateway.racing import (
     Ending,
     Measurement,
     Pauses,
-    Requested,
+    RequestParameters,
     attempt_record,
     drain,
     outcome_of,
@@ -97,7 +97,7 @@ async def measure(
             win_on=WinOn.ANSWER if kind is PromptKind.JSON else WinOn.SENTENCE,  # so its first clause is looked for
             sentence_words=ENOUGH_WORDS,
         ),
-        Own(prompt_class=parsed.prompt_class, prompt_tokens=parsed.needs.prompt_tokens),
+        CallTraits(prompt_class=parsed.prompt_class, prompt_tokens=parsed.needs.prompt_tokens),
         rendered,
     )
     request = _Request(call, deployment, moments.clock)
@@ -206,7 +206,7 @@ def _priced(record: AttemptRecord, deployment: Deployment, parsed: ParsedRequest
     """Return the record with its cost, computed as for an attempt of a call."""
     winner = record if record.outcome is Outcome.WON else None
     needs = parsed.needs
-    asked = Requested(needs.max_tokens)
+    asked = RequestParameters(needs.max_tokens)
     bill = settle([record], winner, {record.deployment: deployment}, needs.prompt_tokens, asked)
     return bill.attempts[0]
 

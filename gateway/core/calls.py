@@ -106,7 +106,7 @@ class RenderedRequest(MaskedRecord, frozen=True):
 AS_ASKED = RenderedRequest()
 
 
-class Asked(MaskedRecord, frozen=True, kw_only=True):
+class CallRequest(MaskedRecord, frozen=True, kw_only=True):
     """What a request asks for: what the race and the ledger read of it, as its model is asked."""
 
     dialect: Dialect = PIVOT  # of the client
@@ -167,7 +167,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     answer_kind: AnswerKind = AnswerKind.PLAIN
 
 
-class Own(MaskedRecord, frozen=True, gc=False):
+class CallTraits(MaskedRecord, frozen=True, gc=False):
     """What is one request's own at its model: its size, its deadline, its conversation."""
 
     prompt_class: PromptClass
@@ -192,10 +192,10 @@ class Call(MaskedRecord, frozen=True):
     It is composed: only ``how`` is decided for others with it, so only of it a request could have what is another's.
     """
 
-    asked: Asked
+    asked: CallRequest
     by: Caller
     how: Decision
-    own: Own
+    own: CallTraits
     rendered: Mapping[str, RenderedRequest] = {}  # deployment → how the request is sent to it, if that differs
 
     @property

@@ -23,11 +23,11 @@ from gateway.racing.measurement import (
     AUDIT_TOKENS,
     AUDIT_TOKENS_S,
     Measurement,
-    Overtaken,
+    OvertakeTimes,
     ToolCalls,
     WatchEnd,
 )
-from gateway.racing.other_forms import Again, Refusal
+from gateway.racing.other_forms import Refusal, RetryForm
 from gateway.racing.reader import LONG_BYTES, Block, drain
 from gateway.racing.records import Ending, decide_within, keep_words, mark_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
@@ -142,7 +142,7 @@ class EntryHandle(Protocol[Attempt_contra]):
     def sent_without(self, attempt: Attempt_contra, paths: Sequence[str]) -> None:
         """Note the fields (``paths``) that ``attempt`` was sent without, as its deployment refuses them."""
 
-    def ask_again(self, attempt: Attempt_contra, again: Again) -> bool:
+    def ask_again(self, attempt: Attempt_contra, again: RetryForm) -> bool:
         """Ask the deployment of ``attempt`` again in another form; return whether it was asked."""
 
     def keeps_last_for_another(self) -> bool:
@@ -276,7 +276,7 @@ class Reading(Protocol[Attempt_contra]):
     async def open(self, attempt: Attempt_contra, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
         """Send the request; return the exchange, and what reads its answer."""
 
-    async def instead(self, attempt: Attempt_contra, error: UpstreamError) -> tuple[Again | None, UpstreamError]:
+    async def instead(self, attempt: Attempt_contra, error: UpstreamError) -> tuple[RetryForm | None, UpstreamError]:
         """Return how the deployment is asked instead after it has refused the request with ``error``; and the error."""
 
     def record(self, attempt: Attempt_contra, ending: Ending, judgement: Judgement) -> AttemptRecord:
@@ -305,7 +305,7 @@ class Attempt:
     ) -> None:
         self.deployment = deployment
         self.refused = refused  # the attempt whose request this one repeats, in another form or with another key
-        self.again: Again | None = None  # how the deployment was asked again after this attempt
+        self.again: RetryForm | None = None  # how the deployment was asked again after this attempt
         self.lacks: Refusal | None = None  # what the API lacks in which this attempt was asked
         self.start = start
         self.state = AttemptState.ASKED
@@ -316,7 +316,7 @@ class Attempt:
         self.record: AttemptRecord | None = None  # built from ``ending`` when it is reported to recorders
         self.failed_at: float | None = None
         self.claimed_at: float | None = None  # when it bid with its first token: it may be held or have lost
-        self.overtaken: Overtaken | None = None
+        self.overtaken: OvertakeTimes | None = None
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; kept to the end of the task: the provider may work on
         self.sendings = SendCount(of_call=entry.open_call.sent)

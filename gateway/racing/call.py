@@ -30,7 +30,7 @@ RESCUED = "rescued"  # ``takeover`` of an answer that nearly stopped and was fin
 FINISHED = "finished"  # ``takeover`` of an answer that broke off and was finished by another deployment
 
 
-class Unanswered(msgspec.Struct, frozen=True):
+class NoAnswer(msgspec.Struct, frozen=True):
     """Why no deployment of one model has answered."""
 
     failures: Sequence[tuple[str, UpstreamError]] = ()  # deployment and error, in order
@@ -38,7 +38,7 @@ class Unanswered(msgspec.Struct, frozen=True):
     asked: Collection[str] = ()  # all deployments that had an attempt
 
 
-class Broken(msgspec.Struct, frozen=True):
+class BrokenAnswer(msgspec.Struct, frozen=True):
     """An answer that broke off after its first bytes were sent, and may be finished. The call is not recorded yet."""
 
     attempt: AttemptRecord
@@ -48,13 +48,13 @@ class Broken(msgspec.Struct, frozen=True):
     heard: HeardPart | None = None  # by a listener, with `win_on: sentence`
 
 
-class Rescuing(Protocol):
+class AnswerRescue(Protocol):
     """The rescue of an answer that stands still or nearly stopped, by another deployment."""
 
     def stands_still(self, attempt: Any) -> bool:
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
 
-    async def rival_goes_on(self, broken: Broken) -> bool:
+    async def rival_goes_on(self, broken: BrokenAnswer) -> bool:
         """Let a kept rival finish ``broken``; return whether there is such a rival."""
 
     def settle(self) -> None:
@@ -102,13 +102,13 @@ class OpenCall:
         self.own_s = 0.0  # the gateway's part of the time so far, in which no deployment was asked
         self.unasked_since = call.by.received_at
         self.record: CallRecord | None = None
-        self.broken: list[Broken] = []  # parts of the answer, each continued by another deployment
+        self.broken: list[BrokenAnswer] = []  # parts of the answer, each continued by another deployment
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
         self.left_out: set[str] = set()  # deployments that were asked without reasoning that no key could read
         self.sent = OfCall() if fleet is None else OfCall(most=fleet.max_requests)
         self.may_run_on = False  # whether a provider may have started it in the background: then no other is asked
         self.filtered = 0  # deployments whose filter has refused the request, at all models
-        self.rescue: Rescuing | None = None  # None: slow streams are not rescued
+        self.rescue: AnswerRescue | None = None  # None: slow streams are not rescued
         self._winner: AttemptRecord | None = None
         self._began: tuple[Call, CallStart] | None = None  # the call that was announced; None: nothing was launched
         self.attempts: list[AttemptRecord] = []  # those that have ended

@@ -13,8 +13,8 @@ import msgspec
 from gateway.core.attempts import Role
 from gateway.core.calls import AS_ASKED, Call, CallRecord, Mode
 from gateway.fleet.models import Deployment, Model
-from gateway.racing.call import FINISHED, Broken, OpenCall, Unanswered
-from gateway.racing.delivered import Running
+from gateway.racing.call import FINISHED, BrokenAnswer, NoAnswer, OpenCall
+from gateway.racing.delivered import ContinuableSink
 from gateway.racing.measurement import estimated_tokens
 from gateway.racing.race import Race
 from gateway.racing.reader import Block, WholeEvents
@@ -30,7 +30,7 @@ COMMENT_S = 2.0  # between two comments while the client waits for more
 # Which deployments continue.
 
 
-class Stopped(Enum):
+class StopKind(Enum):
     """How the answer stopped."""
 
     BROKE = "broke"
@@ -45,14 +45,14 @@ class Continuer(msgspec.Struct, frozen=True):
     plan: Plan
     call: Call  # as built for this model
     holds: Callable[[Launch], Awaitable[bool]]  # whether limits allow the launch; then its expected use is held
-    permits: Callable[[Launch, Stopped], bool]  # whether the launch may be paid
+    permits: Callable[[Launch, StopKind], bool]  # whether the launch may be paid
 
 
 class Continuers(msgspec.Struct, frozen=True):
     """The model whose answer has begun, and its fallbacks, each planned when it is needed."""
 
     own: Continuer
-    fallbacks: Callable[[Stopped], Iterator[Continuer]]
+    fallbacks: Callable[[StopKind], Iterator[Continuer]]
 
 
 class ContinuationCandidate(msgspec.Struct, frozen=True):
@@ -73,10 +73,10 @@ class Continuation:
     def __init__(
         self,
         open_call: OpenCall,
-        sink: Running,
+        sink: ContinuableSink,
         continuers: Continuers,
-        broken: Broken,
-        stopped: Stopped = Stopped.BROKE,
+        broken: BrokenAnswer,
+        stopped: StopKind = StopKind.BROKE,
         *,
         among: Collection[str] | None = None,
         on_text: Callable[[], None] | None = None,
@@ -116,21 +116,21 @@ class Continuation:
         self._is_counted = True
         return True
 
-    async def run(self) -> CallRecord | Unanswered | Broken:
+    async def run(self) -> CallRecord | NoAnswer | BrokenAnswer:
         """Ask the chosen deployments until one has continued the answer."""
         sink, takeover = self._sink, self._own.model.takeover
-        ending: CallRecord | Unanswered | Broken = Unanswered()
+        ending: CallRecord | NoAnswer | BrokenAnswer = NoAnswer()
         candidates = [each for each in self._candidates if await each.of.holds(Launch(each.name, 0.0, Role.TAKEOVER))]
         if candidates and self._is_counted:
             with suppress(MemoryError):  # no memory for requests with the delivered text: the answer is not continued
                 self._race = self._race_of(candidates)
         if self._race is not None:
-            if self._stopped is Stopped.BROKE:
+            if self._stopped is StopKind.BROKE:
                 self._open_call.takeover = FINISHED
             sink.keep_alive(min(COMMENT_S, self._own.model.keepalive_s or COMMENT_S))
             ending = await in_time(self._race, takeover.within_s)
             await sink.close()
-        if isinstance(ending, Unanswered):
+        if isinstance(ending, NoAnswer):
             self.withdraw()
         return ending
 
@@ -151,11 +151,11 @@ class Continuation:
             if self._race is not None:
                 self._race.withdraw()
 
-    async def finish(self) -> CallRecord | Broken:
+    async def finish(self) -> CallRecord | BrokenAnswer:
         """Finish an answer that broke off; if no deployment does, record the call, and send the client its error."""
         open_call, broken = self._open_call, self._broken
-        ending = await self.run() if self.plan() else Unanswered()
-        if not isinstance(ending, Unanswered):
+        ending = await self.run() if self.plan() else NoAnswer()
+        if not isinstance(ending, NoAnswer):
             return ending
         if self._race is None:
             open_call.takeover = self._begun.obstacle or "nobody"
@@ -226,7 +226,7 @@ class Continuation:
         repeating = {each.name for each in candidates if _way(each) == "repeated_prefix"}
         sink = self._sink_for(lambda deployment: repeated if deployment in repeating else tail, spent, sent=spent)
         # A slow stream's continuation was paid as a whole when it was planned.
-        may_launch = (lambda _: True) if self._stopped is Stopped.SLOW else self._permits
+        may_launch = (lambda _: True) if self._stopped is StopKind.SLOW else self._permits
         return Race(self._open_call, _hurried(model, candidates, within_s), plan, sink, may_launch=may_launch)
 
     def _spent(self) -> int:
@@ -291,7 +291,7 @@ class Continuation:
             listener.go_on(now, self._broken.heard, speech.spoken_s(self._repeated))
 
 
-async def in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:
+async def in_time(race: Race, within_s: float) -> CallRecord | NoAnswer | BrokenAnswer:
     """Run the race; end it after ``within_s`` if no deployment has continued the answer by then."""
     error = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"did not continue the answer within {within_s:g} s")
     timer = race.loop.call_later(within_s, race.time_out, error)
@@ -341,7 +341,7 @@ class ContinuingSink:
 
     def __init__(
         self,
-        running: Running,
+        running: ContinuableSink,
         splice: Splice,
         new_seam: Callable[[str], Seam],
         answers: AnswerFormat,

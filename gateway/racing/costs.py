@@ -20,7 +20,7 @@ from gateway.fleet.models import Deployment
 from gateway.racing.measurement import estimated_tokens
 from gateway.racing.plausibility import LONGEST_TOKENS, MOST_TOKENS
 from gateway.racing.services import ServedTiers
-from gateway.racing.validation import LIMITS, NOTHING_ASKED, Requested
+from gateway.racing.validation import LIMITS, NOTHING_ASKED, RequestParameters
 from providers import (
     OFF_PEAK,
     STANDARD,
@@ -76,7 +76,7 @@ class SentPrompt(msgspec.Struct, frozen=True):
         return SentPrompt(self.tokens + given, self.low_tokens + given, self.high_tokens + given)
 
 
-class Generated(msgspec.Struct, frozen=True):
+class GeneratedTokens(msgspec.Struct, frozen=True):
     """The minimum and maximum number of answer tokens that the provider generated."""
 
     low_tokens: int
@@ -84,22 +84,22 @@ class Generated(msgspec.Struct, frozen=True):
 
 
 _NOTHING = Bounds(0.0, 0.0)
-_NO_TOKENS = Generated(0, 0)
+_NO_TOKENS = GeneratedTokens(0, 0)
 
 
 def generated(
-    record: AttemptRecord, deployment: Deployment, *, winner: AttemptRecord | None, asked: Requested
-) -> Generated:
+    record: AttemptRecord, deployment: Deployment, *, winner: AttemptRecord | None, asked: RequestParameters
+) -> GeneratedTokens:
     """Return the bounds of the length of one attempt's answer, received or not."""
     if _is_refused(record):
         return _NO_TOKENS
     seen = record.completion_tokens or 0
     is_counted = record.tokens_source is TokensSource.REPORTED and seen > 0
     if is_counted and _is_whole(record):
-        return Generated(seen, seen)
+        return GeneratedTokens(seen, seen)
     usual = _most_tokens(record, deployment, winner, asked)
     most = min(_LARGEST, ceil(_most_with_thoughts(usual, record, deployment, asked)))
-    return Generated(seen if is_counted else int(max(0, seen - FEW_TOKENS) / MISCOUNT), most)
+    return GeneratedTokens(seen if is_counted else int(max(0, seen - FEW_TOKENS) / MISCOUNT), most)
 
 
 def bounds(
@@ -109,7 +109,7 @@ def bounds(
     *,
     price: Price,
     winner: AttemptRecord | None,
-    asked: Requested,
+    asked: RequestParameters,
 ) -> Bounds:
     """Return the bounds of one attempt, which was ``sent`` so many tokens."""
     if _is_refused(record):
@@ -204,7 +204,7 @@ def _is_unheard(record: AttemptRecord) -> bool:
 
 
 def _most_tokens(
-    record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, asked: Requested
+    record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, asked: RequestParameters
 ) -> float:
     """Return the maximum of answer tokens that may be billed without a report, if none were thought unseen."""
     seen = (record.completion_tokens or 0) * MISCOUNT
@@ -223,7 +223,7 @@ def _most_tokens(
     return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * asked.answers)
 
 
-def _most_with_thoughts(usual: float, record: AttemptRecord, deployment: Deployment, asked: Requested) -> float:
+def _most_with_thoughts(usual: float, record: AttemptRecord, deployment: Deployment, asked: RequestParameters) -> float:
     """Return the maximum for a model that may have thought unseen: the limit of its answer, if that is more.
 
     Nothing that was received says how long the model thought: only the limit, or the model itself, ends it.
@@ -308,7 +308,7 @@ def settle(
     winner: AttemptRecord | None,
     deployments: Mapping[str, Deployment],
     estimated_prompt_tokens: int,
-    asked: Requested = NOTHING_ASKED,
+    asked: RequestParameters = NOTHING_ASKED,
     *,
     is_text: bool = True,
     seen: ServedTiers | None = None,
@@ -374,7 +374,7 @@ def _prompt(reported: int | None, estimate: int, *, is_counted: bool, is_judged:
     return SentPrompt(reported, reported / off, reported * off)
 
 
-def _possible(record: AttemptRecord, deployment: Deployment, asked: Requested) -> AttemptRecord:
+def _possible(record: AttemptRecord, deployment: Deployment, asked: RequestParameters) -> AttemptRecord:
     """Return ``record`` with an answer no longer than what was held for it, as a wrong count must spend no more."""
     most = most_answer_tokens(asked.max_tokens, deployment.capabilities) * asked.answers
     told, reasoning = record.completion_tokens, record.reasoning_tokens
@@ -417,7 +417,7 @@ def _priced(  # noqa: PLR0917 - of each attempt
     deployment: Deployment,
     sent: SentPrompt | None,
     winner: AttemptRecord | None,
-    asked: Requested,
+    asked: RequestParameters,
     seen: ServedTiers | None,
 ) -> AttemptRecord:
     cut = record.outcome.was_cut and not _is_fully_reported(record)
@@ -490,7 +490,11 @@ _LARGEST = 2**31 - 1  # that an integer column can hold
 
 
 def _beside(
-    record: AttemptRecord, deployment: Deployment, price: Price | None, sent: SentPrompt | None, asked: Requested
+    record: AttemptRecord,
+    deployment: Deployment,
+    price: Price | None,
+    sent: SentPrompt | None,
+    asked: RequestParameters,
 ) -> dict[str, Any]:
     """Return the fields of what ordinary calls do not have: a tier of service, and units besides tokens of text."""
     tier, changes = tier_wanted(deployment, asked.tier), dict[str, Any]()
@@ -566,7 +570,7 @@ def _by_tier(  # noqa: PLR0917
     price: Price,
     sent: SentPrompt,
     winner: AttemptRecord | None,
-    asked: Requested,
+    asked: RequestParameters,
     seen: ServedTiers | None,
 ) -> tuple[Price | None, Bounds]:
     """Return the price that most likely applies (None: unknown), and the bounds of the cost.

@@ -18,7 +18,7 @@ MOST_TAKEOVERS = 2  # of one call
 _ENDS = kinds(lambda facts: facts.is_final)
 
 
-class Delivered:
+class DeliveredBlocks:
     """The blocks that were sent to a client, by reference. ``obstacle``: why the answer could not be continued."""
 
     __slots__ = ("_blocks", "_bytes", "_obstacle", "_open_call")
@@ -62,19 +62,19 @@ class Delivered:
             return DeliveredPart("", None, "format")
 
 
-def delivered_of(call: Call, model: Model, open_call: OpenCall) -> Delivered | None:
+def delivered_of(call: Call, model: Model, open_call: OpenCall) -> DeliveredBlocks | None:
     """Return the store of a call's delivered answer; None if an answer that breaks off is not to be continued."""
     if model.takeover.when is not When.ALWAYS:
         return None
     continuing = call.asked.dialect.continuing
     obstacle = "dialect" if continuing is None else continuing.obstacle(call.asked.fields)
-    return Delivered(open_call, obstacle)
+    return DeliveredBlocks(open_call, obstacle)
 
 
 # The sinks of answers that may be continued.
 
 
-class Running(Sink, Protocol):
+class ContinuableSink(Sink, Protocol):
     """The sink of the answer that broke off."""
 
     def begun(self, continuing: Continuing) -> DeliveredPart:
@@ -87,10 +87,10 @@ class Running(Sink, Protocol):
         """Send them as before: the answer goes on, or is not continued."""
 
 
-class ClientSink(Running, Protocol):
+class ClientSink(ContinuableSink, Protocol):
     """The sink of a client, which keeps the answer that was sent to it."""
 
-    delivered: Delivered | None = None  # for the current model; None: an answer that breaks off is not continued
+    delivered: DeliveredBlocks | None = None  # for the current model; None: an answer that breaks off is not continued
 
     def may_be_continued(self, error: UpstreamError) -> bool:
         """Whether another deployment may finish the answer."""

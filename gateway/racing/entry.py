@@ -20,12 +20,12 @@ from gateway.fleet.models import Model
 from gateway.racing.attempt import ACTIVE, Attempt, AttemptState, Bid, Reading
 from gateway.racing.attempts import Attempts
 from gateway.racing.backup import Backup
-from gateway.racing.call import OpenCall, Unanswered
-from gateway.racing.hold import Held, Hold
+from gateway.racing.call import NoAnswer, OpenCall
+from gateway.racing.hold import Hold, HoldResult
 from gateway.racing.ladder import AFTER_INVALID, MODEL, another_deployment, goes_on, without_thoughts
 from gateway.racing.launches import LaunchSchedule, SeatWait
-from gateway.racing.measurement import Overtaken, milliseconds
-from gateway.racing.other_forms import Again, Reworded, without_reasoning
+from gateway.racing.measurement import OvertakeTimes, milliseconds
+from gateway.racing.other_forms import RetryForm, RewordedRequest, without_reasoning
 from gateway.racing.reader import Block
 from gateway.racing.records import outcome_of
 from gateway.racing.sinks import Forward, Sink, Winner
@@ -62,7 +62,7 @@ class RaceOfEntries(Protocol):
     over: asyncio.Future[None]  # done when the race has ended
     winner: Attempt | None
     claimed_at: float | None  # when the winner bid
-    held: Held | None  # the hold that the win has ended
+    held: HoldResult | None  # the hold that the win has ended
     overhead_ms: float | None
     entries: list["Entry"]
     has_others: bool  # whether other models take part, or may
@@ -113,7 +113,7 @@ class Entry:
         self.reading = reading
         self.model = model.name
         self.is_out = False  # the model has failed, or given way to another
-        self.unanswered = Unanswered()  # why the model has failed
+        self.unanswered = NoAnswer()  # why the model has failed
         self.failures: list[tuple[str, UpstreamError]] = []
         self._fallbacks = model.fallbacks
         self._plan = plan
@@ -339,7 +339,7 @@ class Entry:
         raised = attempt.sendings.most > 0
         self.call = self.open_call.sent_without(self.call, attempt.deployment, paths, raised=raised)
 
-    def ask_again(self, attempt: Attempt, again: Again) -> bool:
+    def ask_again(self, attempt: Attempt, again: RetryForm) -> bool:
         """Ask the deployment of ``attempt`` again; return whether it was asked.
 
         A request with another key or in another form is also sent while an attempt is held, beside a silent winner, and
@@ -484,7 +484,7 @@ class Entry:
         """Ask one more deployment, paid from the budget; return whether there is one."""
         return self.attempts.launch_extra(self._schedule.beside(Role.HEDGE))
 
-    def bound(self) -> tuple[str, Reworded] | None:
+    def bound(self) -> tuple[str, RewordedRequest] | None:
         """Return the next deployment that refused reasoning, once each, and the request without it; None: no other."""
         if self.open_call.may_run_on:
             return None
@@ -497,14 +497,14 @@ class Entry:
         reworded = without_reasoning(self.call, deployment, error.edited_from or 0)
         return None if reworded is None else (name, reworded)
 
-    def allow(self, deployment: str, reworded: Reworded) -> None:
+    def allow(self, deployment: str, reworded: RewordedRequest) -> None:
         """Make ``deployment`` a candidate once more, for this request."""
         self.open_call.left_out.add(deployment)
         self._use(reworded, deployment)
         self._schedule.unlimit()
         self._schedule.add(deployment)
 
-    def _use(self, reworded: Reworded, deployment: str) -> None:
+    def _use(self, reworded: RewordedRequest, deployment: str) -> None:
         """Ask ``deployment`` with another request from now on."""
         before = self.call
         self.call = reworded.of(before, deployment)
@@ -522,7 +522,7 @@ class Entry:
         failures = [each for each in self.failures if not each[1].is_of_one_deployment]
         if all(error.kind in OPERATORS for _, error in failures):
             failures = [each for each in self.failures if each[1].is_of_size] or failures
-        self.unanswered = Unanswered(tuple(failures or self.failures), self._schedule.full(), self.attempts.asked)
+        self.unanswered = NoAnswer(tuple(failures or self.failures), self._schedule.full(), self.attempts.asked)
         self.open_call.unasked_since = self.open_call.services.clock()  # until another model is asked
         self.race.failed(self)
 
@@ -599,7 +599,7 @@ class Entry:
             elif loser is not backup:
                 self._lose(loser)
             if loser.token_at() is None:
-                loser.overtaken = Overtaken(now, self._expected_s(loser, now))
+                loser.overtaken = OvertakeTimes(now, self._expected_s(loser, now))
         return losers if backup is None else [loser for loser in losers if loser is not backup]
 
     def _call_backup(self, release: Callable[[Attempt], None]) -> bool:

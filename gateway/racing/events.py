@@ -11,7 +11,7 @@ from gateway.racing.answer import AnswerStream, request_of, translated
 from gateway.racing.attempt import Answer, Attempt, AttemptState
 from gateway.racing.ladder import BY_UPSTREAM, DEPLOYMENT, RefusedStep, climbed
 from gateway.racing.measurement import FOR_S, NONE, UNKNOWN, Measurement
-from gateway.racing.other_forms import Again, accepted, asked_whole, facts_of
+from gateway.racing.other_forms import RetryForm, accepted, asked_whole, facts_of
 from gateway.racing.plausibility import most_tokens
 from gateway.racing.records import Ending, attempt_record
 from gateway.racing.timeouts import AttemptClocks, in_background
@@ -100,7 +100,7 @@ class Events:
         answer.translated = exchange if isinstance(exchange, TranslatedExchange) else None
         return exchange, answer
 
-    async def instead(self, attempt: Attempt, error: UpstreamError) -> tuple[Again | None, UpstreamError]:
+    async def instead(self, attempt: Attempt, error: UpstreamError) -> tuple[RetryForm | None, UpstreamError]:
         """Go up the ladder. After a part of the answer, or for a watched attempt, only with rungs of the upstream."""
         has_begun = attempt.state is not AttemptState.ASKED or attempt.measurement.meaningful
         call = attempt.entry.call

@@ -29,7 +29,7 @@ class HoldAttempt(Protocol):
     start: AttemptStart
 
 
-class Held(msgspec.Struct, frozen=True):
+class HoldResult(msgspec.Struct, frozen=True):
     """A hold that ended with a win, of the held attempt or of one that overtook it."""
 
     ms: float  # from the held token to the win
@@ -87,11 +87,11 @@ class Hold(Generic[_A]):
             return self.leader
         return None
 
-    def held(self, now: float) -> Held | None:
+    def held(self, now: float) -> HoldResult | None:
         """Return the hold that a win at ``now`` ends; None if there is none."""
         if self.leader is None:
             return None
-        return Held(milliseconds(now - self._since), self._awaited, milliseconds(self._gained_s))
+        return HoldResult(milliseconds(now - self._since), self._awaited, milliseconds(self._gained_s))
 
     def end(self) -> None:
         """End the hold, if there is one."""

@@ -25,11 +25,11 @@ from gateway.core.race_failures import AllRateLimited, RejectedByProvider, told_
 from gateway.racing.call import OpenCall
 from gateway.racing.other_forms import (
     After,
-    Again,
-    AskedAttempt,
-    Requested,
+    FormAttempt,
+    RequestMaker,
+    RetryForm,
     Reword,
-    Reworded,
+    RewordedRequest,
     another_api_after,
     note_refusal,
     taught_after,
@@ -46,27 +46,27 @@ NOT_AGAIN = "its deployment was not asked again"
 class RefusedStep(msgspec.Struct, eq=False):
     """A request that was refused, as the rungs see it."""
 
-    attempt: AskedAttempt
+    attempt: FormAttempt
     call: Call
     error: UpstreamError  # a rung may put another error in its place: the client's, if no rung is left
-    request: Requested | None = None  # None: the request passes unread
+    request: RequestMaker | None = None  # None: the request passes unread
     reword: Reword | None = None  # None: deployments are asked in one API only
 
 
-Rung = Callable[[RefusedStep], Awaitable[Again | None]]  # None: the rung is not for this refusal
+Rung = Callable[[RefusedStep], Awaitable[RetryForm | None]]  # None: the rung is not for this refusal
 
 
-async def another_key(refused: RefusedStep) -> Again | None:
+async def another_key(refused: RefusedStep) -> RetryForm | None:
     """Send the same request with the key that the upstream has chosen."""
-    return Again(Role.KEY) if refused.error.has_another_key else None
+    return RetryForm(Role.KEY) if refused.error.has_another_key else None
 
 
-async def another_form(refused: RefusedStep) -> Again | None:
+async def another_form(refused: RefusedStep) -> RetryForm | None:
     """Send the request without a refused field, or in another form; the upstream remembers what was tried.
 
     For example, 400 "Unsupported parameter: 'verbosity'": without ``verbosity``.
     """
-    return Again(Role.FORM) if refused.error.has_another_form else None
+    return RetryForm(Role.FORM) if refused.error.has_another_form else None
 
 
 async def remembered(refused: RefusedStep) -> None:
@@ -74,26 +74,26 @@ async def remembered(refused: RefusedStep) -> None:
     note_refusal(refused.attempt, refused.call, refused.error)
 
 
-async def whole(refused: RefusedStep) -> Again | None:
+async def whole(refused: RefusedStep) -> RetryForm | None:
     """Ask for a whole answer, if streaming was refused and the client does not stream."""
     return whole_after(refused.attempt, refused.call, refused.error)
 
 
-async def form_told_within(refused: RefusedStep) -> Again | None:
+async def form_told_within(refused: RefusedStep) -> RetryForm | None:
     """Send the request without a field that was refused by an error in the stream, before anything of an answer."""
     if refused.attempt.exchange is None or refused.request is None:
         return None
     return taught_after(refused.attempt, refused.call, refused.error, refused.request)
 
 
-async def without_forcing(refused: RefusedStep) -> Again | None:
+async def without_forcing(refused: RefusedStep) -> RetryForm | None:
     """After the refusal of a forced tool call: ask for JSON, returned as the call, or leave the choice to the model."""
     if refused.reword is None or not refuses_forced_calls(refused.error):
         return None
     return await unforced_after(refused.attempt, refused.call, refused.error, refused.reword)
 
 
-async def another_api(refused: RefusedStep) -> Again | None:
+async def another_api(refused: RefusedStep) -> RetryForm | None:
     """Ask in another API of the deployment, if the deployment lacks this API for such requests."""
     if refused.reword is None:
         return None
@@ -117,7 +117,7 @@ async def climbed(refused: RefusedStep, rungs: Sequence[Rung]) -> After:
     return None, refused.error
 
 
-def recorded(error: UpstreamError, again: Again | None) -> UpstreamError:
+def recorded(error: UpstreamError, again: RetryForm | None) -> UpstreamError:
     """Return the error of an attempt after which its deployment is asked ``again``."""
     kind = None if again is None else _REFUSED_AS.get(again.role)
     return error if kind is None else error.again(kind)
@@ -126,7 +126,7 @@ def recorded(error: UpstreamError, again: Again | None) -> UpstreamError:
 # 2. The same model, when no rung is left at the deployment.
 
 
-class OfModel(Protocol):
+class RaceModel(Protocol):
     """A model in a race after one of its attempts has failed, as the rungs see it."""
 
     @property
@@ -148,17 +148,17 @@ class OfModel(Protocol):
     def ask_beside(self) -> bool:
         """Ask one more deployment, paid from the budget; return whether there is one."""
 
-    def bound(self) -> tuple[str, Reworded] | None:
+    def bound(self) -> tuple[str, RewordedRequest] | None:
         """Return the next deployment that refused reasoning, once each, and the request without it; None: no other."""
 
-    def allow(self, deployment: str, reworded: Reworded) -> None:
+    def allow(self, deployment: str, reworded: RewordedRequest) -> None:
         """Make ``deployment`` a candidate once more, for this request."""
 
 
-ModelRung = Callable[[OfModel], bool]  # returns whether a deployment is asked, or waited for
+ModelRung = Callable[[RaceModel], bool]  # returns whether a deployment is asked, or waited for
 
 
-def another_deployment(of: OfModel) -> bool:
+def another_deployment(of: RaceModel) -> bool:
     """Ask the next candidate, or wait for a seat."""
     if (name := of.next_deployment()) is None:
         return of.wait_for_seat()
@@ -168,12 +168,12 @@ def another_deployment(of: OfModel) -> bool:
     return True
 
 
-def one_beside(of: OfModel) -> bool:
+def one_beside(of: RaceModel) -> bool:
     """Ask one more deployment beside an invalid answer, which costs money all the same."""
     return of.ask_beside()
 
 
-def without_thoughts(of: OfModel) -> bool:
+def without_thoughts(of: RaceModel) -> bool:
     """When no other is left, ask a deployment that refused reasoning once more, without that reasoning.
 
     If the client has edited its history, only the reasoning behind the edit is left out.
@@ -188,7 +188,7 @@ MODEL: Sequence[ModelRung] = (another_deployment, without_thoughts)
 AFTER_INVALID: Sequence[ModelRung] = (one_beside, without_thoughts)  # if the invalid answer is paid, and not in turn
 
 
-def goes_on(of: OfModel, rungs: Sequence[ModelRung]) -> bool:
+def goes_on(of: RaceModel, rungs: Sequence[ModelRung]) -> bool:
     """Go up these rungs; return whether a deployment is asked, or waited for."""
     return any(rung(of) for rung in rungs)
 
@@ -196,7 +196,7 @@ def goes_on(of: OfModel, rungs: Sequence[ModelRung]) -> bool:
 # 3. The same call, when no deployment of a model is left.
 
 
-class OfModels(Protocol):
+class CallModels(Protocol):
     """The models of a call, after those asked so far have failed, as the rungs see them."""
 
     open_call: OpenCall
@@ -219,15 +219,15 @@ class OfModels(Protocol):
         """Go on, once, with the deployment that leaves most room for an answer; return whether there is one."""
 
 
-CallRung = Callable[[OfModels], Awaitable[bool]]  # returns whether a model is to be asked
+CallRung = Callable[[CallModels], Awaitable[bool]]  # returns whether a model is to be asked
 
 
-async def another_model(of: OfModels) -> bool:
+async def another_model(of: CallModels) -> bool:
     """Ask a fallback, unless two filters have refused the request."""
     return of.open_call.filtered <= 1 and await of.use_next()
 
 
-async def once_free(of: OfModels) -> bool:
+async def once_free(of: CallModels) -> bool:
     """If all deployments of the asked model are limited and said until when, wait for the first, and ask once more.
 
     No attempt runs meanwhile. The wait is within the time that calls wait for a seat. Waiting calls ask one by one.
@@ -248,7 +248,7 @@ async def once_free(of: OfModels) -> bool:
     return await of.use_own()
 
 
-async def a_shorter_answer(of: OfModels) -> bool:
+async def a_shorter_answer(of: CallModels) -> bool:
     """If all deployments refused the length that was asked for, ask for as long an answer as one of them gives."""
     told = told_of(of.failed)
     is_limit = isinstance(told, RejectedByProvider) and told.limit is not None and told.limit.what == ANSWER
@@ -258,7 +258,7 @@ async def a_shorter_answer(of: OfModels) -> bool:
 CALL: Sequence[CallRung] = (another_model, once_free, a_shorter_answer)
 
 
-async def has_next(of: OfModels) -> bool:
+async def has_next(of: CallModels) -> bool:
     """Go up the rungs of a call; return whether another model is to be asked, or one once more.
 
     No rung is for a call that has made as many requests as it may, or that may already run at a provider. Such a call

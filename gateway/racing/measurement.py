@@ -105,7 +105,7 @@ AUDIT_TOKENS = 32  # in an exploring race it is then watched for this many token
 AUDIT_TOKENS_S = 10.0  # but no longer than this
 
 
-class Overtaken(msgspec.Struct, frozen=True):
+class OvertakeTimes(msgspec.Struct, frozen=True):
     """When another attempt won before this one's first token, and when that token was predicted."""
 
     at: float
@@ -289,7 +289,7 @@ class CountedTokens(Usage, frozen=True, kw_only=True, gc=False):
     reported: int | None = None  # the largest count that the provider reported, if it is more than can be
 
 
-class Reported(msgspec.Struct, eq=False):
+class AnswerMetadata(msgspec.Struct, eq=False):
     """The data in an answer's events besides text: usage, model, finish reason, tool calls."""
 
     usage: Usage | None = None
@@ -373,7 +373,7 @@ class Measurement:
         self.first_chars = 0
         self.reasoning_chars = 0
         self.gaps = Gaps()
-        self.reported = Reported()
+        self.reported = AnswerMetadata()
 
     def event(self, chunk: Chunk, now: float) -> None:
         """Record one event that arrived at ``now``."""

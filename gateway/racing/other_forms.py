@@ -58,7 +58,7 @@ _KINDS = frozenset(  # that clients have not made up
 )
 
 
-class Reworded(msgspec.Struct, frozen=True):
+class RewordedRequest(msgspec.Struct, frozen=True):
     """A call's request as one deployment gets it in another API."""
 
     spoken: Dialect
@@ -71,14 +71,14 @@ class Reworded(msgspec.Struct, frozen=True):
 
 
 # Renders a call's request for a deployment in a dialect; None: it would lose what may not be lost, or cannot be.
-Reword = Callable[[Call, Deployment, Dialect], Awaitable[Reworded | None]]
+Reword = Callable[[Call, Deployment, Dialect], Awaitable[RewordedRequest | None]]
 
 
-class Again(msgspec.Struct, frozen=True):
+class RetryForm(msgspec.Struct, frozen=True):
     """How a deployment is asked again: in another form, or with another key of the provider."""
 
     role: Role
-    reworded: Reworded | None = None  # None: with the same fields
+    reworded: RewordedRequest | None = None  # None: with the same fields
     facts: Facts = ()  # about the model; this form is made by them
 
 
@@ -92,24 +92,24 @@ class Refusal(msgspec.Struct, frozen=True):
     tool: str = ""  # the type of a tool that the API lacks
 
 
-class AskedAttempt(Protocol):
+class FormAttempt(Protocol):
     """An attempt, as far as this file needs it."""
 
     deployment: Deployment
     start: AttemptStart
     lacks: Refusal | None
-    again: Again | None
+    again: RetryForm | None
     whole: bool
     exchange: Exchange | None
 
     @property
-    def refused(self) -> "AskedAttempt | None":
+    def refused(self) -> "FormAttempt | None":
         """The attempt whose request this one repeats."""
 
 
 # Returns the request of a call as a deployment gets it; for errors within answers, which are rare.
-Requested = Callable[[], Request]
-After = tuple[Again | None, UpstreamError]
+RequestMaker = Callable[[], Request]
+After = tuple[RetryForm | None, UpstreamError]
 
 
 class OtherForms:
@@ -121,7 +121,7 @@ class OtherForms:
     def __init__(self, reword: Reword | None = None) -> None:
         self.reword = reword
 
-    def answered(self, attempt: AskedAttempt, call: Call) -> None:
+    def answered(self, attempt: FormAttempt, call: Call) -> None:
         """Remember what the deployment refused before it took this attempt's request in another form."""
         deployment, before = attempt.deployment, attempt.refused
         learnt, model = _learnt_of(deployment), deployment.model
@@ -142,7 +142,7 @@ class OtherForms:
             learnt.note(model, fact, client=call.by.client, why=why_of(refusals[-1].error))
 
 
-def note_refusal(attempt: AskedAttempt, call: Call, error: UpstreamError) -> None:
+def note_refusal(attempt: FormAttempt, call: Call, error: UpstreamError) -> None:
     """Remember what an ``error`` says of the size of requests, and of reasoning that cannot be read."""
     if blames_request_within(error):
         error.kind = ErrorKind.BAD_REQUEST
@@ -155,7 +155,7 @@ def note_refusal(attempt: AskedAttempt, call: Call, error: UpstreamError) -> Non
         _note_bound(attempt.deployment, call, error)
 
 
-async def another_api_after(attempt: AskedAttempt, call: Call, error: UpstreamError, reword: Reword) -> After:
+async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamError, reword: Reword) -> After:
     """Return the request in another API of the deployment, if it refused this API; and the error.
 
     If no API is left, the error is the first one: of the API in which the deployment is usually asked. A refusal that
@@ -180,7 +180,7 @@ async def another_api_after(attempt: AskedAttempt, call: Call, error: UpstreamEr
             if learnt is not None:
                 for fact in _facts(refusals, dialect):  # as a loser may be cut before its answer, in each race
                     learnt.suppose(model, fact, client=call.by.client, why=why_of(error))
-            return Again(Role.API, found), error
+            return RetryForm(Role.API, found), error
     return None, _told(refusals)
 
 
@@ -198,12 +198,12 @@ def _learnt_of(deployment: Deployment) -> LearntFacts | None:
     return deployment.learnt if deployment.tenant is None else learnt_of(deployment.upstream)
 
 
-def facts_of(attempt: AskedAttempt) -> Facts:
+def facts_of(attempt: FormAttempt) -> Facts:
     """Return the facts that errors before ``attempt`` have taught about the form of its request."""
     return tuple(fact for again in _agains(attempt) for fact in again.facts)
 
 
-def _agains(attempt: AskedAttempt) -> Iterator[Again]:
+def _agains(attempt: FormAttempt) -> Iterator[RetryForm]:
     """Yield how the deployment was asked again up to ``attempt``, oldest first."""
     before = attempt.refused
     if before is not None and before.again is not None:
@@ -211,7 +211,7 @@ def _agains(attempt: AskedAttempt) -> Iterator[Again]:
         yield before.again
 
 
-def taught_after(attempt: AskedAttempt, call: Call, error: UpstreamError, request: Requested) -> Again | None:
+def taught_after(attempt: FormAttempt, call: Call, error: UpstreamError, request: RequestMaker) -> RetryForm | None:
     """Return the form that is taught by an ``error`` within a stream, before anything of an answer."""
     if attempt.start.continues is not None:
         return None
@@ -219,10 +219,10 @@ def taught_after(attempt: AskedAttempt, call: Call, error: UpstreamError, reques
     if not found or call.asked.stateful:  # then the next request is sent so
         return None
     error.kind = ErrorKind.BAD_REQUEST  # it is no strike
-    return Again(Role.FORM, facts=found)
+    return RetryForm(Role.FORM, facts=found)
 
 
-async def unforced_after(attempt: AskedAttempt, call: Call, error: UpstreamError, reword: Reword) -> Again | None:
+async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError, reword: Reword) -> RetryForm | None:
     """Return a request that forces no tool call, if ``error`` refuses one: for JSON that is returned as the call.
 
     If the model refuses that too, as the request offers tools that must not be called, the model may choose. If the
@@ -251,7 +251,7 @@ async def unforced_after(attempt: AskedAttempt, call: Call, error: UpstreamError
         learnt.suppose(model, fact, client=call.by.client, why=why)  # as a loser may be cut before its answer
     elif learnt is not None:
         learnt.note(model, fact, client=call.by.client, why=why)
-    return None if found is None else Again(Role.FORM, found, (fact,))
+    return None if found is None else RetryForm(Role.FORM, found, (fact,))
 
 
 def _forces_what_it_offers(spoken: Dialect, sent: Mapping[str, msgspec.Raw]) -> bool:
@@ -288,7 +288,7 @@ def asked_whole(call: Call, deployment: Deployment) -> bool:
     return _stream_of(call, deployment) in learnt.of(deployment.model, call.by.client)
 
 
-def whole_after(attempt: AskedAttempt, call: Call, error: UpstreamError) -> Again | None:
+def whole_after(attempt: FormAttempt, call: Call, error: UpstreamError) -> RetryForm | None:
     """Return that a whole answer is to be asked for, if ``error`` refuses to stream and the client does not stream.
 
     Whatever the status, the refusal is no strike. If the whole answer is refused too, the fact is forgotten.
@@ -302,7 +302,7 @@ def whole_after(attempt: AskedAttempt, call: Call, error: UpstreamError) -> Agai
     error.kind, fact = ErrorKind.BAD_REQUEST, _stream_of(call, deployment)
     if learnt is not None:
         learnt.suppose(model, fact, client=call.by.client, why=why_of(error))
-    return None if call.asked.stateful else Again(Role.WHOLE, facts=(fact,))
+    return None if call.asked.stateful else RetryForm(Role.WHOLE, facts=(fact,))
 
 
 def _parameters(call: Call, deployment: Deployment) -> frozenset[tuple[str, str]]:
@@ -323,7 +323,7 @@ def _stream_of(call: Call, deployment: Deployment) -> Fact:
 # Of requests that are taken after all, though they were refused before.
 
 
-def accepted(attempt: AskedAttempt, call: Call, learnt: LearntFacts) -> None:
+def accepted(attempt: FormAttempt, call: Call, learnt: LearntFacts) -> None:
     """Forget what the deployment of ``attempt`` was known to refuse of ``call``: to stream it, or one so large."""
     deployment, model = attempt.deployment, attempt.deployment.model
     refused = learnt.refused_length(model, call.by.client)
@@ -434,7 +434,7 @@ def tells_each_apart(deployment: Deployment, call: Call) -> bool:
     return deployment.spoken_in(call).requests.thoughts.without_those is not None
 
 
-def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Maker]) -> Reworded | None:
+def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Maker]) -> RewordedRequest | None:
     """Return the request to ``deployment`` without others' reasoning that it refuses or drops; None: there is none.
 
     ``makers``: the maker of each piece of reasoning, by the hash of the piece.
@@ -456,7 +456,7 @@ def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Ma
     return _as_reworded(call, deployment, wording) if wording.losses else None
 
 
-def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) -> Reworded | None:
+def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) -> RewordedRequest | None:
     """Return the request to ``deployment`` without reasoning that only its maker can read; None: there is none.
 
     ``edited_from``: the first turn whose reasoning is left out, if the dialect can tell.
@@ -466,13 +466,13 @@ def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) 
     return _as_reworded(call, deployment, wording)
 
 
-def _as_reworded(call: Call, deployment: Deployment, wording: Wording) -> Reworded:
+def _as_reworded(call: Call, deployment: Deployment, wording: Wording) -> RewordedRequest:
     told = call.rendered.get(deployment.name, AS_ASKED).dropped
     if told:  # fields that were lost beside the reasoning may be taken without it
         was, still = (_lost_there(call, deployment, sent) for sent in (call.sent_to(deployment.name), wording.fields))
         told = tuple(field for field in told if field not in was or field in still)
     lost = (*told, *(loss.field for loss in wording.losses))
-    return Reworded(deployment.spoken_in(call), wording.fields, lost)
+    return RewordedRequest(deployment.spoken_in(call), wording.fields, lost)
 
 
 def _lost_there(call: Call, deployment: Deployment, fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
@@ -543,7 +543,7 @@ def _facts(refusals: Iterable[Refusal], instead: Dialect) -> list[Fact]:
     return [Fact(kinds.get(each.lacks, Kind.API), each.spoken.name, instead.name, each.tool) for each in refusals]
 
 
-def _refusals(attempt: AskedAttempt) -> Iterator[Refusal]:
+def _refusals(attempt: FormAttempt) -> Iterator[Refusal]:
     """Yield the refusals before ``attempt``, oldest first."""
     before = attempt.refused
     if before is not None:

@@ -15,7 +15,7 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, InternalError
 from gateway.fleet.models import Model
 from gateway.racing.attempt import Attempt, Reading
-from gateway.racing.call import Broken, OpenCall, Unanswered
+from gateway.racing.call import BrokenAnswer, NoAnswer, OpenCall
 from gateway.racing.entry import Entry, Phase
 from gateway.racing.events import EVENTS
 from gateway.racing.records import NOT_KNOWN, CallTimes, alone
@@ -24,10 +24,10 @@ from gateway.steering import Launch, Plan
 from providers import UpstreamError
 
 if TYPE_CHECKING:
-    from gateway.racing.hold import Held
+    from gateway.racing.hold import HoldResult
 
 
-class Further(msgspec.Struct, frozen=True):
+class FallbackModel(msgspec.Struct, frozen=True):
     """A model that is asked beside a model that is late: a fallback."""
 
     model: Model
@@ -40,14 +40,14 @@ class Further(msgspec.Struct, frozen=True):
     reading: Reading[Attempt]  # how the attempts ask
 
 
-class Following(Protocol):
+class FallbackModels(Protocol):
     """The models that may be asked beside the first of a race, each when the one before it is late."""
 
     @property
     def late_s(self) -> float:
         """After how many seconds the first model is late."""
 
-    async def next(self, *, is_rescued: bool) -> Further | None:
+    async def next(self, *, is_rescued: bool) -> FallbackModel | None:
         """Return the next model, planned and paid for; None if there is none. ``is_rescued``: the call had a rescue."""
 
     def won(self, model: str) -> None:
@@ -76,7 +76,7 @@ class Race:
         on_slot_refused: Callable[[Launch], None] = lambda _: None,
         call: Call | None = None,
         reading: Reading[Attempt] = EVENTS,
-        following: Following | None = None,
+        following: FallbackModels | None = None,
     ) -> None:
         self.open_call = open_call
         self.reading = reading
@@ -86,7 +86,7 @@ class Race:
         self.over: asyncio.Future[None] = self.loop.create_future()
         self.winner: Attempt | None = None
         self.claimed_at: float | None = None
-        self.held: Held | None = None  # the hold that the win has ended
+        self.held: HoldResult | None = None  # the hold that the win has ended
         self.overhead_ms: float | None = None
         self._plan = plan
         first = Entry(
@@ -100,18 +100,18 @@ class Race:
             on_slot_refused=on_slot_refused,
         )
         self.entries = [first]
-        self.unanswered: list[tuple[str, Unanswered]] = []  # the models that have failed, in this order
-        self._ending: Unanswered | Broken | Exception = Unanswered()  # unless the call is recorded
+        self.unanswered: list[tuple[str, NoAnswer]] = []  # the models that have failed, in this order
+        self._ending: NoAnswer | BrokenAnswer | Exception = NoAnswer()  # unless the call is recorded
         self._is_settled = False  # whether one model has won
         self._late: asyncio.TimerHandle | None = None  # fires when the last of the models is late
         self._asking: asyncio.Task[None] | None = None  # plans and pays for the next one
 
-    async def run(self) -> CallRecord | Unanswered | Broken:
+    async def run(self) -> CallRecord | NoAnswer | BrokenAnswer:
         """Run to the end; return the call's record, which was passed to the recorder, or why there is none."""
         try:
             if not self._plan.launches:
-                self.unanswered.append((self.entries[0].model, Unanswered()))
-                return Unanswered()
+                self.unanswered.append((self.entries[0].model, NoAnswer()))
+                return NoAnswer()
             try:
                 self.entries[0].guarded(self.entries[0].start)
                 if self.following is not None:
@@ -187,7 +187,7 @@ class Race:
 
     async def _enter_next(self) -> None:
         """Plan and pay for the next model, and have it take part."""
-        further: Further | None = None
+        further: FallbackModel | None = None
         defect: Exception | None = None
         try:
             if self.following is not None:
@@ -237,7 +237,7 @@ class Race:
             entry.failures.append((attempt.deployment.name, error))
         entry.fail()
 
-    def so_far(self, error: UpstreamError) -> Broken | None:
+    def so_far(self, error: UpstreamError) -> BrokenAnswer | None:
         """Return the winner's answer so far as if it had broken off with ``error``; None if it has ended.
 
         The winner runs on.
@@ -245,9 +245,9 @@ class Race:
         winner = self.winner
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
-        return Broken(winner.so_far(), error, self._times(winner), heard=winner.measurement.heard)
+        return BrokenAnswer(winner.so_far(), error, self._times(winner), heard=winner.measurement.heard)
 
-    def supersede(self, error: UpstreamError, outcome: Outcome) -> Broken | None:
+    def supersede(self, error: UpstreamError, outcome: Outcome) -> BrokenAnswer | None:
         """Cut the winner and end the race without a record: another deployment continues the answer.
 
         Returns the delivered part as an answer that broke off with ``error``; None if the race was over.
@@ -258,7 +258,7 @@ class Race:
             self.finish()
         return broken
 
-    def cut_winner(self, error: UpstreamError, outcome: Outcome) -> Broken | None:
+    def cut_winner(self, error: UpstreamError, outcome: Outcome) -> BrokenAnswer | None:
         """Cut the winner; return its part as an answer that broke off with ``error``; None if the winner has ended."""
         winner = self.winner
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
@@ -269,7 +269,7 @@ class Race:
         winner.cut(outcome, None if outcome is Outcome.SUPERSEDED else error)
         self.open_call.services.outbox.drain()
         assert winner.record is not None  # built by the outbox
-        return Broken(winner.record, error, times, heard=heard)
+        return BrokenAnswer(winner.record, error, times, heard=heard)
 
     def withdraw(self) -> None:
         """End the race without an answer: no answer is needed any more."""
@@ -296,7 +296,7 @@ class Race:
         self.open_call.services.outbox.drain()
         sink, rescue = attempt.entry.sink, self.open_call.rescue
         if attempt.record is not None and sink.may_be_continued(error):
-            broken = Broken(attempt.record, error, self._times(attempt), heard=attempt.measurement.heard)
+            broken = BrokenAnswer(attempt.record, error, self._times(attempt), heard=attempt.measurement.heard)
             if rescue is not None and await rescue.rival_goes_on(broken):
                 return
             self._ending = broken
@@ -373,7 +373,7 @@ class Race:
 
     def _forget(self) -> None:
         """Break the reference cycles."""
-        self._ending = Unanswered()  # an exception's frames refer to this race
+        self._ending = NoAnswer()  # an exception's frames refer to this race
         for entry in self.entries:
             entry.forget()
         self.entries.clear()

@@ -11,8 +11,8 @@ from contextlib import suppress
 import msgspec
 
 from gateway.racing.measurement import Measurement
-from gateway.racing.thoughts import AnswersThoughts, Found, Thoughts, may_begin
-from gateway.racing.timeouts import AttemptClocks, Came, came
+from gateway.racing.thoughts import AnswersThoughts, ClassifiedEvent, Thoughts, may_begin
+from gateway.racing.timeouts import AttemptClocks, DeltaKind, came
 from providers import (
     BACKSLASH,
     LARGE_BYTES,
@@ -294,7 +294,7 @@ class AnswerReader:
     def take(self, run: Run, now: float) -> None:
         """Update measurement and clocks with plain events."""
         self._latest_complaint = None
-        self._clocks.event(now, Came.TEXT, meaningful=True)
+        self._clocks.event(now, DeltaKind.TEXT, meaningful=True)
         self._measurement.plain(len(run.raw_texts), run.chars, now)
         if self._looks and self.thoughts is not None:
             self._note_thoughts(self.thoughts, self.thoughts.look_at_more(run.text(), now))
@@ -398,7 +398,7 @@ class AnswerReader:
                 self._has_sound = self._has_sound or chunk.sound
                 self._lesson = event.raw, chunk
         if latest is not None:
-            self._clocks.event(now, came(latest) if latest.meaningful else Came.BOUNDARY, meaningful=meaningful)
+            self._clocks.event(now, came(latest) if latest.meaningful else DeltaKind.BOUNDARY, meaningful=meaningful)
         else:
             self._clocks.alive_at = now
         self._take_text(chunks[taken:])
@@ -519,7 +519,7 @@ class AnswerReader:
             self._note_thoughts(self.thoughts, sorted_out)
         return taken
 
-    def _note_thoughts(self, thoughts: AnswersThoughts, found: Found) -> None:
+    def _note_thoughts(self, thoughts: AnswersThoughts, found: ClassifiedEvent) -> None:
         measurement = self._measurement
         if found.answer_at is not None and (measurement.answer_at is None or found.is_later):
             measurement.answer_at = found.answer_at

@@ -27,12 +27,12 @@ from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
 from gateway.fleet.models import Deployment
 from gateway.racing.caches import with_caches
 from gateway.racing.costs import BESIDE, settle
-from gateway.racing.hold import Held
+from gateway.racing.hold import HoldResult
 from gateway.racing.measurement import (
     UNKNOWN,
     Dribble,
     Measurement,
-    Overtaken,
+    OvertakeTimes,
     milliseconds,
 )
 from gateway.racing.services import ServedTiers
@@ -159,7 +159,7 @@ def attempt_record(
     *,
     exchange: Exchange | None,
     censored_at: float | None,
-    overtaken: Overtaken | None = None,
+    overtaken: OvertakeTimes | None = None,
     kept: bool | None = None,
     judgement: Judgement = UNJUDGED,
     dribble: Dribble = UNKNOWN,
@@ -299,11 +299,11 @@ def request_id(headers: Mapping[str, str]) -> str | None:
 # to their first token and show the error of the predictions (docs/steering.md, "What racing saves").
 
 
-class Ran(Protocol):
+class MeasuredAttempt(Protocol):
     """The fields of an attempt that the estimate needs."""
 
     measurement: Measurement
-    overtaken: Overtaken | None
+    overtaken: OvertakeTimes | None
     start: AttemptStart
     refused: Any  # the attempt whose request it repeats; None: its own
     failed_at: float | None
@@ -313,7 +313,7 @@ class Ran(Protocol):
         """Return the time of the delta that the attempt can bid with; None before it."""
 
 
-class Alone(msgspec.Struct, frozen=True):
+class PrimaryTtft(msgspec.Struct, frozen=True):
     """The first token of the primary alone, in ms since the call was received; ``age_ms`` is since its launch."""
 
     seen_ms: float | None = None
@@ -321,18 +321,18 @@ class Alone(msgspec.Struct, frozen=True):
     age_ms: float | None = None  # its age when it was overtaken
 
 
-NOT_KNOWN = Alone()
+NOT_KNOWN = PrimaryTtft()
 
 
 def alone(
-    attempts: Sequence[Ran],
-    winner: Ran | None,
+    attempts: Sequence[MeasuredAttempt],
+    winner: MeasuredAttempt | None,
     first_at: float | None,
     since_received_ms: Callable[[float], float],
     *,
     streamed: bool,
     held: bool = False,
-) -> Alone:
+) -> PrimaryTtft:
     """Return what is known about a call whose client had its first token at ``first_at``, after a hold if ``held``.
 
     Without racing the primary runs alone, and only its failure launches the next one, which then wins and takes the
@@ -349,16 +349,16 @@ def alone(
     if (overtaken := primary.overtaken) is not None:
         age_ms = primary.measurement.since_start_ms(overtaken.at)
         if overtaken.expected_s is None:
-            return Alone(age_ms=age_ms)
-        return Alone(None, since_received_ms(primary.measurement.started + overtaken.expected_s), age_ms)
+            return PrimaryTtft(age_ms=age_ms)
+        return PrimaryTtft(None, since_received_ms(primary.measurement.started + overtaken.expected_s), age_ms)
     if primary.failed_at is None:  # it was not overtaken: racing gained nothing; a hold may have cost something
         token_at = primary.token_at() if held else None
-        return Alone(since_received_ms(first_at if token_at is None else token_at))
+        return PrimaryTtft(since_received_ms(first_at if token_at is None else token_at))
     if streamed and primary.claimed_at is not None:
-        return Alone(since_received_ms(primary.claimed_at))
+        return PrimaryTtft(since_received_ms(primary.claimed_at))
     waited_s = max(0.0, primary.failed_at - winner.measurement.started)
     own_at = winner.token_at() or first_at  # the winner may have waited: held, or as the backup of one that failed
-    return Alone(since_received_ms(min(own_at, first_at) + waited_s))
+    return PrimaryTtft(since_received_ms(min(own_at, first_at) + waited_s))
 
 
 # Compiled once, as ``namedtuple`` does, so that the interpreter remembers where it found each part: an ``attrgetter``
@@ -387,8 +387,8 @@ class CallTimes(msgspec.Struct, frozen=True):
 
     ttft_ms: float | None = None
     overhead_ms: float | None = None
-    alone: Alone = NOT_KNOWN  # what the first model's primary would have taken alone
-    held: Held | None = None  # the hold before the win
+    alone: PrimaryTtft = NOT_KNOWN  # what the first model's primary would have taken alone
+    held: HoldResult | None = None  # the hold before the win
 
 
 NO_TIMES = CallTimes()

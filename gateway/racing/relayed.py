@@ -22,7 +22,7 @@ from gateway.racing.plausibility import most_tokens, plausible, without_too_few
 from gateway.racing.reader import Block, joined
 from gateway.racing.records import Ending, attempt_record
 from gateway.racing.sinks import Forward, Sink
-from gateway.racing.timeouts import AttemptClocks, Came, Pauses
+from gateway.racing.timeouts import AttemptClocks, DeltaKind, Pauses
 from gateway.racing.validation import UNJUDGED, Judgement
 from providers import (
     NOTHING,
@@ -164,7 +164,7 @@ class RelayedAnswer:
         self.done = exchange.ended
         if measurement.first_at is None and (self.done or not data or self._has_begun(data)):
             measurement.first_at = now
-        self.clocks.event(now, Came.BOUNDARY, meaningful=measurement.first_at is not None)
+        self.clocks.event(now, DeltaKind.BOUNDARY, meaningful=measurement.first_at is not None)
         return Block(data, (), broken or exchange.error)
 
     def _has_begun(self, data: bytes) -> bool:
@@ -221,7 +221,7 @@ class RelayedAnswer:
 _PAID = frozenset({Outcome.WON, Outcome.CLIENT_GONE, Outcome.INTERRUPTED, Outcome.LOST, Outcome.SUPERSEDED})
 
 
-class Relayed(msgspec.Struct, frozen=True):
+class RelayedRequest(msgspec.Struct, frozen=True):
     """The request to each deployment besides the call's fields, and how its answer is passed on."""
 
     path: str  # at the provider: audio/speech

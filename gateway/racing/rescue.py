@@ -23,8 +23,8 @@ from gateway.core.attempts import Outcome, WinOn
 from gateway.core.calls import CallRecord
 from gateway.core.tasks import forget_frames, retrieve
 from gateway.racing.attempt import Attempt, AttemptState
-from gateway.racing.call import FINISHED, RESCUED, Broken, OpenCall, Unanswered
-from gateway.racing.continuation import Continuation, Continuers, Stopped
+from gateway.racing.call import FINISHED, RESCUED, BrokenAnswer, NoAnswer, OpenCall
+from gateway.racing.continuation import Continuation, Continuers, StopKind
 from gateway.racing.delivered import ClientSink
 from gateway.racing.measurement import SHARE, HeardPart, Measurement
 from gateway.racing.race import Race
@@ -111,7 +111,7 @@ CATCH_UP_S = 1.0  # the shortest wait for a rival when the answer breaks off: it
 CAUGHT_UP_EACH_S = 0.05  # how often the rival is looked at meanwhile
 
 
-class Listening:
+class VoiceWatch:
     """Finds a stream that falls behind its voice."""
 
     __slots__ = ("_seen",)
@@ -174,17 +174,17 @@ class Rescue:
         self._continuers = continuers
         self._delivered = sink.delivered
         self._slow = continuers.own.model.takeover.slow  # None: the answer's speed is not watched, or not any more
-        self._stopped = Stopped.SLOW  # why another deployment was asked
+        self._stopped = StopKind.SLOW  # why another deployment was asked
         self._clock = open_call.services.clock
         self._state = RescueState.WATCHING
         self._race: Race | None = None  # the race with the slow stream, while it runs
         self._continuation: Continuation | None = None
-        self._continuing: asyncio.Task[CallRecord | Unanswered | Broken] | None = None
+        self._continuing: asyncio.Task[CallRecord | NoAnswer | BrokenAnswer] | None = None
         self._held: list[bytes] = []
         self._write_lock = asyncio.Lock()  # held while events are written to the client
         self._forward: Forward | None = None
         self._slowness: Slowness | None = None
-        self._listening = Listening() if open_call.call.how.win_on is WinOn.SENTENCE else None
+        self._listening = VoiceWatch() if open_call.call.how.win_on is WinOn.SENTENCE else None
         self._slow_tps = 0.0
         self._fast: list[str] = []  # deployments fast enough to continue
         self._started_at, self._started_tokens = 0.0, 0  # when it was started, and the tokens received by then
@@ -196,7 +196,7 @@ class Rescue:
         self._rivals: Entry | None = None  # the entry that keeps a rival; None: none is kept, or not any more
         self._kept_since: float | None = None  # None: the rival was not looked at yet
 
-    async def run(self, race: Race) -> CallRecord | Unanswered | Broken:
+    async def run(self, race: Race) -> CallRecord | NoAnswer | BrokenAnswer:
         """Run the race whose sink this is; return the end of its answer, or of the continuation."""
         self._race = race
         if (
@@ -209,7 +209,7 @@ class Rescue:
         try:
             ending = await race.run()
             if self._continuing is not None and self._state in {RescueState.HOLDING, RescueState.PASSED}:
-                if self._state is RescueState.HOLDING and isinstance(ending, Broken):
+                if self._state is RescueState.HOLDING and isinstance(ending, BrokenAnswer):
                     self._open_call.takeover = FINISHED
                 continued = await asyncio.shield(self._continuing)
                 if self._state is RescueState.PASSED:
@@ -243,9 +243,9 @@ class Rescue:
         if self._state is RescueState.HOLDING:
             self._state = RescueState.PASSED
             self._held.clear()
-            outcome = Outcome.STALLED if self._stopped is Stopped.SILENT else Outcome.SUPERSEDED
+            outcome = Outcome.STALLED if self._stopped is StopKind.SILENT else Outcome.SUPERSEDED
             broken = None if self._race is None else self._race.supersede(self._error(), outcome)
-            self._open_call.takeover = FINISHED if broken is None or self._stopped is Stopped.SILENT else RESCUED
+            self._open_call.takeover = FINISHED if broken is None or self._stopped is StopKind.SILENT else RESCUED
 
     # The sink of the watched answer.
 
@@ -352,7 +352,7 @@ class Rescue:
         if self._needs_clause(clauses, now) and self._forward(held):
             clauses.release()
 
-    def _without_clause(self, broken: Broken) -> Broken:
+    def _without_clause(self, broken: BrokenAnswer) -> BrokenAnswer:
         """Return the answer so far without the clause that is held back, which was not heard."""
         heard, clauses = broken.heard, self._clauses
         if heard is None or clauses is None:
@@ -375,7 +375,7 @@ class Rescue:
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
         if self._race is None or attempt is not self._race.winner or not self._may_start:
             return False
-        self._stopped = Stopped.SILENT
+        self._stopped = StopKind.SILENT
         return self._replace_by_rival() or self._start_continuation()
 
     @property
@@ -413,12 +413,12 @@ class Rescue:
         if self._listening is not None and listener is not None:
             is_behind = self._listening.look(now, listener.until)
             if is_behind and self._continuers.own.model.takeover.slow is not None:
-                self._stopped, self._slow_tps = Stopped.SLOW, SPOKEN_TPS
+                self._stopped, self._slow_tps = StopKind.SLOW, SPOKEN_TPS
                 if self._replace_by_rival():
                     return True
         if not self._is_slow(winner, now, is_behind=is_behind):
             return False
-        self._slow, self._stopped = None, Stopped.SLOW
+        self._slow, self._stopped = None, StopKind.SLOW
         return self._start_continuation()
 
     def _is_slow(self, winner: Attempt, now: float, *, is_behind: bool) -> bool:
@@ -467,7 +467,7 @@ class Rescue:
         if race is None or race.winner is None or broken is None or continuing is None:
             return False
         broken = self._without_clause(broken)
-        among = self._fast if self._stopped is Stopped.SLOW else None
+        among = self._fast if self._stopped is StopKind.SLOW else None
         continuation = Continuation(
             open_call, self._sink, continuers, broken, self._stopped, among=among, on_text=self.cut_slow
         )
@@ -483,7 +483,7 @@ class Rescue:
         self._continuing.add_done_callback(forget_frames)
         return True
 
-    async def _continue(self, continuation: Continuation) -> CallRecord | Unanswered | Broken:
+    async def _continue(self, continuation: Continuation) -> CallRecord | NoAnswer | BrokenAnswer:
         ending = await continuation.run()
         if not self._has_passed:
             self.settle()
@@ -498,7 +498,7 @@ class Rescue:
 
     # The rival, which was sent the same request.
 
-    async def rival_goes_on(self, broken: Broken) -> bool:
+    async def rival_goes_on(self, broken: BrokenAnswer) -> bool:
         """Let the rival finish ``broken``, if its text is the same; wait for it while the voice has text, or a second.
 
         A clause that was held back has been sent if it has ended.
@@ -512,7 +512,7 @@ class Rescue:
         while self._state is RescueState.WATCHING and self._rivals is not None:
             texts = self._texts()  # read once: each look reads all that the rival has said
             if self._has_caught_up(*texts):
-                self._stopped = Stopped.BROKE
+                self._stopped = StopKind.BROKE
                 self._go_on_after(broken)
                 return True
             rival = self._rivals.rival
@@ -527,14 +527,14 @@ class Rescue:
         """Let the rival replace a slow or silent stream, if the rival has more text; return whether it does."""
         if self._race is None or self._write_lock.locked() or not self._has_caught_up(*self._texts()):
             return False
-        outcome = Outcome.STALLED if self._stopped is Stopped.SILENT else Outcome.SUPERSEDED
+        outcome = Outcome.STALLED if self._stopped is StopKind.SILENT else Outcome.SUPERSEDED
         broken = self._race.cut_winner(self._error(), outcome)
         if broken is None:
             return False
         self._go_on_after(broken)
         return True
 
-    def _go_on_after(self, broken: Broken) -> None:
+    def _go_on_after(self, broken: BrokenAnswer) -> None:
         """Let the rival answer from where ``broken`` ends. The rival's own speed is not watched."""
         rivals, self._rivals = self._rivals, None
         assert rivals is not None
@@ -543,7 +543,7 @@ class Rescue:
         self._state, self._clauses = RescueState.OVER, None
         if self._timer is not None:
             self._timer.cancel()
-        self._open_call.takeover = RESCUED if self._stopped is Stopped.SLOW else FINISHED
+        self._open_call.takeover = RESCUED if self._stopped is StopKind.SLOW else FINISHED
         sink = Continuation(self._open_call, self._sink, self._continuers, broken, self._stopped).by_rival(self._race)
         rivals.go_on_with_rival(sink)
 
@@ -605,17 +605,17 @@ class Rescue:
         if winner is None:
             return False
         tokens = tokens_in(winner.measurement) - self._started_tokens
-        if self._stopped is Stopped.SILENT:
+        if self._stopped is StopKind.SILENT:
             return tokens > 0
         return tokens >= FASTER * self._slow_tps * (self._clock() - self._started_at + AGAIN_S)
 
     def _error(self) -> UpstreamError:
-        if self._stopped is Stopped.SILENT:
+        if self._stopped is StopKind.SILENT:
             return UpstreamError(ErrorKind.STALL_TIMEOUT, "stood still until another deployment went on")
         return UpstreamError(ErrorKind.STALL_TIMEOUT, f"fewer than {self._slow_tps:g} tokens per second")
 
 
-async def _ended(task: asyncio.Task[CallRecord | Unanswered | Broken]) -> None:
+async def _ended(task: asyncio.Task[CallRecord | NoAnswer | BrokenAnswer]) -> None:
     """Cancel a task and await it."""
     if not task.done():
         task.cancel()

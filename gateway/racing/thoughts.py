@@ -382,7 +382,7 @@ def after_thoughts(text: str) -> str | None:
 # The thoughts in all texts of one answer.
 
 
-class Found(msgspec.Struct):
+class ClassifiedEvent(msgspec.Struct):
     """One event as it counts, and the text that is known to be answer since."""
 
     chunk: Chunk
@@ -410,9 +410,9 @@ class AnswersThoughts:
         self._thought_chars = 0
         self._is_restarted = False
 
-    def look(self, chunk: Chunk, now: float) -> Found:
+    def look(self, chunk: Chunk, now: float) -> ClassifiedEvent:
         """Look at an event that has something of an answer, or its end."""
-        found = Found(chunk)
+        found = ClassifiedEvent(chunk)
         try:
             texts = list(self._answers.texts(chunk.data)) if chunk.answer else []
         except UNREADABLE:
@@ -441,11 +441,11 @@ class AnswersThoughts:
         self.is_over = self.is_over or is_other or (self._is_one and any(each.is_over for each in all_texts))
         return found
 
-    def look_at_more(self, text: str, now: float) -> Found:
+    def look_at_more(self, text: str, now: float) -> ClassifiedEvent:
         """Look at text of plain events, which go on with an answer."""
         said = self._at(0).take(text, now)
         self.is_over = self._at(0).is_over
-        found = Found(_MORE)
+        found = ClassifiedEvent(_MORE)
         self._complete(found, [(0, said)] if said else [])
         return found
 
@@ -459,7 +459,7 @@ class AnswersThoughts:
         """Whether text may pass without being parsed: the answer has begun, as far as is known."""
         return self._is_one and 0 in self._by_place and self._by_place[0].has_begun
 
-    def _complete(self, found: Found, said: Sequence[tuple[int, str]]) -> None:
+    def _complete(self, found: ClassifiedEvent, said: Sequence[tuple[int, str]]) -> None:
         all_texts = self._by_place.values()
         found.said = said
         found.is_later = any(each.is_found for each in all_texts)

@@ -44,7 +44,7 @@ CALL_S = 600.0
 CALL_NOTICED_S = 300.0
 
 
-class Came(StrEnum):  # a string has a hash without a Python call; Enum's is one
+class DeltaKind(StrEnum):  # a string has a hash without a Python call; Enum's is one
     """What came last in a stream: what may follow, and how soon, depends on it."""
 
     TEXT = "text"
@@ -53,7 +53,7 @@ class Came(StrEnum):  # a string has a hash without a Python call; Enum's is one
     BOUNDARY = "boundary"  # of a block or an item, or of a tool that the vendor runs itself
 
 
-_ARGUMENTS = Came.ARGUMENTS
+_ARGUMENTS = DeltaKind.ARGUMENTS
 
 # A deployment sends calls in pieces if one came in at least so many, not faster than any model writes; it sends them
 # whole if one of this length did not. Shorter ones show nothing.
@@ -62,14 +62,14 @@ FASTEST_CHARS_S = 5_000.0
 LONG_CALL_CHARS = 64
 
 
-def came(chunk: Chunk) -> Came:
+def came(chunk: Chunk) -> DeltaKind:
     """Return the kind of an event that is not ``idle``."""
     if chunk.reasoning:
-        return Came.THINKING
+        return DeltaKind.THINKING
     if chunk.tools or chunk.names:
-        return Came.ARGUMENTS
+        return DeltaKind.ARGUMENTS
     # Text counts as such also while it is blank, or may become the mark of a thought: it is no answer yet.
-    return Came.TEXT if chunk.text_chars and not chunk.of_tool else Came.BOUNDARY
+    return DeltaKind.TEXT if chunk.text_chars and not chunk.of_tool else DeltaKind.BOUNDARY
 
 
 # How long the streams of each deployment pause, by what came last, learnt in this process: a pause that is long for
@@ -83,7 +83,7 @@ TIMES = 1.5  # the longest pause
 LEAST_S, MOST_S = 3.0, 30.0
 ABOVE = 1.3  # at least so many times the longest pause, also beyond ``MOST_S``
 LONG_S = LEAST_S / TIMES  # shorter pauses change nothing
-NOTICED_S: Mapping[Came, float] = {Came.THINKING: 120.0, Came.ARGUMENTS: 60.0, Came.BOUNDARY: 60.0}
+NOTICED_S: Mapping[DeltaKind, float] = {DeltaKind.THINKING: 120.0, DeltaKind.ARGUMENTS: 60.0, DeltaKind.BOUNDARY: 60.0}
 
 # A deployment with more notices among so many streams may have changed, and is learnt again with this limit. A silence
 # that lasts even so long is a stall, and so were the others.
@@ -103,10 +103,10 @@ class Pauses:
         self.streams = 0  # that came to their end: counted by whoever reads them
         self.pool: list[Pauses] | None = None  # those of its model; set by the first stream
         # By what came last: stream and seconds, ever shorter, so that the first is the longest.
-        self._long: dict[Came, deque[tuple[int, float]]] = {}
+        self._long: dict[DeltaKind, deque[tuple[int, float]]] = {}
         self._noticed: deque[int] = deque(maxlen=MOST_NOTICED)  # how many streams had ended at the latest notices
 
-    def recovered(self, came: Came, pause_s: float) -> None:
+    def recovered(self, came: DeltaKind, pause_s: float) -> None:
         """Count a pause longer than ``LONG_S`` after which the stream went on."""
         long = self._long.setdefault(came, deque())
         while long and long[-1][1] <= pause_s:
@@ -117,7 +117,7 @@ class Pauses:
         """Count streams of an earlier process by their longest pauses after text, the latest last."""
         for pause_s in longest_s:
             if pause_s > LONG_S:
-                self.recovered(Came.TEXT, pause_s)
+                self.recovered(DeltaKind.TEXT, pause_s)
             self.streams += 1
 
     def noticed(self, limit_s: float) -> None:
@@ -127,20 +127,20 @@ class Pauses:
         else:
             self._noticed.append(self.streams)
 
-    def longest_s(self, came: Came = Came.TEXT) -> float:
+    def longest_s(self, came: DeltaKind = DeltaKind.TEXT) -> float:
         """Return the longest pause from which one of the latest streams recovered; 0: none longer than ``LONG_S``."""
         long = self._long.get(came, ())
         while long and long[0][0] <= self.streams - LATEST:
             long.popleft()
         return long[0][1] if long else 0.0
 
-    def noticed_s(self, came: Came) -> float:
+    def noticed_s(self, came: DeltaKind) -> float:
         """Return after how many seconds of silence another deployment should be asked."""
-        if came is Came.TEXT and len(self._noticed) == MOST_NOTICED and self._noticed[0] > self.streams - AMONG:
+        if came is DeltaKind.TEXT and len(self._noticed) == MOST_NOTICED and self._noticed[0] > self.streams - AMONG:
             return CHANGED_S
         few = self.pool is not None and self.streams < POOLED
         longest_s = max(each.longest_s(came) for each in self.pool or ()) if few else self.longest_s(came)
-        if came is not Came.TEXT:
+        if came is not DeltaKind.TEXT:
             return max(NOTICED_S[came], TIMES * longest_s)
         least_s = UNKNOWN_S - (UNKNOWN_S - LEAST_S) * min(1.0, self.streams / FEWEST)
         return max(ABOVE * longest_s, min(MOST_S, max(least_s, TIMES * longest_s)))
@@ -173,7 +173,7 @@ class PausesByDeployment(dict[str, Pauses]):
             self[deployment].refill([gap_ms / 1000 for gap_ms in longest_ms])
 
 
-class Silenced(Protocol):
+class StallListener(Protocol):
     """Is told when a stream stands still in the middle of its answer, long before that is an error."""
 
     def stands_still(self) -> bool:
@@ -224,7 +224,7 @@ class AttemptClocks:
         loop: asyncio.AbstractEventLoop,
         pauses: Pauses,
         *,
-        attempt: Silenced | None = None,
+        attempt: StallListener | None = None,
         started: float | None = None,
         may_call: bool = False,
         awaited: str = "first token",
@@ -242,7 +242,7 @@ class AttemptClocks:
         now = self._quiet_since = clock()
         self._started = now if started is None else started
         self._first_token = False
-        self._came = Came.BOUNDARY
+        self._came = DeltaKind.BOUNDARY
         self._may_call = may_call
         self._call_since: float | None = None  # when the first piece of a call came
         self._call_until = 0.0  # and the last one
@@ -258,7 +258,7 @@ class AttemptClocks:
         self._due = 0.0  # when the timer fires
         self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0], LEAST_S, now)
 
-    def event(self, now: float, came: Came, *, meaningful: bool) -> None:
+    def event(self, now: float, came: DeltaKind, *, meaningful: bool) -> None:
         """Record an event (not a comment or ping). The first meaningful one ends the first-token timeout."""
         if self._finishing and not meaningful:
             return  # the end must come, whatever else does
@@ -273,7 +273,7 @@ class AttemptClocks:
         else:
             self.alive_at = now
 
-    def heard(self, came: Came, *, meaningful: bool) -> None:
+    def heard(self, came: DeltaKind, *, meaningful: bool) -> None:
         """Record an event which the client is not shown, or not yet."""
         self.event(self._clock(), came, meaningful=meaningful)
 
@@ -330,9 +330,9 @@ class AttemptClocks:
         """Whether a call may be written unseen: one has been announced, or the deployment may send calls whole."""
         return self._may_call and (not self._pauses.in_pieces or (self._came is _ARGUMENTS and self._is_alive))
 
-    def _resumed(self, pause_s: float, came: Came) -> None:
+    def _resumed(self, pause_s: float, came: DeltaKind) -> None:
         """Learn from a pause after which the stream goes on with ``came``, unless a call was made in it."""
-        made_call = self._makes_call and (self._is_alive or came is _ARGUMENTS or came is Came.BOUNDARY)
+        made_call = self._makes_call and (self._is_alive or came is _ARGUMENTS or came is DeltaKind.BOUNDARY)
         if not made_call:
             self._pauses.recovered(self._came, pause_s)
         if self._still and self._attempt is not None:
@@ -373,7 +373,7 @@ class AttemptClocks:
             quiet_s = clocks.stall_s
             if not self._finishing and self._makes_call:
                 quiet_s = self._silent_call_s()
-            elif self._came is Came.TEXT:
+            elif self._came is DeltaKind.TEXT:
                 quiet_s = min(quiet_s, max(TEXT_S, quiet_s / 2, 2 * self._pauses.longest_s()))
             quiet_s = min(quiet_s, FINISH_GRACE_S) if self._finishing else quiet_s
             since = self._quiet_since if self._paused_at is None else self._clock()
@@ -435,7 +435,7 @@ class AttemptClocks:
     def _look(self, now: float) -> float:
         """Tell of a silence that is long for the deployment; return the seconds until the next look."""
         pauses = self._pauses
-        after_text_s = pauses.noticed_s(Came.TEXT)
+        after_text_s = pauses.noticed_s(DeltaKind.TEXT)
         if self._attempt is None or not self._first_token or self._finishing or self._paused_at is not None:
             return after_text_s
         makes_call = self._makes_call
@@ -449,7 +449,7 @@ class AttemptClocks:
         if now - self._due >= BUSY_S:
             return BUSY_S
         self._still = True
-        if self._attempt.stands_still() and self._came is Came.TEXT and not makes_call:
+        if self._attempt.stands_still() and self._came is DeltaKind.TEXT and not makes_call:
             pauses.noticed(limit_s)
         return AGAIN_S
 

@@ -46,7 +46,7 @@ _NAMES = {
 EXPECTED: frozenset[str] = frozenset().union(*_NAMES.values())  # the fields that state it, in all dialects
 
 
-class Expected(msgspec.Struct, frozen=True):
+class RequiredForm(msgspec.Struct, frozen=True):
     """The required form. ``tools`` maps the names of offered tools to the schema of their arguments, if strict."""
 
     tools: Mapping[str, bytes | None] = {}
@@ -110,7 +110,7 @@ def _at_least_one(number: msgspec.Raw) -> int:
     return max(1, _whole_number.decode(number) or 1)
 
 
-def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) -> Expected | None:
+def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) -> RequiredForm | None:
     """Return the required form of the answer; None if it cannot be read from the request.
 
     ``every_schema``: arguments must match the schemas of tools that are not strict, too.
@@ -127,7 +127,7 @@ def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) ->
     except UNREADABLE:
         return None
     asked = _asked_format(fields, dialect)
-    return Expected(tools) if asked is None else Expected(tools, asked.any_object, asked.schema)
+    return RequiredForm(tools) if asked is None else RequiredForm(tools, asked.any_object, asked.schema)
 
 
 def _asked_format(fields: Fields, dialect: Dialect) -> JsonFormat | None:
@@ -145,7 +145,7 @@ _LARGEST = 2**31 - 1  # the column's maximum
 MOST_ANSWERS = 1024  # whatever a request says: more are not given
 
 
-class Requested(msgspec.Struct, frozen=True):
+class RequestParameters(msgspec.Struct, frozen=True):
     """Parameters; None: not given, or invalid."""
 
     max_tokens: int | None = None
@@ -158,7 +158,7 @@ class Requested(msgspec.Struct, frozen=True):
     writes: bool = True  # its answer is written token by token
 
 
-def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect, *, writes: bool = True) -> Requested:
+def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect, *, writes: bool = True) -> RequestParameters:
     """Read the parameters from the top level of a body in ``dialect``; ``writes`` as there."""
     if fields.keys().isdisjoint(REQUESTED) and not dialect.requests.batched:
         return NOTHING_ASKED if writes else NOTHING_WRITTEN
@@ -168,7 +168,7 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect, *, writes: bo
     untold = searches_by_field(fields)
     warmth = _TEMPERATURES.get(dialect, "temperature")
     temperature = _number(fields[warmth]) if warmth in fields else None  # a float, as the column is
-    return Requested(
+    return RequestParameters(
         int(max_tokens) if max_tokens is not None and 0 < max_tokens <= _LARGEST else None,
         temperature,
         _count(fields["tools"]) if "tools" in fields else None,
@@ -216,8 +216,8 @@ def _count(raw: msgspec.Raw) -> int | None:
         return None
 
 
-NOTHING_ASKED = Requested()
-NOTHING_WRITTEN = Requested(writes=False)
+NOTHING_ASKED = RequestParameters()
+NOTHING_WRITTEN = RequestParameters(writes=False)
 _TEMPERATURES = {
     dialect: name for dialect in DIALECTS.values() for name in dialect.requests.parameters.of("temperature")
 }
@@ -306,7 +306,7 @@ def _judge_form(call: Call, measurement: Measurement, text: AnswerText | None) -
     return Judgement(kind, flaw) if isinstance(flaw, Flaw) else _GOOD[kind]
 
 
-def _flaw_of_calls(call: Call, measurement: Measurement, asked: Expected) -> Flaw | bool | None:
+def _flaw_of_calls(call: Call, measurement: Measurement, asked: RequiredForm) -> Flaw | bool | None:
     """Return the flaw of the tool calls; False for none, None if unknown."""
     calls = measurement.reported.tool_calls
     assert calls is not None
@@ -354,7 +354,7 @@ def _flaw_of_arguments(schema: bytes, arguments: str, *, of: int) -> Flaw | bool
     return _schema_flaw(schema, value, of=of)
 
 
-def _flaw_of_json(text: AnswerText | None, asked: Expected) -> Flaw | bool | None:
+def _flaw_of_json(text: AnswerText | None, asked: RequiredForm) -> Flaw | bool | None:
     """Return the flaw of an answer that must be JSON; False for none, None if unknown."""
     whole = None if text is None else text.whole()
     if whole is None:

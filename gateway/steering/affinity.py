@@ -21,9 +21,9 @@ import msgspec
 from gateway.steering.constants import CACHE_MISSES, CACHE_WARM_S, PREFIX_BYTES, PREFIXES_KEPT
 from providers import Price
 
-Held: TypeAlias = Mapping[str, int]  # deployment → bytes of the prompt that should be in its cache
+CachedBytes: TypeAlias = Mapping[str, int]  # deployment → bytes of the prompt that should be in its cache
 
-NOTHING_HELD: Held = MappingProxyType({})
+NOTHING_HELD: CachedBytes = MappingProxyType({})
 _NOBODY: frozenset[str] = frozenset()
 
 
@@ -228,7 +228,7 @@ class Affinity:
             self._uses.move_to_end((model, prefix.session))
         self._forget(now_s)
 
-    def held(self, model: str, prefix: Prefix, prices: Mapping[str, Price] | None, now_s: float) -> Held:
+    def held(self, model: str, prefix: Prefix, prices: Mapping[str, Price] | None, now_s: float) -> CachedBytes:
         """Return the deployments whose cache should contain part of the prompt, if that saves something.
 
         A cache saves something if the price of cached input is known to be lower, or if cached tokens were reported.
@@ -262,7 +262,7 @@ class Affinity:
         uses = None if prefix.session is None else self._uses.get((model, prefix.session))
         return None if uses is None else next(iter(uses))
 
-    def cached_tokens(self, model: str, prefix: Prefix, held: Held, prompt_tokens: int) -> Mapping[str, int]:
+    def cached_tokens(self, model: str, prefix: Prefix, held: CachedBytes, prompt_tokens: int) -> Mapping[str, int]:
         """Return how many tokens of a prompt each deployment in ``held`` should have in its cache.
 
         The number is that of the last prompt with this beginning, as a conversation grows at its end; but no fewer

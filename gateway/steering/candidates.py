@@ -14,7 +14,7 @@ from gateway.core.attempts import AnswerKind
 from gateway.core.calls import CallKind, Objective
 from gateway.core.prompt_classes import PromptClass
 from gateway.settings import RaceSettings
-from gateway.steering.affinity import Held, Prefix
+from gateway.steering.affinity import CachedBytes, Prefix
 from gateway.steering.constants import (
     COLD_EVENTS,
     HEADROOM_LOW,
@@ -366,7 +366,7 @@ class Lineup(msgspec.Struct, frozen=True):
                     self.gain_s(primary, each, come=come and primary.estimate.curve.reached_at(come))
                 yield
 
-    def eligible(self, held: Held) -> tuple[Sequence[Candidate], Sequence[float]]:
+    def eligible(self, held: CachedBytes) -> tuple[Sequence[Candidate], Sequence[float]]:
         """Return the candidates for primary of a usual call, with cumulative weights for the draw.
 
         These are near the best one; if some of them have most of the prompt in a warm cache, only those. A deployment

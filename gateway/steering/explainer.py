@@ -11,7 +11,7 @@ from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import Effort
 from gateway.settings import RaceSettings
-from gateway.steering.affinity import Held
+from gateway.steering.affinity import CachedBytes
 from gateway.steering.budget import Budget
 from gateway.steering.candidates import Candidate, Lineup, Terms, Tier, costs_usd, preference
 from gateway.steering.constants import (
@@ -38,7 +38,7 @@ def explained(
     race: RaceSettings,
     terms: Terms,
     *,
-    held: Held,
+    held: CachedBytes,
     home: Candidate | None = None,
     answer_tokens: float,
     effort: Effort | None = None,
@@ -148,7 +148,7 @@ class _Known(msgspec.Struct, frozen=True):
 
     chances: Mapping[str, float]
     near: frozenset[str]
-    held: Held
+    held: CachedBytes
     costs: Mapping[str, float]
     answer_tokens: float
     probes: bool
@@ -264,7 +264,7 @@ def _load(candidate: Candidate) -> float:
     return candidate.condition.in_flight / candidate.weight
 
 
-def _chances(lineup: Lineup, held: Held, home: Candidate | None) -> dict[str, float]:
+def _chances(lineup: Lineup, held: CachedBytes, home: Candidate | None) -> dict[str, float]:
     """Return each deployment's probability of becoming the primary.
 
     Canaries have their shares. For the others: first of two draws, or second with a lower load for its weight.

@@ -10,7 +10,7 @@ import msgspec
 from gateway.core.attempts import EXPLORING, Narrowed, Role
 from gateway.core.calls import Mode, Objective
 from gateway.settings import RaceSettings
-from gateway.steering.affinity import NOTHING_HELD, Held
+from gateway.steering.affinity import NOTHING_HELD, CachedBytes
 from gateway.steering.budget import hedge_quantile, hedged_at_s
 from gateway.steering.candidates import Candidate, Lineup, Terms, Tier
 from gateway.steering.constants import (
@@ -574,7 +574,7 @@ def plan(
     means: Means,
     *,
     random: Random,
-    held: Held = NOTHING_HELD,
+    held: CachedBytes = NOTHING_HELD,
     now_s: float = inf,
     home: Candidate | None = None,
     cost_usd: Mapping[str, float] = _NOTHING_COSTS,
@@ -646,7 +646,7 @@ def plan(
 
 
 def _primary(
-    lineup: Lineup, terms: Terms, random: Random, *, held: Held, home: Candidate | None, canary: Candidate | None
+    lineup: Lineup, terms: Terms, random: Random, *, held: CachedBytes, home: Candidate | None, canary: Candidate | None
 ) -> tuple[Candidate, Why]:
     """Return the deployment that is asked first, and the rule behind the choice."""
     if terms.demands is not NO_DEMANDS and (demanded := _demanded(lineup, terms.demands)) is not None:

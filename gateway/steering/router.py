@@ -19,7 +19,7 @@ from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import SkippedDeployment
 from gateway.settings import RaceSettings
 from gateway.steering import planner
-from gateway.steering.affinity import NOTHING_HELD, Affinity, Held, Prefix
+from gateway.steering.affinity import NOTHING_HELD, Affinity, CachedBytes, Prefix
 from gateway.steering.board import Board
 from gateway.steering.budget import Budget, Budgets, Spending, of_keys, within
 from gateway.steering.candidates import Candidate, Lineup, Lineups, Terms, costs_usd, expected_tokens
@@ -625,7 +625,7 @@ class Steering:
 
 
 def _home_of(
-    model: str, terms: Terms, lineup: Lineup, affinity: Affinity, *, held: Held, now_s: float
+    model: str, terms: Terms, lineup: Lineup, affinity: Affinity, *, held: CachedBytes, now_s: float
 ) -> Candidate | None:
     """Return the deployment, of those near the best, to which every replica sends prompts with this prefix; or None.
 
@@ -652,7 +652,7 @@ def _home_of(
     return home if home is not None and not _is_crowded(home, weight / below, lineup) else None
 
 
-def _of_session(last: str | None, lineup: Lineup, held: Held) -> Held:
+def _of_session(last: str | None, lineup: Lineup, held: CachedBytes) -> CachedBytes:
     """Return ``held`` with only the deployment that answered a session's ``last`` call, if others hold no more.
 
     The others hold what sessions share, such as an agent's instructions; this one should also hold the conversation.
@@ -662,7 +662,9 @@ def _of_session(last: str | None, lineup: Lineup, held: Held) -> Held:
     return {last: held[last]} if last in held else held
 
 
-def _with_caches(model: str, terms: Terms, affinity: Affinity, held: Held, lineup: Lineup) -> tuple[Terms, Held]:
+def _with_caches(
+    model: str, terms: Terms, affinity: Affinity, held: CachedBytes, lineup: Lineup
+) -> tuple[Terms, CachedBytes]:
     """Return the ``terms`` with the ``held`` parts of the prompt, and the held parts that decide where it goes."""
     assert terms.prefix is not None
     cached = affinity.cached_tokens(model, terms.prefix, held, terms.prompt_tokens)

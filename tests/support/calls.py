@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.calls import Asked, Call, Caller, Decision, Envelope, Mode, Objective, Own
+from gateway.core.calls import Call, Caller, CallRequest, CallTraits, Decision, Envelope, Mode, Objective
 from gateway.core.prompt_classes import answer_class
 
 _USUAL: dict[str, Any] = {
@@ -22,7 +22,7 @@ _USUAL: dict[str, Any] = {
     "prompt_class": answer_class(0),
     "prompt_tokens": 10,
 }
-_PARTS: dict[str, type[msgspec.Struct]] = {"asked": Asked, "by": Caller, "how": Decision, "own": Own}
+_PARTS: dict[str, type[msgspec.Struct]] = {"asked": CallRequest, "by": Caller, "how": Decision, "own": CallTraits}
 
 
 def made_call(**facts: Any) -> Call:

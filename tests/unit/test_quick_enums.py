@@ -8,7 +8,7 @@ import pytest
 
 from gateway.racing.attempt import AttemptState
 from gateway.racing.entry import Phase
-from gateway.racing.timeouts import Came
+from gateway.racing.timeouts import DeltaKind
 
 _CHECKED = """
 import copy, pickle, re, signal, ssl
@@ -45,6 +45,6 @@ def test_members_are_found_as_before() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("kind", [AttemptState, Phase, Came])
+@pytest.mark.parametrize("kind", [AttemptState, Phase, DeltaKind])
 def test_members_that_each_call_looks_up_in_sets_are_hashed_without_a_python_call(kind: type[Enum]) -> None:
     assert kind.__hash__ is str.__hash__

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.core.calls import CallRecord
-from gateway.racing import Broken, GatheringSink, Unanswered
+from gateway.racing import BrokenAnswer, GatheringSink, NoAnswer
 from providers import ErrorKind, Exchange, Request, UpstreamError
 from providers.dialects import CHAT
 from tests.unit.racing.track import FINISH, ROLE, Timetable, Track, delta
@@ -31,11 +31,11 @@ class Reluctant(Timetable):
 def test_a_call_that_nobody_answered_is_not_recorded_by_the_race() -> None:
     track = Track(Timetable("a", [(0.1, BROKEN)]))
 
-    async def main() -> CallRecord | Unanswered | Broken:
+    async def main() -> CallRecord | NoAnswer | BrokenAnswer:
         return await track.race().run()
 
     ending = run(main())
-    assert isinstance(ending, Unanswered)
+    assert isinstance(ending, NoAnswer)
     assert [(name, error.message) for name, error in ending.failures] == [("a", "gone")]
     assert track.recorder.records == []
 
@@ -46,8 +46,8 @@ def test_a_loser_that_is_still_watched_when_its_call_goes_on_keeps_its_number_an
     first = Track(breaks, late, sink=GatheringSink(CHAT), audited=["late"], permits=9)
     following = Track(Timetable("c", [(0.1, delta("well")), (0.2, FINISH), (0.2, None)]), sink=GatheringSink(CHAT))
 
-    async def main() -> CallRecord | Unanswered | Broken:
-        assert isinstance(await first.race().run(), Unanswered)
+    async def main() -> CallRecord | NoAnswer | BrokenAnswer:
+        assert isinstance(await first.race().run(), NoAnswer)
         following.open_call = first.open_call
         record = await following.race().run()
         await asyncio.sleep(5)
@@ -64,8 +64,8 @@ def test_the_time_of_the_model_that_failed_is_not_the_gateways_own() -> None:
     first = Track(Timetable("a", [(3.0, BROKEN)]))
     following = Track(Timetable("b", [(0.1, delta("well")), (0.2, FINISH), (0.2, None)]))
 
-    async def main() -> CallRecord | Unanswered | Broken:
-        assert isinstance(await first.race().run(), Unanswered)
+    async def main() -> CallRecord | NoAnswer | BrokenAnswer:
+        assert isinstance(await first.race().run(), NoAnswer)
         await asyncio.sleep(0.02)  # it plans
         following.open_call = first.open_call
         return await following.race().run()

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord, Mode, Objective
-from gateway.racing import Broken, Continuation, Continuer, Continuers, GatheringSink
+from gateway.racing import BrokenAnswer, Continuation, Continuer, Continuers, GatheringSink
 from gateway.settings import Profile, RaceSettings
 from gateway.steering import Launch, Plan
 from providers import ErrorKind, UpstreamError
@@ -197,10 +197,10 @@ def test_the_hold_of_an_answer_that_broke_and_that_nobody_could_finish_is_in_its
     async def holds(_: Launch) -> bool:
         return True
 
-    async def main() -> CallRecord | Broken:
+    async def main() -> CallRecord | BrokenAnswer:
         race = track.race()
         broken = await race.run()
-        assert isinstance(broken, Broken)
+        assert isinstance(broken, BrokenAnswer)
         own = Continuer(track.model, track.plan, race.open_call.call, holds, lambda *_: True)
         continuers = Continuers(own, lambda _: iter(()))
         return await Continuation(race.open_call, sink, continuers, broken).finish()

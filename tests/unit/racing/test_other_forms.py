@@ -9,7 +9,7 @@ from gateway.core.attempts import Role
 from gateway.core.calls import Call
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
-from gateway.racing import OtherForms, Reworded
+from gateway.racing import OtherForms, RewordedRequest
 from providers import ErrorKind, Fact, Kind, LearntFacts, UpstreamError
 from providers.dialects import CHAT, RESPONSES, Dialect
 from tests.unit.racing.track import DONE, FINISH, Timetable, Track, delta, usage
@@ -23,9 +23,11 @@ def refusal() -> UpstreamError:
     return UpstreamError(ErrorKind.NOT_FOUND, words, status=404)
 
 
-async def reworded(call: Call, _: Deployment, dialect: Dialect) -> Reworded | None:
+async def reworded(call: Call, _: Deployment, dialect: Dialect) -> RewordedRequest | None:
     """Return the request in chat's own words, as the timetables answer; a field says what was asked for."""
-    return Reworded(CHAT, {**call.asked.fields, "asked_in": msgspec.Raw(b'"%b"' % dialect.name.encode())}, ("stop",))
+    return RewordedRequest(
+        CHAT, {**call.asked.fields, "asked_in": msgspec.Raw(b'"%b"' % dialect.name.encode())}, ("stop",)
+    )
 
 
 def track(*upstreams: Timetable, **options: Any) -> tuple[Track, LearntFacts]:

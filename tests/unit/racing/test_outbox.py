@@ -12,7 +12,7 @@ import structlog
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import PromptClass, answer_class
-from gateway.racing import Attempt, AttemptTasks, Block, Outbox, Unanswered
+from gateway.racing import Attempt, AttemptTasks, Block, NoAnswer, Outbox
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
 from providers import ErrorKind
@@ -136,7 +136,7 @@ async def raced(track: Track) -> object:
 
 def test_a_call_that_has_failed_is_told_when_its_race_ends() -> None:
     track = Track(refuses("a", ErrorKind.SERVER_ERROR, 500), refuses("b", ErrorKind.RATE_LIMITED, 429))
-    assert isinstance(run(raced(track)), Unanswered)
+    assert isinstance(run(raced(track)), NoAnswer)
     assert track.recorder.heard[-2:] == ["failed a", "failed b"]
 
 

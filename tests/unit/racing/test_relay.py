@@ -19,15 +19,15 @@ from gateway.racing import (
     Attempt,
     AttemptTasks,
     Block,
-    Broken,
+    BrokenAnswer,
     ClientGone,
+    NoAnswer,
     OpenCall,
     Race,
-    Relayed,
     RelayedExchange,
+    RelayedRequest,
     Seats,
     Services,
-    Unanswered,
     Winner,
 )
 from gateway.settings import RaceSettings
@@ -44,7 +44,7 @@ PICTURES = b'{"data":[],"usage":{"input_tokens":5,"output_tokens":1000}}'
 SLOW = UpstreamError(ErrorKind.SERVER_ERROR, "broken", status=500)
 WRONG = UpstreamError(ErrorKind.BAD_REQUEST, "wrong", status=400)
 LACKING = UpstreamError(ErrorKind.NO_SUCH_API, "Not Found", status=404)
-SPEECH = Relayed(path="audio/speech")
+SPEECH = RelayedRequest(path="audio/speech")
 CLOCKS = Clocks(connect_s=5.0, ttft_s=120.0, stall_s=30.0, total_s=None)
 
 
@@ -161,7 +161,7 @@ class Room:
         *speakers: Speaker,
         clocks: Clocks = CLOCKS,
         price: Price | None = None,
-        asking: Relayed = SPEECH,
+        asking: RelayedRequest = SPEECH,
         prompt_tokens: int = 0,
         gone_after: int | None = None,
         cancelled_as: type[ApiError] = ClientDisconnected,
@@ -238,7 +238,7 @@ class Room:
 
     async def run(self) -> CallRecord:
         ending = await self.race.run()
-        assert not isinstance(ending, Broken)
+        assert not isinstance(ending, BrokenAnswer)
         return recorded(self.open_call, ending, self.model, self.plan)
 
     async def fail(self) -> ApiError:
@@ -268,7 +268,7 @@ def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[
 
 @in_virtual_time
 async def test_a_whole_answer_is_its_first_token() -> None:
-    room = Room(Speaker(0.25, VECTORS), asking=Relayed(path="embeddings"))
+    room = Room(Speaker(0.25, VECTORS), asking=RelayedRequest(path="embeddings"))
     record = await room.run()
     assert (record.status_code, record.prompt_tokens, record.total_ms) == (200, 3, 250.0)
     assert room.recorder.heard == ["call_started", "started s1", "first token s1", "won s1", "call_finished"]
@@ -298,14 +298,14 @@ async def test_a_failure_is_replaced_until_one_answers() -> None:
 @in_virtual_time
 async def test_a_record_says_how_often_it_was_sent_and_what_has_answered() -> None:
     told = Speaker(0.1, b'{"data":[],"model":"embed-2026-01-01"}')
-    record = await Room(Speaker(0.1, SLOW), told, asking=Relayed(path="embeddings")).run()
+    record = await Room(Speaker(0.1, SLOW), told, asking=RelayedRequest(path="embeddings")).run()
     assert [(each.sends, each.model_version) for each in record.attempts] == [(1, None), (1, "embed-2026-01-01")]
 
 
 @pytest.mark.parametrize("answer", [b'{"model":["m"],"usage":{"prompt_tokens":3}}', b'{"usage":{"prompt_tokens":3}}'])
 def test_an_answer_without_the_name_of_a_model_reports_its_tokens_all_the_same(answer: bytes) -> None:
     async def test() -> None:
-        record = await Room(Speaker(0.1, answer), asking=Relayed(path="embeddings")).run()
+        record = await Room(Speaker(0.1, answer), asking=RelayedRequest(path="embeddings")).run()
         assert (record.prompt_tokens, record.attempts[0].model_version) == (3, None)
 
     virtual_time.run(test())
@@ -333,7 +333,7 @@ async def test_attempts_under_way_are_counted_with_those_of_races_until_they_end
     await asyncio.wait([other])
 
 
-EMBED = Relayed(path="embeddings")
+EMBED = RelayedRequest(path="embeddings")
 
 
 @in_virtual_time
@@ -549,7 +549,7 @@ async def test_nobody_to_ask_is_a_rate_limit() -> None:
 @in_virtual_time
 async def test_a_call_that_goes_on_elsewhere_is_recorded_there() -> None:
     room = Room(Speaker(0.1, SLOW))
-    assert isinstance(await room.race.run(), Unanswered)
+    assert isinstance(await room.race.run(), NoAnswer)
     assert room.recorder.records == []
     following = Room(Speaker(0.1, VECTORS), open_call=room.open_call)
     record = await following.run()
@@ -562,7 +562,7 @@ async def test_a_call_that_goes_on_elsewhere_is_recorded_there() -> None:
 async def test_what_a_deployment_adds_to_prompts_is_left_out_where_it_is_not_taken() -> None:
     speakers = Speaker(0.1, VECTORS), Speaker(0.1, VECTORS)
     await Room(speakers[0]).run()
-    await Room(speakers[1], asking=Relayed(path="messages/count_tokens", takes_extra_body=False)).run()
+    await Room(speakers[1], asking=RelayedRequest(path="messages/count_tokens", takes_extra_body=False)).run()
     assert [speaker.requests[0][1].extra_body for speaker in speakers] == [{"own": msgspec.Raw(b"1")}, {}]
 
 
@@ -582,7 +582,7 @@ def test_a_cost_is_known_where_the_tokens_and_their_price_are(
     answer: bytes, price: Price | None, prompt_tokens: int, *, is_priced: bool, cost_usd: float | None
 ) -> None:
     async def relayed() -> CallRecord:
-        asking = Relayed(path="embeddings", is_priced=is_priced)
+        asking = RelayedRequest(path="embeddings", is_priced=is_priced)
         return await Room(Speaker(0.1, answer), price=price, asking=asking, prompt_tokens=prompt_tokens).run()
 
     assert virtual_time.run(relayed()).cost_usd == cost_usd

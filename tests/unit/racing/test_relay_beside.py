@@ -9,7 +9,7 @@ import pytest
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation, ShuttingDown
-from gateway.racing import Further, Race, Relayed
+from gateway.racing import FallbackModel, Race, RelayedRequest
 from gateway.steering import Launch
 from providers import ErrorKind, Price, Request, UpstreamError
 from providers.exchange import UpstreamAnswer
@@ -33,7 +33,7 @@ WAVE = (
     b"RIFF\xff\xff\xff\xffWAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\xc0\x5d\x00\x00"
     b"\x80\xbb\x00\x00\x02\x00\x10\x00data\xff\xff\xff\xff"
 )
-TTS = Relayed(path="audio/speech", is_sound=True)
+TTS = RelayedRequest(path="audio/speech", is_sound=True)
 
 
 def roles(room: Room) -> list[str]:
@@ -217,7 +217,7 @@ async def test_a_client_that_leaves_after_a_header_leaves_no_stream_open() -> No
 
 @in_virtual_time
 async def test_a_loser_that_speaks_costs_what_its_text_does() -> None:
-    asking = Relayed(path="audio/speech", is_sound=True, is_priced=False, cost_usd={"s1": 0.3, "s2": 0.2})
+    asking = RelayedRequest(path="audio/speech", is_sound=True, is_priced=False, cost_usd={"s1": 0.3, "s2": 0.2})
     room = Room(Speaker(17.0, b"sound"), Speaker(0.2, b"sound"), asking=asking, beside=[HEDGE])
     record = await room.run()
     assert (record.cost_usd, record.duplicate_cost_usd) == (pytest.approx(0.5), pytest.approx(0.3))
@@ -246,14 +246,14 @@ class Others:
         self._other: Room | None = other
         self._won = won
 
-    async def next(self, *, is_rescued: bool) -> Further | None:
+    async def next(self, *, is_rescued: bool) -> FallbackModel | None:
         assert not is_rescued or self._other is None
         other, self._other = self._other, None
         if other is None:
             return None
         call = with_facts(other.open_call.call, model="other")
         model = msgspec.structs.replace(other.model, name="other")
-        return Further(model, other.plan, call, self._sink, other.may_launch, lambda _: None, None, EMBED)
+        return FallbackModel(model, other.plan, call, self._sink, other.may_launch, lambda _: None, None, EMBED)
 
     def won(self, model: str) -> None:
         self._won.append(model)

@@ -9,7 +9,7 @@ from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.race_failures import AllProvidersFailed, AtCapacity
-from gateway.racing import Seats, Unanswered
+from gateway.racing import NoAnswer, Seats
 from providers import ErrorKind, UpstreamError
 from tests.unit.racing.server import PATIENCE_S, Server, left_clean, limited, server
 from tests.unit.racing.track import DefectiveTasks, Timetable, Track
@@ -341,7 +341,7 @@ def test_the_time_spent_waiting_for_one_model_is_not_spent_again_for_the_next() 
     async def fall_back() -> tuple[float, float]:
         first = single(server("a"), seats=seats)
         ending = await first.race().run()
-        assert isinstance(ending, Unanswered)
+        assert isinstance(ending, NoAnswer)
         assert ending.full == ("a",)
         assert first.open_call is not None
         waited_s = first.open_call.waited_s

@@ -17,7 +17,7 @@ from gateway.core.attempts import WinOn
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.fleet.models import Deployment, Model
-from gateway.racing import AttemptTasks, OpenCall, Race, Relayed, Seats, Services
+from gateway.racing import AttemptTasks, OpenCall, Race, RelayedRequest, Seats, Services
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
 from providers import Price, Request, UpstreamAnswer
@@ -143,7 +143,7 @@ class Course:
         context, entry = SimpleNamespace(steering=self._steering, services=self._services), SimpleNamespace()
         entry.model, entry.plan, entry.call = model, plan, call
         allowance = Allowance(Purse(cast("Any", context), open_call, {}), cast("Any", entry))
-        outlet, reading = RememberingOutlet(RememberingRecorder()), Relayed(path="embeddings")
+        outlet, reading = RememberingOutlet(RememberingRecorder()), RelayedRequest(path="embeddings")
         may_launch = allowance.permits
         record = await Race(open_call, model, plan, outlet, reading=reading, may_launch=may_launch).run()
         assert isinstance(record, CallRecord)

@@ -17,16 +17,16 @@ from gateway.racing import (
     Attempt,
     AttemptTasks,
     Block,
-    Broken,
+    BrokenAnswer,
     ClientGone,
     Forward,
     GatheringSink,
+    NoAnswer,
     OpenCall,
     PausesByDeployment,
     Race,
     Seats,
     Services,
-    Unanswered,
     Winner,
     answer_kind,
 )
@@ -271,9 +271,9 @@ class RememberingRecorder:
         self.audited.append(attempt)
 
 
-def recorded(open_call: OpenCall, ending: CallRecord | Unanswered, model: Model, plan: Plan) -> CallRecord:
+def recorded(open_call: OpenCall, ending: CallRecord | NoAnswer, model: Model, plan: Plan) -> CallRecord:
     """Return the record of a call, or end it as its runner does when there is no other model to be asked."""
-    if isinstance(ending, Unanswered):
+    if isinstance(ending, NoAnswer):
         error = total_failure(model, plan, ending, ())
         open_call.finish(None, status_code=error.status_code, error_kind=error.kind)
         raise error
@@ -389,7 +389,7 @@ class Track:
         """Run the race, and end the call as its runner would."""
         race = self.race()
         ending = await race.run()
-        assert not isinstance(ending, Broken)
+        assert not isinstance(ending, BrokenAnswer)
         return recorded(race.open_call, ending, self.model, self.plan)
 
     def race(self) -> Race:

@@ -17,7 +17,7 @@ from gateway.ledger.entries import Entry
 from gateway.ledger.used import OwnRows
 from gateway.limits import LimitReached, Limits, OwnShare, Payer, Use, level_of_end_user, level_of_key, level_of_team
 from gateway.racing import PausesByDeployment
-from gateway.racing.timeouts import LEAST_S, Came
+from gateway.racing.timeouts import LEAST_S, DeltaKind
 from gateway.steering import MemoryBoard, Spending, Steering
 from tests.unit.ledger.inside.test_folding import Notes
 from tests.unit.ledger.records import call, lost, won
@@ -81,7 +81,7 @@ async def test_how_long_streams_pause_is_known_at_the_start(tmp_path: Path) -> N
     history = StartupHistory(ledger, steering, leases, spending, teams=dict, payer_of=lambda: str, unix_clock=clock)
     pauses = PausesByDeployment()
     await history.load_pauses(pauses)
-    limits_s = [pauses[f"groq/{model}"].noticed_s(Came.TEXT) for model in ("llama", "gemma", "qwen")]
+    limits_s = [pauses[f"groq/{model}"].noticed_s(DeltaKind.TEXT) for model in ("llama", "gemma", "qwen")]
     assert limits_s == pytest.approx([9.0, LEAST_S, 11.91])
     await ledger.close()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from math import inf
 
 from gateway.racing import Pauses
-from gateway.racing.timeouts import FEWEST, LATEST, LONG_S, Came
+from gateway.racing.timeouts import FEWEST, LATEST, LONG_S, DeltaKind
 
 RIVAL_S = 1.2  # from the notice to the rival's first text
 TOGETHER = 20
@@ -141,13 +141,13 @@ class Deployment:
             self._now += max(0.0, pause_s - limit_s)
             yield
             if pause_s > LONG_S:
-                self._pauses.recovered(Came.TEXT, pause_s)
+                self._pauses.recovered(DeltaKind.TEXT, pause_s)
         self._pauses.streams += 1
 
     def _silence(self, pause_s: float) -> Generator[None, None, float]:
         """Wait for the end of a pause, or until it is noticed; return how long it was waited for."""
         waited_s = 0.0
-        while waited_s < (until_s := min(pause_s, self._pauses.noticed_s(Came.TEXT))):
+        while waited_s < (until_s := min(pause_s, self._pauses.noticed_s(DeltaKind.TEXT))):
             self._now += until_s - waited_s
             waited_s = until_s
             yield  # the streams beside it may change how long it is waited for

@@ -11,7 +11,7 @@ from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.fleet.models import Clocks
 from gateway.racing import GatheringSink, PausesByDeployment
-from gateway.racing.timeouts import CALL_S, Came
+from gateway.racing.timeouts import CALL_S, DeltaKind
 from providers.dialects import CHAT, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.inside.test_stalls import block_start, named, outcomes
 from tests.unit.racing.track import DONE, FINISH, ROLE, Step, Timetable, Track, delta
@@ -185,7 +185,7 @@ def test_a_deployment_that_sends_calls_whole_is_known_by_one_and_its_silence_tea
     pauses = PausesByDeployment()
     assert told(run(track_of((1.0, TEXT), *sent, *end(151.0), pauses=pauses).run())) == (200, None)
     assert pauses["a"].in_pieces is False
-    assert [pauses["a"].longest_s(kind) for kind in Came] == [0.0] * len(Came)
+    assert [pauses["a"].longest_s(kind) for kind in DeltaKind] == [0.0] * len(DeltaKind)
 
 
 def test_a_short_call_shows_nothing() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, Unit
 from gateway.fleet.models import Deployment
-from gateway.racing import Requested, ServedTiers, settle
+from gateway.racing import RequestParameters, ServedTiers, settle
 from gateway.racing.costs import LONGER, UNSEEN_TOKENS, Bill
 from providers import Capabilities, ErrorKind, Price
 from providers.models.datasheets import read
@@ -54,7 +54,9 @@ def bill(
         for one in attempts
     }  # fmt: skip
     winner = next((one for one in attempts if one.outcome is Outcome.WON), None)
-    return settle(attempts, winner, deployments, estimate, Requested(max_tokens, answers=answers), is_text=is_text)
+    return settle(
+        attempts, winner, deployments, estimate, RequestParameters(max_tokens, answers=answers), is_text=is_text
+    )
 
 
 def test_each_kind_of_token_is_billed_at_its_own_price() -> None:
@@ -362,7 +364,7 @@ LISTED = read(
 
 def billed(record: AttemptRecord, tier: str | None = None) -> AttemptRecord:
     """Return the winner's record, priced as listed, of a request that asked for ``tier``."""
-    return settle([record], record, {"winner": _listed()}, 1000, Requested(tier=tier)).attempts[0]
+    return settle([record], record, {"winner": _listed()}, 1000, RequestParameters(tier=tier)).attempts[0]
 
 
 def costs(record: AttemptRecord) -> tuple[float | None, float | None, float | None]:
@@ -400,7 +402,7 @@ def test_a_tier_that_was_not_asked_for_is_the_one_that_answers_of_the_last_day_n
     def told(tier: str | None, asked: str | None = None) -> tuple[float | None, ...]:
         record = won(tier=tier)
         return costs(
-            settle([record], record, {"winner": _listed()}, 1000, Requested(tier=asked), seen=seen).attempts[0]
+            settle([record], record, {"winner": _listed()}, 1000, RequestParameters(tier=asked), seen=seen).attempts[0]
         )
 
     told("priority")
@@ -462,7 +464,7 @@ def test_a_loser_that_may_be_billed_after_the_off_peak_hours_has_the_peak_s_uppe
     at = datetime(2026, 3, 6, 0, 30, tzinfo=UTC)
     winner = won(started_at=at)
     cut = attempt("b", Outcome.LOST, started_at=at, prompt_tokens=1000)
-    _, loser = settle([winner, cut], winner, deployments, 1000, Requested(max_tokens=100)).attempts
+    _, loser = settle([winner, cut], winner, deployments, 1000, RequestParameters(max_tokens=100)).attempts
     assert (loser.cost_low_usd, loser.cost_high_usd) == (pytest.approx(1), pytest.approx(4))
 
 
@@ -609,7 +611,7 @@ def test_a_limit_counts_what_may_be_billed_after_the_call_where_not_all_of_it_is
 ) -> None:
     record = attempt("winner", **gone)
     [priced] = settle(
-        [record], None, {"winner": _listed(price)}, 1000, Requested(max_tokens=500, searches=asked)
+        [record], None, {"winner": _listed(price)}, 1000, RequestParameters(max_tokens=500, searches=asked)
     ).attempts
     assert priced.cost_high_usd is None
     assert priced.limit_usd == pytest.approx(2000 * 1e-3 + 500 * 1e-2)
@@ -648,7 +650,7 @@ def test_what_a_winner_was_billed_beside_its_tokens_is_unknown_where_it_does_not
 ) -> None:
     price = msgspec.structs.replace(PLAIN, units=(("web_search", 0.1),), request_usd=fee)
     record = won(other_units=units)
-    [priced] = settle([record], record, {"winner": _listed(price)}, 1000, Requested(**asked)).attempts
+    [priced] = settle([record], record, {"winner": _listed(price)}, 1000, RequestParameters(**asked)).attempts
     assert priced.cost_low_usd == pytest.approx(2.1 if units else 2.0)
     assert priced.cost_high_usd == (high if high is None else pytest.approx(high))
 
@@ -734,7 +736,7 @@ def test_a_model_that_thinks_cost_what_its_usage_says_where_that_is_told(capabil
 
 def test_what_is_not_written_token_by_token_is_not_thought_about() -> None:
     record = won(completion_tokens=None)
-    asked = Requested(writes=False)
+    asked = RequestParameters(writes=False)
     unknown = msgspec.structs.replace(_listed(PLAIN), capabilities=Capabilities())
     [priced] = settle([record], record, {"winner": unknown}, 1000, asked).attempts
     assert priced.cost_high_usd == pytest.approx(1.0)
@@ -743,7 +745,7 @@ def test_what_is_not_written_token_by_token_is_not_thought_about() -> None:
 def test_a_limit_that_an_operator_sends_in_place_of_the_clients_is_not_the_clients() -> None:
     own = {"max_tokens": msgspec.Raw(b"50000")}
     deployment = msgspec.structs.replace(_listed(PLAIN), capabilities=THINKERS[0], extra_body=own)
-    [priced] = settle([UNTOLD[-2]], None, {"winner": deployment}, 1000, Requested(max_tokens=10)).attempts
+    [priced] = settle([UNTOLD[-2]], None, {"winner": deployment}, 1000, RequestParameters(max_tokens=10)).attempts
     assert priced.cost_high_usd is not None
     assert priced.cost_high_usd >= 1.0 + 50_000 * 1e-2
 
@@ -755,7 +757,7 @@ def test_thoughts_that_nobody_saw_are_bounded_in_every_tier_that_may_have_served
     )
     gone = msgspec.structs.replace(UNTOLD[4], deployment="winner")
     priced, usual = (
-        settle([gone], None, {"winner": each}, 400, Requested(tier="priority")).attempts[0]
+        settle([gone], None, {"winner": each}, 400, RequestParameters(tier="priority")).attempts[0]
         for each in (thinking, plain)
     )
     assert priced.counted_high_usd == usual.cost_high_usd

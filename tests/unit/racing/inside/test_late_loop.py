@@ -6,7 +6,7 @@ import pytest
 
 from gateway.fleet.models import Clocks
 from gateway.racing import AttemptClocks, Pauses
-from gateway.racing.timeouts import LATE_S, MOST_WAITS, READ_S, Came
+from gateway.racing.timeouts import LATE_S, MOST_WAITS, READ_S, DeltaKind
 from providers import ErrorKind
 from tests.unit.racing.virtual_time import run, virtual_loop
 
@@ -37,7 +37,7 @@ def test_data_that_came_while_the_loop_stood_still_is_read_before_an_attempt_tim
     async def stands_still() -> None:
         looped = _Loop()
         await looped.stand_still(CLOCKS.ttft_s + 1)
-        looped.clocks.event(looped.loop.time(), Came.TEXT, meaningful=True)
+        looped.clocks.event(looped.loop.time(), DeltaKind.TEXT, meaningful=True)
         await asyncio.sleep(CLOCKS.stall_s - LATE_S)
         assert not looped.task.done()
         await asyncio.sleep(2 * LATE_S)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.racing import AttemptClocks, Measurement, Pauses
-from gateway.racing.measurement import Reported
+from gateway.racing.measurement import AnswerMetadata
 from gateway.racing.reader import AnswerReader
 from providers.dialects import CHAT, MESSAGES, Dialect
 from tests.unit.racing.track import CLOCKS, DONE, FINISH, ROLE, delta, event, usage
@@ -45,7 +45,7 @@ def read(reads: list[bytes], dialect: Dialect = CHAT) -> tuple[dict[str, Any], l
         clocks.stop()
         facts = {name: getattr(measurement, name) for name in Measurement.__slots__}
         reported = facts.pop("reported")
-        facts |= {name: getattr(reported, name) for name in Reported.__struct_fields__}
+        facts |= {name: getattr(reported, name) for name in AnswerMetadata.__struct_fields__}
         facts["gaps"] = measurement.gaps.figures()
         facts |= {"finished": reader.finished, "done": reader.done}
         return (

@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.racing import MOST_ANSWERS, Requested
+from gateway.racing import MOST_ANSWERS, RequestParameters
 from gateway.racing.validation import requested
 from providers.dialects import CHAT, COMPLETIONS, DIALECTS
 
@@ -21,7 +21,7 @@ def test_every_dialect_s_name_for_a_length_is_known() -> None:
 
 def test_temperature_and_tools_are_told() -> None:
     asked = requested(fields(messages=[], temperature=0.5, tools=[{"type": "function"}, {"type": "function"}]), CHAT)
-    assert asked == Requested(None, 0.5, 2)
+    assert asked == RequestParameters(None, 0.5, 2)
 
 
 @pytest.mark.parametrize(
@@ -49,17 +49,17 @@ def test_the_number_of_answers_is_told_and_never_more_than_anybody_gives() -> No
 
 @pytest.mark.parametrize("odd", ["many", None, True, -1, 0, 2**40, {"a": 1}])
 def test_what_makes_no_sense_is_not_told(odd: Any) -> None:
-    assert requested(fields(max_tokens=odd, tools="x"), CHAT) == Requested()
+    assert requested(fields(max_tokens=odd, tools="x"), CHAT) == RequestParameters()
 
 
 @pytest.mark.parametrize("text", [b"1e999", b"9" * 400, b"-" + b"9" * 400])
 def test_a_number_that_no_column_holds_is_not_told(text: bytes) -> None:
-    assert requested({"temperature": msgspec.Raw(text), "max_tokens": msgspec.Raw(text)}, CHAT) == Requested()
+    assert requested({"temperature": msgspec.Raw(text), "max_tokens": msgspec.Raw(text)}, CHAT) == RequestParameters()
 
 
 def test_of_what_is_nested_without_end_nothing_is_told() -> None:
     deep = msgspec.Raw(b"[" * 2_000_000)
-    assert requested({"tools": deep, "temperature": deep, "max_tokens": deep}, CHAT) == Requested()
+    assert requested({"tools": deep, "temperature": deep, "max_tokens": deep}, CHAT) == RequestParameters()
 
 
 def test_a_whole_temperature_is_stored_like_any_other() -> None:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from gateway.racing.rescue import LEAD_S, SPOKEN_TICK_S, TICK_S, Listening, Slowness, slow_speed
+from gateway.racing.rescue import LEAD_S, SPOKEN_TICK_S, TICK_S, Slowness, VoiceWatch, slow_speed
 from gateway.racing.services import MOST_RESCUES, RescueBudget
 from tests.unit.racing.inside.slow_streams import HEALTHY
 from tests.unit.racing.inside.slow_streams import healthy as healthy_streams
@@ -106,7 +106,7 @@ def falls_silent_at(arrivals: Iterable[tuple[float, float]], until_s: float = 30
 
     ``arrivals``: seconds, and of how much speech the text is that came then.
     """
-    listening, left = Listening(), sorted(arrivals)
+    listening, left = VoiceWatch(), sorted(arrivals)
     heard_until, tick_s = 0.0, 0.0
     while tick_s <= until_s:
         while left and left[0][0] <= tick_s:

@@ -10,7 +10,7 @@ from gateway.core.attempts import Role, WinOn
 from gateway.core.calls import CallRecord
 from gateway.fleet.models import Clocks
 from gateway.racing import GatheringSink, Pauses
-from gateway.racing.timeouts import UNKNOWN_S, Came
+from gateway.racing.timeouts import UNKNOWN_S, DeltaKind
 from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT, COMPLETIONS, GEMINI, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.test_several import candidate
@@ -165,7 +165,7 @@ async def pauses_of(track: Track, *recovered_s: float) -> tuple[CallRecord, Paus
     race = track.race()
     pauses = race.open_call.services.pauses["a"]
     for pause_s in recovered_s:
-        pauses.recovered(Came.TEXT, pause_s)
+        pauses.recovered(DeltaKind.TEXT, pause_s)
     ending = await race.run()
     assert isinstance(ending, CallRecord)
     return ending, pauses

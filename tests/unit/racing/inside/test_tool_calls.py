@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.racing import Measurement
-from gateway.racing.measurement import MOST_CALLS, MOST_CHARS, Reported, ToolCalls
+from gateway.racing.measurement import MOST_CALLS, MOST_CHARS, AnswerMetadata, ToolCalls
 from providers.dialects import CHAT, COMPLETIONS, Dialect
 from providers.dialects import read_event as read_chat
 from providers.dialects.messages.events import read_event as read_messages
@@ -218,7 +218,7 @@ def test_responses_tell_the_same() -> None:
 
 @pytest.mark.parametrize("dialect", [CHAT, COMPLETIONS])
 def test_a_fingerprint_is_the_first_that_an_answer_states(dialect: Dialect) -> None:
-    reported = Reported()
+    reported = AnswerMetadata()
     for said in (b'"model": "m"', b'"system_fingerprint": "fp_1"', b'"system_fingerprint": "fp_2"'):
         reported.note(dialect.answers.read_event(b'{"choices": [], %s}' % said, ()))
     assert (reported.model_version, reported.fingerprint) == ("m", "fp_1")
