@@ -305,7 +305,7 @@ class Draft:
             started += each.delay_s == 0 and each.role is not Role.PROBE
         if started >= width_asked and self.withheld_s is None:
             return width_asked, None
-        able = [each for each in self._others if may_race(each, primary, self.race)]
+        able = [each for each in self._others if may_race(each, primary, self.race) or self._may_speak(each)]
         rivals = [each for each in able if each.deployment not in self._full] if self._full else able
         lacks, demands = len(rivals) < max(1, width_asked - 1), self._demands
         strange = lacks and not demands.strangers.isdisjoint(self._apart)
@@ -371,8 +371,16 @@ class Draft:
         else:
             found = [(each, inf) for each in self._lineup.rivals]
         for each, gain_s in found:
-            if each.deployment not in launched and may_race(each, self._primary, self.race):
+            if each.deployment not in launched and (may_race(each, self._primary, self.race) or self._may_speak(each)):
                 yield each, gain_s
+
+    def _may_speak(self, racer: Candidate) -> bool:
+        """Whether ``racer`` may run beside the primary although it misses the profile's ``min_tok_s``.
+
+        The first clause wins, so a slow writer wins only if the others are slower still. A ``min_tok_s`` that an
+        operator or a request has set keeps slow writers out all the same.
+        """
+        return self._terms.spoken and racer.tier is Tier.MISSES and "min_tok_s" not in self.race.model_fields_set
 
     def _rather_hedged(self, rival: Candidate, gain_s: float) -> Why | None:
         """Return why ``rival`` should be a hedge instead of a racer, although there is budget; None to race it."""

@@ -100,6 +100,30 @@ def test_a_floor_on_speed_leaves_the_slower_for_when_nobody_else_is_there() -> N
     assert primaries(replica, min_tok_s=100.0) == {"a"}  # nobody meets it
 
 
+@pytest.mark.parametrize(("budget", "delayed"), [(1.0, False), (0.3, True)])
+def test_where_a_first_clause_wins_a_profiles_floor_says_who_is_asked_first_and_keeps_nobody_out(
+    budget: float, delayed: bool
+) -> None:
+    replica = VirtualReplica(("quick", "steady", "slow"))
+    speeds(replica, 0.4, quick=240.0)
+    speeds(replica, 0.3, slow=40.0)
+
+    def beside(**how: Any) -> list[tuple[str, Role, bool]]:
+        race = {"profile": "voice", "budget": budget, "mode": Mode.HEDGE if delayed else Mode.RACE, **how}
+        made = replica.plan(objective=Objective.READING, holds=False, **race)
+        assert made.launches[0].deployment == "quick"
+        extra = (Role.RACE, Role.HEDGE)
+        return [(each.deployment, each.role, each.delay_s > 0) for each in made.launches if each.role in extra]
+
+    replica.deployments = ("quick", "slow")
+    assert beside(spoken=True) == [("slow", Role.HEDGE if delayed else Role.RACE, delayed)]
+    assert beside() == []  # of JSON the first token wins, which may be the slow one's
+    assert beside(spoken=True, min_tok_s=100.0) == []  # said by the operator
+    speeds(replica, 0.5, steady=120.0)
+    replica.deployments = ("quick", "steady", "slow")
+    assert [name for name, *_ in beside(spoken=True)] == ["steady"]
+
+
 def test_who_was_never_timed_is_given_the_chance_to_meet_the_floor() -> None:
     replica = VirtualReplica(("a", "b"))
     speeds(replica, 0.2, a=20.0)
