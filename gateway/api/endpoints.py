@@ -23,7 +23,7 @@ from gateway.api.request import (
     required_turns,
 )
 from gateway.api.resolved_model import IGNORED
-from gateway.core.errors import InvalidRequest, NamesUnreachable, ResponseNotFound
+from gateway.core.errors import InvalidRequest, ResponseNotFound
 from gateway.keys.keys import GOOGLES
 from providers import (
     ALSO_BY_CLIENTS,
@@ -475,7 +475,7 @@ _RESPONSES_DESCRIPTION = Description(
     answer="Response",
     events="OpenAI's events, from `response.created` to `response.completed`.",
     optional_prompt=True,  # where it continues something
-    errors=(ResponseNotFound, NamesUnreachable),
+    errors=(ResponseNotFound,),
     headers={STORE_HEADER: "The value of `store` that was sent, as the request had none."},
 )
 
@@ -710,7 +710,7 @@ _INTERACTIONS_DESCRIPTION = Description(
     answer="Interaction",
     events="Google's events, from `interaction.created` to `interaction.completed`, then `data: [DONE]`.",
     optional_prompt=True,  # where it continues something
-    errors=(ResponseNotFound, NamesUnreachable),
+    errors=(ResponseNotFound,),
     headers={STORE_HEADER: "The value of `store` that was sent, as the request had none."},
     error_schema="InteractionError",
 )

@@ -133,6 +133,7 @@ OF_CALLS: tuple[type[errors.ApiError], ...] = (
     errors.NoDeploymentFits,
     errors.ModelNotFound,
     errors.NothingStored,
+    errors.NamesUnreachable,
     errors.BodyTimeout,
     errors.BodyTooLarge,
     errors.TooMuchFraming,
@@ -338,6 +339,12 @@ def _counting(endpoint: Endpoint, path: str) -> Operation:
     )
 
 
+_NO_CALL = (
+    "No model is asked: this is not a call. A deletion of which not all replicas have learnt yet, as Redis does not"
+    " answer, is a 503 `stored_names_unreachable`: send it once more."
+)
+
+
 def _stored(method: str, rest: str, name: str, summary: str, access: Access) -> Operation:
     return Operation(
         f"{method} /v1/responses/{{id}}{rest}",
@@ -348,7 +355,7 @@ def _stored(method: str, rest: str, name: str, summary: str, access: Access) -> 
         {200: Answer(_AS_IT_IS, _ANY, _OF_STORED)},
         (*in_path("id", "The id of a response that was stored for this key."), CALL_HEADERS[0]),
         (errors.InvalidRequest, errors.ResponseNotFound, errors.NamesUnreachable, LimitReached, *OF_UPSTREAM),
-        description="Passed on to the deployment that stores the response. No model is asked: this is not a call.",
+        description=f"Passed on to the deployment that stores the response. {_NO_CALL}",
     )
 
 
@@ -360,7 +367,7 @@ def _of_interactions(method: str, rest: str, name: str, summary: str, access: Ac
             _stored(method, rest, f"{name}{_version(path, paths[0])}", summary, access),
             asked=f"{method} {path}/{{id}}{rest}",
             parameters=(*in_path("id", "The id of an interaction that was stored for this key."), CALL_HEADERS[0]),
-            description="Passed on to the deployment that stores it. No model is asked: this is not a call.",
+            description=f"Passed on to the deployment that stores it. {_NO_CALL}",
             error_schema="InteractionError",
         )
 
@@ -378,7 +385,7 @@ def _conversation(method: str, rest: str, name: str, summary: str) -> Operation:
         CALLER if is_sent or method == "DELETE" else CLIENT,
         {200: Answer(_AS_IT_IS, _ANY, _OF_STORED)},
         (*named, CALL_HEADERS[0]),
-        (errors.InvalidRequest, errors.NothingStored, LimitReached, *OF_UPSTREAM),
+        (errors.InvalidRequest, errors.NothingStored, errors.NamesUnreachable, LimitReached, *OF_UPSTREAM),
         body({JSON: keeps if is_made else Made(OBJECT)}) if is_sent else None,
         "Passed on to the deployment that keeps the conversation; a new one is made at the only provider that could, or"
         " at that of `model`. No model is asked: this is not a call.",

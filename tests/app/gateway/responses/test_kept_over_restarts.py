@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.limits import level_of_key
+from tests.app.gateway.description import Description
 from tests.app.gateway.responses.test_kept_responses import IN_BACKGROUND, Worker, keeper, kept_at, stored
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.patience import eventually, until
@@ -90,6 +91,23 @@ async def test_a_name_is_looked_for_when_the_database_is_back_and_until_then_nob
                 database.commit()
             async with running.post(body, path="/v1/responses") as response:
                 assert response.status == 200
+
+
+async def test_each_api_in_which_a_name_may_be_unreachable_says_so_in_its_description(serve: Serve) -> None:
+    file = {"role": "user", "content": [{"type": "file", "file": {"file_id": "file-abc"}}]}
+    async with keeper() as (base_url, _), serve(config=kept_at(base_url, clients=clients("ann"))) as running:
+        description = await Description.of(running)
+        with sqlite3.connect(running.folder / "holeshot.db") as database:
+            database.execute("alter table stored_names rename to away")
+            database.commit()
+        for path, body in (
+            ("/v1/chat/completions", {"model": MODEL, "messages": [file]}),
+            ("/v1/responses", {"model": MODEL, "input": "And?", "previous_response_id": "resp_abc"}),
+            ("/v1/conversations/conv_abc", {"metadata": {}}),
+        ):
+            async with running.post(body, path=path, headers=ANN) as response:
+                said = await description.check(description.path_of("POST", path), response)
+                assert (response.status, said["error"]["code"]) == (503, "stored_names_unreachable")
 
 
 async def test_an_ordinary_call_asks_the_database_for_no_name(serve: Serve) -> None:
