@@ -48,24 +48,24 @@ __all__ = [
 NAMES = tuple(sorted(path.stem for path in (Path(__file__).parent / "known").glob("*.py") if path.stem != "__init__"))
 
 
-def made(name: str, *, seed: str = "", account: str = "", key: str = "") -> Vendor:
+def made(name: str, *, seed: str = "", account: str = "", key: str = "", context: int = 0) -> Vendor:
     """Return a new stand-in of a vendor, which has seen and kept nothing yet.
 
     It serves two accounts, each with its own key. Two of one ``account`` open what the other has sealed, but keep nothing for each other. Another ``key`` than the
-    vendor's usual one is another account's, unless both are told one.
+    vendor's usual one is another account's, unless both are told one. ``context`` is how many tokens its models hold; 0: as many as each really does.
     """
     if name not in NAMES:
         raise LookupError(f"no stand-in of {name!r}; there are: {', '.join(NAMES)}")
     vendor: type[Vendor] = importlib.import_module(f"strict_vendors.known.{name}").VENDOR
     found = vendor(seed, account or key)
-    found.key = key or vendor.key
+    found.key, found.context = key or vendor.key, context or vendor.context
     return found
 
 
 @asynccontextmanager
 async def running_vendor(
-    name: str, *, port: int = 0, seed: str = "", account: str = "", key: str = ""
+    name: str, *, port: int = 0, seed: str = "", account: str = "", key: str = "", context: int = 0
 ) -> AsyncIterator[Served]:
-    """Serve a new stand-in on loopback while the block runs; with another ``key`` it is another account's."""
-    async with served(made(name, seed=seed, account=account, key=key), port) as vendor:
+    """Serve a new stand-in on loopback while the block runs; ``made`` says what the arguments are."""
+    async with served(made(name, seed=seed, account=account, key=key, context=context), port) as vendor:
         yield vendor

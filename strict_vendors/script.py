@@ -1,7 +1,8 @@
 """What a stand-in answers: a function of the conversation and of how often it was asked, the same for all APIs.
 
 Offered tools are called when the last turn is the user's: one, two in one answer when the text says "parallel", one and
-then another when it says "twice"; after the results, text. A schema is filled. Lines of the last user's text say more:
+then another when it says "twice"; after the results, text. A schema is filled. A text that says "do not call any tools"
+asks for a summary: the last of these lines are said again. Lines of the last user's text say more:
 
     say: words                    answer this (JSON in quotes for several lines)
     call: tool {"its": "args"}    call this tool; several lines are parallel calls
@@ -35,6 +36,9 @@ Finish = Literal["stop", "length", "tool_calls", "stop_sequence"]
 
 _PIECE = re.compile(r"\s*\S+\s*|\s+")
 _LETTERS_OF_A_TOKEN = 4
+_LINE = re.compile(r"^\s*(?:Turn \d+|call|then|recall|say):.*$", re.MULTILINE)
+_REMINDERS = re.compile(r"(?:\s*<system-reminder>.*?</system-reminder>)+\s*", re.DOTALL)
+_NO_CALLS = re.compile(r"\bdo not (?:call|use) any tools\b", re.IGNORECASE)
 THOUGHTS = "Let me think about it."
 
 
@@ -67,9 +71,15 @@ class Said(msgspec.Struct, frozen=True):
         """Whether the user said it.
 
         Pydantic-ai has the user say the model's thoughts that Messages would not take, and the gateway instructions
-        among messages, where a vendor takes one system prompt.
+        among messages, where a vendor takes one system prompt. Claude Code adds reminders.
         """
-        return self.who == "user" and not self.text.startswith(("<assistant_thinking>", "<system>"))
+        is_from_elsewhere = self.text.startswith(("<assistant_thinking>", "<system>"))
+        return self.who == "user" and not is_from_elsewhere and _REMINDERS.fullmatch(self.text) is None
+
+
+def asks_for_summary(text: str) -> bool:
+    """Whether a text wants words alone, with which the conversation goes on in place of what was said before."""
+    return _NO_CALLS.search(text) is not None
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -116,6 +126,11 @@ class Asked(msgspec.Struct, frozen=True):
                 break
             found.append(turn.text)
         return found[::-1]
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether the conversation is to be summed up."""
+        return self.choice == "auto" and asks_for_summary(self.text)
 
     def said(self, word: str) -> str | None:
         """Return what stands after ``word:`` in the last user's text."""
@@ -283,7 +298,7 @@ def _met(failures: dict[str, int], word: str, often: int) -> bool:
 
 
 def _calls(asked: Asked) -> list[Call]:
-    if not asked.tools or asked.choice == "none":
+    if not asked.tools or asked.choice == "none" or asked.is_summary:
         return []
     by_name = {tool.name: tool for tool in asked.tools}
     wanted = [_read(line, by_name) for line in asked.all_said("call")]
@@ -334,6 +349,9 @@ def _text(asked: Asked) -> str:
         later = asked.all_said("then")[asked.rounds - 1 : asked.rounds] if asked.rounds else []
         mended = [arguments for _, _, arguments in (line.partition(" ") for line in later) if arguments]
         return [*mended, asked.said("data") or json.dumps(sample(asked.schema))][0]
+    if asked.is_summary:
+        told = ("\n".join(_LINE.findall(turn.text)) for turn in reversed(asked.turns) if turn.is_users)
+        return next(filter(None, told), "Nothing was said.")
     if (words := asked.said("say")) is not None:
         return str(json.loads(words)) if words.startswith('"') else words
     if asked.said("recall") is not None:

@@ -10,14 +10,15 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TextIO
+from typing import Any, ClassVar, Literal, TextIO, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from strict_vendors.script import Broken
 
 Json = dict[str, Any]
+AModel = TypeVar("AModel", bound=Struct)
 Breaks = bool | Literal["silent"]  # whether an answer breaks off in the middle, or falls silent there
 
 
@@ -91,6 +92,7 @@ class Vendor:
     name: ClassVar[str]
     base: ClassVar[str] = "/v1"  # what its base URL ends with
     key: str = "sk-strict-vendor"
+    context: int = 0  # tokens that its models hold, prompt and answer; 0: as many as each really does
     pages: ClassVar[Sequence[str]] = ()  # where its rules come from
 
     def __init__(self, seed: str = "", account: str = "") -> None:
@@ -112,7 +114,7 @@ class Vendor:
     def second_account(self) -> "Vendor":
         """Another account at this vendor: it opens nothing of the first one's; what it sees and refuses is seen here."""
         found = type(self)(account=f"{self.account}-2")
-        found.key, found.tells = self.second_key, self.tells
+        found.key, found.tells, found.context = self.second_key, self.tells, self.context
         found.seen, found.refusals, found.failures = self.seen, self.refusals, self.failures
         return found
 
@@ -130,6 +132,10 @@ class Vendor:
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
         if given != self.key:
             self.refuse_key(given)
+
+    def sized(self, model: AModel) -> AModel:
+        """Return a model (any that has a ``context``) with the context that this stand-in was given."""
+        return structs.replace(model, context=self.context) if self.context else model
 
     def refuse_key(self, given: str) -> None:
         """Refuse a key that is wrong, or that is missing (``given`` is empty)."""

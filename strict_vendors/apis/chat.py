@@ -90,7 +90,7 @@ class ChatVendor(Vendor):
             raise self.no_model(name)
         if api not in model.apis:
             raise self.not_in_api(model, api)
-        return model
+        return self.sized(model)
 
     def no_model(self, name: str) -> Refused:
         """Return the refusal of a model that does not exist."""

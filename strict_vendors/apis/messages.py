@@ -12,7 +12,18 @@ from typing import Any, ClassVar
 from strict_vendors.apis import bound_thoughts
 from strict_vendors.caches import NONE_USED, Block, Caches, Used
 from strict_vendors.models import Model, Models
-from strict_vendors.script import Asked, Broken, Given, Page, Said, Tool, answered, pieces_of, tokens_of
+from strict_vendors.script import (
+    Asked,
+    Broken,
+    Given,
+    Page,
+    Said,
+    Tool,
+    answered,
+    asks_for_summary,
+    pieces_of,
+    tokens_of,
+)
 from strict_vendors.shapes import Fault, Record
 from strict_vendors.vendor import LETTERS, Json, Refused, Reply, Request, Route, Vendor, as_named
 from strict_vendors.words import first_fault, pydantics_message, pydantics_place
@@ -161,7 +172,7 @@ class MessagesVendor(Vendor):
         model = self.models.find(name)
         if model is None:
             raise Refused(404, f"model: {name}", rule="model", page="https://platform.claude.com/docs/en/api/errors")
-        return model
+        return self.sized(model)
 
     def check_model(self, body: Json, model: Model) -> None:
         """Refuse what this model does not take."""
@@ -636,7 +647,7 @@ def _begins_compacted(message: Json) -> bool:
 def turns_of(messages: Sequence[Json]) -> Iterator[Said]:
     """Yield the turns of a conversation: what stands beside results is no new turn of the user.
 
-    What is before a summary is dropped (``COMPACTION_PAGE``).
+    But it is if it asks for a summary. What is before a summary is dropped (``COMPACTION_PAGE``).
     """
     compacted = [number for number, message in enumerate(messages) if _begins_compacted(message)]
     for message in messages[compacted[-1] if compacted else 0 :]:
@@ -650,7 +661,7 @@ def turns_of(messages: Sequence[Json]) -> Iterator[Said]:
         results = [block for block in blocks if block["type"] == "tool_result"]
         for block in results:
             yield Said("tool", text_of(block.get("content") or ""))
-        if not results:
+        if not results or asks_for_summary(text_of(content)):
             media = sum(block["type"] in {"image", "document"} for block in blocks)
             yield Said("user", text_of(content), media=media)
 

@@ -148,4 +148,4 @@ class VENDOR(Vendor):
                 rule="profile",
                 page=rules.PROFILES,
             )
-        return model
+        return self.sized(model)

@@ -267,7 +267,7 @@ class VENDOR(Vendor):
                 rule="model",
                 page=rules.MODELS,
             )
-        return rules.KNOWN[name]
+        return self.sized(rules.KNOWN[name])
 
 
 def wrong_for(known: rules.GoogleModel, config: Mapping[str, Any], body: Json, name: str) -> Iterator[gemini.Wrong]:

@@ -31,7 +31,7 @@ class LlamaCpp(OwnServer):
     signature = ""
     call_ids = ("", 32, LETTERS)
     marks: ClassVar[frozenset[str]] = frozenset({rules.FIRST_SYSTEM})
-    context: ClassVar[int] = 16_384
+    context = 16_384
     models = Models(
         *alike(
             ["qwen3.5-27b.gguf"],

@@ -7,8 +7,10 @@ import jsonschema
 import pytest
 
 from strict_vendors import NAMES, made
+from strict_vendors.apis.messages import turns_of
 from strict_vendors.schemas import sample, strict_faults
 from strict_vendors.script import Asked, Broken, Given, Said, Tool, answered
+from strict_vendors.tests.asking import USER, ask
 
 TOOLS = (Tool("a", {"type": "object", "properties": {"x": {"type": "integer"}}}), Tool("b", {"type": "object"}))
 
@@ -133,3 +135,58 @@ def test_an_answer_that_was_begun_is_gone_on_with() -> None:
     assert (given.text, given.thoughts) == (" two three", "")
     assert answer(text, Said("assistant", "no"), begun="no").text == "one two three"
     assert answer(text, begun, begun="one", most=1).finish == "length"
+
+
+def test_a_summary_has_the_last_lines_and_calls_nothing() -> None:
+    said = Said("user", 'Turn 1: look.\ncall: a {"x": 1}\nrecall: now')
+    asked = Said("user", "Do NOT call any tools. Write a summary.")
+    summary = answered(Asked(model="m", body={}, turns=[said, CALLED, TOLD, asked], tools=TOOLS), {})
+    assert (summary.text, names(summary)) == (said.text, [])
+    assert names(answer(f"It was so far:\n{summary.text}", tools=TOOLS)) == ["a"]
+
+
+def test_reminders_of_a_program_are_no_turn_of_the_user() -> None:
+    reminder = Said("user", "<system-reminder>\nBe kind.\n</system-reminder>\n")
+    assert answer("say: hello", reminder, tools=TOOLS).text == "hello"
+    mixed = Said("user", f"{reminder.text}say: bye")
+    assert answer("say: hello", mixed, tools=TOOLS).text == "bye"
+
+
+def test_a_request_for_a_summary_is_a_turn_also_beside_results() -> None:
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "rain"}
+    for words, turns in (("Look here.", ["tool"]), ("Do NOT call any tools.", ["tool", "user"])):
+        message = {"role": "user", "content": [result, {"type": "text", "text": words}]}
+        assert [turn.who for turn in turns_of([message])] == turns
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "body"),
+    [
+        ("openai", "chat/completions", {"model": "gpt-5", "messages": [USER]}),
+        ("openai", "responses", {"model": "gpt-5", "input": [USER]}),
+        ("anthropic", "messages", {"model": "claude-opus-5-5", "messages": [USER], "max_tokens": 10}),
+        (
+            "google",
+            "models/gemini-2.5-flash:generateContent",
+            {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+        ),
+        (
+            "bedrock",
+            "model/us.anthropic.claude-haiku-4-5-20251001-v1:0/converse",
+            {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
+        ),
+        ("llama_cpp", "chat/completions", {"messages": [USER]}),
+    ],
+)
+def test_models_hold_as_many_tokens_as_a_stand_in_is_told(name: str, path: str, body: Any) -> None:
+    for context, rule in ((0, ""), (1, "context")):
+        vendor = made(name, context=context)
+        keys = {
+            "authorization": f"Bearer {vendor.key}",
+            "x-api-key": vendor.key,
+            "x-goog-api-key": vendor.key,
+            "anthropic-version": "2023-06-01",
+        }
+        for account in (vendor, vendor.second_account):
+            own = {header: given.replace(vendor.key, account.key) for header, given in keys.items()}
+            assert ask(account, f"{vendor.base}/{path}", body, own).rule == rule, vendor.refusals

@@ -66,6 +66,7 @@ class Target:
     base: str = ""  # what OpenAI's SDKs want after the URL, where it is not /v1
     sees: bool = True  # pictures
     parallel: bool = True  # it calls several tools at once
+    long: bool = False  # sessions there outgrow the model's context
 
     @property
     def openai(self) -> str:
@@ -206,7 +207,7 @@ class Suite:
             for target in targets:
                 if talk.api not in target.apis:
                     continue
-                began, turns = time.time(), Turns(sees=target.sees, parallel=target.parallel)
+                began, turns = time.time(), Turns(sees=target.sees, parallel=target.parallel, long=target.long)
                 why = _failure(partial(talk.run, target, turns), runner)
                 entry = {
                     "client": self._client,

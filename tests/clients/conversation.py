@@ -5,13 +5,16 @@ Runs under the client's own interpreter, so it needs the standard library alone.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+LAST = 10
 PARALLEL, PICTURE, CUT = 4, 6, 8  # the turns with two calls at once, with a picture, and said twice
 CITIES = ("Oslo", "Rome", "Lima", "Kyiv", "Bonn", "Bern", "Cairo", "Delhi", "Quito", "Paris", "Sofia")
+LETTERS = 6000  # of a command's output in a long session
 CUT_AFTER_S = 1.0  # by programs that wait for a whole answer; those that stream leave after its first words
 STORY = "Once upon a time there was a race between two who both knew the way and neither of whom was late at all."
 
@@ -19,6 +22,7 @@ SCHEMA: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "re
 ABOUT = "Tell the weather in a city."
 
 Calls = Callable[[int], tuple[tuple[str, Any], tuple[str, Any]]]
+Letters = Callable[[int], int]
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Turn:
     """What a user says, and what the model says at the end of it: how much of the conversation it has seen.
 
     ``cut`` is said first, where it is not empty: the program leaves in the middle of the answer, and says ``text``.
+    In a ``long`` session the model has seen what the program has kept; it has compacted by the last turn.
     """
 
     number: int
@@ -33,6 +38,7 @@ class Turn:
     says: str
     picture: bool = False
     cut: str = ""
+    long: bool = False
 
     def ends_with(self, said: object) -> None:
         """Check the last words of the model.
@@ -41,7 +47,11 @@ class Turn:
             Lost: it says something else, as it has not seen all of the conversation.
 
         """
-        if str(said).strip() != self.says:
+        if self.long:
+            seen = re.fullmatch(r"turns \d+, results (\d+), pictures 0", str(said).strip())
+            if seen is None or (self.number == LAST and int(seen[1]) >= 2 * LAST):
+                raise Lost(f"it says {str(said)[-300:]!r}, not how much it has kept of {2 * self.number} results")
+        elif str(said).strip() != self.says:
             raise Lost(f"it says {str(said)[-300:]!r}, not {self.says!r}")
 
 
@@ -78,44 +88,61 @@ def weather(number: int) -> tuple[tuple[str, Any], tuple[str, Any]]:
     return ("weather", {"city": CITIES[number - 1]}), ("weather", {"city": CITIES[number]})
 
 
-def turns(calls: Calls = weather, *, sees: bool = True, parallel: bool = True) -> list[Turn]:
+def turns(
+    calls: Calls = weather,
+    *,
+    sees: bool = True,
+    parallel: bool = True,
+    long: bool = False,
+    letters: Letters = lambda _: LETTERS,
+) -> list[Turn]:
     """Return the conversation; in each turn the tools that ``calls`` names are called.
 
     A model that ``sees`` nothing gets no picture, and one that calls a tool at a time calls them one after the other.
+    In a ``long`` session commands print so many ``letters`` in each turn, until the model's context holds no more;
+    nothing is left in the middle there, and nothing shown.
     """
     found = []
-    for number in range(1, 11):
-        (one, its), (other, others) = calls(number)
-        second = "call" if number == PARALLEL and parallel else "then"
+    for number in range(1, LAST + 1):
+        (one, its), (other, others) = (
+            (tool, _as_json(arguments, letters(number) if long else 0)) for tool, arguments in calls(number)
+        )
+        second = "call" if parallel and (number == PARALLEL or long) else "then"
         lines = (
             f"Turn {number}: do these two.",
-            f"call: {one} {json.dumps(its)}",
-            f"{second}: {other} {json.dumps(others)}",
+            f"call: {one} {its}",
+            f"{second}: {other} {others}",
             "recall: now",
         )
-        pictures = 1 if number >= PICTURE and sees else 0
+        pictures = 1 if number >= PICTURE and sees and not long else 0
         found.append(
             Turn(
                 number=number,
                 text="\n".join(lines),
                 says=f"turns {number}, results {2 * number}, pictures {pictures}",
-                picture=number == PICTURE and sees,
-                cut=f"Turn {number}: tell a story.\ncut: silent\nsay: {STORY}" if number == CUT else "",
+                picture=number == PICTURE and sees and not long,
+                cut=f"Turn {number}: tell a story.\ncut: silent\nsay: {STORY}" if number == CUT and not long else "",
+                long=long,
             )
         )
     return found
 
 
+def _as_json(arguments: Any, letters: int) -> str:
+    found = json.dumps(arguments)
+    return found.replace("printf '", f"printf '%0{letters}d ") if letters else found
+
+
 class Turns:
     """A conversation under way: who iterates over it has it, and where it failed is known."""
 
-    def __init__(self, *, sees: bool, parallel: bool) -> None:
-        self._model = {"sees": sees, "parallel": parallel}
+    def __init__(self, *, sees: bool, parallel: bool, long: bool) -> None:
+        self._model = {"sees": sees, "parallel": parallel, "long": long}
         self.at = 0
 
-    def __call__(self, calls: Calls, **model: bool) -> Iterator[Turn]:
+    def __call__(self, calls: Calls, letters: Letters = lambda _: LETTERS, **model: bool) -> Iterator[Turn]:
         """Iterate over the conversation with other tools; ``model`` is what a program lets it do."""
-        for turn in turns(calls, **self._model | model):
+        for turn in turns(calls, letters=letters, **self._model | model):
             self.at = turn.number
             yield turn
 
@@ -123,6 +150,6 @@ class Turns:
         return self(weather)
 
 
-def as_data(*, sees: bool, parallel: bool) -> list[dict[str, Any]]:
+def as_data(*, sees: bool, parallel: bool, long: bool) -> list[dict[str, Any]]:
     """Return the conversation as JSON, for programs in other languages."""
-    return [asdict(turn) for turn in turns(sees=sees, parallel=parallel)]
+    return [asdict(turn) for turn in turns(sees=sees, parallel=parallel, long=long)]

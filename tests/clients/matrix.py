@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from tests.clients.mixed import MIXES
+from tests.clients.mixed import CONTEXT, MIXES
 from tests.clients.places import DIRECTLY, EVERYWHERE, MIXED, SETUPS, setups_of
 
 Verdict = Literal["works", "unheard", "refused", "not possible", "defect", "other defect", "none", "not had"]
@@ -281,6 +281,8 @@ _HEAD = (
     "also who is asked in less than half of the calls. In *change* the second is the first one's fallback: the first",
     "answers 503 from between a call and its result in the second turn, till the fifth, and the second from within",
     "the sixth on, so that the conversation changes its vendor twice, each time in the middle of a tool's call.",
+    f"In *small-context* the vendor's models hold {CONTEXT:,} tokens, and commands print much: agents are refused what",
+    "they do not hold, compact and go on. In *stated-context* the gateway knows that, and refuses by itself.",
     "",
     "✓ works · ! works, though a stand-in refused something: another one answered, or it was asked again (below in its",
     "words; none is the aim) · r refused in the first error, which says why · n not possible at the vendor either, or",

@@ -1,4 +1,5 @@
-"""Models of several vendors: four that race, each in an API of its own, and two of which one fails in the middle.
+"""Models of several vendors: four that race, each in an API of its own, and two of which one fails in the middle; and
+of one vendor, with a context that a session outgrows.
 
 Of two, the first has no room from within its second turn to its fifth, so that the second goes on with a conversation
 that it has not begun, between a call and its result; from within the sixth turn on, it is the other way round.
@@ -49,10 +50,14 @@ PARTS = (
 
 
 class Mix(msgspec.Struct, frozen=True):
-    """What stands behind one model: all of them race, or the second is the first one's fallback."""
+    """What stands behind one model: all of them race, or the second is the first one's fallback.
+
+    ``context`` is how many tokens the models hold, if fewer than they really do: then sessions are long.
+    """
 
     vendor: str
     parts: tuple[Part, ...]
+    context: int = 0
     sees: bool = True
     parallel: bool = True
 
@@ -60,6 +65,16 @@ class Mix(msgspec.Struct, frozen=True):
     def races(self) -> bool:
         """Whether all are asked at once."""
         return self.vendor == RACE
+
+    @property
+    def is_long(self) -> bool:
+        """Whether sessions outgrow the model's context."""
+        return self.context > 0
+
+    @property
+    def holds(self) -> int:
+        """How many tokens a stand-in's models hold; 0: as many as they really do, so that only the gateway refuses."""
+        return 0 if self.vendor == STATED else self.context
 
     @property
     def model(self) -> str:
@@ -78,8 +93,14 @@ class Mix(msgspec.Struct, frozen=True):
         return [f"{vendor}: asked {asked.get(vendor, 0)} times of {most}" for vendor in seldom]
 
 
-RACE, CHANGE = "four-apis", "change"
-MIXES = (Mix(RACE, PARTS), *(Mix(CHANGE, pair) for pair in itertools.permutations(PARTS, 2)))
+RACE, CHANGE, SMALL, STATED = "four-apis", "change", "small-context", "stated-context"
+CONTEXT = 30_000
+MIXES = (
+    Mix(RACE, PARTS),
+    *(Mix(CHANGE, pair) for pair in itertools.permutations(PARTS, 2)),
+    *(Mix(SMALL, (part,), CONTEXT) for part in PARTS),
+    Mix(STATED, PARTS[2:3], 3 * CONTEXT // 4),  # what seems a third too long is still tried, as the gateway estimates
+)
 
 
 class Outage:
@@ -113,7 +134,7 @@ class Outage:
 
 def fail(mix: Mix, served: Sequence[Served]) -> None:
     """Have both of two fail in their turns."""
-    if not mix.races:
+    if mix.vendor == CHANGE:
         for one, turns in zip(served, _FAILS.values(), strict=True):
             Outage(one, turns)
 
@@ -125,7 +146,11 @@ def configuration(mix: Mix, served: Sequence[Served], home: Path) -> Json:
     race = {"mode": "race", "width": len(parts), "max_prompt_tokens": 1_000_000}  # an agent's are long
     asked: Json = {"deployments": deployments, "race": race}
     others: Json = {}
-    if not mix.races:
+    if mix.vendor == STATED:
+        asked["deployments"] = [
+            {"deployment": name, "capabilities": {"context_tokens": mix.context}} for name in deployments
+        ]
+    if mix.vendor == CHANGE:
         asked, others = {"deployments": deployments[:1], "fallbacks": ["other"]}, {"deployments": deployments[1:]}
     return {
         "port": 0,

@@ -166,7 +166,7 @@ async def _mixed(mix: mixed.Mix, folder: Path, found: Ground, stack: AsyncExitSt
     """Serve the vendors of a mix, and start its gateway."""
     served = []
     for part in mix.parts:
-        one = await stack.enter_async_context(running_vendor(part.vendor, seed=mix.name))
+        one = await stack.enter_async_context(running_vendor(part.vendor, seed=mix.name, context=mix.holds))
         listen(one, part.vendor, found.exchanges)
         served.append(one)
     mixed.fail(mix, served)  # after that, so that what fails on purpose is no refusal
@@ -259,7 +259,13 @@ def _target(
         base=base,
         sees=place.sees,
         parallel=place.parallel,
+        long=isinstance(place, mixed.Mix) and place.is_long,
     )
+
+
+def _is_wanted(served: Served) -> bool:
+    """Say whether the last refusal is that of a prompt which a small context does not hold."""
+    return served.vendor.context > 0 and served.refusals[-1].rule == "context"
 
 
 def listen(served: Served, name: str, exchanges: list[Exchange]) -> None:
@@ -272,6 +278,8 @@ def listen(served: Served, name: str, exchanges: list[Exchange]) -> None:
             asked = msgspec.json.decode(body) if body else None
         except msgspec.DecodeError:
             asked = body.decode(errors="replace")
+        if reply.status >= 400 and _is_wanted(served):
+            return reply
         refusal = reply.body if reply.status >= 400 else None
         exchanges.append(Exchange(time.time(), name, method, url, reply.status, asked, refusal))
         return reply
@@ -279,6 +287,8 @@ def listen(served: Served, name: str, exchanges: list[Exchange]) -> None:
     def heard_message(message: Any, connection: dict[str, Any]) -> tuple[list[Json], Breaks]:
         events, breaks = hear(message, connection)
         refusal = next((event for event in events if event["type"] == "error"), None)
+        if refusal is not None and _is_wanted(served):
+            return events, breaks
         status = 200 if refusal is None else refusal["status"]
         exchanges.append(Exchange(time.time(), name, "WEBSOCKET", served.vendor.base, status, message, refusal))
         return events, breaks

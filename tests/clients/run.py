@@ -47,7 +47,8 @@ TARGETS = ("directly", *GATEWAYS)
 class Program(msgspec.Struct, frozen=True):
     """The file of one client, and what it runs in: an environment of Python, node, or the checkout's own Python.
 
-    ``packages`` is the environment of Node in which a program is, if it needs Node.
+    ``packages`` is the environment of Node in which a program is, if it needs Node. One that ``compacts`` has sessions
+    that outgrow the model's context, too.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Program(msgspec.Struct, frozen=True):
     environment: str
     needs_node: bool = False
     packages: str = "node"
+    compacts: bool = False
 
 
 PROGRAMS = (
@@ -97,12 +99,12 @@ TALKERS = (
     Program("instructor", "programs/instructor.py", "openai-2"),
     Program("anthropic-python", "programs/anthropic_python.py", "openai-3"),
     Program("google-genai", "programs/google_genai.py", "google"),
-    Program("claude-code", "programs/claude_code.py", "own", needs_node=True),
-    Program("codex", "programs/codex.py", "own", needs_node=True),
-    Program("gemini-cli", "programs/gemini_cli.py", "own", needs_node=True),
-    Program("opencode", "programs/opencode.py", "own", needs_node=True),
-    Program("qwen-code", "programs/qwen_code.py", "own", needs_node=True),
-    Program("pi", "programs/pi.py", "own", needs_node=True, packages="pi"),
+    Program("claude-code", "programs/claude_code.py", "own", needs_node=True, compacts=True),
+    Program("codex", "programs/codex.py", "own", needs_node=True, compacts=True),
+    Program("gemini-cli", "programs/gemini_cli.py", "own", needs_node=True, compacts=True),
+    Program("opencode", "programs/opencode.py", "own", needs_node=True, compacts=True),
+    Program("qwen-code", "programs/qwen_code.py", "own", needs_node=True, compacts=True),
+    Program("pi", "programs/pi.py", "own", needs_node=True, packages="pi", compacts=True),
     Program("aider", "programs/aider.py", "aider"),
 )
 
@@ -176,11 +178,12 @@ async def _conversations(
     commands, crashes = _commands(programs)
     async with ground(folder, vendors, asked.setup or SETUPS) as had:
         plan = folder / "plan.json"
-        turns = {each.name: as_data(sees=each.sees, parallel=each.parallel) for each in had.targets}
-        plan.write_bytes(plan_of(had.targets, turns))
+        turns = {each.name: as_data(sees=each.sees, parallel=each.parallel, long=each.long) for each in had.targets}
         matrix = Matrix(asked.setup or SETUPS, had.missing)
         for program in programs:
             if program.name in commands:
+                places = [each for each in had.targets if program.compacts or not each.long]
+                plan.write_bytes(plan_of(places, turns))
                 lines, code = await _lines_of(program, commands[program.name], plan, asked.case, folder)
                 talks = [_heard(Talked(**{**line, "client": program.name}), had) for line in lines]
                 matrix.add(talks)

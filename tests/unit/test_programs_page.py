@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from strict_vendors import Served, made
 from tests.clients import kept, mixed
+from tests.clients.conversation import LAST, LETTERS, Lost, turns
 from tests.clients.matrix import Matrix, Talked, page_of
 from tests.clients.places import MIXED, SETUPS, Exchange, listen, said
 
@@ -134,3 +136,34 @@ def test_who_is_seldom_asked_in_a_race_is_told() -> None:
     asked = {"mistral": 30, "anthropic": 15, "openai": 14}
     assert race.seldom(asked) == ["openai: asked 14 times of 30", "google: asked 0 times of 30"]
     assert change.seldom({"mistral": 30}) == []
+
+
+def test_a_long_session_prints_much_and_has_compacted_by_its_end() -> None:
+    session = turns(lambda number: (("sh", {"cmd": f"printf 'rain {number}'"}),) * 2, long=True)
+    assert f"printf '%0{LETTERS}d rain 1'" in session[0].text
+    assert not any(turn.cut or turn.picture for turn in session)
+    session[0].ends_with("turns 1, results 2, pictures 0")
+    session[-1].ends_with(f"turns 2, results {LAST}, pictures 0")
+    for words in (f"turns {LAST}, results {2 * LAST}, pictures 0", "I am lost."):
+        with pytest.raises(Lost):
+            session[-1].ends_with(words)
+
+
+def test_what_a_small_context_does_not_hold_is_refused_on_purpose() -> None:
+    for context, seen in ((0, [200]), (1, [])):
+        exchanges: list[Exchange] = []
+        vendor = made("openai", context=context)
+        listen(Served(vendor, ""), "openai", exchanges)
+        vendor.hear({"type": "response.create", "model": "gpt-5", "input": "Hello"}, {})
+        body = b'{"model": "gpt-5", "input": "Hello"}'
+        vendor.answer("POST", "/v1/responses", {"authorization": f"Bearer {vendor.key}"}, body)
+        assert [each.status for each in exchanges] == seen * 2
+        assert len(vendor.refusals) == (0 if seen else 2)
+
+
+def test_a_gateway_that_is_told_the_context_refuses_by_itself() -> None:
+    small, stated = (next(mix for mix in mixed.MIXES if mix.vendor == word) for word in (mixed.SMALL, mixed.STATED))
+    assert (small.holds, stated.holds) == (mixed.CONTEXT, 0)
+    served = [Served(made("openai"), "")]
+    told = mixed.configuration(stated, served, Path())["models"]["gpt-5.5"]["deployments"]
+    assert told == [{"deployment": "openai/gpt-5.5", "capabilities": {"context_tokens": stated.context}}]

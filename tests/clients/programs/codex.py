@@ -28,6 +28,10 @@ wire_api = "responses"
 supports_websockets = {over_a_websocket}
 """
 
+# Codex 0.171 compacts after such a refusal only if it comes early in the session, and once: it takes for the tokens in
+# use what the window that it knows is more than the sum of all its requests (fill_to_context_window).
+MUCH, LITTLE = 40_000, 500  # letters that commands print; more than the first is cut off
+
 suite = Suite("codex", version=lambda: version_of(PROGRAM))
 
 
@@ -115,15 +119,34 @@ def _item(event: Any) -> Any:
     return event["params"]["item"]
 
 
+def outgrow(codex: Codex, text: str) -> None:
+    """Have a turn that the context does not hold: it tells so, and compacts when more is said.
+
+    Raises:
+        Lost: it does not, or in another way.
+
+    """
+    try:
+        said = codex.say(f"{'Look. ' * 1500}\n{text}")
+    except Lost as lost:
+        if "contextWindowExceeded" in str(lost):
+            return
+        raise
+    raise Lost(f"the context holds it: {said}")
+
+
 def talk(target: Target, turns: Turns, *, over_a_websocket: bool = False, more: str = "") -> None:
     """Have the conversation."""
     with workplace() as place:
         codex = Codex(target, place, over_a_websocket=over_a_websocket, more=more)
         is_by_code = target.responses in BY_CODE
-        had = turns(calls_by_code, parallel=False) if is_by_code else turns(calls)
+        had = turns(calls_by_code, parallel=False) if is_by_code else turns(calls, lambda n: MUCH if n == 1 else LITTLE)
         waiting: Any = {"cmd": "sleep 60"}
         tool, arguments = by_code(waiting) if is_by_code else ("exec_command", waiting)
         for turn in had:
+            if turn.long and turn.number == 1:
+                outgrow(codex, turn.text)
+                continue
             if turn.cut:
                 # In the middle of an answer it would keep thoughts without what follows them, which OpenAI refuses.
                 codex.say(f"Turn {turn.number}: wait.\ncall: {tool} {json.dumps(arguments)}", leave=True)
