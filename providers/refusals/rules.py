@@ -405,7 +405,8 @@ _LEAST_ANSWERS = re.compile(
 _MOST_OF_LEAST = 256  # tokens; more is said of something else, as a budget of thoughts
 # And of what a prompt leaves of the context: vLLM (claude-code-best/claude-code/issues/272), OpenAI and others
 # (ChatGPTNextWeb/NextChat/issues/3195), Anthropic, OpenRouter, whose prompts have several parts
-# (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340).
+# (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340), and Mistral, which counts
+# the answer and names the prompt alone.
 _ROOM = re.compile(
     r"\(\d{1,9} > (?P<context>\d{3,9}) - (?P<prompt>\d{1,9})\)"
     r"|context length is (?P<context_2>\d{3,9}) tokens\W.{0,40}requested \d{1,9} tokens \((?P<prompt_2>\d{1,9}) in "
@@ -414,7 +415,8 @@ _ROOM = re.compile(
     r"|exceed context limit: (?P<prompt_3>\d{1,9}) \+ \d{1,9} > (?P<context_3>\d{3,9})"
     r"|context length is (?P<context_5>\d{3,9}) tokens\W.{0,40}requested about (?P<prompt_5>\d{1,9}) tokens"
     r" \([^()]{0,100}\b(?P<answer>\d{1,9}) in the output\)"
-    r"|max_new_tokens`? must be <= (?P<context_6>\d{3,9})\. Given: (?P<prompt_6>\d{1,9}) `?inputs",
+    r"|max_new_tokens`? must be <= (?P<context_6>\d{3,9})\. Given: (?P<prompt_6>\d{1,9}) `?inputs"
+    r"|prompt contains (?P<prompt_7>\d{1,9}) tokens\b.{0,30}, too large for model with (?P<context_7>\d{3,9}) maximum",
     re.IGNORECASE,
 )
 # vLLM counts a prompt only as far as it might fit, so the total is one too many, or not at all, and says then how many

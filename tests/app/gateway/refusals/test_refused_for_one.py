@@ -271,6 +271,7 @@ ROOMS = {
     "OpenRouter": "This endpoint's maximum context length is 64001 tokens. However, you requested about 88235 tokens"
     " (24000 of text input, 235 of tool input, 64000 in the output). Please reduce the length of either one, or use the"
     ' "middle-out" transform to compress your prompt automatically.',
+    "Mistral": "Prompt contains 24235 tokens and 0 draft tokens, too large for model with 64001 maximum context length",
     "Together": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 64001. Given: 24235 `inputs`"
     " tokens and 64000 `max_new_tokens`",
 }
