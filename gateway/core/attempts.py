@@ -327,8 +327,8 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
         Column(
             "Only with `win_on: sentence`: the longest time in which a listener had nothing left to hear, at "
             "15 characters a second. Of an attempt that went on behind others: since the call's first clause, "
-            "with theirs and the silence at the seam, so the winner has the call's. Of one that was replaced: "
-            "until it was."
+            "with theirs and the silence at the seam, so the winner has the call's. Of one that broke off, was "
+            "replaced or interrupted: until then."
         ),
     ] = None
     wasted_low_tokens: Annotated[

@@ -160,7 +160,7 @@ class SpeechListener:
         self.hear(now)
 
     def cut(self, now: float) -> None:
-        """End the answer ``now``, as another goes on: the silence before that is one of this answer, too."""
+        """End the answer ``now`` though it is not whole: the silence before that is one of this answer, too."""
         self.pause_s = max(self.pause_s, now - self.until)
 
 

@@ -264,8 +264,6 @@ class Race:
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
         times, heard = self._times(winner), winner.measurement.heard
-        if winner.measurement.listener is not None:
-            winner.measurement.listener.cut(self.open_call.services.clock())
         winner.cut(outcome, None if outcome is Outcome.SUPERSEDED else error)
         self.open_call.services.outbox.drain()
         assert winner.record is not None  # built by the outbox

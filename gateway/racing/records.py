@@ -199,7 +199,7 @@ def attempt_record(
     if (win_on := how.win_on) is not WinOn.ANY:
         rare["sentence_ms"] = since_start_ms(measurement.spoken_at)
         rare["valid_ms"] = since_start_ms(measurement.valid_at)
-        rare["speech_pause_ms"] = None if measurement.listener is None else milliseconds(measurement.listener.pause_s)
+        rare["speech_pause_ms"] = _silence_ms(measurement, ending)
     if dribble.at is not None:
         rare["would_take_over_ms"] = since_start_ms(dribble.at)
     if tokens is not None and (tokens.reported, tokens.tier, tokens.units, tokens.stated_usd) != _NOTHING_ELSE:
@@ -254,6 +254,16 @@ def attempt_record(
         flaw=judgement.flaw,
         **rare,
     )
+
+
+def _silence_ms(measurement: Measurement, ending: Ending) -> float | None:
+    """Return the longest silence of a listener; of an answer that is not whole, with the silence before its end."""
+    listener = measurement.listener
+    if listener is None:
+        return None
+    if ending.had_won and ending.outcome is not Outcome.WON:
+        listener.cut(ending.at)
+    return milliseconds(listener.pause_s)
 
 
 def short(said: str | None, secrets: Sequence[str]) -> str | None:

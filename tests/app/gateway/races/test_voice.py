@@ -12,6 +12,7 @@ from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Pa
 from tests.app.gateway.key_desk import Desk, in_database, sha256
 from tests.app.gateway.races.test_objectives import KEY
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.patience import until
 
 VOICE: dict[str, Any] = {"models": {MODEL: {"race": {"mode": "race", "win_on": "sentence"}}}}
 
@@ -269,6 +270,24 @@ async def test_a_stream_that_falls_behind_its_voice_is_continued(serve: Serve, m
         silence_ms = went_on["launch_offset_ms"] + went_on["sentence_ms"]
         silence_ms -= stopped["launch_offset_ms"] + stopped["last_token_ms"]
         assert min(stopped["speech_pause_ms"], went_on["speech_pause_ms"]) > silence_ms - 0.1  # the time of its text
+
+
+async def test_the_silence_before_an_answer_breaks_off_or_is_interrupted_is_in_its_row(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.racing.speech.SPOKEN_CHARS_S", 1e6)
+    config = {"models": {MODEL: {"race": {"profile": "voice", "mode": "single"}, "takeover": "never"}}}
+    async with serve(alone=[Raw(SAID), Pause(0.2), Drop()], config=config) as running:
+        assert "[DONE]" not in await said(running, stream=True)
+        running["alone"].script = [Raw(SAID), Hang()]
+        async with running.chat(stream=True) as response:
+            while b"And there" not in await response.content.readline():
+                pass
+        await until(lambda: running["alone"].counts.disconnects)
+        broken, gone = await running.rows("select outcome, speech_pause_ms from attempts order by started_at")
+    assert (broken["outcome"], gone["outcome"]) == ("failed", "client_gone")
+    assert broken["speech_pause_ms"] > 190
+    assert gone["speech_pause_ms"] > 0
 
 
 async def test_what_is_held_back_is_heard_when_it_is_sent(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
