@@ -189,10 +189,11 @@ def _afterwards(plan: Mapping[str, Any]) -> Iterator[str]:
 
 def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
     profile, effort = explained.get("profile"), plan.get("effort")
+    first = "first clause" if plan.get("spoken") else "first token"
     return (
         f"{explained.get('model')}: objective {_text(plan, 'objective')}, mode {_text(plan, 'mode')}"
         f"{f', profile {profile}' if profile else ''};"
-        f" {'a first token may wait for a faster answer' if plan.get('hold') else 'the first token wins at once'};"
+        f" {f'a {first} may wait for a faster answer' if plan.get('hold') else f'the {first} wins at once'};"
         f" a prompt of {_text(plan, 'prompt_tokens')} tokens{f', effort {effort}' if effort else ''},"
         f" an answer of about {_text(plan, 'answer_tokens')}"
         f"{', read at ' + _text(plan, 'reading_tok_s') + ' tok/s' if plan.get('reading_tok_s') is not None else ''}"

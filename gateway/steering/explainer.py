@@ -72,6 +72,7 @@ def explained(
         answer_tokens=round(answer_tokens, 1),
         effort=effort,
         hold=terms.holds,
+        spoken=terms.spoken,
         reading_tok_s=race.reading_tok_s if terms.objective is Objective.READING else None,
         ttft_ms=race.ttft_ms,
         min_tok_s=race.min_tok_s,

@@ -98,6 +98,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     answer_tokens: float  # expected
     effort: Effort | None = None  # to think, as the request says; figures are of such calls once ten are known
     hold: bool = False  # whether a first token may be held back for an attempt that should give the answer sooner
+    spoken: bool = False  # whether the first clause wins, and not the first token
     reading_tok_s: float | None = None  # for the objective reading: how fast the answer is read
     ttft_ms: float | None  # the call's target
     min_tok_s: float | None

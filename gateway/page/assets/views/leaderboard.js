@@ -242,11 +242,12 @@ function legend(rows) {
 /** Who would run for the next call, and why, in words. */
 function planned(plan) {
   const kind = `${counted(plan.prompt_tokens, "token")} in, about ${count(plan.answer_tokens)} out, streamed${plan.effort ? `, ${plan.effort} effort` : ""}`;
+  const first = plan.spoken ? "first clause" : "first token";
   const others = plan.deployments.filter((each) => each.passed_over);
   return [
     h("div", { class: "who" },
       h("h3", {}, "The next call"),
-      h("p", { class: "soft" }, `${kind} · mode ${plan.mode}, objective ${plan.objective.replace("_", " ")}${aims(plan)} · ${plan.hold ? "a first token may wait for a faster answer" : "the first token wins at once"}`),
+      h("p", { class: "soft" }, `${kind} · mode ${plan.mode}, objective ${plan.objective.replace("_", " ")}${aims(plan)} · ${plan.hold ? `a ${first} may wait for a faster answer` : `the ${first} wins at once`}`),
       plan.launches.length
         ? h("ol", {}, plan.launches.map((each, at) => h("li", {}, h("span", { class: "when" }, when(each, at)), h("span", {}, named(each.deployment), h("span", { class: "why" }, each.why)))))
         : h("p", { class: "bad" }, plan.retry_after_s === null ? "None runs: no deployment can answer." : `None runs: try again in ${span(plan.retry_after_s)}.`),

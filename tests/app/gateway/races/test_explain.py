@@ -52,10 +52,11 @@ async def test_the_plan_says_whether_a_first_token_may_be_held(serve: Serve) -> 
         assert not await held(race={"objective": "reading", "hold": False})
 
         for arguments, words in (
-            ((), "the first token wins at once"),
-            (("--objective", "completion"), "a first token may wait for a faster answer"),
-            (("--hold",), "a first token may wait for a faster answer"),
-            (("--objective", "completion", "--no-hold"), "the first token wins at once"),
+            ((), "the first clause wins at once"),
+            (("--objective", "completion"), "a first clause may wait for a faster answer"),
+            (("--hold",), "a first clause may wait for a faster answer"),
+            (("--objective", "completion", "--no-hold"), "the first clause wins at once"),
+            (("--profile", "agent", "--no-hold"), "the first token wins at once"),
         ):
             explained = await holeshot(running, "explain", MODEL, *arguments)
             assert words in explained.stdout, explained.output
@@ -251,7 +252,8 @@ async def test_the_command_line_explains_number_by_number(serve: Serve) -> None:
         assert running.requests == 0
     assert result.exit_code == 0, result.output
     assert (
-        f"{MODEL}: objective reading, mode race, profile voice; the first token wins at once; a prompt" in result.stdout
+        f"{MODEL}: objective reading, mode race, profile voice; the first clause wins at once; a prompt"
+        in result.stdout
     )
     for words in ("Who runs", "primary", "fast/m", "slow/m", "Deployments, best first", "score s", "floor: 100 tok/s"):
         assert words in result.stdout
