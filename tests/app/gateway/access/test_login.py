@@ -64,6 +64,11 @@ class Laptop:
         assert (code, out) == (0, ""), err
         assert f"signed in at {running.url}" in err
 
+    async def writes(self, running: RunningGateway, program: str) -> None:
+        """Have a program's files say where its tokens come from."""
+        code, out, err = await self.run("login", running.url, "--write", program)
+        assert (code, out) == (0, ""), err
+
     def age(self) -> None:
         """Have its tokens come to their end."""
         kept = json.loads(self.kept.read_text())
@@ -290,56 +295,78 @@ async def test_an_id_token_is_no_key_where_laptops_send_access_tokens(
 # The files of programs.
 
 
-async def test_programs_are_set_up_and_taken_back_beside_what_their_files_had(
+FILES: Mapping[str, tuple[str, str]] = {
+    "claude-code": (".claude/settings.json", '{"model": "opus", "env": {"A": "1"}}'),
+    "codex": (".codex/config.toml", '# mine\nmodel = "gpt-5.5"\n\n[model_providers.other]\nname = "Other"\n'),
+    "opencode": (".config/opencode/opencode.json", '{"theme": "dark"}'),
+}
+
+
+@pytest.mark.parametrize("program", FILES)
+async def test_a_program_that_had_no_file_has_none_when_all_is_taken_back(
+    serve: Serve, issuer: Identity, laptop: Laptop, program: str
+) -> None:
+    name, text = FILES[program]
+    path = laptop.home / name
+    async with serve(config=with_login(issuer)) as running:
+        for _ in range(2):
+            await laptop.writes(running, program)  # and signs in
+        assert path.exists()
+        assert (await laptop.run("login", running.url, "--undo", program))[0] == 0
+        assert not path.exists()
+        path.write_text(text)  # what was taken back says nothing of what comes later
+        await laptop.writes(running, program)
+        assert (await laptop.run("login", running.url, "--undo", program))[0] == 0
+        load = tomllib.loads if name.endswith("toml") else json.loads
+        assert load(path.read_text()) == load(text)
+
+
+@pytest.mark.parametrize("program", FILES)
+async def test_a_program_is_set_up_and_taken_back_beside_what_its_file_had(
+    serve: Serve, issuer: Identity, laptop: Laptop, program: str
+) -> None:
+    name, text = FILES[program]
+    path = laptop.home / name
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    async with serve(config=with_login(issuer)) as running:
+        for _ in range(2):  # the second time nothing is left to do, and what an undo brings back stays
+            await laptop.writes(running, program)
+        written = path.read_text()
+        assert running.url in written
+        if program == "claude-code":
+            helper = json.loads(written)["apiKeyHelper"]
+            process = await asyncio.create_subprocess_shell(helper, env=laptop.environ, stdout=asyncio.subprocess.PIPE)
+            printed, _ = await process.communicate()
+            assert await asked(running, printed.decode().strip()) == 200
+            assert json.loads(written)["env"]["A"] == "1"
+        if program == "codex":
+            found = tomllib.loads(written)
+            assert (found["model"], found["model_provider"]) == ("gpt-5.5", "holeshot")
+            auth = found["model_providers"]["holeshot"]["auth"]
+            assert auth["args"][-2:] == ["token", running.url]
+            assert written.startswith("# mine\n")
+        plugin = path.parent / "plugins" / "holeshot.js"
+        if program == "opencode":
+            assert "chat.headers" in plugin.read_text()
+        code, _, err = await laptop.run("login", running.url, "--undo", program)
+        assert code == 0, err
+        load = tomllib.loads if name.endswith("toml") else json.loads
+        assert load(path.read_text()) == load(text)
+        assert not plugin.exists()
+
+
+async def test_a_programs_file_that_cannot_be_read_is_left_as_it_is(
     serve: Serve, issuer: Identity, laptop: Laptop
 ) -> None:
-    files: Mapping[str, tuple[str, str]] = {
-        "claude-code": (".claude/settings.json", '{"model": "opus", "env": {"A": "1"}}'),
-        "codex": (".codex/config.toml", '# mine\nmodel = "gpt-5.5"\n\n[model_providers.other]\nname = "Other"\n'),
-        "opencode": (".config/opencode/opencode.json", '{"theme": "dark"}'),
-    }
+    path = laptop.home / FILES["opencode"][0]
+    path.parent.mkdir(parents=True)
+    path.write_text("{ // a comment\n}")
     async with serve(config=with_login(issuer)) as running:
-        for program, (name, text) in files.items():
-            path = laptop.home / name
-            await laptop.signed_in(running)
-            for _ in range(2):
-                assert (await laptop.run("login", running.url, "--write", program))[0] == 0
-            assert path.exists()
-            assert (await laptop.run("login", running.url, "--undo", program))[0] == 0
-            assert not path.exists()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-            for _ in range(2):  # the second time nothing is left to do, and what an undo brings back stays
-                code, out, err = await laptop.run("login", running.url, "--write", program)
-                assert (code, out) == (0, ""), err
-            written = path.read_text()
-            assert running.url in written
-            if program == "claude-code":
-                helper = json.loads(written)["apiKeyHelper"]
-                process = await asyncio.create_subprocess_shell(
-                    helper, env=laptop.environ, stdout=asyncio.subprocess.PIPE
-                )
-                printed, _ = await process.communicate()
-                assert await asked(running, printed.decode().strip()) == 200
-                assert json.loads(written)["env"]["A"] == "1"
-            if program == "codex":
-                found = tomllib.loads(written)
-                assert (found["model"], found["model_provider"]) == ("gpt-5.5", "holeshot")
-                auth = found["model_providers"]["holeshot"]["auth"]
-                assert auth["args"][-2:] == ["token", running.url]
-                assert written.startswith("# mine\n")
-            if program == "opencode":
-                plugin = path.parent / "plugins" / "holeshot.js"
-                assert "chat.headers" in plugin.read_text()
-            code, _, err = await laptop.run("login", running.url, "--undo", program)
-            assert code == 0, err
-            load = tomllib.loads if name.endswith("toml") else json.loads
-            assert load(path.read_text()) == load(text)
-        assert not (laptop.home / ".config" / "opencode" / "plugins" / "holeshot.js").exists()
-        (laptop.home / files["opencode"][0]).write_text("{ // a comment\n}")
         code, _, err = await laptop.run("login", running.url, "--write", "opencode")
-        assert code == 1
-        assert "cannot be read, so nothing was written there" in err
+    assert code == 1
+    assert "cannot be read, so nothing was written there" in err
+    assert path.read_text() == "{ // a comment\n}"
 
 
 @pytest.mark.parametrize(("lasts_s", "fresh_ms"), [(3600, 60_000), (300, 30_000), (60, 6_000)])
