@@ -59,7 +59,7 @@ class Level(msgspec.Struct, frozen=True, gc=False):
     whose: str
     limits: Mapping[str, float]
     is_of_body: bool = False
-    zone: str = "UTC"  # of the days, weeks and months that they count in
+    zone: str = "UTC"  # of the hours, days, weeks and months that they count in
 
 
 TENANT = "tenant"  # the name in the ledger of every key that a client brings

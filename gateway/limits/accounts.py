@@ -19,7 +19,7 @@ class Account:
         self.owner = owner  # "client:my-app", "team:research", "model:fast"
         self.above: tuple[str, ...] = ()  # of a client: the other owners charged for its last call (its team)
         self.limits: Mapping[str, float] = {}
-        self.zone = UTC_ZONE  # of its days, weeks and months
+        self.zone = UTC_ZONE  # of its hours, days, weeks and months
         self._quotas: dict[str, Quota] = {}
         # Of the current windows: all; those held before a request's body, and after it; those shown in headers.
         none: tuple[Quota, ...] = ()

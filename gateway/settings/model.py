@@ -328,7 +328,7 @@ class ClientSettings(LimitSettings):
     only: tuple[str, ...] | None = None  # providers that may see its prompts; None: all
     ignore: tuple[str, ...] = ()  # providers that may not see its prompts
     require: DataPolicy = DataPolicy()  # requirements for a deployment that sees its prompts
-    limits_zone: ZoneName | None = None  # of its days, weeks and months; None: as ``limits_zone`` of all
+    limits_zone: ZoneName | None = None  # of its hours, days, weeks and months; None: as ``limits_zone`` of all
     team: str | None = None  # its calls also count against this team's limits
     end_user: Annotated[str, Field(min_length=1, max_length=512)] | None = None  # of all its calls, over their own
     priority: int = 0  # under overload, calls of a higher one are served first and refused last
@@ -500,7 +500,7 @@ class Settings(Section):
     slo: dict[str, TargetSettings] = {}  # targets, by name
     probes: ProbeSettings = ProbeSettings()
     anonymous: LimitSettings = LimitSettings()  # of programs on this machine, while there are no clients
-    limits_zone: ZoneName = "UTC"  # of the days, weeks and months of limits
+    limits_zone: ZoneName = "UTC"  # of the hours, days, weeks and months of limits
 
     @property
     def limits_dollars(self) -> bool:

@@ -57,8 +57,8 @@ _PRICE_CHANGE: Reasons = {
 REASONS: Mapping[str, Reasons] = {
     "Settings": {
         "limits_zone": (
-            "The zone in which days, weeks and months of limits begin, by its name in the IANA database. What was used"
-            " on a date counts on when the zone is changed."
+            "The zone in which hours, days, weeks and months of limits begin, by its name in the IANA database."
+            " What was used on a date counts on when the zone is changed."
         ),
         "host": "The address to listen on. Any other than this machine's own, such as `0.0.0.0`, needs `clients`.",
         "port": "The TCP port. 0 takes any free one, which the log names.",
@@ -475,7 +475,9 @@ REASONS: Mapping[str, Reasons] = {
         "models": "The models that it may use, also names with a star at the end (`claude-*`). Not set: all.",
         "only": "The providers that may get its prompts. Not set: all.",
         "ignore": "The providers that never get its prompts.",
-        "limits_zone": "The zone of its days, weeks and months, as `Europe/Berlin`; by default `limits_zone` of all.",
+        "limits_zone": (
+            "The zone of its hours, days, weeks and months, as `Europe/Berlin`; by default `limits_zone` of all."
+        ),
         "team": "One of `teams`, whose limits count its calls too.",
         "end_user": "The end user of all its calls. Not set: each request may name one.",
         "priority": "When there are too many calls, higher ones are served first and refused last.",

@@ -173,25 +173,29 @@ async def test_a_window_of_a_zone_has_its_dollars_once_at_two_replicas_also_afte
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize(
-    "given",
+    ("limit", "given"),
     [
-        ("Europe/Berlin", "UTC", (12, 22.5)),  # on two dates in Berlin
-        ("America/New_York", "Europe/Berlin", (-1.5, 12)),  # … in New York
-        ("UTC", "Asia/Kathmandu", (-5, -4)),
-        ("Asia/Kathmandu", "UTC", (2, 18.5)),
+        ("usd_per_day", ("Europe/Berlin", "UTC", (12, 22.5), "2027-06-14", 24)),  # on two dates in Berlin
+        ("usd_per_day", ("America/New_York", "Europe/Berlin", (-1.5, 12), "2027-06-14", 22)),  # … in New York
+        ("usd_per_day", ("UTC", "Asia/Kathmandu", (-5, -4), "2027-06-14", 18.25)),
+        ("usd_per_day", ("Asia/Kathmandu", "UTC", (2, 18.5), "2027-06-14", 24)),
+        ("usd_per_hour", ("UTC", "Asia/Kolkata", (12.6, 13.1), "h503604.5", 13.5)),  # in two hours of UTC
+        ("usd_per_hour", ("Asia/Kathmandu", "UTC", (12.1, 12.5), "h503604", 13)),  # … of Kathmandu
+        ("usd_per_hour", ("UTC", "Europe/Berlin", (12.1, 12.5), "h503604", 13)),  # the same one of both
     ],
 )
-async def test_another_zone_counts_what_was_spent_in_its_day_on_whatever_date_of_the_zone_before(
+async def test_another_zone_counts_what_was_spent_in_its_window_in_whatever_ones_of_the_zone_before(
     tmp_path: Path,
     postgres_url: str,
     redis_url: str,
-    given: tuple[str, str, tuple[float, float]],
+    limit: str,
+    given: tuple[str, str, tuple[float, float], str, float],
     *,
     is_restarted: bool,
 ) -> None:
-    first, then, hours = given
-    instants = [datetime(2027, 6, 14, tzinfo=UTC) + timedelta(hours=each) for each in hours]
-    settings = {"usd_per_day": LIMIT, "limits_zone": first}
+    (first, then, hours, name, ends), midnight = given, datetime(2027, 6, 14, tzinfo=UTC)
+    instants = [midnight + timedelta(hours=each) for each in hours]
+    settings = {limit: LIMIT, "limits_zone": first}
     async with replicas(tmp_path, postgres_url, redis_url, instants[0], **settings) as both:
         for at in instants:
             await both.is_now(at)
@@ -201,6 +205,6 @@ async def test_another_zone_counts_what_was_spent_in_its_day_on_whatever_date_of
             for place in range(2):
                 await both.restart(place)
         leases = both.gateways[0].leases  # where it was spent; the other may have asked the ledger before
-        await until(lambda: leases.recollected("client:team:usd_per_day:2027-06-14") == len(instants))
+        await until(lambda: leases.recollected(f"client:team:{limit}:{name}") == len(instants))
         await both.spend(LIMIT - len(instants))  # and nothing twice
-        await both.are_refused_until(datetime(2027, 6, 15, tzinfo=ZoneInfo(then)))
+        await both.are_refused_until(midnight + timedelta(hours=ends))
