@@ -169,10 +169,10 @@ _OF_EVERYBODY: Mapping[str, Sequence[str]] = {
 }
 _PERSONAL = "9188040d-6c67-4c5b-b112-36a304b66dad"
 _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# A company's own by their form: its name is in the host (Okta, Auth0, OneLogin), or its realm in the path (Keycloak).
+# A company's own by their form: its name is in the host (Okta, OneLogin), or its realm in the path (Keycloak). A tenant
+# of Auth0 has that form too, but anybody can sign up there until its operator switches that off.
 _OF_A_COMPANY = re.compile(
-    r"(?!www\.|login\.|accounts?\.)[a-z0-9-]+\.((okta|oktapreview|okta-emea|okta-gov|onelogin)\.com"
-    r"|([a-z]{2}(-[0-9])?\.)?auth0\.com|cloudflareaccess\.com)"
+    r"(?!www\.|login\.|accounts?\.)[a-z0-9-]+\.(okta|oktapreview|okta-emea|okta-gov|onelogin|cloudflareaccess)\.com"
 )
 _REALM = re.compile(r"(/auth)?/realms/[^/]+/?")
 # RFC 6761, 6762 and 8375, and ICANN's `.internal`: names that the Internet does not have.
