@@ -23,6 +23,7 @@ SERVICE: Final = "holeshot"  # in the keyring
 _PATIENCE_S = 3.0  # for the keyring: one without a session to ask in may wait for ever
 _HANGS_S = 60.0  # so long it is not asked again: each of several programs would wait
 _LOCK_S = 60.0  # for another process that renews
+_PAUSES_S = (0.01, 0.03, 0.1, 0.3, 1.0)  # before the file is tried again, which another process has open on Windows
 _EARLY_S = 60.0  # before its end a token is renewed, or in its last tenth
 
 
@@ -77,7 +78,7 @@ def read() -> LoginFile:
     """
     path = folder() / "logins.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=LoginFile)
+        return msgspec.json.decode(_undisturbed(path.read_bytes), type=LoginFile)
     except FileNotFoundError:
         return LoginFile()
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -97,9 +98,26 @@ def write(kept: LoginFile) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh.touch(mode=0o600)
         fresh.write_text(json.dumps(msgspec.to_builtins(kept)), encoding="utf-8")
-        fresh.replace(path)
+        _undisturbed(lambda: fresh.replace(path))
     except OSError as error:
         raise LoginError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _undisturbed(act: Callable[[], T]) -> T:
+    """Return what ``act`` does with the file, for which it waits: Windows replaces none that anybody reads just now.
+
+    Raises:
+        OSError: it cannot be done; on Windows after one and a half seconds.
+
+    """
+    for pause_s in _PAUSES_S:
+        try:
+            return act()
+        except PermissionError as error:
+            if getattr(error, "winerror", None) is None:
+                raise
+        time.sleep(pause_s)
+    return act()
 
 
 @contextmanager

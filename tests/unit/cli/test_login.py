@@ -418,3 +418,28 @@ def test_a_folder_that_cannot_be_written_is_told(home: Path, monkeypatch: pytest
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "file"))
     with pytest.raises(flow.LoginError, match="cannot be written"), kept.locked():
         pass
+
+
+class HeldOnWindows(PermissionError):
+    """What Windows answers while another process has the file open."""
+
+    winerror = 5
+
+
+@pytest.mark.parametrize("name", ["read_bytes", "replace"])
+def test_a_file_that_another_program_reads_just_now_is_waited_for_on_windows(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    kept.write(kept.LoginFile(keyring_hung_at=1.0))
+    held, of_path = [HeldOnWindows(13, "Access is denied")] * 2, getattr(Path, name)
+
+    def refusing(path: Path, *arguments: Any) -> Any:
+        if held:
+            raise held.pop()
+        return of_path(path, *arguments)
+
+    monkeypatch.setattr(Path, name, refusing)
+    kept.write(kept.LoginFile(keyring_hung_at=2.0))
+    assert kept.read().keyring_hung_at == 2.0
+    assert not held
+    assert [path.name for path in kept.folder().iterdir()] == ["logins.json"]
