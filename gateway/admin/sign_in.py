@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from providers.http import TlsContexts
 
 PEOPLE = "oidc:"  # prefix of their names, so that none equals a client's
-COOKIE = "holeshot-sign-in"
+_COOKIE = "holeshot-sign-in-"  # and the first characters of the sign-in's state
+_STATE = re.compile(r"([\w-]{8})[\w-]{35}", re.ASCII)
 MOST_S = 600  # from the beginning to the end of a sign-in
 AGAIN_S = 2.0  # between two tries to reach the provider
 LEEWAY_S = 30.0
@@ -46,10 +47,11 @@ _OF_OTHERS = "this sign-in was not begun in this browser, or more than ten minut
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """The address to which a browser is redirected for signing in, and the cookie for its return."""
+    """The address to which a browser is redirected for signing in, and the cookie for its return, with its name."""
 
     location: str
     cookie: str
+    name: str
 
 
 class People(msgspec.Struct, frozen=True):
@@ -94,18 +96,19 @@ class SignIn:
         ends_at = int(self._unix_clock()) + MOST_S
         cookie = _signed(_key(settings, secret, people), f"{_text(secrets.token_bytes(32))}.{ends_at}")
         verifier = _derived(cookie, "verifier")
+        state = _derived(cookie, "state")
         asked = {
             "response_type": "code",
             "client_id": settings.client_id,
             "redirect_uri": _back(public_url),
             "scope": " ".join(settings.scopes),
-            "state": _derived(cookie, "state"),
+            "state": state,
             "nonce": _derived(cookie, "nonce"),
             "code_challenge": _text(hashlib.sha256(verifier.encode()).digest()),
             "code_challenge_method": "S256",
             **({"prompt": "none"} if silently else {}),
         }
-        return Begun(_extended(_address(metadata, "authorization_endpoint"), asked), cookie)
+        return Begun(_extended(_address(metadata, "authorization_endpoint"), asked), cookie, cookie_of(state))
 
     async def end(
         self,
@@ -446,6 +449,12 @@ def _key(settings: SignInSettings, secret: bytes, people: People | None) -> byte
         issuer = people.issuer
         said += (issuer.client, issuer.end_user, issuer.teams, issuer.team, issuer.requires, issuer.deny)
     return hmac.digest(secret, b"holeshot sign-in" + msgspec.json.encode(said), "sha256")
+
+
+def cookie_of(state: str) -> str:
+    """Return the name of the cookie of the sign-in with this ``state``: each tab of a browser may have one."""
+    read = _STATE.fullmatch(state)
+    return f"{_COOKIE}{'' if read is None else read[1]}"
 
 
 def _derived(begun: str, what: str) -> str:

@@ -16,7 +16,7 @@ from gateway import __version__
 from gateway.admin import answers
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer
-from gateway.admin.sign_in import COOKIE, MOST_S, MUST_ASK, People, home, page_of, sent_to
+from gateway.admin.sign_in import MOST_S, MUST_ASK, People, cookie_of, home, page_of, sent_to
 from gateway.api.auth import (
     FORWARDED_FOR,
     READING,
@@ -444,7 +444,7 @@ async def begin_sign_in(request: web.Request) -> web.Response:
         begun = await request.app[OPERATIONS].sign_in().begin(settings, url, secret, people=people, silently=silently)
     except SignInUnavailable as error:
         return _not_signed_in(request, error, url)
-    return sent_to(begun.location, _cookie(request, COOKIE, begun.cookie, MOST_S, same_site="Lax"))
+    return sent_to(begun.location, _cookie(request, begun.name, begun.cookie, MOST_S, same_site="Lax"))
 
 
 async def end_sign_in(request: web.Request) -> web.Response:
@@ -456,19 +456,19 @@ async def end_sign_in(request: web.Request) -> web.Response:
     """
     settings, url, secret = _provider(request)
     answer = {name: values[0] for name in _OF_ANSWERS if len(values := request.query.getall(name, [])) == 1}
+    begun = cookie_of(answer.get("state", ""))
+    over = _cookie(request, begun, "", 0, same_site="Lax")
     if answer.get("error") in MUST_ASK:
-        return sent_to(home(url), _cookie(request, COOKIE, "", 0, same_site="Lax"))
-    cookies = presented(request.headers.getall("cookie", ()), COOKIE)
+        return sent_to(home(url), over)
+    cookies = presented(request.headers.getall("cookie", ()), begun)
     people = _people_of(request.app[CONTEXT])
     try:
         made = await request.app[OPERATIONS].sign_in().end(settings, url, secret, cookies, answer, people=people)
     except (SignInRefused, SignInUnavailable) as error:
-        return _not_signed_in(request, error, url)
-    return sent_to(
-        home(url),
-        _cookie(request, PERSON, made, LIFETIME_S),
-        _cookie(request, COOKIE, "", 0, same_site="Lax"),
-    )
+        response = _not_signed_in(request, error, url)
+        response.headers["set-cookie"] = over
+        return response
+    return sent_to(home(url), _cookie(request, PERSON, made, LIFETIME_S), over)
 
 
 def _provider(request: web.Request) -> tuple[SignInSettings, str, bytes]:
@@ -486,9 +486,7 @@ def _not_signed_in(request: web.Request, error: ApiError, url: str) -> web.Respo
     resource = request.match_info.route.resource
     endpoint = None if resource is None else resource.canonical
     context.refusals.add_error(error, lambda: RefusedRequest(peer, request.method, endpoint))
-    response = page_of(error, url)
-    response.headers["set-cookie"] = _cookie(request, COOKIE, "", 0, same_site="Lax")
-    return response
+    return page_of(error, url)
 
 
 def _with_cookie(request: web.Request, value: str, lifetime_s: int) -> web.Response:

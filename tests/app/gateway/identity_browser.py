@@ -23,6 +23,11 @@ class Browser:
         said = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         return {"cookie": said} if said else {}
 
+    @property
+    def begun(self) -> str:
+        """The name of the cookie of the sign-in that has begun last."""
+        return [name for name in self._attributes if name.startswith("holeshot-sign-in-")][-1]
+
     def attributes(self, name: str) -> list[str]:
         """Return with what a cookie was set last, besides its value."""
         return self._attributes[name]

@@ -319,6 +319,19 @@ async def test_a_session_ends_with_the_token_of_the_sign_in_and_the_provider_ren
         assert "prompt" not in await browser.begin()
 
 
+async def test_two_tabs_whose_session_ends_at_once_are_both_renewed(serve: Serve, issuer: Identity) -> None:
+    async with serve(config=company(issuer)) as running:
+        browser = await signed_in(running, issuer)
+        del browser.cookies["holeshot-person"]
+        begun = [await browser.begin("?prompt=none") for _ in range(3)]
+        answers = [await browser.at_provider(location) for location in begun]
+        for answer in ({**answers[0], "error": "login_required"}, {"state": answers[1]["state"]}, {"error": "x"}):
+            await browser.come_back(answer)  # what is over for one of them is not for the others
+        assert await browser.come_back(answers[2]) == (303, f"{running.url}/")
+        assert (await browser.session())[0] == 200
+        assert [name for name in browser.cookies if name.startswith("holeshot-sign-in")] == []
+
+
 @pytest.mark.parametrize("error", sorted(MUST_ASK))
 async def test_who_was_removed_at_the_provider_is_brought_back_to_the_page_and_is_not_signed_in(
     serve: Serve, issuer: Identity, error: str

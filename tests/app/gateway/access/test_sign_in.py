@@ -81,10 +81,10 @@ async def test_what_is_asked_of_the_provider_and_what_the_browser_keeps(serve: S
         assert (asked["response_type"], asked["scope"], asked["client_id"]) == ("code", "openid profile email", PAGE_ID)
         assert asked["code_challenge_method"] == "S256"
         assert len({asked["state"], asked["nonce"], asked["code_challenge"]}) == 3
-        assert browser.attributes("holeshot-sign-in") == ["Max-Age=600", "HttpOnly", "SameSite=Lax"]
+        assert browser.attributes(browser.begun) == ["Max-Age=600", "HttpOnly", "SameSite=Lax"]
         await browser.come_back(await browser.at_provider(location))
         assert browser.attributes("holeshot-person") == ["Max-Age=43200", "HttpOnly", "SameSite=Strict"]
-        assert "holeshot-sign-in" not in browser.cookies
+        assert browser.begun not in browser.cookies
 
 
 async def test_the_page_is_told_where_to_sign_in(serve: Serve, issuer: Identity) -> None:
@@ -115,7 +115,7 @@ LIES: Mapping[str, tuple[Lie, str]] = {
     "another state": (lambda _, browser: browser.answer.update(state="x" * 43), "not begun in this browser"),
     "no state": (lambda _, browser: browser.answer.pop("state"), "not begun in this browser"),
     "another browser": (lambda _, browser: browser.cookies.clear(), "not begun in this browser"),
-    "a changed cookie": (lambda _, browser: browser.bend("holeshot-sign-in"), "not begun in this browser"),
+    "a changed cookie": (lambda _, browser: browser.bend(browser.begun), "not begun in this browser"),
     "another issuer": (lambda _, browser: browser.answer.update(iss="https://evil.example.com"), "another provider"),
     "no issuer": (lambda _, browser: browser.answer.pop("iss"), "another provider"),
     "no code": (lambda _, browser: browser.answer.pop("code"), "no code"),
@@ -314,7 +314,7 @@ async def test_no_secret_of_signing_in_is_shown_or_logged(
     async with serve(config=with_sign_in(issuer)) as running:
         browser = at_home(running)
         answer = await browser.at_provider(await browser.begin())
-        seed = browser.cookies["holeshot-sign-in"]
+        seed = browser.cookies[browser.begun]
         await browser.come_back(answer)
         shown = [
             await browser.ask("GET", "/api/configuration"),
