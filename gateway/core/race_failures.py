@@ -5,6 +5,7 @@ did not run (out, cooling down, broken), and why.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from http import HTTPStatus
 
 import msgspec
 
@@ -13,6 +14,7 @@ from providers import ErrorKind, Meaning, UpstreamError, kinds, meaning_of, stat
 
 # Errors in a provider's configuration: they stay until the operator changes it.
 OPERATORS = frozenset(kind for kind in ErrorKind if kind.lasts)
+_LACKS = "No endpoints found that "  # OpenRouter, with 404: "support tool use", "support image input"
 RETRY_FULL_S = 1.0  # retry-after of a call without a free slot; it has already waited for queue_timeout_s
 _TIMEOUTS = kinds(lambda facts: facts.clock is not None)
 
@@ -209,8 +211,9 @@ class RejectedByProvider(RaceFailed):
     """The provider says that the request is invalid: passed on with its status and message."""
 
     # Means: A provider says that the request is wrong. Its own status (400, 413, 422; 403 if it flagged the text, 429
-    # if it is too large for a minute, or its tier has no room), message and code are passed on, or what they mean in
-    # the words of the client's API; `bad_request` is the ledger's and the metrics' word.
+    # if it is too large for a minute, or its tier has no room; 400 for OpenRouter's 404 of what a request needs),
+    # message and code are passed on, or what they mean in the words of the client's API; `bad_request` is the ledger's
+    # and the metrics' word.
     # Retry: no.
     # Caller: Correct what the message names.
     # Operator: If only one provider refuses it, set its deployment's `drop_params: true`, or say under `capabilities`
@@ -229,6 +232,8 @@ class RejectedByProvider(RaceFailed):
             self._status, self.lengths = 400, stated_lengths(error.said)
         elif self.meaning is Meaning.CONTENT and self._status == _UNPROCESSABLE:
             self._status = 400
+        elif self._status == HTTPStatus.NOT_FOUND and error.said.startswith(_LACKS):
+            self._status = 400  # programs take a 404 for a model that is gone
         self._body = error.body
         self.answer = error.answer  # the event by which its vendor says it to clients of its API, with status 200
 

@@ -166,7 +166,7 @@ _LONGEST_TEXT = _LONGEST_MESSAGE + _UNSAFE_END  # characters of an error's text,
 _LARGEST_ERROR_BYTES = 64 * 1024  # of JSON; of a larger one only the fields that an error has are read
 _UNAUTHORIZED, _PAYMENT_REQUIRED, _FORBIDDEN = 401, 402, 403
 _OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
-_QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # its type of an error that may have status 400
+_QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # types of its errors, also of those with status 400
 # Likewise, of a key: docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html, on 2026-11-29.
 _KEYS_OF_AWS = ("UnrecognizedClient", "ExpiredToken", "InvalidClientTokenId", "IncompleteSignature", "InvalidSignature")
 _OF_ALIBABA = "x-dashscope-"  # how its headers begin
@@ -175,6 +175,7 @@ _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the
     "rate_limit": 429,
     "too_many_requests": 429,
     "quota": 429,
+    "Throttling": 429,  # AWS
     "credit_balance": 402,
     "authentication": 401,
     "api_key": 401,
@@ -450,10 +451,16 @@ def _words_of(told: Any) -> str:
 def _openai_error(message: str, source: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "message": message,
-        "type": source.get("type"),
+        "type": source.get("type") or _type_of_aws(source),
         "param": source.get("param"),
         "code": source.get("code", source.get("status_code")),
     }
+
+
+def _type_of_aws(source: Mapping[str, Any]) -> str | None:
+    """Return the type in a body of AWS: of ``com.amazon.coral.availability#ThrottlingException`` what is behind #."""
+    told = source.get("__type")
+    return told.rpartition("#")[2] if isinstance(told, str) else None
 
 
 def _message(error: Mapping[str, Any]) -> str:
@@ -527,6 +534,8 @@ def _kind(
     if isinstance(code := error.get("code"), str) and code in _OF_WHAT_IT_WROTE:
         return ErrorKind.INVALID_ANSWER
     kind = kind or kind_of_status(status or _SERVER_ERROR)
+    if kind is ErrorKind.BAD_REQUEST and any(name.startswith(_QUOTAS_OF_AWS) for name in names_of(error)):
+        kind = ErrorKind.RATE_LIMITED
     about = refused(status, error, _message(error))
     if about is not None or (kind is ErrorKind.RATE_LIMITED and _is_outsized(error)):
         return ErrorKind.BAD_REQUEST

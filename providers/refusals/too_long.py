@@ -78,7 +78,9 @@ _LIMITS = (
     ),
 )
 # Of a limit per minute, which smaller prompts reach as well, and of an answer alone.
-_OF_A_MINUTE = re.compile(r"per (?:minute|day|hour)|\bTP[MD]\b|rate.?limit|每(?:分钟|小时|[天日秒])", re.IGNORECASE)
+_OF_A_MINUTE = re.compile(
+    r"per (?:minute|day|hour)|\bTP[MD]\b|rate.?limit|\bplease wait\b|每(?:分钟|小时|[天日秒])", re.IGNORECASE
+)
 
 
 # The tokens of the prompt, and of the answer that was asked for beside it: of OpenAI, vLLM, Anthropic.

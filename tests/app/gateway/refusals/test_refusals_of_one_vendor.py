@@ -386,6 +386,34 @@ async def test_alone_it_is_told_in_the_vendors_words_and_takes_nobody_out(
         assert (await asked(running, "chat"))[0] == 200
 
 
+NO_ENDPOINT = 'No endpoints found that support tool use. Try disabling "f".'
+
+
+@STREAMS
+async def test_what_openrouter_has_nobody_for_is_no_model_that_is_gone(serve: Serve, stream: bool) -> None:
+    refusal = [Status(404, {"error": {"message": NO_ENDPOINT, "code": 404}})]
+    models = {MODEL: of(("alpha", "beta")), "alone": of(("alpha",))}
+    async with serve(alpha=refusal, beta=answer("Hello"), config={"models": models}) as running:
+        running.prefer("alpha", "beta")
+        for path in ("chat", "messages", "responses", "gemini"):
+            assert (await asked(running, path, stream=stream))[0] == 200
+            status, told = await asked(running, path, model="alone", stream=stream)
+            assert (status, json.dumps(NO_ENDPOINT)[1:-1] in json.dumps(told)) == (400, True)
+        assert counts(running, "alpha", "beta") == [8, 4]
+
+
+@STREAMS
+@ORDERED
+async def test_throttling_with_status_400_is_a_rate_limit(serve: Serve, order: str, stream: bool) -> None:
+    words = {"__type": "ThrottlingException", "message": "Too many tokens, please wait before trying again."}
+    models = {MODEL: of(("alpha", "beta"), order), "alone": of(("gamma",))}
+    refusal = [Status(400, words)]
+    async with serve(alpha=refusal, beta=answer("Hello"), gamma=refusal, config={"models": models}) as running:
+        running.prefer("alpha", "beta")
+        assert (await asked(running, "chat", stream=stream))[0] == 200
+        assert (await asked(running, "chat", model="alone", stream=stream))[0] == 429
+
+
 @STREAMS
 @ORDERED
 @pytest.mark.parametrize("mistake", MISTAKES)

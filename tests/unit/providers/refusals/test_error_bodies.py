@@ -173,6 +173,20 @@ def test_a_400_for_a_quota_of_bedrocks_is_a_rate_limit(said: str) -> None:
     assert refused(400, body, x_amzn_errortype="ValidationException").kind is ErrorKind.BAD_REQUEST
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (b'"__type":"ThrottlingException"', ErrorKind.RATE_LIMITED),
+        (b'"__type":"com.amazon.coral.availability#ThrottlingException"', ErrorKind.RATE_LIMITED),
+        (b'"code":"ThrottlingException"', ErrorKind.RATE_LIMITED),
+        (b'"__type":"ValidationException"', ErrorKind.BAD_REQUEST),
+    ],
+)
+def test_so_is_one_that_says_it_in_its_body_alone(name: bytes, kind: ErrorKind) -> None:
+    error = refused(400, b'{%s,"message":"Too many tokens, please wait before trying again."}' % name)
+    assert (error.kind, error.is_too_long) == (kind, False)
+
+
 def test_a_400_that_only_mentions_an_account_is_the_clients() -> None:
     said = b'{"error":{"message":"messages.0: \'Your credit balance is too low\' is no valid role"}}'
     assert refused(400, said).kind is ErrorKind.BAD_REQUEST
