@@ -329,7 +329,7 @@ class LaunchSchedule:
             return False
         planned_s, rescued_s = self._rescued
         wait_s = rescued_s + (launch.delay_s - planned_s or self._plan.rescue_s or 0.0) - due_s
-        if launch.delay_s < planned_s or wait_s <= _SLACK_S:
+        if wait_s <= _SLACK_S:
             return False
         self._put(launch, due_s + wait_s)
         return True

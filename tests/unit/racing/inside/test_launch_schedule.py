@@ -92,6 +92,29 @@ def test_a_rescue_that_has_to_wait_is_not_launched_together_with_the_next_one() 
     ]
 
 
+def test_a_refused_hedge_that_was_due_after_a_rescue_comes_at_its_own_time_and_moves_none() -> None:
+    planned = plan(
+        ("a", 0.0, Role.PRIMARY), ("c", 2.0, Role.FAILOVER), ("b", 3.0, Role.HEDGE), ("d", 4.0, Role.FAILOVER)
+    )
+    assert starts(planned, no_extras)[1:] == [
+        ("c", Role.FAILOVER, 2.0),
+        ("b", Role.FAILOVER, 3.0),
+        ("d", Role.FAILOVER, 4.0),
+    ]
+
+
+def test_a_rescue_that_is_refused_asks_again_as_long_after_each_refusal() -> None:
+    asked: list[float] = []
+
+    def permits(_launch: Launch, at_s: float) -> bool:
+        asked.append(round(at_s, 6))
+        return at_s > 7.0
+
+    planned = plan(("a", 0.0, Role.PRIMARY), ("b", 0.5, Role.HEDGE))
+    assert starts(planned, permits)[1:] == [("b", Role.FAILOVER, 8.0)]
+    assert asked == [0.5, 2.0, 4.0, 6.0, 8.0]
+
+
 def test_a_hedge_without_a_deployment_asks_once_whether_it_might_have_started() -> None:
     asked: Starts = []
 
@@ -104,7 +127,7 @@ def test_a_hedge_without_a_deployment_asks_once_whether_it_might_have_started() 
 
 
 def test_what_is_pending_at_an_answer_may_replace_a_failure_and_comes_first() -> None:
-    planned = plan(("a", 0.0, Role.PRIMARY), ("b", 0.3, Role.HEDGE), rest=["c"])
+    planned = plan(("a", 0.0, Role.PRIMARY), ("b", 0.3, Role.HEDGE), rest=["c"], withheld_s=0.4)
     schedule = LaunchSchedule(
         planned, now=BEGAN, may_launch=lambda _: True, lines={}, on_slot_refused=lambda _: None, sent=OfCall()
     )
