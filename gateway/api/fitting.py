@@ -1,6 +1,6 @@
 """Finds the deployments of a model that can answer a request, the request for each, and why others cannot."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
@@ -169,7 +169,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
     for deployment in deployments:
         try:
             _check_policy(deployment, question.policy)
-            _check_abilities(deployment, demanded)
+            _check_abilities(deployment, demanded, fitting)
             translations.fit(deployment, fitting)
             _check_length(deployment, question, is_ceiling=translations.lowers)
         except _Unfit as reason:
@@ -586,10 +586,12 @@ def _check_policy(deployment: Deployment, policy: DataPolicy) -> None:
         raise _Unfit(reason)
 
 
-def _check_abilities(deployment: Deployment, demanded: Iterable[str]) -> None:
+def _check_abilities(deployment: Deployment, demanded: Collection[str], fitting: Fitting) -> None:
     for ability in demanded:
         if getattr(deployment.capabilities, ability) is False:
             raise _Unfit(_ABILITIES[ability])
+    if deployment.lacks_schemas and "json_schema" in demanded:
+        fitting.second[deployment.name] = "refuses JSON schemas"
 
 
 def _check_length(deployment: Deployment, question: Question, *, is_ceiling: bool) -> None:

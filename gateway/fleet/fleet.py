@@ -297,6 +297,9 @@ class Resolver:
             refuses_storing=vendor is not None and vendor.quirks.refuses_storing,
             compacts=vendor is None or vendor.name in COMPACTING,
             functions_only=vendor is not None and vendor.quirks.functions_only,
+            lacks_schemas=vendor is not None
+            and vendor.quirks.lacks_schemas
+            and settings.capabilities.json_schema is None,
             # Models without a cache have no price of one, and refuse marks.
             takes_marks=vendor is not None
             and vendor.quirks.takes_marks

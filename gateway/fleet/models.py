@@ -93,6 +93,7 @@ class Deployment(MaskedRecord, frozen=True):
     refuses_storing: bool = False  # in Responses: refuses ``store: true``
     compacts: bool = True  # in Responses: may make a conversation shorter, in an item of its own
     functions_only: bool = False  # in Responses: takes no other tools
+    lacks_schemas: bool = False  # its vendor refuses JSON schemas
     takes_marks: bool = False  # in chat: takes Messages' cache marks
     cache_keys: frozenset[str] = frozenset()  # the dialects in which the vendor takes a ``prompt_cache_key``
     # What a request is sent as ``store`` that says nothing of it; None: nothing. Its vendor, or the operator, says so.

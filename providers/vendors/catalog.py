@@ -86,6 +86,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ignores: frozenset[str] = frozenset()
     refuses_storing: bool = False  # its Responses keep nothing, and ``store: true`` is an error
     functions_only: bool = False  # its Responses have functions alone: it passes over other tools, or refuses them
+    lacks_schemas: bool = False  # it writes JSON, but by no schema, whatever the table of prices says of its models
     needs_parameters: bool = False  # a function that takes nothing says so by a schema
     typed_branches: bool = False  # in a tool's schema, a type stands within ``anyOf``, and never beside ``$ref``
 

@@ -131,3 +131,38 @@ async def test_thoughts_in_words_are_sent_to_who_takes_them(
         assert vendor.refusals == [], vendor.said
         [asked] = vendor.seen
         assert ("reasoning_text" in str(asked.body)) is (dropped is None)
+
+
+SCHEMA_ASKED: Json = {
+    "model": "m",
+    "messages": [{"role": "user", "content": 'say: {"path": "a"}'}],
+    "response_format": {"type": "json_schema", "json_schema": {"name": "found", "schema": SCHEMA}},
+}
+
+
+async def test_a_vendor_without_schemas_is_asked_for_one_only_where_nobody_else_is(tmp_path: Path) -> None:
+    async with running_vendor("deepseek") as deepseek, running_vendor("openai") as openai:
+        providers = {
+            "deepseek": {"preset": "deepseek", "base_url": deepseek.base_url, "api_key": deepseek.key},
+            "openai": {"preset": "openai", "base_url": openai.base_url, "api_key": openai.key},
+        }
+        here, there, race = "deepseek/deepseek-v4-flash", "openai/gpt-4.1", {"mode": "race", "width": 2, "budget": 1.0}
+        models: Json = {
+            "m": {"deployments": [here, there], "race": race},
+            "alone": {"deployments": [here]},
+            "told": {"deployments": [{"deployment": here, "capabilities": {"json_schema": True}}, there], "race": race},
+        }
+        async with serving(tmp_path, {"unused": None}, providers=providers, models=models) as running:
+            for _ in range(3):
+                async with running.post(SCHEMA_ASKED) as response:
+                    assert (response.status, response.headers["x-holeshot-provider"]) == (200, "openai")
+            assert (deepseek.seen, openai.refusals) == ([], [])
+            async with running.post({**SCHEMA_ASKED, "response_format": {"type": "text"}}) as response:
+                assert (response.status, response.headers["x-holeshot-launched"]) == (200, "2")
+            async with running.post({**SCHEMA_ASKED, "model": "alone"}) as response:
+                assert response.status == 400
+                assert "This response_format type is unavailable now" in await response.text()
+            assert len(deepseek.refusals) == 1
+            async with running.post({**SCHEMA_ASKED, "model": "told"}) as response:
+                assert (response.status, response.headers["x-holeshot-provider"]) == (200, "openai")
+            assert len(deepseek.refusals) == 2
