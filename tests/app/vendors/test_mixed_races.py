@@ -166,3 +166,24 @@ async def test_a_vendor_without_schemas_is_asked_for_one_only_where_nobody_else_
             async with running.post({**SCHEMA_ASKED, "model": "told"}) as response:
                 assert (response.status, response.headers["x-holeshot-provider"]) == (200, "openai")
             assert len(deepseek.refusals) == 2
+
+
+@pytest.mark.parametrize(("vendor", "model"), [("groq", "openai/gpt-oss-120b"), ("mistral", "mistral-medium-latest")])
+async def test_other_vendors_ways_to_say_how_to_think_are_left_out_before_they_are_refused(
+    tmp_path: Path, vendor: str, model: str
+) -> None:
+    async with running_vendor(vendor) as served:
+        providers = {vendor: {"preset": vendor, "base_url": served.base_url, "api_key": served.key}}
+        models: Json = {
+            "m": {"deployments": [f"{vendor}/{model}"]},
+            "two": {"deployments": [f"{vendor}/{model}", "alpha/m"], "race": {"mode": "single"}},
+        }
+        async with serving(tmp_path, {"alpha": None}, providers=providers, models=models) as running:
+            for said in ({"thinking": {"type": "enabled"}}, {"enable_thinking": True}):
+                body: Json = {"model": "m", "messages": [{"role": "user", "content": "say: well"}], **said}
+                async with running.post(body) as response:
+                    assert response.status == 200, await response.text()
+                    assert response.headers["x-holeshot-dropped"] == next(iter(said))
+                async with running.post({**body, "model": "two"}) as response:
+                    assert response.headers["x-holeshot-provider"] == "alpha"  # which takes it
+        assert served.refusals == [], served.said
