@@ -110,7 +110,7 @@ class EntryHandle(Protocol[Attempt_contra]):
     reading: "Reading[Any]"  # how its attempts ask
 
     def bid(self, attempt: Attempt_contra, now: float) -> Bid:
-        """Decide about an attempt with its first token. If it wins, all others are cut."""
+        """Decide about an attempt with its first token. If the attempt wins, all others are cut."""
 
     def release(self, attempt: Attempt_contra) -> None:
         """Let a held attempt win."""
@@ -287,7 +287,7 @@ _ENDS = kinds(lambda facts: facts.may_be_whole)
 
 
 class Attempt:
-    """A running upstream request. Its entry lets it win or cuts it."""
+    """A running upstream request. The model's entry lets the attempt win, or cuts it."""
 
     __slots__ = (
         "__weakref__", "_ahead", "_hold_over", "_watch", "again", "answer", "claimed_at", "deployment", "ending",
@@ -311,21 +311,21 @@ class Attempt:
         self.state = AttemptState.ASKED
         entry.open_call.running += 1
         self.task: asyncio.Task[None] | None = None
-        self.still = False  # whether it is silent within its answer, for longer than is usual there
+        self.still = False  # whether the answer has stopped in its middle for longer than is usual at the deployment
         self.ending: Ending | None = None  # set once; nothing is measured after that
         self.record: AttemptRecord | None = None  # built from ``ending`` when it is reported to recorders
         self.failed_at: float | None = None
-        self.claimed_at: float | None = None  # when it bid with its first token: it may be held or have lost
+        self.claimed_at: float | None = None  # when this bid with its first token: perhaps it is held, or has lost
         self.overtaken: OvertakeTimes | None = None
         self.exchange: Exchange | None = None
-        self.seat: Seat | None = None  # if there is a limit; kept to the end of the task: the provider may work on
+        self.seat: Seat | None = None  # if there is a limit; kept until the task ends: the provider may work on
         self.sendings = SendCount(of_call=entry.open_call.sent)
         self.entry = entry
         self.whole, self.measurement = entry.reading.begin(self, at)
         self.answer: Answer | None = None  # set when the request is sent
-        self._hold_over: asyncio.Future[None] | None = None  # done when its hold is over
-        self._ahead: asyncio.Future[bytes] | None = None  # what a held one reads: in a task of its own
-        self._watch: WatchEnd | None = None  # set when it is WATCHED
+        self._hold_over: asyncio.Future[None] | None = None  # done when the attempt's hold is over
+        self._ahead: asyncio.Future[bytes] | None = None  # the read of a held attempt: in a task of its own
+        self._watch: WatchEnd | None = None  # set in state WATCHED
 
     @property
     def first_asked(self) -> "Attempt":
@@ -345,7 +345,7 @@ class Attempt:
 
     async def run(self) -> None:
         """Send the request, bid, and forward the answer. Raises nothing but a cancellation."""
-        assert self.task is not None  # no local variable: it would be a reference cycle
+        assert self.task is not None  # no local variable: a task in its own frame is a reference cycle
         entry, reading = self.entry, self.entry.reading
         clocks = reading.clocks(self)
         try:
@@ -599,12 +599,12 @@ class Attempt:
                     begins = True
                     await self._begin(answer, self.entry.open_call.services.clock())
                     begins = False
-                await asyncio.wait({read})  # unlike awaiting it, a cancellation leaves it its turn
+                await asyncio.wait({read})  # unlike ``await read``: a cancellation of this task lets the read end
             return read.result()
         except asyncio.CancelledError:
             if begins or self.ending is not None or (expiry := clocks.take_expiry()) is None:
                 raise
-            await asyncio.sleep(0)  # the reading task has its turn: what has come must not be lost with it
+            await asyncio.sleep(0)  # one turn for the reading task: data that came are not lost with the task
             if read.done() and not read.cancelled() and read.exception() is None:
                 expiry.before = read.result()
             self._drop()
@@ -631,14 +631,14 @@ class Attempt:
         """Handle an error of the stream: after a finish reason the answer still counts as complete."""
         now = self.entry.open_call.services.clock()
         mark_words(error, self.entry.call, self.deployment, self.entry.reading.form)
-        if self.exchange is not None and self.measurement.first_at is None:  # what has begun was not refused
+        if self.exchange is not None and self.measurement.first_at is None:  # an answer that has begun was not refused
             decide_within(error, self.entry.call, self.deployment)
         if self.sendings.failed is not None:
             self.sendings.failed(error)
         try:
             if error.kind in _ENDS and await self._finish_if_whole(now):
                 return
-        except UpstreamError as useless:  # its last events do not continue the answer
+        except UpstreamError as useless:  # the last events do not continue the answer
             error = useless.without_frames()
         again, error = await self.entry.reading.instead(self, error)
         is_last = again is not None and not self.sendings.may_be_repeated(error, NOT_AGAIN)
@@ -716,7 +716,12 @@ class Attempt:
 
 
 def _taken_before(error: UpstreamError) -> tuple[bytes, UpstreamError]:
-    """Return, once, the events that a translation has made before its ``error``, and that; raise it without any."""
+    """Return, once, the events that a translation has made before its ``error``, and the error.
+
+    Raises:
+        UpstreamError: ``error``, if there are no such events.
+
+    """
     if not error.before:
         raise error
     before, error.before = error.before, b""

@@ -82,7 +82,7 @@ class Attempts:
         return [other for other in self.all if other is not attempt and other.state in RUNNING]
 
     def is_late(self, name: str) -> bool:
-        """Whether it is too late to launch ``name``: two attempts were silent for its timeout, or one twice as long.
+        """Whether it is too late to launch ``name``: two attempts were silent for its ``ttft_s``, or one twice as long.
 
         A single attempt is always replaced. Attempts that failed by themselves were not silent, nor were those that
         lost: if a long answer breaks, the call's age says nothing about another deployment. A continuation has a limit
@@ -99,7 +99,7 @@ class Attempts:
     def begin(self, launches: Iterable[Launch]) -> bool:
         """Announce the call and launch its first attempts; return whether there are any.
 
-        Each takes its seat before the next item of ``launches`` is read.
+        Each attempt takes its seat before the next item of ``launches`` is read.
         """
         first = list(map(self._prepare, launches))
         if first:
@@ -112,7 +112,7 @@ class Attempts:
         self._ask([self._prepare(launch)])
 
     def launch_extra(self, launch: Launch | None) -> bool:
-        """Launch one more beside an invalid answer, which costs money all the same; return whether one was launched."""
+        """Launch one more beside an invalid answer, which is billed all the same; return whether one was launched."""
         if launch is not None:
             self.launch(launch)
         return launch is not None
@@ -129,7 +129,7 @@ class Attempts:
             self.begin([Launch(name, 0.0, first.role, first.audited)])
 
     def launch_again(self, refused: Attempt, role: Role) -> Attempt:
-        """Repeat the request of ``refused`` in its seat as ``role``, with another key or in another form; return it."""
+        """Repeat the request of ``refused`` in its seat as ``role``, with another key or form; return that attempt."""
         start = refused.start
         watch_s = self._limits_s.get(start.id)
         launch = Launch(refused.deployment.name, 0.0, role, audited=start.audited, watch_s=watch_s, weight=start.weight)
@@ -147,7 +147,7 @@ class Attempts:
             self._open_call.held_by(loser.task)
 
     async def wait_until_last(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
-        """Wait until no attempt runs but those with an empty or invalid answer, and ``attempt`` is the best of them."""
+        """Wait until no attempt runs but those with an empty or invalid answer, and ``attempt`` is the best."""
         self.empty[attempt] = loop.create_future()
         self.wake_empty()
         await self.empty[attempt]

@@ -12,9 +12,9 @@ from gateway.racing.measurement import Measurement
 #                   │
 #                   └────────► DISMISSED      the winner's answer is complete, or the backup cannot answer any more
 #
-# Of a stream the client already has a part, which is the winner's. So only a stream that is spoken has one, for as long
-# as its text is the same (``rescue``); else calls that do not stream. The backup was launched like any extra attempt,
-# under the same limits, which count a complete answer for each.
+# Calls that do not stream may have a backup: the client has nothing of the winner's answer yet. The client of a stream
+# has a part of it, so a stream has a backup only if the answer is spoken, while the backup's text is the same
+# (``rescue``). The backup was launched like any extra attempt, under the same limits, which count a complete answer.
 
 _MAY_ANSWER = frozenset({AttemptState.ASKED, AttemptState.HELD})
 
@@ -47,10 +47,10 @@ class Backup(Generic[_A]):
     def __init__(self) -> None:
         self.state = BackupState.NONE
         self._attempt: _A | None = None
-        self._kept: str | None = None  # the attempt's id, known also when the race is over
+        self._kept: str | None = None  # the id of the backup, which outlives the race
 
     def replace(self, refused: _A, by: _A) -> None:
-        """Have ``by`` stand by, if ``refused`` did, whose request it repeats."""
+        """Have ``by`` stand by if ``refused``, whose request it repeats, stood by."""
         if self._attempt is refused:
             self._attempt = by
             self._kept = by.start.id if self._kept == refused.start.id else self._kept
@@ -85,7 +85,7 @@ class Backup(Generic[_A]):
         return found
 
     def dismiss(self) -> _A | None:
-        """Return the backup if it still stands by; it is not needed any more."""
+        """End the standing by, as no backup is needed any more; return the backup if there is one."""
         found = self._attempt if self.state is BackupState.STANDING_BY else None
         self._leave(BackupState.DISMISSED)
         return found

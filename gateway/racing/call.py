@@ -1,7 +1,7 @@
 """A running call: the owner of its ids, launches and records, for all the models and APIs it tries.
 
-A call may try several models in turn; it is one row with all their attempts. ``finish`` records it, once. An audited
-loser may end later: then its row follows.
+A call may try several models in turn. The ledger has one row for the call and one for each attempt at any of these
+models. ``finish`` writes the call's row, once; an audited loser may end later, and is written then.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class CallResource(Protocol):
 
 
 class OpenCall:
-    """One call from its arrival to its record. ``record`` is None until it is finished."""
+    """One call from its arrival to its record. ``record`` is None until the call is finished."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class OpenCall:
         self.extras = 0  # of the attempts, those that started while another one ran, whatever their role
         self.width_asked: int | None = None  # attempts to start with, as the current model's plan says; None: no race
         self.narrowed: Narrowed | None = None  # why there were fewer attempts, or no later extra one
-        self.cached: Mapping[str, int] | None = None  # by deployment: tokens of the prompt that its cache should have
+        self.cached: Mapping[str, int] | None = None  # deployment → tokens that should be in its prompt cache
         self.waited_s = 0.0  # for a seat
         self.own_s = 0.0  # the gateway's part of the time so far, in which no deployment was asked
         self.unasked_since = call.by.received_at
@@ -106,7 +106,7 @@ class OpenCall:
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
         self.left_out: set[str] = set()  # deployments that were asked without reasoning that no key could read
         self.sent = OfCall() if fleet is None else OfCall(most=fleet.max_requests)
-        self.may_run_on = False  # whether a provider may have started it in the background: then no other is asked
+        self.may_run_on = False  # a provider may have started the call in the background: no other is asked
         self.filtered = 0  # deployments whose filter has refused the request, at all models
         self.rescue: AnswerRescue | None = None  # None: slow streams are not rescued
         self._winner: AttemptRecord | None = None
@@ -127,7 +127,7 @@ class OpenCall:
         """Return ``call`` with a note of the fields (``paths``) that ``deployment`` was not sent, as it refuses them.
 
         ``paths`` are in the deployment's API; the client is told those of its own API. ``raised``: a limit of the
-        answer was raised, and not lowered as usual.
+        answer was raised, and not lowered as usual, as after "integer below minimum value".
         """
         name, before = deployment.name, call.rendered.get(deployment.name, AS_ASKED)
         spoken = deployment.spoken_in(call)
@@ -206,7 +206,7 @@ class OpenCall:
     ) -> None:
         """Tell the recorder of an attempt's first token; ``call``: as built for the attempt's model. For the outbox."""
         if call.asked.runs_on:
-            return  # how soon a background response is queued says nothing of its answer
+            return  # how soon a background response is queued says nothing of the answer's speed
         services = self.services
         ttft_s, ago_s = at - launched_at, services.clock() - at
         prompt_class = whole_class(call.own.prompt_class) if whole else call.own.prompt_class
@@ -261,7 +261,7 @@ class OpenCall:
             return self.record
         if self.rescue is not None:
             self.rescue.settle()
-        if self.services.outbox.waiting:  # its attempts' records are reported first
+        if self.services.outbox.waiting:  # the attempts' records are reported before the call's
             self.services.outbox.drain()
         if self.broken:
             times = self.broken[0].times
@@ -300,7 +300,7 @@ class OpenCall:
         return Wait(seats, self.call.how.model, patience_s, seated=seated, timed_out=timed_out, clock=clock, loop=loop)
 
     def waited(self, wait: Wait) -> None:
-        """End a wait, and add its time."""
+        """End ``wait``, and add the time waited to the call's."""
         wait.forget()
         self.waited_s += wait.waited_s
 
@@ -314,7 +314,7 @@ class OpenCall:
     def since_received_ms(self, instant: float) -> float:
         """Return ``instant`` of the clock in milliseconds since the call was received."""
         passed_s = instant - self.call.by.received_at
-        return (passed_s * 1_000_000 + 0.5) // 1 / 1000  # as ``milliseconds``, without its call
+        return (passed_s * 1_000_000 + 0.5) // 1 / 1000  # as ``milliseconds``, inlined
 
 
 def _number(attempt: AttemptRecord) -> int:

@@ -1,7 +1,8 @@
 """Has another deployment continue an answer that broke off, stands still or is slow: which one, who pays, and how.
 
-However the answer stopped, the continuation is one race with the same client; its sink drops the text that is repeated
-at the seam. An answer that still runs is cut by the first text that is new to the client.
+However the answer stopped, the continuation is one race with the same client. The sink of the race drops the text that
+is repeated at the seam: after "The capital of France", of "of France is Paris" only " is Paris" is sent. An answer that
+still runs is cut by the first text that is new to the client.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ class Continuer(msgspec.Struct, frozen=True):
     model: Model
     plan: Plan
     call: Call  # as built for this model
-    holds: Callable[[Launch], Awaitable[bool]]  # whether limits allow the launch; then its expected use is held
+    holds: Callable[[Launch], Awaitable[bool]]  # whether limits allow the launch, whose expected use is then reserved
     permits: Callable[[Launch, StopKind], bool]  # whether the launch may be paid
 
 
@@ -100,14 +101,14 @@ class Continuation:
         self._candidates: Sequence[ContinuationCandidate] = ()
         self._race: Race | None = None
         self._is_counted = False  # whether ``broken`` is one of the call's parts
-        self._repeated = ""  # what the one that goes on repeats of the delivered text
+        self._repeated = ""  # the part of the delivered text that the continuing deployment repeats
 
     def plan(self) -> bool:
         """Choose the deployments; return whether any may continue, and is paid. The answer so far becomes a part."""
         if self._begun.obstacle is not None:
             return False
         candidates = self._candidates = self._chosen()
-        # Beside an answer that runs a continuation counts as a rescue before a first token.
+        # Beside an answer that still runs, a continuation counts as a rescue, like one before the first token.
         if not candidates or not self._permits(Launch(candidates[0].name, 0.0, Role.FAILOVER)):
             return False
         # The answer as it is now: later text is held back, and dropped if another deployment continues.
@@ -176,8 +177,8 @@ class Continuation:
     def _chosen(self) -> list[ContinuationCandidate]:
         """Return the deployments that may continue, in the plan's order; those that failed in this call are last.
 
-        They must be known to continue answers, unless nothing is visible yet. If the model has too few, deployments of
-        its fallbacks follow.
+        These deployments are known to continue answers, unless the client has seen no text yet. If the model has too
+        few, deployments of its fallbacks follow.
         """
         own, among = self._own, self._among
         failed = {attempt.deployment for attempt in self._open_call.attempts if attempt.error_kind is not None}
@@ -257,8 +258,8 @@ class Continuation:
     def _sink_for(self, repeats: Callable[[str], str], spent: int, *, sent: int) -> "ContinuingSink":
         """Return the sink that joins the continuation to the delivered text.
 
-        ``repeats`` takes a deployment, and returns the part of the delivered text that it repeats; ``sent``: the tokens
-        of the delivered text in the prompt.
+        ``repeats`` takes a deployment, and returns the part of the delivered text that the deployment repeats;
+        ``sent``: the tokens of the delivered text in the prompt.
         """
         call, begun, continuing, open_call = self._own.call, self._begun, self._continuing, self._open_call
         stops = continuing.stops(call.asked.fields)
@@ -281,7 +282,7 @@ class Continuation:
         )
 
     def _goes_on(self) -> None:
-        """Have the listener hear the new text of the one that goes on; the silence before it is in its row."""
+        """Have the listener hear the continuation's new text; the silence before that text is in the call's row."""
         winner = None if self._race is None else self._race.winner
         listener = None if winner is None else winner.measurement.listener
         if listener is not None and self._broken.heard is not None:
@@ -307,7 +308,7 @@ def _way(candidate: ContinuationCandidate) -> object:
 
 
 def _wording(candidate: ContinuationCandidate, prefix: str, spent: int) -> Mapping[str, msgspec.Raw]:
-    """Return the fields that are sent to a deployment, in the dialect it is sent."""
+    """Return the fields that are sent to a deployment, in the dialect of that deployment."""
     deployment, call = candidate.deployment, candidate.of.call
     fields = call.sent_to(deployment.name)
     spoken = deployment.spoken_in(call)
@@ -335,7 +336,7 @@ def _hurried(model: Model, candidates: Sequence[ContinuationCandidate], within_s
 
 
 class ContinuingSink:
-    """The sink of a continuation. Until the seam is passed it sends nothing, and another attempt may replace it."""
+    """The sink of a continuation. Before the seam nothing is sent, and another attempt may take over."""
 
     understands = True
 

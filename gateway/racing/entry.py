@@ -129,7 +129,7 @@ class Entry:
             sent=race.open_call.sent,
         )
         self._timer: asyncio.TimerHandle | None = None  # of the next launch, or of the end of a hold
-        self._due_at = 0.0  # when it fires
+        self._due_at = 0.0  # when the timer fires
         self._seat_wait: SeatWait | None = None
         decode_s = {} if call.how.win_on is WinOn.VALID else plan.decode_s  # VALID: bids have whole answers
         deadline_at = None if call.own.deadline_ms is None else call.deadline_at
@@ -180,7 +180,7 @@ class Entry:
         attempt.end_hold()
 
     def keep_rival(self) -> None:
-        """Have a loser stand by, for a stream whose sink uses or dismisses the loser."""
+        """Have a loser stand by: the stream's sink lets the loser answer, or dismisses it."""
         self._backup = Backup()
 
     @property
@@ -301,7 +301,7 @@ class Entry:
                 self._schedule_rescues()
         elif self._answers_beside(attempt):
             self._schedule_rescues()
-        elif self.phase is Phase.RUNNING:  # else another attempt has an answer, perhaps a held one just released
+        elif self.phase is Phase.RUNNING:  # else another attempt answers, perhaps the held one, just released
             self._go_on_after(attempt, error, was_ahead=was_ahead)
 
     def _no_more_bids(self, attempt: Attempt) -> None:
@@ -405,7 +405,7 @@ class Entry:
     def start(self) -> None:
         """Launch the attempts that are due at the start, or wait for a seat."""
         open_call = self.open_call
-        open_call.own_s += open_call.services.clock() - open_call.unasked_since  # a wait for a seat is not part of it
+        open_call.own_s += open_call.services.clock() - open_call.unasked_since  # without a wait for a seat
         sent = open_call.sent
         # A fallback may launch only as many as the first models have left.
         most = None if not sent.number else min(sent.left, 1) if open_call.filtered else sent.left

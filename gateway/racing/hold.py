@@ -7,7 +7,10 @@ min(5 s, after_i - min_j after_j): after that even the best could not make up fo
 call's deadline, if that can be met. No attempt is held for a probe, which may hang, nor for a deployment without
 such a prediction. Without ``RaceSettings.holds`` a plan has no predictions, and the first token wins at once.
 
-``Hold`` decides, without I/O: it is told the time, and who fails. The entry of the model has the timer.
+``Hold`` decides, without I/O, from the time and from which attempt fails. The entry of the model has the timer.
+
+For example, under ``completion``, *i* needs 4 s after its first token, and *j*, still silent, 2.5 s after its own. Then
+*i* is held for at most 1.5 s, and *j* wins if its first token comes by then.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,7 +50,7 @@ class Hold(Generic[_A]):
         """``deadline_at``: the client's deadline for the first token; None: no deadline."""
         self.leader: _A | None = None
         self.until = 0.0  # when the leader is to be released
-        self._decode_s = decode_s  # by deployment: predicted seconds after its first token; empty: no holds
+        self._decode_s = decode_s  # deployment → predicted seconds after the first token; empty: no holds
         self._deadline_at = deadline_at
         self._since = 0.0  # when the leader had its token
         self._awaited = ""
@@ -73,11 +76,11 @@ class Hold(Generic[_A]):
         return True
 
     def overtakes(self, attempt: _A) -> bool:
-        """Whether ``attempt`` is predicted to be better than the held one."""
+        """Whether ``attempt`` is predicted to be better than the held attempt."""
         return self.leader is not None and self._gain(self.leader, (attempt,))[0] > 0
 
     def failed(self, attempt: _A, running: Iterable[_A]) -> _A | None:
-        """Handle a failure of the held attempt, or of one that it waits for; return the one to release, if any.
+        """Handle a failure of the held attempt, or of one that it waits for; return the attempt to release, if any.
 
         ``running``: the attempts that may still bid.
         """

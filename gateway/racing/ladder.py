@@ -48,7 +48,7 @@ class RefusedStep(msgspec.Struct, eq=False):
 
     attempt: FormAttempt
     call: Call
-    error: UpstreamError  # a rung may put another error in its place: the client's, if no rung is left
+    error: UpstreamError  # what the client gets if no rung is left; a rung may put another error here
     request: RequestMaker | None = None  # None: the request passes unread
     reword: Reword | None = None  # None: deployments are asked in one API only
 
@@ -75,7 +75,10 @@ async def remembered(refused: RefusedStep) -> None:
 
 
 async def whole(refused: RefusedStep) -> RetryForm | None:
-    """Ask for a whole answer, if streaming was refused and the client does not stream."""
+    """Ask for a whole answer, if streaming was refused and the client does not stream.
+
+    For example, 400 "Your organization must be verified to stream this model".
+    """
     return whole_after(refused.attempt, refused.call, refused.error)
 
 
@@ -244,12 +247,15 @@ async def once_free(of: CallModels) -> bool:
     wait_s = min(left_s, of.turn_s(of.own or "", own.free_in_s))
     await asyncio.sleep(wait_s)
     open_call.waited_s += wait_s
-    open_call.unasked_since = services.clock()  # the wait is none of our own time
+    open_call.unasked_since = services.clock()  # the wait does not count as the gateway's own time
     return await of.use_own()
 
 
 async def a_shorter_answer(of: CallModels) -> bool:
-    """If all deployments refused the length that was asked for, ask for as long an answer as one of them gives."""
+    """If all deployments refused the length that was asked for, ask for the longest that one of them gives.
+
+    For example, after 400 "you requested 8500 tokens (500 in the messages, 8000 in the completion)".
+    """
     told = told_of(of.failed)
     is_limit = isinstance(told, RejectedByProvider) and told.limit is not None and told.limit.what == ANSWER
     return (is_limit or told.meaning is Meaning.TOO_LONG) and await of.use_roomiest()

@@ -1,6 +1,6 @@
 """Whom a model in a race asks, and when: the pending launches, the candidates for failover, and the wait for a seat.
 
-``LaunchSchedule`` decides, without I/O: it is told the time and what happens, and tells what is to be launched. A
+``LaunchSchedule`` decides, without I/O: from the time and from what has happened, what is to be launched. A
 launch that is refused, and every other deployment of the plan, becomes a candidate that can replace a failed attempt.
 The entry of the model launches, and has one timer, for the time when the next launch is due.
 """
@@ -45,9 +45,10 @@ class LaunchSchedule:
     told each extra launch that gets no seat.
     """
 
-    # Of the last launch that waited for a speaker: after how long it was planned, and is due. None: none has.
+    # Of the last launch that waited for an attempt that had begun to speak: for when it was planned, and when it is
+    # due, in seconds after the start. None: no launch has waited.
     _waited: tuple[float, float] | None = None
-    # Of the last rescue that was launched: after how long it was planned, and was due. None: none was.
+    # The same times of the last rescue that was launched. None: no rescue was launched.
     _rescued: tuple[float, float] | None = None
 
     def __init__(
@@ -66,7 +67,7 @@ class LaunchSchedule:
         self._lines = lines  # of the deployments with max_in_flight
         self._on_slot_refused = on_slot_refused
         self._began = now
-        # When each is due, after how long it was planned, and itself: the first at first.
+        # When each is due and was planned, in seconds after the start, and the launch: the next one first.
         self.pending: list[tuple[float, float, Launch]] = []
         self._candidates: list[str] = list(plan.rest)  # a list, as it is short: a deque takes 760 bytes
         self.withheld_at: float | None = None  # when a hedge is due for which there is no deployment
@@ -117,7 +118,7 @@ class LaunchSchedule:
     def due(self, now: float, spoke_at: float | None) -> Iterator[Launch | None]:
         """Yield each launch that is due. None: a rescue's deployment has no free seat, so another one is to be asked.
 
-        ``spoke_at``: when the last running attempt that has begun to speak did so; None: none has.
+        ``spoke_at``: when the latest of the running attempts began to speak; None: none has begun.
         """
         if self.withheld_at is not None and self.withheld_at <= now and self._plan.withheld is not None:
             self.withheld_at = None
@@ -188,7 +189,7 @@ class LaunchSchedule:
     def beside(self, role: Role) -> Launch | None:
         """Return an extra launch beside an attempt whose answer is unusable, or that is silent; None if there is none.
 
-        The launch uses the budget. If the budget refuses a deployment, it stays what it was: a rescue keeps its time.
+        The launch uses the budget. If refused, a candidate stays a candidate, and a rescue pending.
         """
         name = self._chosen()
         if name is None:
@@ -209,7 +210,7 @@ class LaunchSchedule:
     def slot_found(self, now: float, deployment: str, *, alone: bool) -> bool:
         """Remove ``deployment`` from the candidates, as it has a free seat now; return whether it may be launched.
 
-        If it runs ``alone``, and nothing else is to be launched, schedule rescues.
+        If ``deployment`` runs ``alone``, and nothing else is to be launched, schedule rescues.
         """
         self._remove(deployment)
         if self.is_over:
@@ -316,14 +317,14 @@ class LaunchSchedule:
         return False
 
     def _put(self, launch: Launch, due_s: float) -> None:
-        """Make a launch pending, due so long after the beginning; of several due at once those planned sooner first."""
+        """Make a launch pending, due ``due_s`` after the start; at equal times, those planned sooner come first."""
         insort_right(self.pending, (self._began + due_s, launch.delay_s, launch), key=_DUE)
 
     def _keeps_its_distance(self, launch: Launch, due_s: float) -> bool:
         """Have a rescue wait if it is due too soon after the last one; return whether it waits.
 
-        It comes as long after that one as the plan has them apart: a refused extra attempt may have become the first
-        rescue, at the time of a planned one.
+        Two rescues are as far apart as in the plan: a refused hedge may have become the first
+        rescue, at the time that was planned for the second.
         """
         if self._rescued is None:
             return False
@@ -335,9 +336,9 @@ class LaunchSchedule:
         return True
 
     def _waits(self, now: float, launch: Launch, speaking: Speaking, spoke_at: float | None) -> bool:
-        """Make a launch pending once more if an attempt has begun to speak; return whether it was made so.
+        """Make a launch pending once more if an attempt has begun to speak; return whether it is pending.
 
-        Those that wait for one speaker start as far apart as the plan has them where all are silent.
+        Launches that wait for the same attempt are as far apart as in the plan, which is made for silent ones.
         """
         if spoke_at is None:
             return False
@@ -358,7 +359,7 @@ class LaunchSchedule:
 class SeatWait:
     """The wait of one race for the first free seat.
 
-    ``seated`` is called with a deployment that has one for this call, ``fail`` if none is free in time.
+    ``seated`` is called with a deployment that has a seat for this call, ``fail`` if no seat is free in time.
     """
 
     __slots__ = ("_attempts", "_fail", "_launch", "_loop", "_open_call", "_schedule", "_wait")

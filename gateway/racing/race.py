@@ -1,7 +1,8 @@
 """A race: runs the plans of a call's models until one attempt has answered.
 
-However it ends (an answer, a failure, a client that left, a bug), no task, connection or timer is left, except those of
-audited losers. A race waits only for its own end: timers launch attempts, and attempts and free seats call it.
+However a race ends (an answer, a failure, a client that left, a bug), no task, connection or timer is left, except
+those of audited losers. A race waits only for its own end: timers launch attempts, and attempts and free seats call the
+race.
 """
 
 import asyncio
@@ -104,7 +105,7 @@ class Race:
         self._ending: NoAnswer | BrokenAnswer | Exception = NoAnswer()  # unless the call is recorded
         self._is_settled = False  # whether one model has won
         self._late: asyncio.TimerHandle | None = None  # fires when the last of the models is late
-        self._asking: asyncio.Task[None] | None = None  # plans and pays for the next one
+        self._asking: asyncio.Task[None] | None = None  # plans and pays for the next model
 
     async def run(self) -> CallRecord | NoAnswer | BrokenAnswer:
         """Run to the end; return the call's record, which was passed to the recorder, or why there is none."""
@@ -134,7 +135,7 @@ class Race:
 
     @property
     def phase(self) -> Phase:
-        """The phase, derived from the race's parts, so that it cannot contradict them."""
+        """The phase, derived from the race's parts, so that phase and parts agree."""
         if self.over.done():
             return Phase.OVER
         if self.winner is not None:
@@ -238,7 +239,7 @@ class Race:
         entry.fail()
 
     def so_far(self, error: UpstreamError) -> BrokenAnswer | None:
-        """Return the winner's answer so far as if it had broken off with ``error``; None if it has ended.
+        """Return the winner's answer so far as if that had broken off with ``error``; None if the winner has ended.
 
         The winner runs on.
         """
@@ -259,7 +260,7 @@ class Race:
         return broken
 
     def cut_winner(self, error: UpstreamError, outcome: Outcome) -> BrokenAnswer | None:
-        """Cut the winner; return its part as an answer that broke off with ``error``; None if the winner has ended."""
+        """Cut the winner; return the answer so far, broken off with ``error``; None if the winner has ended."""
         winner = self.winner
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
@@ -289,7 +290,7 @@ class Race:
     async def break_off(self, attempt: Attempt, error: UpstreamError) -> None:
         """End the race with a part of an answer, unless a rival continues the answer.
 
-        If no other deployment may finish it, the client gets an error.
+        If no other deployment may finish the answer, the client gets an error.
         """
         self.open_call.services.outbox.drain()
         sink, rescue = attempt.entry.sink, self.open_call.rescue

@@ -1,13 +1,13 @@
 """Rescues a stream that stands still or nearly stops: another deployment continues from the text delivered so far.
 
 The stream is cut only when the other deployment has text beyond what was delivered, so a false alarm costs no answer.
-If it stood still and goes on first, the other one is cut. A slow stream's text is held back until then; if no other
+If a silent stream goes on first, the other deployment is cut. A slow stream's text is held back until then; if no other
 deployment continues, that text is sent after all. Imported only where ``takeover`` is on.
 
 Where a voice speaks the answer, the second attempt of the race may be kept (``race.keep_rival``) until the voice has
-enough to say. It was sent the same request, so it can go on where its text is the same, at vendors that continue none,
-too. As soon as it says something else it is cut. Where no deployment could continue the answer, text is sent by whole
-clauses while the voice has others to say, so that what breaks off ends with one.
+enough to say. This rival was sent the same request, so it can go on where its text is the same, even at a vendor that
+continues no answers. A rival whose text differs is cut. Where no deployment could continue the answer, text is sent by
+whole clauses while the voice has others to say, so that an answer that breaks off ends with a clause.
 """
 
 import asyncio
@@ -39,19 +39,20 @@ if TYPE_CHECKING:
     from gateway.racing.speech import Clauses
 
 TICK_S = 0.5  # between two checks of a stream
-PATIENCE_S = 2.0  # a stream is slow if its tokens are so much later than at the slow speed
+PATIENCE_S = 2.0  # a stream is slow if its tokens are so many seconds later than at the slow speed
 ONE_GAP = 0.3  # the share of it that one gap counts at most: three pauses, however long, do not make a slow stream
 FEWEST = 16  # answers of a deployment from which its speed is known
 OWN_SHARE = 0.25  # a stream is slow only below this share of its own deployment's median speed
 FASTER = 2.0  # a deployment may continue only if it is so many times as fast as the slow speed
-AGAIN_S = 1.0  # a stream has recovered if it is so far ahead of a deployment that may continue
+AGAIN_S = 1.0  # a stream has recovered if it is so many seconds ahead of a deployment that may continue
 MOST_HELD_BYTES = 64 * 1024  # a stream that sends more than this while held back is not slow
 
 
 def slow_speed(below_tps: float, fastest_tps: float, own_tps: float | None) -> float:
     """Return the speed below which a stream is slow, in tokens per second.
 
-    ``fastest_tps``: the usual speed of the fastest deployment; ``own_tps``: the median of its own, None if unknown.
+    ``fastest_tps``: the usual speed of the fastest deployment; ``own_tps``: the median of the stream's own
+    deployment; None if unknown.
     """
     return min(below_tps, SHARE * fastest_tps, inf if own_tps is None else OWN_SHARE * own_tps)
 
@@ -77,7 +78,7 @@ class Slowness:
     def look(self, tokens: int, at: float, now: float, paused_s: float) -> bool:
         """Return whether the stream is slow ``now``; ``tokens`` were received, the latest ``at``.
 
-        ``paused_s``: the total time for which its client did not read.
+        ``paused_s``: the total time for which the client did not read.
         """
         if tokens > self._tokens:
             # The client may have paused since ``at``: what is not part of this gap is left to the next one.
@@ -92,22 +93,22 @@ class Slowness:
         return self._late_s + max(0.0, min(gap_s, self._longest_s) - self._token_s) >= self._patience_s
 
 
-# Where somebody listens, a stream is slow if the voice will soon have said all that has come. Each text lasts for a
-# while: a stream that stands still, or crawls, is found before it is heard.
+# Where somebody listens, a stream is slow if the voice will soon have said all text that has come. As a voice takes
+# seconds for a sentence, a stream that stands still or crawls is found before the listener hears a silence.
 SPOKEN_TICK_S = 0.25
 LEAD_S = 1.0  # of speech that is left when another deployment is asked: about what its first token takes
-WINDOW_S = 1.0  # in which less speech came than it takes to say: else the stream is ahead soon,
-LEAST_S = 0.5  # and at least so much of it: the text of a short first clause is followed by more at once
+WINDOW_S = 1.0  # within it less speech must have come than was said: else the stream is soon ahead,
+LEAST_S = 0.5  # and the window has lasted at least so long: a short first clause is followed by more text at once
 SPOKEN_TPS = 4.0  # how fast text is said
 
-# Where no other could go on with it, the clause that has not ended is held back while that much of speech is left, and
-# for so long at most: an answer that breaks off ends with a clause then, and not within a word.
+# Where no other deployment could continue, an unfinished clause is held back while the voice has that many seconds of
+# other text, and for so long at most: an answer that breaks off then ends with a clause, and not within a word.
 CLAUSE_S = 1.0
 
 # A rival is kept until the voice has so many seconds of text left, and for so long at most.
 RIVAL_LEAD_S = 8.0
 RIVAL_FOR_S = 20.0
-CATCH_UP_S = 1.0  # the shortest wait for a rival when the answer breaks off: it may have begun a little later
+CATCH_UP_S = 1.0  # the shortest wait for a rival when the answer breaks off, as the rival may have begun a little later
 CAUGHT_UP_EACH_S = 0.05  # how often the rival is looked at meanwhile
 
 
@@ -173,7 +174,7 @@ class Rescue:
         self._sink = sink
         self._continuers = continuers
         self._delivered = sink.delivered
-        self._slow = continuers.own.model.takeover.slow  # None: the answer's speed is not watched, or not any more
+        self._slow = continuers.own.model.takeover.slow  # None: the speed of the answer is not watched, or no longer
         self._stopped = StopKind.SLOW  # why another deployment was asked
         self._clock = open_call.services.clock
         self._state = RescueState.WATCHING
@@ -191,10 +192,10 @@ class Rescue:
         self._paused_s = 0.0  # time in which the client did not read, or the event loop was blocked
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
-        self._heard: HeardPart | None = None  # by a listener when text began to be held back
-        self._clauses: Clauses | None = None  # None: all text is sent as it comes
+        self._heard: HeardPart | None = None  # by the listener, when the rescue began to hold text back
+        self._clauses: Clauses | None = None  # None: text is sent as it comes, not by clauses
         self._rivals: Entry | None = None  # the entry that keeps a rival; None: none is kept, or not any more
-        self._kept_since: float | None = None  # None: the rival was not looked at yet
+        self._kept_since: float | None = None  # when the rival was first looked at; None: not yet
 
     async def run(self, race: Race) -> CallRecord | NoAnswer | BrokenAnswer:
         """Run the race whose sink this is; return the end of its answer, or of the continuation."""
@@ -306,7 +307,7 @@ class Rescue:
     def _forward_events(self, events: bytes) -> bool:
         if self._state is RescueState.HOLDING or self._forward is None or self._write_lock.locked():
             return False
-        if self._clauses is not None:  # they are looked into
+        if self._clauses is not None:  # their text is looked at
             return False
         return self._forward(events)
 
@@ -401,7 +402,7 @@ class Rescue:
             self._look_after_rival(now)
         late_s = max(0.0, now - self._due)  # data that arrived meanwhile may not have been read
         self._paused_s += late_s
-        # The pause of a client that does not read is added when it does.
+        # The pause of a client that does not read is added when the client reads again.
         if not self._write_lock.locked() and late_s < TICK_S and self._gives_way(winner, now):
             return
         if self._is_watched:

@@ -23,7 +23,7 @@ class Waiting(Protocol):
 
     @property
     def is_timed(self) -> bool:
-        """Whether its time limit runs: the call has no running attempt."""
+        """Whether the time limit of the wait runs: the call has no running attempt."""
 
     def called(self, name: str) -> None:
         """Leave all lines, and take the seat that has become free at ``name``."""
@@ -78,7 +78,7 @@ class Line:
     def call_up(self) -> None:
         """Give free seats to the calls that have waited longest."""
         while self.waiting and self.has_room:
-            next(iter(self.waiting)).called(self.name)  # it leaves all lines and takes the seat
+            next(iter(self.waiting)).called(self.name)  # the call leaves all lines and takes the seat
 
 
 class Seat:
@@ -111,14 +111,14 @@ class Seats:
     ) -> None:
         """Start without limits. Slots of deployments with ``max_in_flight_fleet`` come from ``leases``.
 
-        ``on_waited`` is called for each wait with the model, its end (seated, timed_out, left) and the seconds;
-        ``on_refused`` for each extra attempt without a seat, with the model; ``on_elsewhere`` with a deployment and the
-        number of attempts that other processes have there, at each of their reports.
+        ``on_waited`` is called for each wait with the model, how the wait ended (seated, timed_out, left) and the
+        seconds; ``on_refused`` for each extra attempt without a seat, with the model; ``on_elsewhere`` with a
+        deployment and the number of attempts that other processes have there, at each of their reports.
         """
         self.lines: dict[str, Line] = {}
-        self.leased: dict[str, Line] = {}  # those with max_in_flight_fleet
+        self.leased: dict[str, Line] = {}  # the lines of deployments with max_in_flight_fleet
         self.queue_timeout_s = 0.0  # the maximum total wait of a call
-        self.preexisting: dict[str, Line] = {}  # by attempt id: those launched before their deployment had a limit
+        self.preexisting: dict[str, Line] = {}  # attempt id → line, if launched before there was a limit
         self._on_waited = on_waited
         self._on_refused = on_refused
         self._leases = leases
@@ -134,8 +134,8 @@ class Seats:
     ) -> None:
         """Apply a configuration: the maximum of attempts by limited deployment, and how long calls wait.
 
-        ``limits`` are for this process, ``of_fleet`` for all together. Running attempts count: ``under_way`` returns
-        the ids of those at a deployment that gets its first limit.
+        ``limits`` are for this process, ``of_fleet`` for all processes together. Running attempts count: ``under_way``
+        returns the ids of those at a deployment that gets its first limit.
         """
         self.queue_timeout_s = queue_timeout_s
         for name, line in self.lines.items():
@@ -245,7 +245,7 @@ class Wait:
         self._timed_out: Callable[[], None] | None = timed_out
         self._clock = clock
         self._loop = loop
-        self._names: tuple[str, ...] = ()  # the deployments it waits for
+        self._names: tuple[str, ...] = ()  # the deployments that the call waits for
         self._since: float | None = None  # when the time limit started
         self._timer: asyncio.TimerHandle | None = None
 
