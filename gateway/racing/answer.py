@@ -1,4 +1,4 @@
-"""One answer: sends the request, parses data as they arrive, keeps them until the win, then writes them to the sink."""
+"""One answer: sends the request, parses data as they arrive, keeps data until the win, then writes them to the sink."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -96,9 +96,9 @@ def translated(
 ) -> Exchange:
     """Return the ``exchange`` of ``request`` with events in the client's dialect.
 
-    ``clocks`` hear of thoughts, pieces of tool calls and ends that the client does not get (yet). ``makers`` hear of
-    reasoning; ``bound`` is what they know of the request's reasoning, if it was looked for. ``told`` hears which of the
-    request's reasoning the model was not shown.
+    ``clocks`` are told of thoughts, pieces of tool calls and ends that the client does not get (yet). ``makers`` are
+    told of reasoning; ``bound`` is what the makers know of the request's reasoning, if that was looked for. ``told``
+    is called with the reasoning of the request that the vendor did not show to the model.
     """
     spoken = request.dialect
     if makers is not None and spoken.answers.binds:
@@ -106,7 +106,7 @@ def translated(
         maker = Maker(deployment.name, key_name, deployment.tenant, deployment.account, same_as=same_as)
         if bound is None:
             bound = bound_reasoning(bytes(request.fields.get(spoken.requests.prompt, b"")))
-        # In a conversation that the vendor keeps, it may drop reasoning that the request does not have.
+        # In a conversation that the vendor keeps, the vendor may drop reasoning that the request does not have.
         learnt, drops = deployment.learnt, bool(deployment.traits.bound)
         may_tell = told if bound or drops else None
         exchange = makers.watched(exchange, request, maker, learnt, bound=bound, told=may_tell, refuses=not drops)
@@ -124,12 +124,12 @@ def translated(
     if spoken is call.asked.dialect and called is None and not texts and not one_call and not most:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets
-    # A translation into chat knows only the choices that have begun; into the others, how many were asked for.
+    # A translation into chat knows only the choices that have begun; one into another API, how many were asked for.
     is_exact = call.asked.dialect.pivoting is not None or answers_asked(call.asked.fields, call.asked.dialect) == 1
 
     def unsaid(block: bytes, finishing: bool) -> None:
         clocks.alive_at = clocks.now()
-        with suppress(UpstreamError):  # behind the answer's end anything may follow
+        with suppress(UpstreamError):  # after the answer's end any data may follow
             for event in events(block):
                 if event.data and not (chunk := read_event(event.data, secrets)).idle:
                     clocks.heard(came(chunk), meaningful=chunk.meaningful)
@@ -147,7 +147,7 @@ def translated(
         most=most,
         seal=deployment.seal,
     )
-    splicer = Splicer(spoken, call.asked.dialect, steps) if called is None else None  # the text is no text any more
+    splicer = Splicer(spoken, call.asked.dialect, steps) if called is None else None  # else the text becomes arguments
     return TranslatedExchange(exchange, steps, unsaid, splicer=splicer)
 
 
@@ -196,11 +196,11 @@ class AnswerStream:
         clock: Callable[[], float],
         habit: Habit | None = None,
     ) -> None:
-        """``habit``: how thoughts stand within texts of this deployment; None: none do."""
-        self.announced = False  # whether its first token was reported
+        """``habit``: how this deployment marks thoughts within texts; None: it has none there."""
+        self.announced = False  # whether the first token was reported
         asked, how, dialect = call.asked, call.how, call.asked.dialect
         texts = dialect.answers.texts
-        self.translated: TranslatedExchange | None = None  # its exchange, if that translates
+        self.translated: TranslatedExchange | None = None  # the exchange, if it translates
         self.text = AnswerText(texts) if how.answer_kind is AnswerKind.JSON else None
         self.speech: Speech | None = None
         if how.win_on is WinOn.SENTENCE and self.text is None:
@@ -250,7 +250,7 @@ class AnswerStream:
         ``block``: the read, if its ``reader`` has parsed it already. ``broken``: the error that came behind the data.
 
         Raises:
-            UpstreamError: only valid answers win, and it calls a tool that was not offered.
+            UpstreamError: only valid answers win, and this one calls a tool that was not offered.
 
         """
         if block is None:
@@ -269,13 +269,13 @@ class AnswerStream:
 
     @property
     def has_begun(self) -> bool:
-        """Whether none of its choices is still to come, where a translation has the end of all that have begun."""
+        """Whether no choice is still to come, where a translation has the end of all choices that have begun."""
         return self._knows_all or not self.reader.lacks_some
 
     def _note_speech(self, speech: "Speech", now: float) -> None:
         reader, measurement = self.reader, self._measurement
         is_over = reader.finished or reader.done
-        is_text = measurement.answer_at is None or speech.has_text  # otherwise it is a refusal, or sound
+        is_text = measurement.answer_at is None or speech.has_text  # otherwise the answer is a refusal, or sound
         is_spoken = is_text and measurement.reported.tool_calls is None
         speech.came(now, is_over=is_over, is_spoken=is_spoken)
         if speech.began_at is not None:
@@ -285,8 +285,8 @@ class AnswerStream:
         """Check an answer that has ended.
 
         Raises:
-            UpstreamError: it is empty (upstream_empty, or as it says), incomplete (upstream_truncated) or invalid
-                (invalid_answer).
+            UpstreamError: the answer is empty (upstream_empty, or the error that it states), incomplete
+                (upstream_truncated) or invalid (invalid_answer).
 
         """
         reader = self.reader

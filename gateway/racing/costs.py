@@ -42,16 +42,17 @@ from providers import (
 # A loser that was cut before its provider reported usage cost at least its prompt, at the lowest price it may have had
 # (the cache's), and the part of its answer that was received. At most it cost its prompt at the highest price, and what
 # may have been generated but not received: one chunk if the vendor stops at a disconnect, else an answer as long as
-# request or model allow. Where the model may have thought unseen it is always such an answer; limits do not count that.
-# One that failed or was cut before it began may have cost nothing, as did one never accepted.
+# request or model allow. Where the model may have thought unseen, the upper bound is always such an answer; limits do
+# not count those thoughts. A loser that failed or was cut before its answer began, or that was never accepted, may
+# have cost nothing.
 
 UNSEEN_TOKENS = 32  # maximum generated before the server notices a disconnect: one large chunk
 LONGER = 4  # a loser's answer may be this many times the winner's, if neither request nor model sets a limit
 ANSWER_TOKENS = 4096  # the maximum without limit and without winner
 MISCOUNT = 2.0  # factor by which our own estimate of tokens may be wrong, either way
-NEAR = 1.6  # factor between the winner's count of the prompt and our estimate, up to which the count is taken,
-TEMPLATE_TOKENS = 64  # besides what a chat template adds
-RUNS_ON_S = 3600.0  # for which an answer that was cut may be generated and billed at most
+NEAR = 1.6  # the winner's count of the prompt is taken if it differs from our estimate by at most this factor
+TEMPLATE_TOKENS = 64  # and what a chat template may add
+RUNS_ON_S = 3600.0  # the time for which an answer that was cut may be generated and billed at most
 FEW_TOKENS = 8  # for short answers the average size of a token is unreliable: this many tokens may be missing
 _REFUSED = kinds(lambda facts: not facts.is_billed)  # before anything was generated, if the request arrived at all
 
@@ -61,7 +62,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
     low_usd: float
     high_usd: float | None  # None: a price is unknown
-    counted_usd: float = 0.0  # what limits count: the most that is known of it, if nothing was thought unseen
+    counted_usd: float = 0.0  # what limits count: the known part of the upper bound, if nothing was thought unseen
 
 
 class SentPrompt(msgspec.Struct, frozen=True):
@@ -140,7 +141,7 @@ def bounds(
         answer = cost_usd(price, 0, seen, reasoning_tokens=record.reasoning_tokens) or 0.0
         if _is_whole(record):
             return Bounds(low + answer, high + answer if is_known else None, high + answer)
-        low += answer  # some report usage with every event: this may not be the final one
+        low += answer  # some vendors report usage with every event: this report may not be the final one
     else:
         low += max(0, seen - FEW_TOKENS) / MISCOUNT * least_out
     usual = _most_tokens(record, deployment, winner, asked)
@@ -258,7 +259,8 @@ def most_per_token(price: Price, tier: str | None, prompt_tokens: int) -> tuple[
 def answer_tokens(winner: AttemptRecord) -> int:
     """Return how long the winner's answer is, as a measure of a loser's: as reported, unless far more than came.
 
-    Then it is our estimate. Few texts have more tokens than characters; reasoning may have come as no text.
+    An implausible count is replaced by our estimate: 900 tokens for an answer of 40 characters. Few texts have more
+    tokens than characters; reasoning may be counted without having come as text.
     """
     stated, chars = winner.completion_tokens or 0, winner.chars
     unseen = winner.reasoning_tokens or 0
@@ -270,7 +272,7 @@ def answer_tokens(winner: AttemptRecord) -> int:
 def most_answer_tokens(max_tokens: int | None, capabilities: Capabilities) -> int:
     """Return how long an answer, its reasoning included, may be for a request with ``max_tokens``.
 
-    Without one that is the model's longest answer.
+    Without ``max_tokens``: the model's longest answer.
     """
     longest = capabilities.max_output_tokens or min(LONGEST_TOKENS, capabilities.context_tokens or LONGEST_TOKENS)
     if max_tokens is None:
@@ -278,7 +280,7 @@ def most_answer_tokens(max_tokens: int | None, capabilities: Capabilities) -> in
     return min(max_tokens, capabilities.max_output_tokens or MOST_TOKENS)
 
 
-# A call without racing would not have them.
+# The roles of attempts that a call without racing would not have.
 BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.FALLBACK, Role.EXPLORE, Role.PROBE})
 
 
@@ -315,8 +317,9 @@ def settle(
 ) -> Bill:
     """Return the bill of one call. The estimate is used unless the winner's provider counted the prompt, near it.
 
-    An estimate of 0 is none: the input is not text. ``is_text``: all of the prompt is text in the body, else the
-    estimate says nothing about the count. ``asked``: what the request says of its answers; ``seen``: tiers they named.
+    An estimate of 0 means that the input is not text. ``is_text``: all of the prompt is text in the body, else the
+    estimate says nothing about the count. ``asked``: what the request says of its answers; ``seen``: the tiers that
+    answers named.
     """
     reported = winner.prompt_tokens if winner is not None else None
     if reported is not None and winner is not None and winner.continues is not None:
@@ -375,7 +378,7 @@ def _prompt(reported: int | None, estimate: int, *, is_counted: bool, is_judged:
 
 
 def _possible(record: AttemptRecord, deployment: Deployment, asked: RequestParameters) -> AttemptRecord:
-    """Return ``record`` with an answer no longer than what was held for it, as a wrong count must spend no more."""
+    """Return ``record`` with an answer no longer than was reserved for: a wrong count must spend no more."""
     most = most_answer_tokens(asked.max_tokens, deployment.capabilities) * asked.answers
     told, reasoning = record.completion_tokens, record.reasoning_tokens
     return msgspec.structs.replace(
@@ -386,7 +389,7 @@ def _possible(record: AttemptRecord, deployment: Deployment, asked: RequestParam
 
 
 def _sent(record: AttemptRecord, prompt: SentPrompt | None, attempts: Sequence[AttemptRecord]) -> SentPrompt | None:
-    """Return the tokens sent to an attempt: its own count, or the prompt and the delivered text it was to continue."""
+    """Return the tokens sent to an attempt: its own count, or those of the prompt and of the text to continue."""
     if (own := record.prompt_tokens) is not None:
         off = MISCOUNT if record.tokens_source is TokensSource.IMPLAUSIBLE else 1.0
         return SentPrompt(own, own / off, own * off)
@@ -451,7 +454,7 @@ def _priced(  # noqa: PLR0917 - of each attempt
 
 
 def _as_stated(record: AttemptRecord, deployment: Deployment) -> AttemptRecord:
-    """Return a ``record`` with the cost that its answer states, if its deployment's do.
+    """Return a ``record`` with the cost that the answer states, if the deployment states costs (OpenRouter).
 
     An earlier sending may be billed as well.
     """
@@ -607,9 +610,9 @@ def _tiers(  # noqa: PLR0917 - likewise
 ) -> Sequence[str]:
     """Return the tiers that may have served an attempt, the likeliest at the end.
 
-    That is the one that its answer names; else the ``asked`` one, or the standard one if the vendor had no room there.
-    If none was asked for, standard service, and those that this deployment's answers to such requests named in the last
-    day; without any, the dearest in which the vendor may serve such a request.
+    The likeliest is the tier that the answer names; else the ``asked`` tier, or the standard one if the vendor had no
+    room in that. If no tier was asked for: the standard one, and those that this deployment's answers to such requests
+    named in the last day; without such answers, the dearest in which the vendor may serve such a request.
     """
     if record.tier is not None:
         if asked is None and seen is not None:

@@ -84,7 +84,7 @@ class ContinuableSink(Sink, Protocol):
         """Send a comment every ``every_s`` seconds until the answer goes on."""
 
     async def close(self) -> None:
-        """Send them as before: the answer goes on, or is not continued."""
+        """Send comments as often as before: the answer goes on, or is not continued."""
 
 
 class ClientSink(ContinuableSink, Protocol):

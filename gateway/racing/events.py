@@ -76,7 +76,7 @@ class Events:
             searching.add_done_callback(retrieve)
         raw = await deployment.upstream.stream(request)
         if searching is not None:
-            attempt.exchange = raw  # closed with the attempt, if that ends meanwhile
+            attempt.exchange = raw  # closed with the attempt, if the attempt ends meanwhile
             bound = await searching
         exchange = attempt.exchange = translated(
             raw,
@@ -121,7 +121,7 @@ class Events:
         entry, measurement, deployment = attempt.entry, attempt.measurement, attempt.deployment.name
         exchange, outcome = attempt.exchange, ending.outcome
         if exchange is not None and (usage := exchange.usage_so_far) is not None:
-            measurement.reported.usage = usage  # not what another API has a place for
+            measurement.reported.usage = usage  # the counts as reported: another API has no place for some
         paces, streamed = entry.open_call.services.paces, entry.call.asked.stream
         dribble = UNKNOWN
         if ending.had_won and streamed:
@@ -155,7 +155,7 @@ class Events:
 def _note_unshown(attempt: Attempt, unshown: Sequence[UnshownThought]) -> None:
     """Note the thoughts in the request of ``attempt`` that the vendor says it did not show to the model."""
     reported, checks = attempt.measurement.reported, dict(Counter(each.check for each in unshown)) or None
-    if checks == reported.thoughts_dropped:  # some vendors repeat it in each event that has the whole answer
+    if checks == reported.thoughts_dropped:  # some vendors repeat the note in each event that has the whole answer
         return
     reported.thoughts_dropped = checks
     attempt.entry.sent_without(attempt, [each.path for each in unshown])

@@ -23,12 +23,12 @@ from providers.dialects import SAME_CALL, WHOLE_CALL, Arguments, Chunk, is_json,
 
 # The tool calls of one answer: their number, their tools, and whether their arguments are JSON.
 
-MOST_CHARS = 256 * 1024  # of arguments; with more it is unknown whether they parse
+MOST_CHARS = 256 * 1024  # of arguments; with more it is unknown whether the arguments are JSON
 MOST_CALLS = 1024  # with more the number is unknown
 
 
 class ToolCalls(msgspec.Struct):
-    """The tool calls received so far. They are released with the attempt."""
+    """The tool calls received so far, released with the attempt."""
 
     _calls: dict[int | str, Arguments] = {}  # by the call's index in the answer, or its id
     _latest: dict[int | str, str] = {}  # of several calls with one index, the key of the last
@@ -37,10 +37,10 @@ class ToolCalls(msgspec.Struct):
     names: list[str] = []  # of the called tools, at most ``MOST_CALLS``
 
     def add(self, pieces: Iterable[tuple[int | str, str]], names: Sequence[str] = (), *, whole: bool = False) -> None:
-        """Add pieces of arguments, each with its call's index or id, and the names that came with them.
+        """Add pieces of arguments, each with its call's index or id, and the names that came with the pieces.
 
-        ``whole`` ones count for a known call without pieces. Some servers give parallel calls one index. With a name,
-        arguments after complete ones are then another call's.
+        ``whole`` arguments count only for a known call of which no piece has come. Some servers give parallel calls one
+        index, 0: arguments that come with a name after complete arguments are then another call's.
         """
         for given, piece in pieces:
             place = next(reversed(self._calls), 0) if given == SAME_CALL else self._latest.get(given, given)
@@ -54,7 +54,7 @@ class ToolCalls(msgspec.Struct):
             if kept is not None and names and is_named and kept.pieces and kept.is_whole():
                 place = self._latest[given] = f"{given} {len(self._calls)}"
                 kept = None
-                if not piece and self.names[-1:] == [names[-1]]:  # it may only be repeated
+                if not piece and self.names[-1:] == [names[-1]]:  # the name may only be repeated
                     continue
             if kept is None:
                 if len(self._calls) == MOST_CALLS:
@@ -101,7 +101,7 @@ class ToolCalls(msgspec.Struct):
 # How long an audited loser is watched, and what is recorded about an overtaken one.
 
 AUDIT_S = 30.0  # since its launch: the maximum wait for an audited loser's first token, within its own timeout
-AUDIT_TOKENS = 32  # in an exploring race it is then watched for this many tokens, for its speed,
+AUDIT_TOKENS = 32  # in an exploring race the loser is then watched for this many tokens, for its speed,
 AUDIT_TOKENS_S = 10.0  # but no longer than this
 
 
@@ -116,7 +116,7 @@ class HeardPart(msgspec.Struct, frozen=True):
     """What a listener has of an answer."""
 
     until: float  # when the voice has said all text that has come
-    pause_s: float  # the longest time in which all text that had come was said already
+    pause_s: float  # the longest silence: all text that had come was said already
     text_s: float  # how long a voice takes for the text that has come
 
 
@@ -151,7 +151,7 @@ class SpeechListener:
             self._new_s = 0.0
 
     def go_on(self, now: float, heard: HeardPart, repeated_s: float) -> None:
-        """Hear this answer go on ``now`` behind what was ``heard``: all of its text but the first ``repeated_s``.
+        """Hear this answer go on ``now`` after the ``heard`` part: all its text but the first ``repeated_s`` of speech.
 
         The silence until ``now`` is one of this answer.
         """
@@ -362,14 +362,14 @@ class Measurement:
         self.first_at: float | None = None  # first meaningful delta
         self.answer_at: float | None = None  # first delta that is not reasoning
         self.spoken_at: float | None = None  # end of the first clause; only looked for with win_on: sentence
-        self.valid_at: float | None = None  # when it was known to be valid; only looked for with win_on: valid
+        self.valid_at: float | None = None  # when the answer was known to be valid; only with win_on: valid
         self.listener: SpeechListener | None = None  # from the first clause on; only with win_on: sentence
         self.last_at: float | None = None
         self.text_at: float | None = None  # when the latest delta came, if that was text
         self.text_gap_s = -inf  # between two deltas of text, less the time in which the client did not read
         self.meaningful = 0  # chunks with a meaningful delta
         self.chars = 0
-        self.first_chunks = 0  # of them, those that arrived together with the first
+        self.first_chunks = 0  # those of ``meaningful`` that arrived together with the first
         self.first_chars = 0
         self.reasoning_chars = 0
         self.gaps = Gaps()
@@ -431,7 +431,7 @@ class Measurement:
         return None if self.listener is None else self.listener.heard
 
     def claims_at(self, win_on: WinOn) -> float | None:
-        """Return the time of the delta that it can bid with, under ``win_on``; None before that."""
+        """Return the time of the delta that the attempt can bid with, under ``win_on``; None before that delta."""
         match win_on:
             case WinOn.ANY:
                 return self.first_at
@@ -449,7 +449,7 @@ class Measurement:
     def times_ms(self) -> list[float | None]:
         """Return when headers, first event, first delta, first answering delta and last one came, since the launch.
 
-        In one call what ``since_start_ms`` would take five for, and a comprehension one more.
+        One call of Python, where ``since_start_ms`` would take five, and a comprehension one more.
         """
         started = self.started
         times_ms: list[float | None] = []
@@ -501,7 +501,7 @@ class Measurement:
         n = tokens.completion_tokens
         if tokens.reasoning_tokens:
             if not self.reasoning_chars:
-                n -= tokens.reasoning_tokens  # reasoning that was not streamed, before the first delta
+                n -= tokens.reasoning_tokens  # without reasoning that was not streamed, but came before the first delta
             elif self.reasoning_chars < tokens.reasoning_tokens * SUMMARY_CHARS_PER_TOKEN:
                 return None
         span_s = self.last_at - self.first_at
@@ -511,7 +511,7 @@ class Measurement:
         return None if tps > BURST_TPS else round(tps, 3)
 
     def _first_tokens(self, n: int) -> float:
-        """Return how many of ``n`` tokens arrived first: one per chunk if each is one token, else by characters."""
+        """Return how many of ``n`` tokens arrived first: one per chunk if chunks are tokens, else by characters."""
         if abs(self.meaningful - n) <= n * ONE_EACH or not self.chars:
             return max(1, min(self.first_chunks, n))
         return n * self.first_chars / self.chars
@@ -527,15 +527,15 @@ class Measurement:
 # to learn whether acting would pay. The hot path does nothing for it: a stream of at least ``FOR_S`` is checked once,
 # at its end, by the gaps between its reads, less the time in which its client did not read.
 
-FOR_S = 5.0  # the time for which it has to be slow
+FOR_S = 5.0  # the time for which a stream has to be slow
 SHARE = 0.2  # of the speed that 95 of 100 answers of the deployment reach
-LATEST, FEWEST = 256, 64  # answers in the quantile; with fewer than ``FEWEST`` it is unknown
+LATEST, FEWEST = 256, 64  # answers in the quantile; with fewer than ``FEWEST`` the quantile is unknown
 QUANTILE = 0.05
-MOST_DEPLOYMENTS = 1000  # clients may name their own
+MOST_DEPLOYMENTS = 1000  # clients may name deployments of their own
 
 
 class Dribble(msgspec.Struct, frozen=True):
-    """Whether a stream dribbled (None: not known), and when it had for ``FOR_S``."""
+    """Whether a stream dribbled (None: not known), and when the stream had for ``FOR_S``."""
 
     found: bool | None = None
     at: float | None = None  # by the gateway's clock
@@ -553,7 +553,7 @@ class Paces:
         self._latest: dict[str, deque[float]] = {}
 
     def add(self, deployment: str, decode_tps: float) -> None:
-        """Add the speed of a complete answer, tokens per second; 0 is ignored: all of it came with its first token."""
+        """Add the speed of a complete answer, tokens per second; 0, if the whole answer came at once, is ignored."""
         if decode_tps <= 0.0:
             return
         latest = self._latest.get(deployment)
@@ -591,7 +591,7 @@ class Paces:
 def dribbled_after_s(gaps_s: Sequence[float], tokens_per_gap: float, tps: float) -> float | None:
     """Return when the stream had been slower than ``tps`` for ``FOR_S``, in seconds since the first token; None: never.
 
-    Each read counts as many tokens as any other, and its gap is the one before it.
+    Each read counts as many tokens as any other; the gap of a read is the one before it.
     """
     most = ceil(tps * FOR_S / tokens_per_gap) - 1  # reads in FOR_S that are too few
     at_s = list(accumulate(gaps_s, initial=0.0))

@@ -66,11 +66,11 @@ class RewordedRequest(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...]
 
     def of(self, call: Call, deployment: str) -> Call:
-        """Return ``call`` with this as the request of ``deployment``."""
+        """Return ``call`` with this request for ``deployment``."""
         return call.rendered_as(deployment, fields=self.fields, dropped=self.dropped, spoken=self.spoken, apart=None)
 
 
-# Renders a call's request for a deployment in a dialect; None: it would lose what may not be lost, or cannot be.
+# Renders a call's request for a deployment in a dialect; None: impossible, or parts that must stay would be lost.
 Reword = Callable[[Call, Deployment, Dialect], Awaitable[RewordedRequest | None]]
 
 
@@ -79,7 +79,7 @@ class RetryForm(msgspec.Struct, frozen=True):
 
     role: Role
     reworded: RewordedRequest | None = None  # None: with the same fields
-    facts: Facts = ()  # about the model; this form is made by them
+    facts: Facts = ()  # about the model, by which this form is made
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -178,7 +178,7 @@ async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamErr
         if dialect not in asked and (found := await reword(call, attempt.deployment, dialect)) is not None:
             error.kind = ErrorKind.NO_SUCH_API
             if learnt is not None:
-                for fact in _facts(refusals, dialect):  # as a loser may be cut before its answer, in each race
+                for fact in _facts(refusals, dialect):  # now, as in each race the next one may be cut before its answer
                     learnt.suppose(model, fact, client=call.by.client, why=why_of(error))
             return RetryForm(Role.API, found), error
     return None, _told(refusals)
@@ -216,17 +216,17 @@ def taught_after(attempt: FormAttempt, call: Call, error: UpstreamError, request
     if attempt.start.continues is not None:
         return None
     found = taught(attempt.deployment.upstream, request(), error)
-    if not found or call.asked.stateful:  # then the next request is sent so
+    if not found or call.asked.stateful:  # a stateful request is never sent twice; the next one has the form
         return None
-    error.kind = ErrorKind.BAD_REQUEST  # it is no strike
+    error.kind = ErrorKind.BAD_REQUEST  # no strike against the deployment
     return RetryForm(Role.FORM, facts=found)
 
 
 async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError, reword: Reword) -> RetryForm | None:
     """Return a request that forces no tool call, if ``error`` refuses one: for JSON that is returned as the call.
 
-    If the model refuses that too, as the request offers tools that must not be called, the model may choose. If the
-    operator wants the refusal, it is only remembered.
+    If the model also refuses JSON, as the request offers tools that must not be called, the model may choose. If the
+    operator wants the client to get the refusal, the refusal is only remembered.
     """
     deployment = attempt.deployment
     spoken, sent = deployment.spoken_in(call), call.sent_to(deployment.name)
@@ -255,7 +255,7 @@ async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError,
 
 
 def _forces_what_it_offers(spoken: Dialect, sent: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a request forces a call of a tool that it offers; if not, the mistake is its own, not the model's."""
+    """Whether a request forces a call of a tool that it offers; if not, the request is at fault, and not the model."""
     requests = spoken.requests
     forced = None if requests.tools.forced is None else requests.tools.forced(sent)
     if forced is None:
@@ -272,7 +272,7 @@ _UNFORCED, _NO_CHOICE = Fact(Kind.CALL), Fact(Kind.CALL, "none")
 
 
 def asked_whole(call: Call, deployment: Deployment) -> bool:
-    """Whether the answer to a ``call`` has to be asked for whole. If its client streams, it never is."""
+    """Whether the answer to a ``call`` has to be asked for whole. A client that streams never gets one."""
     learnt, rules = deployment.learnt, deployment.whole
     is_taught = learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.by.client)
     if call.asked.stream or not (rules or is_taught):
@@ -324,7 +324,7 @@ def _stream_of(call: Call, deployment: Deployment) -> Fact:
 
 
 def accepted(attempt: FormAttempt, call: Call, learnt: LearntFacts) -> None:
-    """Forget what the deployment of ``attempt`` was known to refuse of ``call``: to stream it, or one so large."""
+    """Forget what the deployment of ``attempt`` was known to refuse of ``call``: to stream, or a request so large."""
     deployment, model = attempt.deployment, attempt.deployment.model
     refused = learnt.refused_length(model, call.by.client)
     wrong = {Fact(Kind.LENGTH, tokens=refused)} if refused is not None and call.own.prompt_tokens >= refused else set()
@@ -370,7 +370,7 @@ def is_bound_elsewhere(deployment: Deployment, maker: Maker, client: str | None 
         return False
     if deployment.provider != maker.deployment.partition("/")[0] and cannot_read(maker, deployment, client):
         return True
-    if maker.account is None:  # not known of what was made before it was remembered
+    if maker.account is None:  # unknown for reasoning that is older than the memory of accounts
         return maker.deployment.partition("/")[0] != deployment.provider
     return maker.account != deployment.account
 
@@ -447,7 +447,7 @@ def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Ma
     requests = deployment.spoken_in(call).requests
     without = requests.thoughts.without_those
     if not unread or without is None or (requests.vendors.takes_quirks and deployment.upstream.refused_fields):
-        return None  # those fields are left out anyway
+        return None  # the fields with reasoning are left out anyway
     fields = call.sent_to(deployment.name)
     try:
         wording = without(fields, frozenset(each for each, maker in makers.items() if maker in unread))
@@ -579,7 +579,7 @@ def _note_room(deployment: Deployment, call: Call, error: UpstreamError) -> None
 
 
 def _note_limit(deployment: Deployment, call: Call, limit: Limit, error: UpstreamError) -> None:
-    """Remember a vendor's limit that ``call`` exceeds: then others are asked first."""
+    """Remember a vendor's limit that ``call`` exceeds: such calls ask other deployments first."""
     fact = Fact(Kind.SIZE, limit.what, tokens=limit.most or 0)
     if fact.tokens and (learnt := _learnt_of(deployment)) is not None and _is_more(deployment, call, fact):
         learnt.note(deployment.model, fact, client=call.by.client, why=why_of(error))
