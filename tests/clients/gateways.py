@@ -92,5 +92,11 @@ def mistakes_in(log: Path) -> list[str]:
     return list(found)
 
 
+def refused_in(log: Path) -> int:
+    """Return how many requests the gateway has refused before they became calls."""
+    entries = map(msgspec.json.decode, log.read_bytes().splitlines())
+    return sum(entry["count"] for entry in entries if entry.get("event") == "request.refused")
+
+
 def _end_of(log: Path) -> str:
     return log.read_text()[-2000:] if log.exists() else "it said nothing"

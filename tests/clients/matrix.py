@@ -4,12 +4,14 @@ import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from textwrap import shorten
 from typing import Literal
 
 import msgspec
 
-from tests.clients.mixed import CONTEXT, MIXES
+from tests.clients.gateways import refused_in
+from tests.clients.mixed import CONTEXT, MIXES, MOST_REFUSED
 from tests.clients.places import DIRECTLY, EVERYWHERE, MIXED, SETUPS, setups_of
 
 Verdict = Literal["works", "unheard", "refused", "not possible", "defect", "other defect", "none", "not had"]
@@ -106,6 +108,13 @@ class Matrix:
     def defects(self) -> list[Talked]:
         """What works at the vendor and not through the gateway, and what fails there later than in its first error."""
         return [talk for talk in self._found.values() if self._of(talk).endswith("defect")]
+
+    def asked_again(self, log: Path) -> list[str]:
+        """Return what is wrong where no call may be had, by the gateway's log: programs ask again and again."""
+        places = {mix.name for mix in MIXES if mix.show and mix.name.replace(" ", "-") == log.parent.name}
+        most = MOST_REFUSED * sum(talk.place in places for talk in self.talks)
+        count = refused_in(log) if places else 0
+        return [f"it was asked {count} times, not at most {most}"] if count > most else []
 
     @property
     def unheard(self) -> list[Talked]:
@@ -282,7 +291,8 @@ _HEAD = (
     "answers 503 from between a call and its result in the second turn, till the fifth, and the second from within",
     "the sixth on, so that the conversation changes its vendor twice, each time in the middle of a tool's call.",
     f"In *small-context* the vendor's models hold {CONTEXT:,} tokens, and commands print much: agents are refused what",
-    "they do not hold, compact and go on. In *stated-context* the gateway knows that, and refuses by itself.",
+    "they do not hold, compact and go on. In *stated-context* the gateway knows that, and refuses by itself. Where the",
+    "key is wrong (*wrong-key*) or its dollars are spent (*spent-limit*), a program has to stop, and to show why.",
     "",
     "✓ works · ! works, though a stand-in refused something: another one answered, or it was asked again (below in its",
     "words; none is the aim) · r refused in the first error, which says why · n not possible at the vendor either, or",

@@ -52,12 +52,14 @@ PARTS = (
 class Mix(msgspec.Struct, frozen=True):
     """What stands behind one model: all of them race, or the second is the first one's fallback.
 
-    ``context`` is how many tokens the models hold, if fewer than they really do: then sessions are long.
+    ``context`` is how many tokens the models hold, if fewer than they really do: then sessions are long. If the gateway
+    lets no call pass, programs ``show`` one of these: their own words for that, or the gateway's.
     """
 
     vendor: str
     parts: tuple[Part, ...]
     context: int = 0
+    show: tuple[str, ...] = ()
     sees: bool = True
     parallel: bool = True
 
@@ -70,6 +72,12 @@ class Mix(msgspec.Struct, frozen=True):
     def is_long(self) -> bool:
         """Whether sessions outgrow the model's context."""
         return self.context > 0
+
+    def stopped(self, why: str, turn: int) -> str:
+        """Return what is wrong with the end of a conversation in which no call may pass: nothing, if it shows why."""
+        if turn <= 1 and any(words in why for words in self.show):
+            return ""
+        return f"it ended in turn {turn}, and does not show {' or '.join(self.show)}: {why}"
 
     @property
     def holds(self) -> int:
@@ -94,11 +102,15 @@ class Mix(msgspec.Struct, frozen=True):
 
 
 RACE, CHANGE, SMALL, STATED = "four-apis", "change", "small-context", "stated-context"
+UNKNOWN, SPENT = "wrong-key", "spent-limit"
+MOST_REFUSED = 9  # requests of a conversation that is not to be had: Codex asks again and again after a 401
 CONTEXT = 30_000
 MIXES = (
     Mix(RACE, PARTS),
     *(Mix(CHANGE, pair) for pair in itertools.permutations(PARTS, 2)),
     *(Mix(SMALL, (part,), CONTEXT) for part in PARTS),
+    Mix(UNKNOWN, PARTS[2:3], show=("unknown or revoked gateway key", "Invalid API key")),
+    Mix(SPENT, PARTS[2:3], show=("usd_total", "Quota exceeded")),
     Mix(STATED, PARTS[2:3], 3 * CONTEXT // 4),  # what seems a third too long is still tried, as the gateway estimates
 )
 
@@ -163,5 +175,5 @@ def configuration(mix: Mix, served: Sequence[Served], home: Path) -> Json:
             for part, one in zip(parts, served, strict=True)
         },
         "models": dict.fromkeys((*NAMES.values(), *BESIDE), asked) | ({"other": others} if others else {}),
-        "clients": {"suite": {"key_sha256": sha256(GATEWAY_KEY)}},
+        "clients": {"suite": {"key_sha256": sha256(GATEWAY_KEY), **({"usd_total": 0} if mix.vendor == SPENT else {})}},
     }

@@ -173,7 +173,8 @@ async def _mixed(mix: mixed.Mix, folder: Path, found: Ground, stack: AsyncExitSt
     home = folder / mix.name.replace(" ", "-")
     home.mkdir()
     url = await stack.enter_async_context(gateway(mixed.configuration(mix, served, home), home))
-    return _target(mix, MIXED, url, GATEWAY_KEY, apis=EVERY_API, models=mixed.NAMES)
+    key = WRONG_KEY if mix.vendor == mixed.UNKNOWN else GATEWAY_KEY
+    return _target(mix, MIXED, url, key, apis=EVERY_API, models=mixed.NAMES)
 
 
 def said(answered: Any) -> str:

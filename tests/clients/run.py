@@ -162,6 +162,7 @@ def _talk(asked: argparse.Namespace) -> int:
         matrix, crashes = asyncio.run(_conversations(programs, vendors, asked, Path(folder)))
         for log in sorted(Path(folder).glob("*/log")):
             crashes += [(f"the gateway ({log.parent.name})", problem) for problem in mistakes_in(log)]
+            crashes += [(f"the gateway ({log.parent.name})", problem) for problem in matrix.asked_again(log)]
     for crash in crashes:
         matrix.crash(*crash)
     matrix.seconds = time.monotonic() - began
@@ -200,7 +201,8 @@ def _heard(talk: Talked, had: Ground) -> Talked:
     refused = [f"{each.vendor}: {said(each.answered)}" for each in exchanges if each.status >= 400]
     mix = next((each for each in MIXES if each.name == talk.place), None)
     seldom = [] if mix is None else mix.seldom(Counter(each.vendor for each in exchanges if each.method != "GET"))
-    return msgspec.structs.replace(talk, refusals=(*refused, *seldom))
+    why = talk.why if mix is None or not mix.show else mix.stopped(talk.why, talk.turn)
+    return msgspec.structs.replace(talk, why=why, refusals=(*refused, *seldom))
 
 
 def _keep(folder: Path, talks: Sequence[Talked], had: Ground) -> None:

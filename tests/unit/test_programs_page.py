@@ -167,3 +167,18 @@ def test_a_gateway_that_is_told_the_context_refuses_by_itself() -> None:
     served = [Served(made("openai"), "")]
     told = mixed.configuration(stated, served, Path())["models"]["gpt-5.5"]["deployments"]
     assert told == [{"deployment": "openai/gpt-5.5", "capabilities": {"context_tokens": stated.context}}]
+
+
+def test_a_refused_program_has_to_stop_and_to_show_why(tmp_path: Path) -> None:
+    mix = next(mix for mix in mixed.MIXES if mix.vendor == mixed.UNKNOWN)
+    assert mix.stopped("Lost: Invalid API key", 1) == ""
+    assert mix.stopped("Lost: Invalid API key", 2)
+    assert mix.stopped("", 10)
+    matrix = Matrix(SETUPS)
+    matrix.add([talked("codex", MIXED, "2026-01-01", place=mix.name)])
+    log = tmp_path / mix.name.replace(" ", "-") / "log"
+    log.parent.mkdir()
+    for count, is_too_many in ((mixed.MOST_REFUSED, False), (1, True)):
+        with log.open("a") as file:
+            file.write(json.dumps({"event": "request.refused", "count": count}) + "\n")
+        assert bool(matrix.asked_again(log)) == is_too_many
