@@ -171,6 +171,8 @@ _ZERO = (b"0", b"0.0")  # beside it another way of sampling changes nothing
 
 def fitted_to(traits: Traits, fields: Fields) -> Wording:
     """Return a request of chat or Responses as a model with these ``traits`` takes it, and what was lost."""
+    if not (traits.drop or traits.efforts or traits.rename or traits.lacks_tiers or fields.keys() >= {*traits.one_of}):
+        return Wording(fields)  # as most requests to a Claude
     said = {name: value for name, value in fields.items() if name not in traits.rename}
     for name, own in traits.rename.items():
         if name in fields:
@@ -185,20 +187,27 @@ def fitted_to(traits: Traits, fields: Fields) -> Wording:
         value = bytes(said.pop(name))
         if value not in DEFAULTS.get(name, _NOTHING):
             losses.append(Loss(name, "this model does not take it", hint=name in _LEAST))
-    both = [name for name in traits.one_of if bytes(said.get(name, b"null")) not in _NOTHING]
-    if len(both) > 1:
-        kept = _deciding(said, both)
-        for name in both:
-            if name != kept and bytes(said[name]) not in DEFAULTS.get(name, _NOTHING):
-                reason = f"this model takes one of {', '.join(traits.one_of)}"
-                losses.append(Loss(name, reason, hint=bytes(said[kept]) in _ZERO))
-        said = {name: value for name, value in said.items() if name == kept or name not in both}
+    if traits.one_of:
+        said = _with_one_of(traits.one_of, said, losses)
     tier = _read(said["service_tier"], str) if traits.lacks_tiers and "service_tier" in said else None
     if tier is not None and tier in traits.lacks_tiers:
         del said["service_tier"]
         losses.append(Loss("service_tier", "this model has no such tier", hint=True))
     unchanged = not losses and len(said) == len(fields) and all(name in fields for name in said)
     return Wording(fields if unchanged else said, tuple(losses))
+
+
+def _with_one_of(names: Sequence[str], said: dict[str, msgspec.Raw], losses: list[Loss]) -> dict[str, msgspec.Raw]:
+    """Return what was ``said`` with one of the parameters ``names``, and add the others to the ``losses``."""
+    both = [name for name in names if bytes(said.get(name, b"null")) not in _NOTHING]
+    if len(both) < 2:  # noqa: PLR2004 - one of them
+        return said
+    kept = _deciding(said, both)
+    for name in both:
+        if name != kept and bytes(said[name]) not in DEFAULTS.get(name, _NOTHING):
+            reason = f"this model takes one of {', '.join(names)}"
+            losses.append(Loss(name, reason, hint=bytes(said[kept]) in _ZERO))
+    return {name: value for name, value in said.items() if name == kept or name not in both}
 
 
 def _deciding(said: Fields, names: Sequence[str]) -> str:
