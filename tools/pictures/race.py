@@ -146,7 +146,7 @@ def draw(races: list[Race]) -> str:
     seconds = max(attempt.ended_ms for race in races for attempt in race.attempts.values()) / 1000
     width = LEFT_PX + seconds * SECONDS_PX + RIGHT_PX
     size = f'viewBox="0 0 {width:.0f} {top:.0f}" width="{width:.0f}" height="{top:.0f}"'
-    alt = f"{len(races)} races of {WIDTH} providers: the first token wins, and the others are cut at once"
+    alt = f"{len(races)} races of {WIDTH} providers: the first token wins, and the others are cancelled at once"
     lines = [
         f'<svg class="hs-race" xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{alt}">',
         f"<style>{film.style()}</style>",
@@ -180,7 +180,7 @@ def _race(race: Race, film: Film, top: float, from_s: float) -> Iterator[str]:
             ends = film.appears(at(attempt.ended_ms))
             yield _text(LEFT_PX + end + 8, middle + 4, "answered", f"dim {ends}")
         else:
-            yield _text(LEFT_PX + turn + 8, middle + 4, "✕ cut", f"cut {film.appears(at(until))}")
+            yield _text(LEFT_PX + turn + 8, middle + 4, "✕ cancelled", f"cut {film.appears(at(until))}")
 
 
 def _px(ms: float) -> float:

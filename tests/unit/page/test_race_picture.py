@@ -17,7 +17,7 @@ def _picture() -> ET.Element:
 
 def test_a_race_has_a_lane_for_each_attempt_and_says_how_it_ended(picture: ET.Element) -> None:
     words = [text.text for text in picture.iter(f"{_SVG}text")]
-    assert words == ["first token: 402 ms", "swift", "answered", "ste<ady", "✕ cut"]
+    assert words == ["first token: 402 ms", "swift", "answered", "ste<ady", "✕ cancelled"]
 
 
 def test_only_the_winner_has_an_answer_and_it_begins_where_the_other_is_cut(picture: ET.Element) -> None:
