@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from math import inf
 from operator import attrgetter
 from typing import Final
 
@@ -77,6 +78,7 @@ class Pool:
         self._age_s = age_s
         self._ages: dict[UpstreamConnection, float] = {}  # when each comes of age
         self._aging: asyncio.TimerHandle | None = None  # for the first of them: a race's loser needs none of its own
+        self._aging_at = inf  # when it fires; uvloop's own handle cannot say, where that is nearly now
         self._renewals: set[asyncio.Task[None]] = set()
         self._n_addresses = 0  # of several that calls over HTTP/2 are to go to; 0: there is one
         self.version: str | None = None  # the protocol of the last connection
@@ -168,6 +170,7 @@ class Pool:
             if timer is not None:
                 timer.cancel()
         self._sweeping = self._aging = None
+        self._aging_at = inf
 
     def freed(self, connection: UpstreamConnection) -> None:
         """Assign a connection with room to the oldest waiter, or keep it."""
@@ -285,18 +288,18 @@ class Pool:
         if self._age_s is not None and not self._retired:
             at = self._loop.time() + self._age_s * (1 - _JITTER * addresses.random())
             self._ages[connection] = at
-            if self._aging is None or at < self._aging.when():
+            if at < self._aging_at:
                 self._watch_ages(at)
 
     def _watch_ages(self, at: float) -> None:
         if self._aging is not None:
             self._aging.cancel()
-        self._aging = self._loop.call_at(at, self._come_of_age)
+        self._aging, self._aging_at = self._loop.call_at(at, self._come_of_age), at
 
     def _come_of_age(self) -> None:
         """Renew the connections that are old enough."""
         assert self._addresses is not None
-        self._aging = None
+        self._aging, self._aging_at = None, inf
         now = self._loop.time()
         for connection in [each for each, at in self._ages.items() if at <= now]:
             del self._ages[connection]

@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 
 import pytest
+import uvloop
 
 from providers.http import Names, addresses
 from providers.http.addresses import Place
@@ -184,6 +185,27 @@ async def test_a_stream_over_http2_is_not_cut_by_age(monkeypatch: pytest.MonkeyP
             answer = await soon(call)
             assert await soon(read_whole(answer)) == b"ok"
             await soon(first.lines[0].lost.wait())
+
+
+def test_connections_come_of_age_within_one_millisecond_on_the_loop_that_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # uvloop's timer of less than half a millisecond is no timer: it cannot say when it is due.
+    failed: list[object] = []
+
+    async def renewing() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failed.append(context["exception"]))
+        async with servers(1) as listening:
+            resolving(monkeypatch, at(*listening))
+            async with calling("http://pods.example", age_s=0.02) as caller:
+                await crowd(caller, 30, listening)
+                [pool] = caller.client._pools.values()
+                later = loop.time() + 0.4  # twenty ages
+                await until(lambda: failed or min(pool._ages.values()) > later)
+
+    uvloop.run(renewing())
+    assert failed == []
 
 
 # The resolver is away: it fails, or says nothing at all.
