@@ -95,7 +95,8 @@ def rows() -> list[CallRecord]:
                 tokens_source=TokensSource.REPORTED, alone_ms=winner.ttft_ms, ttft_ms=winner.ttft_ms,
             )
         )  # fmt: skip
-    paused = call(won(new_id(), started_at=lately()), started_at=lately(), tags={}, narrowed="cooling", width_asked=2)
+    heard = won(new_id(), started_at=lately(), sentence_ms=400.0, speech_pause_ms=1200.0)
+    paused = call(heard, started_at=lately(), tags={}, narrowed="cooling", width_asked=2, win_on=WinOn.SENTENCE)
     made.append(msgspec.structs.replace(paused, id="019a0000-0000-7000-8000-000000000000"))
     old = lately(days=9)
     made.append(call(won(new_id(), started_at=old, ttft_ms=900.0, token_ms=900.0), started_at=old, tags={}))

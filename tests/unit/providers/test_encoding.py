@@ -294,7 +294,7 @@ SHORT = {  # of our own words, the operator's, or a field with a bound
     "gateway/admin/facts.py": 1, "gateway/admin/operations.py": 3, "gateway/admin/routes.py": 2,
     "gateway/admin/sign_in.py": 1,
     "gateway/admin/visitors.py": 1, "gateway/alerts/sender.py": 1, "gateway/api/stored_responses.py": 3,
-    "gateway/api/doors.py": 1,
+    "gateway/api/doors.py": 2,
     "gateway/api/responses_socket.py": 1, "gateway/api/told.py": 1, "gateway/api/vectors.py": 1,
     "providers/dialects/messages/in_frames.py": 1,
     "gateway/app/prober.py": 1,
