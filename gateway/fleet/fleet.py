@@ -42,6 +42,7 @@ from gateway.settings import (
     profile_takeover,
     profile_timeouts,
     says_store,
+    vendor_of,
     ways_of,
 )
 from providers import (
@@ -236,8 +237,7 @@ class Resolver:
 
     def vendor(self, provider: str) -> Vendor | None:
         """Return the catalog row of a provider; None if it has none."""
-        settings = self._settings.providers[provider]
-        return self._catalog.get(settings.preset or provider)
+        return vendor_of(provider, self._settings.providers[provider], self._catalog)
 
     def _deployment(self, settings: DeploymentSettings) -> Deployment:
         provider, _, model = settings.deployment.partition("/")

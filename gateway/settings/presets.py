@@ -34,6 +34,7 @@ from providers.dialects import DIALECTS
 
 Catalog = Mapping[str, Vendor]
 # Chat in OpenAI's words at Microsoft Foundry (…/openai/v1, …/models), and at Vertex AI (…/endpoints/openapi).
+_CLOUDS: frozenset[ProviderKind] = frozenset({"bedrock", "invoke", "vertex"})
 _OPENAIS = re.compile(r"/(?:endpoints|models|openai|openapi)(?:/|$)")
 
 
@@ -41,9 +42,12 @@ def vendor_of(name: str, provider: ProviderSettings, catalog: Catalog) -> Vendor
     """Return the catalog row for provider ``name``: that of its preset, else of its name.
 
     Sellers of Claude at an address of one's own have other APIs beside it: a provider that has the name of such a row,
-    and the kind or the address of another API, is not the row's.
+    and the kind or the address of another API, is not the row's. Of other names a kind that one cloud alone has says
+    which cloud it is.
     """
     row = catalog.get(provider.preset or name)
+    if row is None and provider.preset is None and provider.kind in _CLOUDS:
+        return next((each for each in catalog.values() if each.kind == provider.kind), None)
     if row is None or provider.preset is not None or row.base_url is not None or row.kind not in CLAUDES:
         return row
     if provider.kind is not None:
@@ -140,8 +144,8 @@ def complete(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -
     - Without ``providers:``, every vendor whose usual variable is set is a provider. Without ``models:`` too, there are
       the models that `holeshot init` would write for them.
     - A vendor named only by a model's deployment is a provider too.
-    - A provider without ``api_key`` uses its vendor's usual variable, unless its ``base_url`` was changed: a key is not
-      sent to a host that its vendor does not own.
+    - A provider without ``api_key`` uses its vendor's usual variable, unless its ``base_url`` was changed, or its kind
+      alone says the vendor: a key is not sent to a host that its vendor does not own.
     """
     named = dict(settings.providers)
     update: dict[str, object] = {}
@@ -209,9 +213,11 @@ def _with_usual_key(
     name: str, provider: ProviderSettings, environ: Mapping[str, str], catalog: Catalog
 ) -> ProviderSettings:
     vendor = vendor_of(name, provider, catalog)
-    if vendor is not None and _kind(provider, vendor) == vendor.kind:
+    if vendor is None or vendor.name != (provider.preset or name):
+        return provider
+    if _kind(provider, vendor) == vendor.kind:
         provider = _with_usual_address(provider, vendor, environ)
-    if provider.keys or vendor is None or (provider.base_url is not None and vendor.base_url is not None):
+    if provider.keys or (provider.base_url is not None and vendor.base_url is not None):
         return provider
     variable = usual_key(vendor, environ)
     return provider.model_copy(update={"api_key": SecretStr(environ[variable])}) if variable else provider
@@ -344,7 +350,7 @@ class Datasheets:
             for item in model.deployments:
                 name = item.deployment.partition("/")[0]
                 provider = settings.providers.get(name)
-                key = _key(catalog.get(name if provider is None else provider.preset or name), item)
+                key = _key(catalog.get(name) if provider is None else vendor_of(name, provider, catalog), item)
                 if key is not None:
                     wanted.add(key)
         self._table = table

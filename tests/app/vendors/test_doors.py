@@ -121,15 +121,27 @@ async def test_one_conversation_goes_through_all_doors_with_its_thoughts(place: 
         assert sum(block["type"] == "thinking" for block in sent) >= 4
 
 
-async def test_vertex_ai_is_asked_in_the_api_of_the_model_s_maker(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "more"), [("vertex", {}), ("ours", {"kind": "vertex"})], ids=["row", "kind"])
+async def test_vertex_ai_is_asked_in_the_api_of_the_model_s_maker(tmp_path: Path, name: str, more: Json) -> None:
     """Claude in Messages and Gemini in its own API, whatever API a client has; a name that says no maker in either."""
     async with running_vendor("vertex") as vendor:
-        providers = {"vertex": {"base_url": vendor.base_url, "api_key": vendor.key}}
-        models = {"claude": {"deployments": ["vertex/claude-opus-4-6"]}}
+        providers = {name: {"base_url": vendor.base_url, "api_key": vendor.key, **more}}
+        models = {"claude": {"deployments": [f"{name}/claude-opus-4-6"]}}
         async with serving(tmp_path, {"unused": None}, providers=providers, models=models) as running:
             asked_by_google: Json = {"contents": [{"role": "user", "parts": [{"text": "say: well"}]}]}
             for method in ("generateContent", "streamGenerateContent", "countTokens"):
                 async with running.post(asked_by_google, path=f"/v1beta/models/claude:{method}") as response:
+                    assert response.status == 200, await response.text()
+        assert vendor.refusals == [], vendor.said
+
+
+async def test_another_api_at_a_cloud_that_is_called_as_its_door_is_asked_as_it_was_before(tmp_path: Path) -> None:
+    async with running_vendor("groq") as vendor:  # at .../openai/v1, as Foundry has OpenAI's API
+        providers = {"foundry": {"base_url": vendor.base_url, "api_key": vendor.key}}
+        models = {"m": {"deployments": ["foundry/openai/gpt-oss-120b"]}}
+        async with serving(tmp_path, {"unused": None}, providers=providers, models=models) as running:
+            for path in ("/v1/chat/completions", "/v1/messages"):
+                async with running.post(asked("m", user("say: well")), path=path) as response:
                     assert response.status == 200, await response.text()
         assert vendor.refusals == [], vendor.said
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import ConfigurationError, Settings, apis_at, kind_of, load, vendor_of
-from providers import load_catalog
+from gateway.settings import ConfigurationError, Datasheets, Settings, apis_at, kind_of, load, vendor_of
+from providers import DatasheetTable, load_catalog
 
 KEYS = {"ANTHROPIC_API_KEY": "k"}
 VERTEX = "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5"
@@ -109,6 +109,7 @@ def test_other_models_have_names_at_their_sellers_too(tmp_path: Path) -> None:
         ("foundry", 'base_url: "https://g.example.com/v1", kind: anthropic', None),
         ("vertex", f'base_url: "{VERTEX}/endpoints/openapi"', "openai_compatible"),
         ("vertex", f'base_url: "{VERTEX}/publishers/google", kind: gemini', "gemini"),
+        ("ours", 'base_url: "https://g.example.com/v1", kind: anthropic', "anthropic"),
         ("vertex", f'base_url: "{VERTEX}"', None),
         ("vertex", f'base_url: "{VERTEX}/endpoints/openapi", preset: vertex_openai', None),
     ],
@@ -126,18 +127,46 @@ def test_a_server_of_another_api_is_no_door_by_its_name_alone(
 
 
 @pytest.mark.parametrize(
+    ("kind", "row"), [("vertex", "vertex"), ("invoke", "bedrock_invoke"), ("bedrock", "bedrock_converse")]
+)
+def test_a_kind_that_one_cloud_alone_has_says_which_cloud_it_is(tmp_path: Path, kind: str, row: str) -> None:
+    path, catalog = tmp_path / "gateway.yaml", load_catalog()
+    path.write_text(
+        f'providers: {{ ours: {{ kind: {kind}, base_url: "{VERTEX}" }} }}\n'
+        "models: { claude-sonnet-5-5: { deployments: [ours] } }\n",
+        encoding="utf-8",
+    )
+    settings = load(path, {"AWS_BEARER_TOKEN_BEDROCK": "k"})
+    assert vendor_of("ours", settings.providers["ours"], catalog) is catalog[row]
+    assert settings.providers["ours"].keys == ()  # its host may be anybody's
+    [item] = settings.models["claude-sonnet-5-5"].deployments
+    assert item.deployment.endswith("claude-sonnet-5-5")
+    table = Datasheets(settings, catalog, DatasheetTable.shipped())
+    price = table.of(catalog[row], item).price
+    assert price is not None
+    assert price.output_usd > 0
+
+
+@pytest.mark.parametrize(
     ("provider", "deployment", "has"),
     [
         ("databricks", "databricks/databricks-claude-sonnet-5-5", True),
         ("databricks", "databricks/databricks-gpt-oss-120b", False),
         ("databricks", "{ deployment: databricks/my-endpoint, same_as: claude-sonnet-5-5 }", True),
         ("claude_here", "claude_here/databricks-gpt-oss-120b", False),  # what a provider is called says nothing
+        ("vertex", "vertex/claude-sonnet-5-5", True),
+        ("vertex", "vertex/gemini-3.5-pro", False),
+        ("vertex", "vertex/ours", True),  # which says no maker
+        ("gcp", "gcp/claude-sonnet-5-5", True),
+        ("gcp", "gcp/gemini-3.5-pro", False),
+        ("gcp", "{ deployment: gcp/ours, same_as: gemini-3.5-pro }", False),
     ],
 )
 def test_an_api_that_a_vendor_has_for_claudes_alone_is_told_by_the_model(
     tmp_path: Path, provider: str, deployment: str, *, has: bool
 ) -> None:
     row = '  claude_here: { base_url: "https://w.cloud.databricks.com/serving-endpoints", api_key: k }\n'
+    row += f'  gcp: {{ kind: vertex, base_url: "{VERTEX}", api_key: k }}\n'
     settings = read(f"{row}models: {{ m: {{ deployments: [{deployment}] }} }}\n", tmp_path)
     [item], provided = settings.models["m"].deployments, settings.providers[provider]
     assert ("messages" in apis_at(item, provided, vendor_of(provider, provided, load_catalog()))) is has
