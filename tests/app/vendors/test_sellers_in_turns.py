@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from providers import DatasheetTable
+from providers import DatasheetTable, load_catalog
 from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.test_growing import hashed
@@ -90,9 +90,25 @@ async def test_each_seller_is_shown_its_own_thoughts_and_the_others_are_named(tm
             sent = [list(hashed(api, request.body)) for request in vendor.seen]
             for before, now in itertools.pairwise(sent):
                 assert now[: len(before)] == before
-        rows = await running.rows("select deployment, cost_usd, thoughts_dropped from attempts")
+        names = "provider, prompt_tokens, completion_tokens, cost_usd, thoughts_dropped"
+        rows = await running.rows(f"select {names} from attempts")
         assert [row["thoughts_dropped"] for row in rows] == [None] * len(rows)
-        assert all(row["cost_usd"] > 0 for row in rows)
+        for row in rows:
+            input_usd, output_usd = usd_at(row["provider"])
+            usd = row["prompt_tokens"] * input_usd + row["completion_tokens"] * output_usd
+            assert row["cost_usd"] == pytest.approx(usd), row
+
+
+def usd_at(seller: str) -> tuple[float, float]:
+    """Return what a token of a prompt and of an answer costs at a seller, by its own row of the price table."""
+    key = (load_catalog()[seller].litellm_prefix or "", SELLERS[seller][1])
+    price = DatasheetTable.shipped().look_up([key])[key].price
+    assert price is not None
+    return price.input_usd, price.output_usd
+
+
+def test_a_profile_of_a_region_has_its_surcharge_and_the_other_sellers_one_price() -> None:
+    assert {usd_at(seller) for seller in SELLERS} == {(2e-6, 1e-5), (2.2e-6, 1.1e-5)}
 
 
 def test_a_model_has_one_price_at_all_its_sellers() -> None:

@@ -376,6 +376,10 @@ async def test_what_is_stored_at_google_goes_on_there_alone(serve: Serve) -> Non
         assert [each.body.get("previous_interaction_id") for each in sent] == [None, first["id"]]
         status, _ = await asked(running, key_of("guest"), **ASK, previous_interaction_id=first["id"])
         assert status == 404
+        for method, rest in (("get", ""), ("post", "/cancel"), ("delete", "")):
+            url = f"{running.url}{PATH}/{first['id']}{rest}"
+            async with running.http.request(method, url, headers=JSON | key_of("guest")) as response:
+                assert (response.status, (await response.json())["error"]["code"]) == (404, "not_found")
         assert len(running[made_by].received) == 2
 
 
