@@ -12,7 +12,7 @@ from random import Random
 import pytest
 import uvloop
 
-from providers.http import Names, addresses
+from providers.http import Names, addresses, dialing
 from providers.http.addresses import Place
 from tests.app.http.callers import Own, read_whole
 from tests.app.http.dialled import answered, calling, refused, resolving
@@ -20,11 +20,17 @@ from tests.app.http.http1_line import Http1Line
 from tests.app.http.http2_line import Http2Line
 from tests.app.http.lines import Line, Server
 from tests.app.providers.origin import soon
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.support.servers import free_port
 
 AWAY = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 GONE = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+@pytest.fixture(autouse=True)
+def one_address_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no second address tried beside the first (RFC 8305), which a busy machine may be slow to reach."""
+    monkeypatch.setattr(dialing, "NEXT_ADDRESS_S", PATIENCE_S)
 
 
 @asynccontextmanager
