@@ -208,7 +208,7 @@ def test_connections_come_of_age_within_one_millisecond_on_the_loop_that_serves(
                 await crowd(caller, 30, listening)
                 [pool] = caller.client._pools.values()
                 later = loop.time() + 0.4  # twenty ages
-                await until(lambda: failed or min(pool._ages.values()) > later)
+                await until(lambda: failed or min(pool._ages.values(), default=0.0) > later)
 
     uvloop.run(renewing())
     assert failed == []
