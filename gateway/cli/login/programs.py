@@ -20,11 +20,10 @@ from gateway.cli.login.kept import WrittenSetting
 
 NAME: Final = "holeshot"  # of the provider in Codex's and opencode's files
 Settings = Mapping[tuple[str, ...], Any]
+Models = Mapping[str, Mapping[str, Any]]  # as ``GET /v1/models`` lists each, by its name
 
 
-def write(
-    program: str, url: str, command: Sequence[str], models: Sequence[str], *, fresh_s: int = 60
-) -> list[WrittenSetting]:
+def write(program: str, url: str, command: Sequence[str], models: Models, *, fresh_s: int = 60) -> list[WrittenSetting]:
     """Write the settings of ``program`` for the gateway at ``url``; return the changed ones.
 
     ``fresh_s``: so long the program keeps a token before it asks ``command`` again.
@@ -72,7 +71,7 @@ def undo(changes: Sequence[WrittenSetting]) -> list[WrittenSetting]:
     return undone
 
 
-def _claude_code(url: str, command: Sequence[str], _: Sequence[str], fresh_ms: int) -> list[tuple[Path, Settings]]:
+def _claude_code(url: str, command: Sequence[str], _: Models, fresh_ms: int) -> list[tuple[Path, Settings]]:
     folder = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
     helper = {
         ("apiKeyHelper",): _line([*command, "token", url]),
@@ -82,10 +81,10 @@ def _claude_code(url: str, command: Sequence[str], _: Sequence[str], fresh_ms: i
     return [(folder / "settings.json", helper)]
 
 
-def _codex(url: str, command: Sequence[str], _: Sequence[str], fresh_ms: int) -> list[tuple[Path, Settings]]:
-    folder = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+def _codex(url: str, command: Sequence[str], models: Models, fresh_ms: int) -> list[tuple[Path, Settings]]:
+    path = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "config.toml"
     place = ("model_providers", NAME)
-    settings = {
+    settings: dict[tuple[str, ...], Any] = {
         ("model_provider",): NAME,
         (*place, "name"): "Holeshot",
         (*place, "base_url"): f"{url}/v1",
@@ -95,17 +94,23 @@ def _codex(url: str, command: Sequence[str], _: Sequence[str], fresh_ms: int) ->
         (*place, "auth", "timeout_ms"): 15_000,
         (*place, "auth", "refresh_interval_ms"): fresh_ms,
     }
-    return [(folder / "config.toml", settings)]
+    # It sums up a conversation by its own count: at 272,000 tokens of a model that it does not know (0.171.0), which
+    # one with less refuses first. A window that its user has set stays.
+    document = _load(path)
+    context = models.get(str(_get(document, ("model",))), {}).get("context_length")
+    if context is not None and _get(document, ("model_context_window",)) is None:
+        settings["model_context_window",] = context
+    return [(path, settings)]
 
 
-def _opencode(url: str, command: Sequence[str], models: Sequence[str], fresh_ms: int) -> list[tuple[Path, Settings]]:
+def _opencode(url: str, command: Sequence[str], models: Models, fresh_ms: int) -> list[tuple[Path, Settings]]:
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
     place = ("provider", NAME)
     settings: dict[tuple[str, ...], Any] = {
         (*place, "npm"): "@ai-sdk/openai-compatible",
         (*place, "name"): "Holeshot",
         (*place, "options"): {"baseURL": f"{url}/v1", "apiKey": "by-command"},
-        (*place, "models"): {model: {} for model in models},
+        (*place, "models"): {name: _known_to_opencode(model) for name, model in models.items()},
     }
     plugin = _PLUGIN % {
         "name": json.dumps(NAME),
@@ -113,6 +118,18 @@ def _opencode(url: str, command: Sequence[str], models: Sequence[str], fresh_ms:
         "fresh_ms": fresh_ms,
     }
     return [(config / "opencode.json", settings), (config / "plugins" / f"{NAME}.js", {(): plugin})]
+
+
+def _known_to_opencode(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what opencode is told of a model: else it shows it no pictures, and never sums up by its own count."""
+    told: dict[str, Any] = {}
+    limits = model.get("top_provider", {})
+    if limits.keys() >= {"context_length", "max_completion_tokens"}:
+        told["limit"] = {"context": limits["context_length"], "output": limits["max_completion_tokens"]}
+    if (architecture := model.get("architecture")) is not None:
+        inputs = [{"file": "pdf"}.get(each, each) for each in architecture["input_modalities"]]
+        told |= {"attachment": inputs != ["text"], "modalities": {"input": inputs, "output": ["text"]}}
+    return told
 
 
 _PLUGIN = """// Written by `holeshot login --write opencode`: each request to the gateway has a fresh token.
@@ -134,7 +151,7 @@ export const Holeshot = async () => ({
 });
 """
 
-_PROGRAMS: Mapping[str, Callable[[str, Sequence[str], Sequence[str], int], list[tuple[Path, Settings]]]] = {
+_PROGRAMS: Mapping[str, Callable[[str, Sequence[str], Models, int], list[tuple[Path, Settings]]]] = {
     "claude-code": _claude_code,
     "codex": _codex,
     "opencode": _opencode,

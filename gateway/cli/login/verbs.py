@@ -139,13 +139,13 @@ def _shown(value: Any) -> str:
     return "none" if value is None else json.dumps(value, ensure_ascii=False)[:200]
 
 
-def _models(url: str, bearer: str) -> list[str]:
+def _models(url: str, bearer: str) -> programs.Models:
     """Return the models that this person may ask for; none where the gateway does not tell."""
     try:
         status, text = flow.ask(f"{url}/v1/models", bearer)
         if status == 200:  # noqa: PLR2004 - HTTP's OK
-            return [each["id"] for each in json.loads(text)["data"]]
+            return {each["id"]: each for each in json.loads(text)["data"]}
         say(f"signed in, but the gateway refuses the token ({status}): {text[:300]}", err=True)
     except (flow.LoginError, ValueError, LookupError, TypeError):
         say("the gateway does not list its models now", err=True)
-    return []
+    return {}

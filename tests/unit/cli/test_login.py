@@ -46,15 +46,54 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_codex_is_given_all_that_it_needs_however_its_file_is_written(home: Path, text: str) -> None:
     path = home / "config.toml"
     path.write_text(text)
-    changes = programs.write("codex", URL, ["holeshot"], [])
+    changes = programs.write("codex", URL, ["holeshot"], {})
     found = tomllib.loads(path.read_text())
     assert found["model_provider"] == "holeshot"
     mine = found["model_providers"]["holeshot"]
     auth = {"command": "holeshot", "args": ["token", URL], "timeout_ms": 15_000, "refresh_interval_ms": 60_000}
     assert {"name": "Holeshot", "base_url": f"{URL}/v1", "wire_api": "responses", "auth": auth}.items() <= mine.items()
-    assert programs.write("codex", URL, ["holeshot"], []) == []
+    assert programs.write("codex", URL, ["holeshot"], {}) == []
     programs.undo(changes)
     assert tomllib.loads(path.read_text()) == tomllib.loads(text)
+
+
+MODELS: programs.Models = {
+    "small": {"context_length": 30_000, "top_provider": {"context_length": 30_000, "max_completion_tokens": 4_000}},
+    "seeing": {"architecture": {"input_modalities": ["text", "image", "file"], "output_modalities": ["text"]}},
+    "blind": {"context_length": 9_000, "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]}},
+    "unknown": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "window"),
+    [
+        ('model = "small"', 30_000),
+        ('model = "small"\nmodel_context_window = 20_000', 20_000),
+        ('model = "unknown"', None),
+        ('model = "another"', None),
+        ("", None),
+    ],
+)
+def test_codex_is_told_how_much_its_model_holds(home: Path, text: str, window: int | None) -> None:
+    path = home / "config.toml"
+    path.write_text(text)
+    changes = programs.write("codex", URL, ["holeshot"], MODELS)
+    assert tomllib.loads(path.read_text()).get("model_context_window") == window
+    assert programs.write("codex", URL, ["holeshot"], MODELS) == []
+    programs.undo(changes)
+    assert tomllib.loads(path.read_text()) == tomllib.loads(text)
+
+
+def test_opencode_is_told_what_a_model_holds_and_that_it_sees(home: Path) -> None:
+    programs.write("opencode", URL, ["holeshot"], MODELS)
+    told = json.loads((home / "opencode" / "opencode.json").read_text())["provider"]["holeshot"]["models"]
+    assert told == {
+        "small": {"limit": {"context": 30_000, "output": 4_000}},
+        "seeing": {"attachment": True, "modalities": {"input": ["text", "image", "pdf"], "output": ["text"]}},
+        "blind": {"attachment": False, "modalities": {"input": ["text"], "output": ["text"]}},
+        "unknown": {},
+    }
 
 
 def test_a_file_that_would_say_something_else_is_left_as_it_is(home: Path) -> None:
@@ -62,7 +101,7 @@ def test_a_file_that_would_say_something_else_is_left_as_it_is(home: Path) -> No
     text = "model_providers.x.name = 'X'\n[a]\nb = 1\n"
     path.write_text(text)
     with pytest.raises(flow.LoginError, match="edit it by hand"):
-        programs.write("codex", URL, ["holeshot"], [])
+        programs.write("codex", URL, ["holeshot"], {})
     assert path.read_text() == text
 
 
@@ -72,7 +111,7 @@ def test_a_link_stays_one_and_who_may_read_a_file_stays_so(home: Path) -> None:
     kept_at.write_text(text)
     kept_at.chmod(0o600)
     path.symlink_to(kept_at)
-    changes = programs.write("claude-code", URL, ["holeshot"], [])
+    changes = programs.write("claude-code", URL, ["holeshot"], {})
     assert path.is_symlink()
     assert json.loads(kept_at.read_text())["env"]["ANTHROPIC_BASE_URL"] == URL
     assert stat.S_IMODE(kept_at.stat().st_mode) == 0o600
@@ -86,7 +125,7 @@ def test_a_link_stays_one_and_who_may_read_a_file_stays_so(home: Path) -> None:
 
 @pytest.mark.parametrize("program", programs.PROGRAMS)
 def test_in_an_empty_home_folder_an_undo_leaves_no_file(home: Path, program: str) -> None:
-    changes = programs.write(program, URL, ["holeshot"], ["llama"])
+    changes = programs.write(program, URL, ["holeshot"], {"llama": {"id": "llama"}})
     assert [path for path in home.rglob("*") if path.is_file()]
     programs.undo(changes)
     assert [path for path in home.rglob("*") if path.is_file()] == []
@@ -96,7 +135,7 @@ def test_in_an_empty_home_folder_an_undo_leaves_no_file(home: Path, program: str
 def test_a_file_of_which_anything_was_there_stays(home: Path, text: str) -> None:
     path = home / "config.toml"
     path.write_text(text)
-    programs.undo(programs.write("codex", URL, ["holeshot"], []))
+    programs.undo(programs.write("codex", URL, ["holeshot"], {}))
     assert path.read_text().strip() == text.strip()
 
 
@@ -106,7 +145,7 @@ def test_of_two_files_none_is_written_if_one_cannot_be(home: Path) -> None:
     path.write_text(text)
     (path.parent / "plugins").touch()  # where a folder is needed
     with pytest.raises(flow.LoginError, match="cannot be written"):
-        programs.write("opencode", URL, ["holeshot"], [])
+        programs.write("opencode", URL, ["holeshot"], {})
     assert json.loads(path.read_text()) == json.loads(text)
 
 
