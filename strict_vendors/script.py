@@ -16,6 +16,8 @@ asks for a summary: the last of these lines are said again. Lines of the last us
     cut: now                      break off in the middle; ``cut: once KEY`` only the first time with this word
     cut: now at gpt-4o            only where this model answers; ``fail: 500 at gpt-4o`` likewise; several lines are several
     cut: silent                   say nothing more from the middle on, and wait until who asked leaves
+    cut: early KEY                end the stream in the middle, without its last events; only the first time with this word
+    length: 6 KEY                 end at so many tokens as if no more fit; only the first time with this word
     search: words                 search the web for them, where a search of the vendor's is offered, and cite two pages
     shell: command                have this command run, where a shell is offered: by the vendor, or by who asked
     recall: now                   say how much of the conversation arrived, or was kept: its turns ("Turn 1: ..."),
@@ -182,7 +184,7 @@ class Given(msgspec.Struct, frozen=True):
     command: str = ""  # what is run in a shell
     finish: Finish = "stop"
     stopped_by: str | None = None
-    cut: bool | Literal["silent"] = False
+    cut: bool | Literal["silent", "early"] = False
     tokens_in: int = 0
 
     @property
@@ -240,9 +242,11 @@ def answered(asked: Asked, failures: dict[str, int]) -> Given:
         if not often or not _met(failures, f"fail {often[-1]}", int(often[1])):
             raise Broken(int(status))
     cut = asked.said_here("cut")
-    is_cut: bool | Literal["silent"] = False
+    is_cut: bool | Literal["silent", "early"] = False
     if cut is not None:
         is_cut = "silent" if cut == "silent" else cut == "now" or not _met(failures, f"cut {cut}", 1)
+    if is_cut and cut is not None and cut.startswith("early "):
+        is_cut = "early"
     thoughts, later, *_ = [*(asked.all_said("think") or [THOUGHTS]), ""] if asked.thinks else ["", ""]
     tokens_in = max(1, tokens_of(asked.system) + sum(tokens_of(turn.text) + 85 * turn.media for turn in asked.turns))
     calls = _calls(asked)
@@ -258,7 +262,10 @@ def answered(asked: Asked, failures: dict[str, int]) -> Given:
         given = msgspec.structs.replace(given, text=asked.said("beside") or "", later=later)
     else:
         given = msgspec.structs.replace(given, **_ended(_text(asked), asked))
-    return _cited(_bounded(given, asked.most))
+    most = asked.most
+    if (length := asked.said("length")) is not None and not _met(failures, f"length {length}", 1):
+        most = int(length.split()[0])
+    return _cited(_bounded(given, most))
 
 
 def _pages(searched: str) -> list[Page]:

@@ -79,8 +79,11 @@ async def _talk(request: web.Request, vendor: Vendor) -> web.StreamResponse:
             await socket.send_str(as_json(event).decode())
         if breaks == "silent":
             await asyncio.Event().wait()
-        if breaks:
+        if breaks == "early":
+            await socket.close()
+        elif breaks:
             _close(request)
+        if breaks:
             break
     return socket
 
@@ -93,7 +96,7 @@ async def _send(request: web.Request, reply: Reply) -> web.StreamResponse:
         response = web.Response(
             body=body, status=reply.status, headers=reply.headers, content_type=reply.content_type or "application/json"
         )
-        if reply.breaks:
+        if reply.breaks and reply.breaks != "early":
             _close(request)
         return response
     stream = web.StreamResponse(
@@ -106,7 +109,7 @@ async def _send(request: web.Request, reply: Reply) -> web.StreamResponse:
             await asyncio.sleep(0)  # a block is a packet, as far as the loop has it
         if reply.breaks == "silent":
             await asyncio.Event().wait()
-        if reply.breaks:
+        if reply.breaks and reply.breaks != "early":
             _close(request)
             return stream
         await stream.write_eof()

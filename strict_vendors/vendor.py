@@ -19,7 +19,8 @@ from strict_vendors.script import Broken
 
 Json = dict[str, Any]
 AModel = TypeVar("AModel", bound=Struct)
-Breaks = bool | Literal["silent"]  # whether an answer breaks off in the middle, or falls silent there
+# Whether an answer breaks off in the middle, falls silent there, or ends there early.
+Breaks = bool | Literal["silent", "early"]
 
 
 class Request(Struct, frozen=True):
@@ -36,7 +37,7 @@ class Request(Struct, frozen=True):
 class Reply(Struct, frozen=True):
     """What goes back: JSON, bytes, or the blocks of a stream; ``breaks`` closes the connection after half of them.
 
-    Or it waits there, ``silent``, until who asked has left.
+    Or it waits there, ``silent``, until who asked has left; or a stream ends there ``early``, without its last blocks.
     """
 
     body: Any = None

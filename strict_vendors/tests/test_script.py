@@ -55,6 +55,14 @@ def test_a_failure_and_a_cut_may_come_once() -> None:
     assert not answered(asked, failures).cut
 
 
+def test_a_stream_may_end_early_and_an_answer_be_short_once() -> None:
+    failures: dict[str, int] = {}
+    asked = Asked(model="m", body={}, turns=[Said("user", "cut: early a\nlength: 2 b\nsay: one two three")])
+    first, second = (answered(asked, failures) for _ in range(2))
+    assert (first.cut, first.text, first.finish) == ("early", "one two ", "length")
+    assert (second.cut, second.text, second.finish) == (False, "one two three", "stop")
+
+
 def test_an_answer_ends_where_it_was_told_to() -> None:
     assert answer("say: one two three", most=2).finish == "length"
     assert answer("say: one two three", stop=["two"]).text == "one "

@@ -67,6 +67,7 @@ class Target:
     sees: bool = True  # pictures
     parallel: bool = True  # it calls several tools at once
     long: bool = False  # sessions there outgrow the model's context
+    goes: str = ""  # what goes wrong there in one turn
 
     @property
     def openai(self) -> str:
@@ -207,7 +208,7 @@ class Suite:
             for target in targets:
                 if talk.api not in target.apis:
                     continue
-                began, turns = time.time(), Turns(sees=target.sees, parallel=target.parallel, long=target.long)
+                began, turns = time.time(), Turns(target.sees, target.parallel, target.long, target.goes)
                 why = _failure(partial(talk.run, target, turns), runner)
                 entry = {
                     "client": self._client,

@@ -6,6 +6,7 @@ Runs under the client's own interpreter, so it needs the standard library alone.
 
 import json
 import re
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -13,6 +14,10 @@ from typing import Any
 
 LAST = 10
 PARALLEL, PICTURE, CUT = 4, 6, 8  # the turns with two calls at once, with a picture, and said twice
+WRONG = 5  # the turn in which something goes wrong, where something does
+BROKEN, UNFINISHED, SHORT, FILTERED = "broken", "unfinished", "short", "filtered"  # what that is
+_WRONG = {BROKEN: "cut: once {key}", UNFINISHED: "cut: early {key}", SHORT: "length: 6 {key}", FILTERED: ""}
+_FILTER = re.compile(r"flagged|blocked|content|filter|safety|policy", re.IGNORECASE)
 CITIES = ("Oslo", "Rome", "Lima", "Kyiv", "Bonn", "Bern", "Cairo", "Delhi", "Quito", "Paris", "Sofia")
 LETTERS = 6000  # of a command's output in a long session
 CUT_AFTER_S = 1.0  # by programs that wait for a whole answer; those that stream leave after its first words
@@ -30,7 +35,8 @@ class Turn:
     """What a user says, and what the model says at the end of it: how much of the conversation it has seen.
 
     ``cut`` is said first, where it is not empty: the program leaves in the middle of the answer, and says ``text``.
-    In a ``long`` session the model has seen what the program has kept; it has compacted by the last turn.
+    In a ``long`` session the model has seen what the program has kept; it has compacted by the last turn. So it is
+    in one where something ``goes`` wrong, in turn ``WRONG``.
     """
 
     number: int
@@ -39,6 +45,12 @@ class Turn:
     picture: bool = False
     cut: str = ""
     long: bool = False
+    goes: str = ""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it is the turn in which something goes wrong."""
+        return bool(self.goes) and self.number == WRONG
 
     def ends_with(self, said: object) -> None:
         """Check the last words of the model.
@@ -47,12 +59,16 @@ class Turn:
             Lost: it says something else, as it has not seen all of the conversation.
 
         """
-        if self.long:
-            seen = re.fullmatch(r"turns \d+, results (\d+), pictures 0", str(said).strip())
-            if seen is None or (self.number == LAST and int(seen[1]) >= 2 * LAST):
-                raise Lost(f"it says {str(said)[-300:]!r}, not how much it has kept of {2 * self.number} results")
-        elif str(said).strip() != self.says:
-            raise Lost(f"it says {str(said)[-300:]!r}, not {self.says!r}")
+        words = str(said).strip()
+        if self.is_wrong:
+            is_said = {FILTERED: False, SHORT: bool(words)}.get(self.goes, words.endswith(STORY[-40:]))
+        elif self.long or self.goes:
+            seen = re.search(r"turns \d+, results (\d+), pictures \d+$", words)
+            is_said = seen is not None and not (self.long and self.number == LAST and int(seen[1]) >= 2 * LAST)
+        else:
+            is_said = words == self.says
+        if not is_said:
+            raise Lost(f"it says {words[-300:]!r}, not {'how much it has kept' if self.long else self.says!r}")
 
 
 class Lost(Exception):
@@ -94,13 +110,14 @@ def turns(
     sees: bool = True,
     parallel: bool = True,
     long: bool = False,
+    goes: str = "",
     letters: Letters = lambda _: LETTERS,
 ) -> list[Turn]:
     """Return the conversation; in each turn the tools that ``calls`` names are called.
 
     A model that ``sees`` nothing gets no picture, and one that calls a tool at a time calls them one after the other.
     In a ``long`` session commands print so many ``letters`` in each turn, until the model's context holds no more;
-    nothing is left in the middle there, and nothing shown.
+    nothing is left in the middle there, and nothing shown. What ``goes`` wrong does so once.
     """
     found = []
     for number in range(1, LAST + 1):
@@ -115,14 +132,21 @@ def turns(
             "recall: now",
         )
         pictures = 1 if number >= PICTURE and sees and not long else 0
+        text, says = "\n".join(lines), f"turns {number}, results {2 * number}, pictures {pictures}"
+        if goes and number == WRONG:
+            text = f"Turn {number}: tell a story.\n{_WRONG[goes].format(key=secrets.token_hex(4))}\nsay: {STORY}"
+            says = STORY
         found.append(
             Turn(
                 number=number,
-                text="\n".join(lines),
-                says=f"turns {number}, results {2 * number}, pictures {pictures}",
+                text=text,
+                says=says,
                 picture=number == PICTURE and sees and not long,
-                cut=f"Turn {number}: tell a story.\ncut: silent\nsay: {STORY}" if number == CUT and not long else "",
+                cut=f"Turn {number}: tell a story.\ncut: silent\nsay: {STORY}"
+                if number == CUT and not (long or goes)
+                else "",
                 long=long,
+                goes=goes,
             )
         )
     return found
@@ -136,18 +160,45 @@ def _as_json(arguments: Any, letters: int) -> str:
 class Turns:
     """A conversation under way: who iterates over it has it, and where it failed is known."""
 
-    def __init__(self, *, sees: bool, parallel: bool, long: bool) -> None:
+    def __init__(self, sees: bool, parallel: bool, long: bool, goes: str) -> None:
         self._model = {"sees": sees, "parallel": parallel, "long": long}
+        self.goes = goes
         self.at = 0
 
     def __call__(self, calls: Calls, letters: Letters = lambda _: LETTERS, **model: bool) -> Iterator[Turn]:
         """Iterate over the conversation with other tools; ``model`` is what a program lets it do."""
-        for turn in turns(calls, letters=letters, **self._model | model):
+        for turn in turns(calls, letters=letters, goes=self.goes, **self._model | model):
             self.at = turn.number
             yield turn
 
     def __iter__(self) -> Iterator[Turn]:
         return self(weather)
+
+    def hold(self, calls: Calls, say: Callable[..., str], letters: Letters = lambda _: LETTERS) -> None:
+        """Have it with a program: ``say`` takes a text, ``picture`` and ``leave``, and returns the last words.
+
+        What is lost where something goes wrong is said again; what was filtered is left.
+
+        Raises:
+            Lost: the program, or the conversation, has ended early; or, in the last turn, a turn was lost.
+
+        """
+        lost = ""
+        for turn in self(calls, letters):
+            if turn.cut:
+                say(turn.cut, leave=True)
+            try:
+                turn.ends_with(say(turn.text, picture=turn.picture))
+            except Lost as why:
+                if not turn.is_wrong:
+                    raise
+                if turn.goes != FILTERED:
+                    lost = f"turn {turn.number} was lost: {why}"
+                    turn.ends_with(say(turn.text))
+                elif _FILTER.search(str(why)) is None:
+                    lost = f"it does not show that it was filtered: {why}"
+        if lost:
+            raise Lost(lost)
 
 
 def as_data(*, sees: bool, parallel: bool, long: bool) -> list[dict[str, Any]]:

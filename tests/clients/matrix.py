@@ -19,7 +19,7 @@ Verdict = Literal["works", "unheard", "refused", "not possible", "defect", "othe
 # What is another one in each answer.
 _NUMBER = re.compile(r"\b(req_|resp_|msg_|toolu_|call_|fc_|rs_)\w{8,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
-_MIXES = frozenset(mix.name for mix in MIXES)
+_MIXES = {mix.name: mix for mix in MIXES}
 MARKS: dict[Verdict, str] = {
     "works": "✓",
     "unheard": "!",
@@ -93,7 +93,7 @@ class Matrix:
         """
         talk = self._found.get((row, place, setup))
         if talk is None:
-            others = any((row, place, other) in self._found for other in SETUPS[1:])
+            others = any((row, place, other) in self._found for other in (*SETUPS[1:], MIXED))
             return "none" if setup == DIRECTLY and others else "not had"
         if not talk.why:
             return "unheard" if talk.refusals else "works"
@@ -101,7 +101,7 @@ class Matrix:
             return "not possible"
         directly = self._found.get((row, place, DIRECTLY))
         if directly is not None:
-            return "not possible" if directly.why else "defect"
+            return "not possible" if directly.why and directly.turn <= talk.turn else "defect"
         return "refused" if talk.refused and talk.turn <= 1 else "other defect"
 
     @property
@@ -160,7 +160,7 @@ class Matrix:
 
     def as_markdown(self) -> str:
         """Return the page."""
-        lines = [*_HEAD]
+        lines = [*_HEAD, *self._situations()]
         for client in dict.fromkeys(client for client, _ in self._rows):
             rows = [row for row in self._rows if row[0] == client]
             talks = [talk for talk in self._found.values() if talk.client == client]
@@ -177,6 +177,21 @@ class Matrix:
             lines.append("")
         lines += [*self._told_unheard(), *self._told()]
         return "\n".join(lines)
+
+    def _situations(self) -> list[str]:
+        """Return a table of programs and of what may happen in a session: how often they went on."""
+        kinds = list(dict.fromkeys(mix.vendor for mix in MIXES))
+        went: dict[tuple[str, str], list[bool]] = {}
+        for (row, place, setup), talk in self._found.items():
+            if setup == MIXED:
+                is_well = self._of(talk) in {"works", "unheard"}
+                went.setdefault((row[0], _MIXES[place].vendor), []).append(is_well)
+        lines = ["## Sessions in which something happens", "", *_HEAD_OF_SITUATIONS]
+        lines += [_line("program", *kinds), _line("---", *["---"] * len(kinds))]
+        for client in dict.fromkeys(client for client, _ in went):
+            cells = (went.get((client, kind), []) for kind in kinds)
+            lines.append(_line(client, *(f"{sum(each)} of {len(each)}" if each else "." for each in cells)))
+        return [*lines, ""] if went else []
 
     def _told_unheard(self) -> list[str]:
         some: dict[tuple[str, str, str], list[Talked]] = {}
@@ -211,7 +226,7 @@ class Matrix:
         return self.verdict(talk.row, talk.place, talk.setup)
 
     def _cell(self, row: tuple[str, str], place: str) -> str:
-        setups = (MIXED,) if place in _MIXES else self._setups
+        setups = setups_of(_MIXES[place]) if place in _MIXES else self._setups
         return "".join(MARKS[self.verdict(row, place, setup)] for setup in setups)
 
     @property
@@ -294,11 +309,23 @@ _HEAD = (
     "they do not hold, compact and go on. In *stated-context* the gateway knows that, and refuses by itself. Where the",
     "key is wrong (*wrong-key*) or its dollars are spent (*spent-limit*), a program has to stop, and to show why.",
     "",
+    "Rows of one vendor in which something goes wrong, once, in the fifth turn, have two marks: directly, and behind a",
+    "gateway. *broken* is an answer whose connection is reset in the middle, *unfinished* a stream that ends without",
+    "its last events, *short* an answer that ends for its length; *filtered* is a prompt that is refused for its",
+    "content, which a program has to show. A turn that is lost there is n, if it is lost directly, too.",
+    "",
     "✓ works · ! works, though a stand-in refused something: another one answered, or it was asked again (below in its",
     "words; none is the aim) · r refused in the first error, which says why · n not possible at the vendor either, or",
     "refused by the program itself · ✗ a defect · \\- the vendor does not have this API · . not tried lately",
     "",
     "What has a point, or no row, was left out for want of time: all of it takes hours.",
+    "",
+)
+
+_HEAD_OF_SITUATIONS = (
+    "Behind a gateway, in how many of the sessions that were tried the program went on (or, where no call may be had,",
+    "stopped and showed why), in all of its APIs and at all of these vendors; the rows below have each. In those of",
+    "*four-apis* and *change* it also sends a screenshot, and leaves an answer in the middle.",
     "",
 )
 

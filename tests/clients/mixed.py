@@ -1,5 +1,5 @@
 """Models of several vendors: four that race, each in an API of its own, and two of which one fails in the middle; and
-of one vendor, with a context that a session outgrows.
+of one vendor, with a context that a session outgrows, or where something goes wrong in one turn: as at it directly.
 
 Of two, the first has no room from within its second turn to its fifth, so that the second goes on with a conversation
 that it has not begun, between a call and its result; from within the sixth turn on, it is the other way round.
@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 from strict_vendors import Breaks, Refused, Reply, Served
+from strict_vendors.vendor import as_data
+from tests.clients.conversation import BROKEN, FILTERED, SHORT, UNFINISHED, WRONG
 from tests.clients.targets import GATEWAY_KEY, sha256
 
 Json = dict[str, Any]
@@ -80,6 +82,11 @@ class Mix(msgspec.Struct, frozen=True):
         return f"it ended in turn {turn}, and does not show {' or '.join(self.show)}: {why}"
 
     @property
+    def goes(self) -> str:
+        """What goes wrong in one turn, if something does."""
+        return self.vendor if self.vendor in _GOES else ""
+
+    @property
     def holds(self) -> int:
         """How many tokens a stand-in's models hold; 0: as many as they really do, so that only the gateway refuses."""
         return 0 if self.vendor == STATED else self.context
@@ -102,6 +109,7 @@ class Mix(msgspec.Struct, frozen=True):
 
 
 RACE, CHANGE, SMALL, STATED = "four-apis", "change", "small-context", "stated-context"
+_GOES = (BROKEN, UNFINISHED, SHORT, FILTERED)
 UNKNOWN, SPENT = "wrong-key", "spent-limit"
 MOST_REFUSED = 9  # requests of a conversation that is not to be had: Codex asks again and again after a 401
 CONTEXT = 30_000
@@ -111,6 +119,7 @@ MIXES = (
     *(Mix(SMALL, (part,), CONTEXT) for part in PARTS),
     Mix(UNKNOWN, PARTS[2:3], show=("unknown or revoked gateway key", "Invalid API key")),
     Mix(SPENT, PARTS[2:3], show=("usd_total", "Quota exceeded")),
+    *(Mix(goes, (part,)) for goes in _GOES for part in (PARTS[1:] if goes == FILTERED else PARTS)),
     Mix(STATED, PARTS[2:3], 3 * CONTEXT // 4),  # what seems a third too long is still tried, as the gateway estimates
 )
 
@@ -144,8 +153,55 @@ class Outage:
         return turn in self._turns and (turn != self._turns[0] or self._asked > 1)
 
 
+# How vendors refuse a prompt for its content: the words of ``FILTERED`` in ``providers/dialects/meanings.py``.
+_FLAGGED = {
+    "openai": Refused(
+        400,
+        "Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with a"
+        " different prompt.",
+        rule="content",
+        code="invalid_prompt",
+    ),
+    "anthropic": Refused(400, "Output blocked by content filtering policy", rule="content"),
+}
+_BLOCKED = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}}
+
+
+class Filter:
+    """Has a stand-in refuse for its content what is asked in one turn; Google tells it by an answer."""
+
+    def __init__(self, served: Served) -> None:
+        vendor = served.vendor
+        answer, hear = vendor.answer, vendor.hear
+
+        def answered(method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
+            if not self._is_flagged(body):
+                return answer(method, url, headers, body)
+            if (refused := _FLAGGED.get(vendor.name)) is not None:
+                return vendor.refusal(refused)
+            if "alt=sse" not in url:
+                return Reply(_BLOCKED)
+            return Reply(blocks=as_data([_BLOCKED], b""))
+
+        def heard(message: Any, connection: dict[str, Any]) -> tuple[list[Json], Breaks]:
+            if not self._is_flagged(msgspec.json.encode(message)):
+                return hear(message, connection)
+            refused = _FLAGGED[vendor.name]
+            return [{"type": "error", "status": refused.status, **vendor.refusal(refused).body}], False
+
+        vendor.answer = answered  # type: ignore[method-assign]  # it is told apart by nothing else
+        vendor.hear = heard  # type: ignore[method-assign]  # as above
+
+    @staticmethod
+    def _is_flagged(body: bytes) -> bool:
+        turns = _TURN.findall(body)
+        return bool(turns) and int(turns[-1]) == WRONG
+
+
 def fail(mix: Mix, served: Sequence[Served]) -> None:
-    """Have both of two fail in their turns."""
+    """Have both of two fail in their turns, or one filter a turn."""
+    if mix.goes == FILTERED:
+        Filter(served[0])
     if mix.vendor == CHANGE:
         for one, turns in zip(served, _FAILS.values(), strict=True):
             Outage(one, turns)

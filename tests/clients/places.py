@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 DIRECTLY = "directly"
 SETUPS = (DIRECTLY, "alone", "raced with its like", "raced with another API")
-MIXED = "mixed"  # the one setup of a mix
+MIXED = "mixed"  # the setup of a mix: the only one, but where something goes wrong as it does directly
 EVERY_API = ("chat", "responses", "messages", "gemini")
 
 
@@ -93,7 +93,9 @@ _PATHS = {
 
 def setups_of(place: Place | mixed.Mix) -> tuple[str, ...]:
     """Return how a place's conversations are had."""
-    return (MIXED,) if isinstance(place, mixed.Mix) else SETUPS
+    if isinstance(place, mixed.Mix):
+        return (DIRECTLY, MIXED) if place.goes else (MIXED,)
+    return SETUPS
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -158,12 +160,12 @@ async def ground(folder: Path, vendors: Sequence[str], setups: Iterable[str]) ->
             found.targets += [_behind(place, setup, url) for setup, url in urls.items()]
         for mix in mixed.MIXES:
             if mix.vendor in vendors or mix.name in vendors:
-                found.targets.append(await _mixed(mix, folder, found, stack))
+                found.targets += await _mixed(mix, folder, found, stack)
         yield found
 
 
-async def _mixed(mix: mixed.Mix, folder: Path, found: Ground, stack: AsyncExitStack) -> Target:
-    """Serve the vendors of a mix, and start its gateway."""
+async def _mixed(mix: mixed.Mix, folder: Path, found: Ground, stack: AsyncExitStack) -> list[Target]:
+    """Serve the vendors of a mix, and start its gateway; where something goes wrong one talks to the vendor, too."""
     served = []
     for part in mix.parts:
         one = await stack.enter_async_context(running_vendor(part.vendor, seed=mix.name, context=mix.holds))
@@ -174,7 +176,13 @@ async def _mixed(mix: mixed.Mix, folder: Path, found: Ground, stack: AsyncExitSt
     home.mkdir()
     url = await stack.enter_async_context(gateway(mixed.configuration(mix, served, home), home))
     key = WRONG_KEY if mix.vendor == mixed.UNKNOWN else GATEWAY_KEY
-    return _target(mix, MIXED, url, key, apis=EVERY_API, models=mixed.NAMES)
+    targets = [_target(mix, MIXED, url, key, apis=EVERY_API, models=mixed.NAMES)]
+    if mix.goes:
+        (part,), (one,) = mix.parts, served
+        models = dict.fromkeys(EVERY_API, part.model)
+        base = one.vendor.base
+        targets.insert(0, _target(mix, DIRECTLY, one.root, one.key, apis=[part.api], base=base, models=models))
+    return targets
 
 
 def said(answered: Any) -> str:
@@ -261,6 +269,7 @@ def _target(
         sees=place.sees,
         parallel=place.parallel,
         long=isinstance(place, mixed.Mix) and place.is_long,
+        goes=place.goes if isinstance(place, mixed.Mix) else "",
     )
 
 

@@ -47,8 +47,8 @@ TARGETS = ("directly", *GATEWAYS)
 class Program(msgspec.Struct, frozen=True):
     """The file of one client, and what it runs in: an environment of Python, node, or the checkout's own Python.
 
-    ``packages`` is the environment of Node in which a program is, if it needs Node. One that ``compacts`` has sessions
-    that outgrow the model's context, too.
+    ``packages`` is the environment of Node in which a program is, if it needs Node. An ``agent`` also has sessions that
+    outgrow the model's context, or in which something goes wrong.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Program(msgspec.Struct, frozen=True):
     environment: str
     needs_node: bool = False
     packages: str = "node"
-    compacts: bool = False
+    agent: bool = False
 
 
 PROGRAMS = (
@@ -99,13 +99,13 @@ TALKERS = (
     Program("instructor", "programs/instructor.py", "openai-2"),
     Program("anthropic-python", "programs/anthropic_python.py", "openai-3"),
     Program("google-genai", "programs/google_genai.py", "google"),
-    Program("claude-code", "programs/claude_code.py", "own", needs_node=True, compacts=True),
-    Program("codex", "programs/codex.py", "own", needs_node=True, compacts=True),
-    Program("gemini-cli", "programs/gemini_cli.py", "own", needs_node=True, compacts=True),
-    Program("opencode", "programs/opencode.py", "own", needs_node=True, compacts=True),
-    Program("qwen-code", "programs/qwen_code.py", "own", needs_node=True, compacts=True),
-    Program("pi", "programs/pi.py", "own", needs_node=True, packages="pi", compacts=True),
-    Program("aider", "programs/aider.py", "aider"),
+    Program("claude-code", "programs/claude_code.py", "own", needs_node=True, agent=True),
+    Program("codex", "programs/codex.py", "own", needs_node=True, agent=True),
+    Program("gemini-cli", "programs/gemini_cli.py", "own", needs_node=True, agent=True),
+    Program("opencode", "programs/opencode.py", "own", needs_node=True, agent=True),
+    Program("qwen-code", "programs/qwen_code.py", "own", needs_node=True, agent=True),
+    Program("pi", "programs/pi.py", "own", needs_node=True, packages="pi", agent=True),
+    Program("aider", "programs/aider.py", "aider", agent=True),
 )
 
 
@@ -183,7 +183,7 @@ async def _conversations(
         matrix = Matrix(asked.setup or SETUPS, had.missing)
         for program in programs:
             if program.name in commands:
-                places = [each for each in had.targets if program.compacts or not each.long]
+                places = [each for each in had.targets if program.agent or not (each.long or each.goes)]
                 plan.write_bytes(plan_of(places, turns))
                 lines, code = await _lines_of(program, commands[program.name], plan, asked.case, folder)
                 talks = [_heard(Talked(**{**line, "client": program.name}), had) for line in lines]

@@ -9,9 +9,22 @@ import pytest
 
 from strict_vendors import Served, made
 from tests.clients import kept, mixed
-from tests.clients.conversation import LAST, LETTERS, Lost, turns
+from tests.clients.conversation import (
+    BROKEN,
+    FILTERED,
+    LAST,
+    LETTERS,
+    SHORT,
+    STORY,
+    UNFINISHED,
+    WRONG,
+    Lost,
+    Turns,
+    turns,
+    weather,
+)
 from tests.clients.matrix import Matrix, Talked, page_of
-from tests.clients.places import MIXED, SETUPS, Exchange, listen, said
+from tests.clients.places import DIRECTLY, MIXED, SETUPS, Exchange, listen, said
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "programs.md"
 
@@ -147,6 +160,75 @@ def test_a_long_session_prints_much_and_has_compacted_by_its_end() -> None:
     for words in (f"turns {LAST}, results {2 * LAST}, pictures 0", "I am lost."):
         with pytest.raises(Lost):
             session[-1].ends_with(words)
+
+
+def asked_in_turn(number: int) -> bytes:
+    said = [{"role": "user", "content": f"Turn {each}: say: hello"} for each in range(1, number + 1)]
+    return json.dumps({"model": "gpt-5", "input": said}).encode()
+
+
+def test_a_filter_refuses_one_turn_as_its_vendor_does() -> None:
+    for name, path, words in (
+        ("openai", "/v1/responses", "invalid_prompt"),
+        ("anthropic", "/v1/messages", "Output blocked by content filtering policy"),
+        ("google", "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse", "PROHIBITED_CONTENT"),
+    ):
+        mix = next(mix for mix in mixed.MIXES if mix.goes == FILTERED and mix.parts[0].vendor == name)
+        vendor = made(name)
+        mixed.fail(mix, [Served(vendor, "")])
+        told = [str(vendor.answer("POST", path, {}, asked_in_turn(number))) for number in (WRONG - 1, WRONG, WRONG + 1)]
+        assert [words in each for each in told] == [False, True, False], name
+
+
+class Talking:
+    """A program that loses the turn in which something goes wrong, ``often`` times, and shows ``words``."""
+
+    def __init__(self, often: int, words: str = "") -> None:
+        self.said: list[str] = []
+        self._often, self._words = often, words
+
+    def say(self, text: str, **_: bool) -> str:
+        number = int(text.removeprefix("Turn ").partition(":")[0])
+        self.said.append(text)
+        if number != WRONG:
+            return f"turns {number}, results 3, pictures 0"
+        if self.said.count(text) <= self._often:
+            raise Lost(self._words)
+        return STORY
+
+
+def test_a_lost_turn_is_said_again_and_told_at_the_end() -> None:
+    for goes in (BROKEN, UNFINISHED, SHORT):
+        had = Turns(sees=True, parallel=True, long=False, goes=goes)
+        had.hold(weather, Talking(0).say)
+        with pytest.raises(Lost, match=f"turn {WRONG} was lost: reset"):
+            had.hold(weather, Talking(1, "reset").say)
+        assert had.at == LAST
+        with pytest.raises(Lost, match="reset"):
+            had.hold(weather, Talking(2, "reset").say)
+        assert had.at == WRONG
+
+
+def test_what_was_filtered_is_shown_and_not_said_again() -> None:
+    program = Talking(9, "your prompt was flagged")
+    had = Turns(sees=True, parallel=True, long=False, goes=FILTERED)
+    had.hold(weather, program.say)
+    assert len(program.said) == LAST
+    with pytest.raises(Lost, match="does not show"):
+        had.hold(weather, Talking(9, "something is wrong").say)
+
+
+@pytest.mark.parametrize(
+    ("directly", "behind", "is_defect"),
+    [(0, LAST, True), (LAST, LAST, False), (LAST, WRONG, True), (WRONG, LAST, False)],
+)
+def test_what_ends_earlier_than_directly_is_a_defect(directly: int, behind: int, is_defect: bool) -> None:
+    mix = next(mix for mix in mixed.MIXES if mix.goes)
+    matrix = Matrix(SETUPS)
+    for setup, turn in ((DIRECTLY, directly), (MIXED, behind)):
+        talk = talked("pi", setup, "2026-01-01", place=mix.name, why="lost" if turn else "")
+        matrix.add([msgspec.structs.replace(talk, turn=turn)])
+    assert bool(matrix.defects) == is_defect
 
 
 def test_what_a_small_context_does_not_hold_is_refused_on_purpose() -> None:

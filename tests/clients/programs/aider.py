@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.clients.case import Suite, Target
-from tests.clients.conversation import STORY, Lost, Turns
+from tests.clients.conversation import FILTERED, LETTERS, STORY, Lost, Turn, Turns
 from tests.clients.samples import PNG
 from tests.clients.workplace import Workplace, version_of, workplace
 
@@ -53,6 +53,18 @@ class Aider:
                 raise Lost(said[said.index("litellm.") :])
         return said
 
+    def say(self, text: str) -> str:
+        """Have one turn, which may be lost; return all that it prints."""
+        self.type(text)
+        self.type("/nothing")  # it reads this once the turn is over
+        assert self._process.stdout is not None
+        said = ""
+        while "Invalid command: /nothing" not in said:
+            if not (letter := self._process.stdout.read(1)):
+                raise Lost(f"it ended with {self._process.wait()}: {said[-1000:]}")
+            said += letter
+        return said
+
     def interrupt(self) -> None:
         """Press Ctrl-C."""
         os.kill(self._process.pid, signal.SIGINT)
@@ -62,6 +74,7 @@ class Aider:
 def conversation(target: Target, turns: Turns) -> None:
     with workplace() as place:
         aider = Aider(target, place)
+        lost = ""
         for turn in turns:
             if turn.cut:
                 aider.type(turn.cut)
@@ -71,11 +84,42 @@ def conversation(target: Target, turns: Turns) -> None:
             if turn.picture:
                 aider.type("/add picture.png")
             answer = f"turn-{turn.number}.txt\\n```\\nwritten in turn {turn.number}\\n```\\n"
-            aider.type(f'Turn {turn.number}: write the file.\nsay: "{answer}"')
-            aider.read_until(f"Applied edit to turn-{turn.number}.txt")
-            written = (place.folder / f"turn-{turn.number}.txt").read_text().strip()
-            if written != f"written in turn {turn.number}":
-                raise Lost(f"it wrote {written!r}")
+            text = f'Turn {turn.number}: write the file.\nsay: "{answer}"'
+            if turn.long and turn.number == 1:
+                outgrow(aider, text)
+            elif turn.is_wrong:
+                lost = went_wrong(aider, turn, text)
+            if turn.goes != FILTERED or not turn.is_wrong:
+                aider.type(text)
+                aider.read_until(f"Applied edit to turn-{turn.number}.txt")
+                written = (place.folder / f"turn-{turn.number}.txt").read_text().strip()
+                if written != f"written in turn {turn.number}":
+                    raise Lost(f"it wrote {written!r}")
+        if lost:
+            raise Lost(lost)
+
+
+def outgrow(aider: Aider, text: str) -> None:
+    """Say what the context does not hold: it tells so, and what to do; do that.
+
+    Raises:
+        Lost: it does not.
+
+    """
+    said = aider.say(f"{'Look. ' * 6 * LETTERS}\n{text}")
+    if "token limit" not in said or "/clear" not in said:
+        raise Lost(f"it does not tell of the length: {said[-1000:]}")
+    aider.say("/clear")
+
+
+def went_wrong(aider: Aider, turn: Turn, text: str) -> str:
+    """Have the turn in which something goes wrong; return what is wrong with its end."""
+    said = aider.say(f"{text}\n{turn.text.splitlines()[1]}")
+    if turn.goes == FILTERED:
+        return (
+            "" if "flagged" in said or "blocked" in said or "filter" in said else f"it does not show why: {said[-500:]}"
+        )
+    return "" if f"Applied edit to turn-{turn.number}.txt" in said else f"turn {turn.number} was lost: {said[-500:]}"
 
 
 if __name__ == "__main__":

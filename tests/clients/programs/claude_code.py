@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tests.clients.case import Suite, Target
-from tests.clients.conversation import Lost, Turn, Turns, forecast
+from tests.clients.conversation import Lost, Turns, forecast
 from tests.clients.samples import PNG_BASE64
 from tests.clients.workplace import NODE_PROGRAMS, Workplace, version_of, workplace
 
@@ -45,24 +45,23 @@ class Claude:
         environ |= dict.fromkeys(MODELS, self._model)  # it uses a smaller one for small things
         self._process = place.start(PROGRAM, *OPTIONS, "--model", self._model, environ=environ)
 
-    def say(self, text: str, *, picture: bool = False) -> None:
-        """Send what the user says."""
+    def say(self, text: str, *, picture: bool = False, leave: bool = False) -> str:
+        """Have one turn; return what it says at its end. ``leave`` interrupts it after its first words."""
         content: list[Any] = [{"type": "text", "text": text}]
         if picture:
             source = {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}
             content.insert(0, {"type": "image", "source": source})
         self._send({"type": "user", "message": {"role": "user", "content": content}})
+        if leave:
+            while not self._is_words(self._next()):
+                pass
+            self._send({"type": "control_request", "request_id": "leave", "request": {"subtype": "interrupt"}})
+        result = self._result()
+        if result["is_error"] and not leave:
+            raise Lost(result.get("result") or json.dumps(result))
+        return str(result.get("result", ""))
 
-    def interrupt(self) -> None:
-        """Leave the answer in the middle, once it has words."""
-        while not self._is_words(self._next()):
-            pass
-        request = {"subtype": "interrupt"}
-        self._send({"type": "control_request", "request_id": "leave", "request": request})
-        self.result()
-
-    def result(self) -> Any:
-        """Return how a turn ended."""
+    def _result(self) -> Any:
         while (event := self._next())["type"] != "result":
             if event.get("subtype") == "init" and event["model"] != self._model:
                 raise Lost(f"it asks for {event['model']}, not for {self._model}")
@@ -91,20 +90,7 @@ class Claude:
 @suite.conversation("messages")
 def conversation(target: Target, turns: Turns) -> None:
     with workplace() as place:
-        claude = Claude(target, place)
-        for turn in turns(calls):
-            if turn.cut:
-                claude.say(turn.cut)
-                claude.interrupt()
-            claude.say(turn.text, picture=turn.picture)
-            check(turn, claude.result())
-
-
-def check(turn: Turn, result: Any) -> None:
-    """Check how a turn ended."""
-    if result["is_error"]:
-        raise Lost(result.get("result") or json.dumps(result))
-    turn.ends_with(result["result"])
+        turns.hold(calls, Claude(target, place).say)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.clients.case import Suite, Target
-from tests.clients.conversation import CUT, Lost, Turns, forecast
+from tests.clients.conversation import CUT, LETTERS, Lost, Turns, forecast
 from tests.clients.samples import PNG_URL
 from tests.clients.workplace import NODE_PROGRAMS, Workplace, version_of, workplace
 
@@ -30,6 +30,7 @@ supports_websockets = {over_a_websocket}
 
 # Codex 0.171 compacts after such a refusal only if it comes early in the session, and once: it takes for the tokens in
 # use what the window that it knows is more than the sum of all its requests (fill_to_context_window).
+WINDOW = 20_000  # by which it is to sum up in time, where it is told
 MUCH, LITTLE = 40_000, 500  # letters that commands print; more than the first is cut off
 
 suite = Suite("codex", version=lambda: version_of(PROGRAM))
@@ -135,16 +136,22 @@ def outgrow(codex: Codex, text: str) -> None:
     raise Lost(f"the context holds it: {said}")
 
 
-def talk(target: Target, turns: Turns, *, over_a_websocket: bool = False, more: str = "") -> None:
-    """Have the conversation."""
+def talk(
+    target: Target, turns: Turns, *, over_a_websocket: bool = False, more: str = "", is_told: bool = False
+) -> None:
+    """Have the conversation; ``is_told`` says whether it knows how much the model holds."""
     with workplace() as place:
         codex = Codex(target, place, over_a_websocket=over_a_websocket, more=more)
+        if turns.goes:
+            turns.hold(calls, codex.say)
+            return
         is_by_code = target.responses in BY_CODE
-        had = turns(calls_by_code, parallel=False) if is_by_code else turns(calls, lambda n: MUCH if n == 1 else LITTLE)
+        letters = (lambda _: LETTERS) if is_told else (lambda number: MUCH if number == 1 else LITTLE)
+        had = turns(calls_by_code, parallel=False) if is_by_code else turns(calls, letters)
         waiting: Any = {"cmd": "sleep 60"}
         tool, arguments = by_code(waiting) if is_by_code else ("exec_command", waiting)
         for turn in had:
-            if turn.long and turn.number == 1:
+            if turn.long and turn.number == 1 and not is_told:
                 outgrow(codex, turn.text)
                 continue
             if turn.cut:
@@ -167,7 +174,8 @@ def over_a_websocket(target: Target, turns: Turns) -> None:
 
 @suite.conversation("responses")
 def without_search(target: Target, turns: Turns) -> None:
-    talk(target, turns, more='web_search = "disabled"')
+    window = f"model_context_window = {WINDOW}" if target.long else ""
+    talk(target, turns, more=f'web_search = "disabled"\n{window}', is_told=target.long)
 
 
 if __name__ == "__main__":

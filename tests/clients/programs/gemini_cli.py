@@ -14,6 +14,7 @@ SETTINGS = {
     "privacy": {"usageStatisticsEnabled": False},
     "general": {"enableAutoUpdate": False},
 }
+HELD, GOOGLES = 15_000, 1_048_576
 
 suite = Suite("gemini-cli", version=lambda: version_of(PROGRAM))
 
@@ -28,7 +29,9 @@ def gemini(target: Target, place: Workplace) -> Acp:
     """Start it."""
     folder = place.home / ".gemini"
     folder.mkdir()
-    (folder / "settings.json").write_text(json.dumps(SETTINGS))
+    # It compacts by its own count alone, of Google's million tokens (0.61.0: ChatCompressionService).
+    own = {"model": {"compressionThreshold": HELD / GOOGLES}} if target.long else {}
+    (folder / "settings.json").write_text(json.dumps(SETTINGS | own))
     environ = {"GEMINI_API_KEY": target.key, "GOOGLE_GEMINI_BASE_URL": target.url}
     options = ("--acp", "--model", target.gemini, "--approval-mode", "yolo", "--skip-trust")
     return Acp(place, PROGRAM, *options, environ=environ)
@@ -37,11 +40,7 @@ def gemini(target: Target, place: Workplace) -> Acp:
 @suite.conversation("gemini")
 def conversation(target: Target, turns: Turns) -> None:
     with workplace() as place:
-        program = gemini(target, place)
-        for turn in turns(calls):
-            if turn.cut:
-                program.say(turn.cut, leave=True)
-            turn.ends_with(program.say(turn.text, picture=turn.picture))
+        turns.hold(calls, gemini(target, place).say)
 
 
 if __name__ == "__main__":

@@ -44,11 +44,7 @@ def opencode(target: Target, place: Workplace, package: str, model: str, url: st
 def talk(target: Target, turns: Turns, package: str, model: str, url: str) -> None:
     """Have the conversation."""
     with workplace() as place:
-        program = opencode(target, place, package, model, url)
-        for turn in turns(calls):
-            if turn.cut:
-                program.say(turn.cut, leave=True)
-            turn.ends_with(program.say(turn.text, picture=turn.picture))
+        turns.hold(calls, opencode(target, place, package, model, url).say)
 
 
 @suite.conversation("chat")

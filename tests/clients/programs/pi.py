@@ -74,11 +74,7 @@ class Pi:
 def talk(target: Target, turns: Turns, api: str, model: str, url: str) -> None:
     """Have the conversation."""
     with workplace() as place:
-        program = Pi(target, place, api, model, url)
-        for turn in turns(calls):
-            if turn.cut:
-                program.say(turn.cut, leave=True)
-            turn.ends_with(program.say(turn.text, picture=turn.picture))
+        turns.hold(calls, Pi(target, place, api, model, url).say)
 
 
 @suite.conversation("chat")

@@ -44,11 +44,7 @@ def qwen(target: Target, place: Workplace, kind: str = "openai") -> Acp:
 def talk(target: Target, turns: Turns, kind: str) -> None:
     """Have the conversation."""
     with workplace() as place:
-        program = qwen(target, place, kind)
-        for turn in turns(calls):
-            if turn.cut:
-                program.say(turn.cut, leave=True)
-            turn.ends_with(program.say(turn.text, picture=turn.picture))
+        turns.hold(calls, qwen(target, place, kind).say)
 
 
 @suite.conversation("chat")
