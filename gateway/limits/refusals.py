@@ -46,6 +46,7 @@ class LimitReached(ApiError):
     type = "rate_limit_error"
     code = "rate_limit_exceeded"
     meaning = Meaning.RATE
+    final = ""  # words behind those of the message, at which programs end
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class LimitReached(ApiError):
         retry_s = retry_after_s(quota, unix_s)
         has_end = retry_s < inf and not _is_too_large(quota, amount)
         super().__init__(
-            message or _beyond(quota, whose, amount, most, retry_s),
+            message or _beyond(quota, whose, amount, most, retry_s) + self.final,
             headers={"retry-after": str(ceil(retry_s))} if has_end else {},
         )
         self.limit = quota.name
@@ -83,6 +84,9 @@ class BudgetSpent(LimitReached):
     type = "insufficient_quota"
     code = "insufficient_quota"
     meaning = Meaning.SPENT
+    # Qwen Code (0.24.4: isQuotaExhaustedError of packages/core/src/utils/quotaErrorDetection.ts) waits else for all of
+    # ``retry-after``, and tries for minutes; pi (1.6.0) tries for long, too.
+    final = ": quota exceeded, it will reset then"
 
     def __init__(
         self, quota: Quota, whose: str, unix_s: float, *, of_model: bool, amount: float = inf, most: float = inf
