@@ -1,8 +1,9 @@
 """What a stand-in answers: a function of the conversation and of how often it was asked, the same for all APIs.
 
 Offered tools are called when the last turn is the user's: one, two in one answer when the text says "parallel", one and
-then another when it says "twice"; after the results, text. A schema is filled. A text that says "do not call any tools"
-asks for a summary: the last of these lines are said again. Lines of the last user's text say more:
+then another when it says "twice"; after the results, text. A schema is filled. A text that says "do not call any tools", or
+wants a <state_snapshot> (Gemini CLI, Qwen Code), asks for a summary: the last of these lines are said again. Lines of
+the last user's text say more:
 
     say: words                    answer this (JSON in quotes for several lines)
     call: tool {"its": "args"}    call this tool; several lines are parallel calls
@@ -40,7 +41,9 @@ _PIECE = re.compile(r"\s*\S+\s*|\s+")
 _LETTERS_OF_A_TOKEN = 4
 _LINE = re.compile(r"^\s*(?:Turn \d+|call|then|recall|say):.*$", re.MULTILINE)
 _REMINDERS = re.compile(r"(?:\s*<system-reminder>.*?</system-reminder>)+\s*", re.DOTALL)
-_NO_CALLS = re.compile(r"\bdo not (?:call|use) any tools\b", re.IGNORECASE)
+_SUMMARY = re.compile(
+    r"\bdo not (?:call|use) any tools\b|\b(?:produce|generate|evaluate)\b[^.\n]{0,20}<state_snapshot>", re.IGNORECASE
+)
 THOUGHTS = "Let me think about it."
 
 
@@ -81,7 +84,7 @@ class Said(msgspec.Struct, frozen=True):
 
 def asks_for_summary(text: str) -> bool:
     """Whether a text wants words alone, with which the conversation goes on in place of what was said before."""
-    return _NO_CALLS.search(text) is not None
+    return _SUMMARY.search(text) is not None
 
 
 class Asked(msgspec.Struct, frozen=True):

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from strict_vendors import Breaks, Refused, Reply, Served
-from strict_vendors.vendor import as_data
 from tests.clients.conversation import BROKEN, FILTERED, SHORT, UNFINISHED, WRONG
 from tests.clients.targets import GATEWAY_KEY, sha256
 
@@ -24,7 +23,7 @@ Json = dict[str, Any]
 NAMES = {"chat": "gpt-5.5", "responses": "gpt-5.5", "messages": "claude-opus-5-5", "gemini": "gemini-3.8-flash"}
 BESIDE = (
     *("claude-haiku-5-5", "claude-haiku-4-5", "claude-haiku-4-5-20251001", "claude-sonnet-5-5"),
-    *("gemini-2.5-flash", "gemini-2.5-flash-lite", "gemini-3.1-flash-lite"),
+    *("gemini-2.5-flash", "gemini-2.5-flash-lite", "gemini-3.1-flash-lite", "gemini-3-flash-preview"),
 )
 _TURN = re.compile(rb"Turn (\d+):")
 _FAILS = {"first": range(2, 6), "second": range(6, 11)}
@@ -181,7 +180,7 @@ class Filter:
                 return vendor.refusal(refused)
             if "alt=sse" not in url:
                 return Reply(_BLOCKED)
-            return Reply(blocks=as_data([_BLOCKED], b""))
+            return Reply(blocks=[b"data: " + msgspec.json.encode(_BLOCKED) + b"\n\n"])
 
         def heard(message: Any, connection: dict[str, Any]) -> tuple[list[Json], Breaks]:
             if not self._is_flagged(msgspec.json.encode(message)):
