@@ -463,7 +463,7 @@ class _Translations:
             seal = deployment.seal if self.sealed else None
             habits = msgspec.structs.replace(habits, encrypts=True, seal=seal)
         if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:
-            habits = spoken.pivoting.habits_of(deployment.model, capabilities.max_output_tokens, habits)
+            habits = spoken.pivoting.habits_of(deployment.traits, capabilities.max_output_tokens, habits)
         if spoken is self._dialect:
             chooses = deployment.vendor is not None and "choices" not in habits.beyond
             own = self._own(spoken, habits, fields, is_choiceless=chooses)

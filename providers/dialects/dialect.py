@@ -20,7 +20,7 @@ from providers.dialects.recalling import Recalling
 from providers.dialects.sealed import Seal
 from providers.dialects.unshown import UnshownThought
 from providers.dialects.wording import Fields, Wording
-from providers.models import Usage
+from providers.models import Traits, Usage
 from providers.refusals import UNREADABLE, ErrorKind, UpstreamError
 
 # How one model must be asked, where models that speak the same dialect differ.
@@ -476,8 +476,8 @@ class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     takes_one_call: bool = True  # a request can say that it wants no more than one tool call at a time
     # ``stream_to_chat`` with what only the maker can read sealed. None: as it stands in chat, nobody else takes it.
     stream_sealed: Callable[[Seal], Translation] | None = None
-    # From a model's name, its longest answer in tokens (None: unknown) and habits to its habits in this dialect.
-    habits_of: Callable[[str, int | None, Habits], Habits] | None = None
+    # From a model's traits, its longest answer in tokens (None: unknown) and habits to its habits in this dialect.
+    habits_of: Callable[[Traits, int | None, Habits], Habits] | None = None
 
 
 class TokenCounting(msgspec.Struct, frozen=True):

@@ -360,7 +360,7 @@ def _dropping_unfit(extra: Object, said: Object) -> Object:
 
 
 def _habits(model: str) -> MessagesHabits:
-    return of_messages(habits_of(model, None, _KNOWN))
+    return of_messages(habits_of(traits_of(model), None, _KNOWN))
 
 
 def _as_messages(turns: list[Object]) -> list[Object]:

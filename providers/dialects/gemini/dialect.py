@@ -89,7 +89,7 @@ from providers.dialects.wording import (
     raw_json,
     results_first,
 )
-from providers.models import traits_of
+from providers.models import Traits
 from providers.refusals import UNREADABLE
 
 # Translates a chat completion request into a Gemini request.
@@ -533,10 +533,9 @@ class GeminiHabits(Habits, frozen=True):
     logprobs: bool = False  # it tells them
 
 
-def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
-    """Return the habits of ``model``."""
+def habits_of(traits: Traits, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
+    """Return the habits of a model."""
     del max_output_tokens  # without a limit, an answer may be as long as the model allows
-    traits = traits_of(model)
     return GeminiHabits(
         thinks=known.thinks,
         signs=traits.family == "gemini" and traits.takes_levels,

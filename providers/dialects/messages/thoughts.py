@@ -36,7 +36,7 @@ from providers.dialects.wording import (
     raw_json,
     signer_of,
 )
-from providers.models import LeastThinking, Sampling, traits_of
+from providers.models import LeastThinking, Sampling, Traits
 from providers.refusals import UNREADABLE
 
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
@@ -54,9 +54,8 @@ class MessagesHabits(Habits, frozen=True):
     sampling: Sampling = "free"
 
 
-def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> MessagesHabits:
-    """Return the habits of ``model``, whose answers have ``max_output_tokens`` at most (None: unknown)."""
-    traits = traits_of(model)
+def habits_of(traits: Traits, max_output_tokens: int | None, known: Habits) -> MessagesHabits:
+    """Return the habits of a model, whose answers have ``max_output_tokens`` at most (None: unknown)."""
     return MessagesHabits(
         thinks=known.thinks,
         takes_unsigned=known.takes_unsigned,

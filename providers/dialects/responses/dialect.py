@@ -75,7 +75,7 @@ from providers.dialects.responses.turns import (
 )
 from providers.dialects.unshown import unshown
 from providers.dialects.wording import SEALED, Fields, Loss, Malformed, Wording, raw_json
-from providers.models import traits_of
+from providers.models import Traits
 from providers.refusals import UNREADABLE
 
 # The text that one event of a Responses stream adds to the answer.
@@ -116,9 +116,8 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
                     yield index, part.text
 
 
-def _habits_of(model: str, _: int | None, habits: Habits) -> Habits:
+def _habits_of(traits: Traits, _: int | None, habits: Habits) -> Habits:
     """Return the habits of a model: OpenAI's give no thoughts in words, and refuse those of others."""
-    traits = traits_of(model)
     return msgspec.structs.replace(
         habits,
         signs=traits.family == "gpt",

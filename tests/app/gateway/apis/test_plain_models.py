@@ -449,3 +449,17 @@ async def test_a_claude_that_takes_no_sampling_is_asked_without_it_or_not_at_all
         async with running.post({**body, "temperature": 1}, path=MESSAGES) as response:
             assert response.status == 200
         assert not any("temperature" in each.body for each in running["alpha"].received)
+
+
+@pytest.mark.parametrize("path", [MESSAGES, CHAT])
+async def test_a_deployment_with_a_name_of_its_own_is_told_in_the_form_of_the_model_it_is(
+    serve: Serve, path: str
+) -> None:
+    """Claude Haiku 4.5 takes a budget, and neither an effort nor to decide itself."""
+    own = {"same_as": "claude-haiku-4-5", **THINKS}
+    async with serve(alpha=SCRIPTS["messages"], config=deployments("messages", own)) as running:
+        async with running.post(BODIES[path], path=path) as response:
+            assert response.status == 200, await response.text()
+        [received] = running["alpha"].received
+        assert received.body["thinking"]["type"] == "enabled"
+        assert "effort" not in received.body.get("output_config", {})

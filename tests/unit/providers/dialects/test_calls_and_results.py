@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from providers.dialects import DIALECTS, Habits, Malformed, Wording, converse_from_chat, rendered
+from providers.models import traits_of
 
 Body = dict[str, Any]
 
@@ -61,7 +62,11 @@ def translated(api: str, target: str, body: Body) -> Wording:
     if target == "converse":
         return converse_from_chat(rendered(fields, DIALECTS[api], DIALECTS["chat"], Habits()).fields, "m")
     pivoting = DIALECTS[target].pivoting
-    habits = Habits() if pivoting is None or pivoting.habits_of is None else pivoting.habits_of("m", None, Habits())
+    habits = (
+        Habits()
+        if pivoting is None or pivoting.habits_of is None
+        else pivoting.habits_of(traits_of("m"), None, Habits())
+    )
     return rendered(fields, DIALECTS[api], DIALECTS[target], habits)
 
 

@@ -27,6 +27,7 @@ from providers.dialects import (
     rendered,
     translations,
 )
+from providers.models import traits_of
 from providers.vendors import shape
 from tests.unit.providers.dialects.inside.test_signed_thoughts import BLOCKS, CLAUDE, of_messages, raw_fields
 
@@ -135,7 +136,7 @@ def sent(client: str, provider: str, request: dict[str, Any]) -> list[tuple[str,
     if provider == "gemini":
         assert GEMINI.pivoting is not None
         assert GEMINI.pivoting.habits_of is not None
-        wording = rendered(fields, source, GEMINI, GEMINI.pivoting.habits_of(MODEL, None, Habits()))
+        wording = rendered(fields, source, GEMINI, GEMINI.pivoting.habits_of(traits_of(MODEL), None, Habits()))
         turn = msgspec.json.decode(wording.fields["contents"])[1]
         assert [loss for loss in wording.losses if not loss.hint] == []
         return [(_kind(part), part["thoughtSignature"]) for part in turn["parts"] if "thoughtSignature" in part]
@@ -219,7 +220,7 @@ def test_nobody_else_gets_them(client: str, name: str) -> None:
     fields, source = raw_fields({"model": CLAUDE, **request}), DIALECTS[client]
     assert MESSAGES.pivoting is not None
     assert MESSAGES.pivoting.habits_of is not None
-    claude = MESSAGES.pivoting.habits_of(CLAUDE, None, Habits())
+    claude = MESSAGES.pivoting.habits_of(traits_of(CLAUDE), None, Habits())
     wordings = [rendered(fields, source, CHAT, Habits(takes_signed=signer)) for signer in ("", "anthropic")]
     wordings += [rendered(fields, source, MESSAGES, claude)] if source is not MESSAGES else []
     if source is not GEMINI:
@@ -409,7 +410,7 @@ def test_openrouter_gets_what_other_vendors_have_encrypted_back(client: str) -> 
         sent_elsewhere.append({name: bytes(value).decode() for name, value in own(fields, Habits()).fields.items()})
         assert MESSAGES.pivoting is not None
         assert MESSAGES.pivoting.habits_of is not None
-        claude = MESSAGES.pivoting.habits_of(CLAUDE, None, Habits())
+        claude = MESSAGES.pivoting.habits_of(traits_of(CLAUDE), None, Habits())
         messages = (
             rendered(fields, source, MESSAGES, claude).fields if source is not MESSAGES else own(fields, claude).fields
         )

@@ -10,6 +10,7 @@ import pytest
 
 from providers import load_catalog
 from providers.dialects import CHAT, DIALECTS, Habits, Loss, converse_from_chat, rendered
+from providers.models import traits_of
 from tests.unit.providers.dialects.pairs import CONFIG, PNG, THINGS, Json, Thing, among, result
 
 SAID: Mapping[str, Json] = {
@@ -57,7 +58,7 @@ def sent(client: str, provider: str, model: str, fields: Json) -> tuple[Json, tu
         vendor = load_catalog().get(VENDORS.get(provider, ""))
         habits = Habits(takes_marks=True, beyond=vendor.quirks.beyond_chat(model) if vendor else frozenset())
         if target.pivoting is not None and target.pivoting.habits_of is not None:
-            habits = target.pivoting.habits_of(model, None, habits)
+            habits = target.pivoting.habits_of(traits_of(model), None, habits)
         wording = rendered(raw(fields), source, target, habits)
         losses = wording.losses
     return {name: msgspec.json.decode(value) for name, value in wording.fields.items()}, losses

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from providers import load_catalog
 from providers.dialects import DIALECTS, Habits, History, Wording, converse_from_chat, rendered
 from providers.dialects.histories import chat_history
+from providers.models import traits_of
 from tests.support.searched import examples
 from tests.unit.providers.dialects import strict_apis
 
@@ -265,7 +266,11 @@ def translated(body: dict[str, Any], source: str, target: str) -> Wording:
         second = converse_from_chat(wording.fields, "m")
         return Wording(second.fields, (*wording.losses, *second.losses))
     pivoting = DIALECTS[target].pivoting
-    habits = Habits() if pivoting is None or pivoting.habits_of is None else pivoting.habits_of("m", None, Habits())
+    habits = (
+        Habits()
+        if pivoting is None or pivoting.habits_of is None
+        else pivoting.habits_of(traits_of("m"), None, Habits())
+    )
     return rendered(fields, DIALECTS[source], DIALECTS[target], habits)
 
 

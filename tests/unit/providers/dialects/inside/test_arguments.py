@@ -8,6 +8,7 @@ import pytest
 from providers import events
 from providers.dialects import DIALECTS, Habits, arguments_object, converse_from_chat, rendered, translations
 from providers.dialects.wording import with_properties, written_object
+from providers.models import traits_of
 from providers.refusals import UpstreamError
 
 NONE = ["", "  ", "null", " null\n", '"null"', '""', "{}", '"{}"']
@@ -47,7 +48,7 @@ def test_a_history_with_no_arguments_is_taken_by_every_api(api: str, written: st
     else:
         target = DIALECTS[api]
         habits_of = target.pivoting.habits_of if target.pivoting is not None else None
-        habits = Habits() if habits_of is None else habits_of("m", None, Habits())
+        habits = Habits() if habits_of is None else habits_of(traits_of("m"), None, Habits())
         wording = rendered(history(written), DIALECTS["chat"], target, habits)
     assert all(loss.hint for loss in wording.losses)
     sent = msgspec.json.encode(wording.fields)

@@ -14,7 +14,7 @@ from providers.dialects.gemini.events import GeminiGathering, error_body, events
 from providers.dialects.gemini.fields import UNSIGNED, body_of, json_schema_of
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
-from providers.models import Usage
+from providers.models import Usage, traits_of
 from providers.refusals import ErrorKind, UpstreamError
 
 ASK = [{"role": "user", "parts": [{"text": "Hi"}]}]
@@ -45,7 +45,7 @@ def in_chat(*, thoughts: bool = False, **fields: Any) -> Wording:
 
 def in_gemini(*, model: str = "gemini-3-flash", **fields: Any) -> Wording:
     assert GEMINI.pivoting is not None
-    return GEMINI.pivoting.from_chat(raw({"messages": CHAT_ASK, **fields}), habits_of(model, None, Habits()))
+    return GEMINI.pivoting.from_chat(raw({"messages": CHAT_ASK, **fields}), habits_of(traits_of(model), None, Habits()))
 
 
 def said(wording: Wording) -> dict[str, Any]:

@@ -7,12 +7,13 @@ import pytest
 
 from providers.dialects import CHAT, MESSAGES, Habits, rendered
 from providers.dialects.messages.thoughts import habits_of
+from providers.models import traits_of
 
 
 def lost(model: str, **fields: Any) -> list[str]:
     asked = {"model": model, "messages": [{"role": "user", "content": "Hi"}], **fields}
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()}
-    wording = rendered(raw, CHAT, MESSAGES, habits_of(model, None, Habits()))
+    wording = rendered(raw, CHAT, MESSAGES, habits_of(traits_of(model), None, Habits()))
     said = wording.fields.keys() & fields.keys()
     assert said == fields.keys() - {loss.field for loss in wording.losses}
     return [loss.field for loss in wording.losses]
@@ -42,7 +43,7 @@ def test_a_top_p_alone_is_taken_by_models_that_take_one() -> None:
 def test_a_claude_that_does_not_think_is_asked_for_no_thoughts() -> None:
     raw = {"model": b'"c"', "reasoning_effort": b'"high"', "messages": b'[{"role":"user","content":"Hi"}]'}
     fields = {name: msgspec.Raw(value) for name, value in raw.items()}
-    wording = rendered(fields, CHAT, MESSAGES, habits_of("claude-3-5-haiku", None, Habits(thinks=False)))
+    wording = rendered(fields, CHAT, MESSAGES, habits_of(traits_of("claude-3-5-haiku"), None, Habits(thinks=False)))
     assert "thinking" not in wording.fields
     assert [(loss.field, loss.hint) for loss in wording.losses] == [("reasoning_effort", True)]
 
@@ -51,7 +52,7 @@ def test_a_claude_that_does_not_think_is_asked_for_no_thoughts() -> None:
 def test_what_is_thought_leads_to_no_limit_that_a_model_refuses(longest: int | None, limit: int) -> None:
     asked = {"model": "c", "messages": [{"role": "user", "content": "Hi"}], "reasoning_effort": "medium"}
     fields = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()}
-    wording = rendered(fields, CHAT, MESSAGES, habits_of("claude-sonnet-4-5", longest, Habits()))
+    wording = rendered(fields, CHAT, MESSAGES, habits_of(traits_of("claude-sonnet-4-5"), longest, Habits()))
     assert msgspec.json.decode(wording.fields["max_tokens"]) == limit
     assert msgspec.json.decode(wording.fields["thinking"]) == {"type": "enabled", "budget_tokens": 2048}
     assert wording.losses == ()
@@ -68,7 +69,7 @@ def test_what_is_thought_leads_to_no_limit_that_a_model_refuses(longest: int | N
 def test_a_claude_that_cannot_stop_thinking_thinks_its_least(model: str, said: dict[str, Any]) -> None:
     asked = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "reasoning_effort": "none"}
     fields = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()}
-    wording = rendered(fields, CHAT, MESSAGES, habits_of(model, None, Habits()))
+    wording = rendered(fields, CHAT, MESSAGES, habits_of(traits_of(model), None, Habits()))
     told = {name: msgspec.json.decode(value) for name, value in wording.fields.items()}
     assert {name: told[name] for name in ("thinking", "output_config") if name in told} == said
     hints = [] if "thinking" in said else [("reasoning_effort", True)]

@@ -33,6 +33,7 @@ from providers.dialects import (
 )
 from providers.dialects.chat.deltas import signed_in
 from providers.dialects.messages.fields import signed_thoughts
+from providers.models import traits_of
 
 SIGNATURE, DATA, TEXT = "c2lnbmVk+/8=", "ZW5jcnlwdGVk", "I should look."
 CLAUDE = "claude-sonnet-4-5"
@@ -147,7 +148,7 @@ def sent(client: str, provider: str, request: dict[str, Any]) -> list[dict[str, 
     if provider == "messages":
         assert MESSAGES.pivoting is not None
         assert MESSAGES.pivoting.habits_of is not None
-        wording = rendered(fields, source, MESSAGES, MESSAGES.pivoting.habits_of(CLAUDE, None, Habits()))
+        wording = rendered(fields, source, MESSAGES, MESSAGES.pivoting.habits_of(traits_of(CLAUDE), None, Habits()))
     else:
         chat = rendered(fields, source, CHAT, Habits(takes_signed="anthropic"))
         wording = converse_from_chat(chat.fields, f"anthropic.{CLAUDE}")
