@@ -89,6 +89,7 @@ from .models.families import reads_thoughts as reads_thoughts
 from .models.families import refusing as refusing
 from .models.families import traits_of as traits_of
 from .models.families import unforced as unforced
+from .models.families import within as within
 from .models.listings import ListedModel as ListedModel
 from .models.listings import Listing as Listing
 from .models.usage import FAST as FAST

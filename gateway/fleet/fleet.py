@@ -65,6 +65,7 @@ from providers import (
     stores_responses,
     tier_of,
     traits_of,
+    within,
 )
 from providers.dialects import DIALECTS, PIVOT, Dialect, Seal
 
@@ -250,6 +251,8 @@ class Resolver:
         version = _version_of(provided.headers, settings.extra_headers) if kind == "anthropic" else ""
         if version >= _NEWEST_VERSION:
             traits = refusing(traits, _SAMPLING)
+        if vendor is not None and vendor.quirks.temperatures is not None:
+            traits = within(traits, vendor.quirks.temperatures)
         apis = apis_at(settings, provided, vendor, datasheet.only_api)
         price, tier = datasheet.price, tier_of(settings.extra_body.get("service_tier"))
         is_free = vendor is not None and model.endswith(vendor.quirks.free) and not (price and price.is_configured)

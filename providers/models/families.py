@@ -38,6 +38,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     least_effort: str = "low"  # in Google's words: none, minimal or low
     # What of a request's parameters it takes.
     sampling: Sampling = "free"
+    temperatures: tuple[float, float] | None = None  # the least and the most that it takes; None: as its API has it
     penalties: bool = False  # of Google's models: they take some
     several: bool = True  # it gives several answers
     logprobs: bool = False  # of Google's models: they tell them
@@ -210,6 +211,11 @@ def unforced(traits: Traits, *, forbids: bool) -> Traits:
 def refusing(traits: Traits, fields: frozenset[str]) -> Traits:
     """Return the traits of a model that is asked where these parameters are an error, whatever it takes elsewhere."""
     return msgspec.structs.replace(traits, drop=traits.drop | fields, narrows=True, is_usual=False)
+
+
+def within(traits: Traits, temperatures: tuple[float, float]) -> Traits:
+    """Return the traits of a model that is asked where other ``temperatures`` are an error, as ``refusing`` does."""
+    return msgspec.structs.replace(traits, temperatures=temperatures, narrows=True, is_usual=False)
 
 
 class Kin(NamedTuple):

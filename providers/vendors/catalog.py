@@ -60,6 +60,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     drop: frozenset[str] = frozenset()  # parameters that the vendor answers with an error
     rename: Mapping[str, str] = {}  # from OpenAI's name to the vendor's: max_completion_tokens -> max_tokens
+    temperatures: tuple[float, float] | None = None  # the least and the most that it takes; None: as its API has it
     usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage is sent, requesting it an error
     system_role: bool = False  # the vendor has no developer role: such messages are sent as system
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
@@ -170,8 +171,9 @@ _ZERO = (b"0", b"0.0")  # beside it another way of sampling changes nothing
 
 
 def fitted_to(traits: Traits, fields: Fields) -> Wording:
-    """Return a request of chat or Responses as a model with these ``traits`` takes it, and what was lost."""
-    if not (traits.drop or traits.efforts or traits.rename or traits.lacks_tiers or fields.keys() >= {*traits.one_of}):
+    """Return a request of chat, Responses or Messages as a model with these ``traits`` takes it, and what was lost."""
+    narrows = traits.drop or traits.efforts or traits.rename or traits.lacks_tiers or traits.temperatures
+    if not (narrows or fields.keys() >= {*traits.one_of}):
         return Wording(fields)  # as most requests to a Claude
     said = {name: value for name, value in fields.items() if name not in traits.rename}
     for name, own in traits.rename.items():
@@ -182,6 +184,8 @@ def fitted_to(traits: Traits, fields: Fields) -> Wording:
     if effort in _EFFORTS and traits.efforts and effort not in traits.efforts:
         effort, reason = _nearest(effort, traits.efforts), f"this model takes {', '.join(traits.efforts)}"
         losses.append(Loss(_set_effort(said, effort), reason, hint=True))
+    if traits.temperatures is not None and "temperature" in said:
+        _set_temperature(said, traits.temperatures, losses)
     rests = traits.rests if effort is None else effort == "none"
     for name in [name for name in said if name in traits.drop and not (rests and name in traits.at_rest)]:
         value = bytes(said.pop(name))
@@ -195,6 +199,14 @@ def fitted_to(traits: Traits, fields: Fields) -> Wording:
         losses.append(Loss("service_tier", "this model has no such tier", hint=True))
     unchanged = not losses and len(said) == len(fields) and all(name in fields for name in said)
     return Wording(fields if unchanged else said, tuple(losses))
+
+
+def _set_temperature(said: dict[str, msgspec.Raw], taken: tuple[float, float], losses: list[Loss]) -> None:
+    """Set the nearest temperature that is ``taken``, from the first to the second, and add to the ``losses``."""
+    temperature, (least, most) = _read(said["temperature"], float), taken
+    if temperature is not None and not least <= temperature <= most:
+        said["temperature"] = raw_json(min(max(temperature, least), most))
+        losses.append(Loss("temperature", f"this model takes {least} to {most}", hint=True))
 
 
 def _with_one_of(names: Sequence[str], said: dict[str, msgspec.Raw], losses: list[Loss]) -> dict[str, msgspec.Raw]:
@@ -233,8 +245,14 @@ def _read(raw: msgspec.Raw, type_: type[_T]) -> _T | None:
 def _effort(fields: Fields) -> str | None:
     if "reasoning_effort" in fields:
         return _read(fields["reasoning_effort"], str)
-    reasoning = _read(fields["reasoning"], _Reasoning) if "reasoning" in fields else None
+    holder = _holder(fields)
+    reasoning = _read(fields[holder], _Reasoning) if holder else None
     return None if reasoning is None else reasoning.effort
+
+
+def _holder(fields: Fields) -> str:
+    """Return the field in which Responses, or Messages, say an effort; nothing if a request has none."""
+    return next((name for name in ("reasoning", "output_config") if name in fields), "")
 
 
 def _set_effort(said: dict[str, msgspec.Raw], effort: str) -> str:
@@ -242,9 +260,9 @@ def _set_effort(said: dict[str, msgspec.Raw], effort: str) -> str:
     if "reasoning_effort" in said:
         said["reasoning_effort"] = raw_json(effort)
         return "reasoning_effort"
-    reasoning = _read(said["reasoning"], dict[str, msgspec.Raw]) or {}
-    said["reasoning"] = raw_json({**reasoning, "effort": effort})
-    return "reasoning.effort"
+    holder = _holder(said)
+    said[holder] = raw_json({**(_read(said[holder], dict[str, msgspec.Raw]) or {}), "effort": effort})
+    return f"{holder}.effort"
 
 
 def _nearest(effort: str, taken: Sequence[str]) -> str:

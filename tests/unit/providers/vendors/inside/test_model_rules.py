@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers import fitted_to
+from providers import fitted_to, within
 from providers.models import Traits, traits_of
 
 SAMPLING = {"temperature": 0.2, "top_p": 0.9, "logprobs": True, "top_logprobs": 2}
@@ -156,3 +156,30 @@ def test_of_two_ways_of_sampling_the_one_that_decides_is_kept(model: str, said: 
 
 def test_azure_s_models_are_openai_s() -> None:
     assert rules("gpt-5-mini", "azure") == rules("gpt-5-mini")
+
+
+@pytest.mark.parametrize(
+    ("fields", "sent", "named"),
+    [
+        ({"output_config": {"effort": "medium"}}, {"output_config": {"effort": "high"}}, ["output_config.effort"]),
+        ({"output_config": {"effort": "xhigh"}}, {"output_config": {"effort": "max"}}, ["output_config.effort"]),
+        ({"output_config": {"effort": "low"}}, {"output_config": {"effort": "low"}}, []),
+        ({"output_config": {"format": {}}}, {"output_config": {"format": {}}}, []),
+        ({"reasoning_effort": "medium"}, {"reasoning_effort": "high"}, ["reasoning_effort"]),
+    ],
+)
+def test_an_effort_that_a_model_does_not_have_is_its_nearest_in_each_api(fields: Any, sent: Any, named: Any) -> None:
+    raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
+    wording = fitted_to(traits_of("kimi-k3", "moonshot"), raw)
+    assert {name: json.loads(bytes(value)) for name, value in wording.fields.items()} == sent
+    assert [loss.field for loss in wording.losses] == named
+
+
+@pytest.mark.parametrize(
+    ("temperature", "sent"), [(0, 0.01), (1.5, 1.0), (1, 1), (0.2, 0.2), (None, None), ("warm", "warm")]
+)
+def test_a_temperature_that_a_vendor_does_not_take_is_the_nearest(temperature: Any, sent: Any) -> None:
+    raw = {"temperature": msgspec.Raw(msgspec.json.encode(temperature))}
+    wording = fitted_to(within(traits_of("MiniMax-M3"), (0.01, 1.0)), raw)
+    assert json.loads(bytes(wording.fields["temperature"])) == sent
+    assert [loss.field for loss in wording.losses] == (["temperature"] if sent != temperature else [])

@@ -29,7 +29,7 @@ def test_without_quirks_a_body_stays_as_it_is() -> None:
 # stays as it is.
 NO_CHANGE = {
     "beyond", "free", "functions_only", "ignores", "lacks_schemas", "refuses_storing", "repairs", "states_cost",
-    "takes_marks", "takes_signed", "takes_thoughts", "takes_unsigned", "whole",
+    "takes_marks", "takes_signed", "takes_thoughts", "takes_unsigned", "temperatures", "whole",
 }  # fmt: skip
 OTHERS: dict[str, Any] = {
     "drop": frozenset({"seed"}),
