@@ -1,4 +1,4 @@
-"""Chat completions of vendors whose models think unless they are told not to, and call no forced tool meanwhile.
+"""Chat completions of vendors whose models think unless they are told not to, and most call no forced tool meanwhile.
 
 Their bodies are read as OpenAI's with fields of their own; what else they refuse is DeepSeek's alone (``known/``).
 """
@@ -37,7 +37,7 @@ class ThinkingChat(ChatLike):
     chat = CHAT
     thoughts = "reasoning_content"
     usage_in = "last"
-    forced_page: ClassVar[str]
+    forced_page: ClassVar[str] = ""  # none: they call a forced tool while they think
 
     def words(self, fault: Fault) -> Refused:
         """Return a fault in words like OpenAI's."""
@@ -62,7 +62,7 @@ class ThinkingChat(ChatLike):
                 400, "invalid thinking: only type=enabled is allowed for this model", rule=ALWAYS, page=model.page
             )
         choice = body.get("tool_choice")
-        if choice not in (None, "auto", "none") and self.thinks(body, model):
+        if self.forced_page and choice not in (None, "auto", "none") and self.thinks(body, model):
             raise Refused(400, self.forced(choice), rule="forced tool while it thinks", page=self.forced_page)
 
 

@@ -14,7 +14,7 @@ _PAGE = "https://docs.aws.amazon.com/claude-platform/latest/userguide/making-req
 
 
 class VENDOR(Anthropic):
-    """One region: ``x-api-key``, or a signature for its own service."""
+    """One region: its key as Anthropic's own API takes one, or a signature for its own service."""
 
     name = "claude_aws"
     base = "/v1"
@@ -25,9 +25,10 @@ class VENDOR(Anthropic):
     def admit(self, request: Request) -> None:
         """Refuse a request without a workspace, its key or a signature, or with an unknown beta."""
         headers = request.headers
-        signature = headers.get("authorization", "")
-        signed = f"Credential={self.access_key}/" in signature and "/aws-external-anthropic/aws4_request" in signature
-        if not signed and headers.get("x-api-key") != self.key:
+        said = headers.get("authorization", "")
+        signed = f"Credential={self.access_key}/" in said and "/aws-external-anthropic/aws4_request" in said
+        # As a bearer's, as the SDK sends it: platform.claude.com/docs/en/api/versioning, 2026-10-21.
+        if not signed and self.key not in {headers.get("x-api-key"), said.removeprefix("Bearer ")}:
             raise Refused(401, "invalid x-api-key", kind="authentication_error", rule="key", page=_PAGE)
         if not headers.get("anthropic-workspace-id"):
             said = "anthropic-workspace-id: header is required"

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from strict_vendors.apis.chat import asked_tokens, blocks_to_cache
 from strict_vendors.apis.chat_like import ChatLike
-from strict_vendors.apis.messages import MessagesVendor
+from strict_vendors.apis.messages_like import MessagesLike, calls_without_thoughts
 from strict_vendors.caches import Prefixes, Used
 from strict_vendors.models import Model, Models, alike
 from strict_vendors.rules import deepseek as rules
@@ -196,7 +196,7 @@ class VENDOR(ChatLike):
         return list(super().shaped(chunks, asked, given, _usage(usage)))
 
 
-class _Messages(MessagesVendor):
+class _Messages(MessagesLike):
     """Its Messages, at another path: ``thread`` and other fields that it does not know are passed over."""
 
     name = "deepseek-messages"
@@ -204,18 +204,11 @@ class _Messages(MessagesVendor):
     counted = rules.MESSAGES
     models = VENDOR.models
 
-    def _check_thoughts(self, body: Json) -> None:
-        if (body.get("thinking") or {}).get("type") == "disabled":
-            return
-        for turn in body["messages"]:
-            kinds = {block["type"] for block in turn["content"]} if isinstance(turn["content"], list) else set()
-            if turn["role"] == "assistant" and "tool_use" in kinds and "thinking" not in kinds:
-                said = "The `content[].thinking` in the thinking mode must be passed back to the API."
-                raise _refused(said, "calls without thoughts", rules.THOUGHTS_IN_MESSAGES)
-
-    def thinks(self, body: Json, model: Model) -> bool:
-        """Say whether it thinks: it does unless it is told not to."""
-        return (body.get("thinking") or {}).get("type") != "disabled"
+    def check_model(self, body: Json, model: Model) -> None:
+        """Refuse calls without thoughts while it thinks."""
+        if self.thinks(body, model) and calls_without_thoughts(body) is not None:
+            said = "The `content[].thinking` in the thinking mode must be passed back to the API."
+            raise _refused(said, "calls without thoughts", rules.THOUGHTS_IN_MESSAGES)
 
 
 def _refused(message: str, rule: str, page: str) -> Refused:

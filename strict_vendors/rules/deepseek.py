@@ -3,19 +3,8 @@
 Its server reads the body into types of Rust: fields that these do not have are passed over, other types are refused.
 """
 
-from strict_vendors.shapes import (
-    Anything,
-    ByTag,
-    Decimal,
-    Either,
-    Flag,
-    ListOf,
-    MapOf,
-    Record,
-    Shape,
-    Text,
-    Whole,
-)
+from strict_vendors.apis.messages_like import BLOCKS, IMAGE, block, table
+from strict_vendors.shapes import Anything, Decimal, Flag, ListOf, MapOf, Record, Text, Whole
 
 CHAT_PAGE = "https://api-docs.deepseek.com/api/create-chat-completion"
 THINKING = "https://api-docs.deepseek.com/guides/thinking_mode"
@@ -109,50 +98,8 @@ CHAT = Record(
 # redacted thoughts among them; a signature of thoughts may be anybody's, or missing.
 MESSAGES_PAGE = "https://api-docs.deepseek.com/api/create-message"
 THOUGHTS_IN_MESSAGES = "https://github.com/OEvortex/aether/issues/31"
-
-
-def _block(*needed: str, **fields: Shape) -> Record:
-    return Record(open=True, fields={"type": Text(), **fields}, needed=needed, page=MESSAGES_PAGE)
-
-
-_TEXT, _IMAGE = _block("text", text=Text()), _block("source", source=MapOf())
-_RESULT = Either(shapes=(Text(), ListOf(of=ByTag(shapes={"text": _TEXT, "image": _IMAGE}))))
-_BLOCKS = ByTag(
-    shapes={
-        "text": _TEXT,
-        "image": _IMAGE,
-        "thinking": _block("thinking", thinking=Text()),
-        "tool_use": _block("id", "name", "input", id=Text(), name=Text(), input=MapOf()),
-        "tool_result": _block("tool_use_id", tool_use_id=Text(), content=_RESULT),
-        "server_tool_use": _block(),
-        "web_search_tool_result": _block(),
-    }
-)
-MESSAGES = Record(
-    open=True,
-    page=MESSAGES_PAGE,
-    fields={
-        "model": Text(),
-        "messages": ListOf(
-            of=Record(
-                open=True,
-                fields={
-                    "role": Text(only=["user", "assistant"]),
-                    "content": Either(shapes=(Text(), ListOf(of=_BLOCKS))),
-                },
-                needed=["role", "content"],
-            ),
-            fewest=1,
-        ),
-        "max_tokens": Whole(least=1, most=393_216),
-        "system": Either(shapes=(Text(), ListOf(of=ByTag(shapes={"text": _TEXT}))), nullable=True),
-        "thinking": Record(open=True, nullable=True, fields={"type": Text(only=["enabled", "disabled", "adaptive"])}),
-        "tools": ListOf(of=MapOf(), nullable=True),
-        "tool_choice": Record(open=True, nullable=True, fields={"type": Text(only=["auto", "any", "tool", "none"])}),
-        "stop_sequences": ListOf(of=Text(), nullable=True),
-        "stream": Flag(nullable=True),
-        "temperature": Decimal(nullable=True, least=0, most=2),
-        "top_p": Decimal(nullable=True, least=0, most=1),
-    },
-    needed=["model", "messages", "max_tokens"],
+MESSAGES = table(
+    MESSAGES_PAGE,
+    {**BLOCKS, "image": IMAGE, "server_tool_use": block(), "web_search_tool_result": block()},
+    max_tokens=Whole(least=1, most=393_216),
 )

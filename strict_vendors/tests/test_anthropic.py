@@ -436,3 +436,13 @@ def test_a_summary_takes_the_place_of_its_conversation(anthropic: Vendor) -> Non
     first = {"role": "assistant", "content": came["content"]}
     assert speak(anthropic, first, USER).status == 200
     assert said(speak(anthropic, USER, compaction=asked)) == "compaction: Extra inputs are not permitted"
+
+
+def test_on_aws_its_key_comes_in_either_header_and_names_a_workspace() -> None:
+    aws = made("claude_aws")
+    body = {"model": "claude-opus-4-6", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    workspace = {"anthropic-version": "2026-10-21", "anthropic-workspace-id": "wrkspc_1"}
+    for key in ({"x-api-key": aws.key}, {"authorization": f"Bearer {aws.key}"}):
+        assert ask(aws, "/v1/messages", body, {**key, **workspace}).status == 200
+        assert ask(aws, "/v1/messages", body, {**key, "anthropic-version": "2026-10-21"}).rule == "workspace"
+    assert ask(aws, "/v1/messages", body, {"authorization": "Bearer no", **workspace}).status == 401
