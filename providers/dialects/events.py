@@ -26,12 +26,16 @@ CUT_SHORT = frozenset(
         *("model_length", "model_context_window_exceeded"),  # Mistral's, Anthropic's
     }
 )
+_GOOGLES = (
+    *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "JAILBREAK"),
+    *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+)
 FILTERED = frozenset(
     {
         *("content_filter", "refusal", "sensitive"),  # the last is Z.ai's
         *("guardrail_intervened", "content_filtered"),  # Converse's
-        *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "JAILBREAK"),
-        *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+        *_GOOGLES,
+        *(f"content_filter: {word}" for word in _GOOGLES),  # in its chat completions
     }
 )
 _CALLED = frozenset({"tool_calls", "function_call", "tool_use"})

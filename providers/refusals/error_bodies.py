@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -24,8 +25,10 @@ from providers.refusals.wrong_api import kind_of_404
 
 LARGE_BYTES = 2**20  # of an answer: larger answers are long lists of numbers, which take a tenth of a second to read
 LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
-# vLLM, Mistral; FastAPI; Cloudflare; Anthropic; Baidu; AWS's Lambda
-COMPLAINTS = ("message", "detail", "errors", "msg", "error_message", "error_msg", "errorMessage")
+# vLLM, Mistral; FastAPI; Cloudflare; zod; Anthropic; Baidu; AWS's Lambda
+COMPLAINTS = ("message", "detail", "errors", "issues", "msg", "error_message", "error_msg", "errorMessage")
+_TEXTS = ("message", "detail", "description", "title")  # of each in a list of these: Cloudflare; JSON:API; Writer
+_PHRASES = frozenset(status.phrase for status in HTTPStatus)
 NO_LIMIT = -1.0  # what some vendors send as the remainder if no limit is known
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
@@ -417,14 +420,39 @@ def _error_object(answer: Any) -> dict[str, Any] | None:
     for holder in (answer, *_list(answer.get("choices"))):  # OpenRouter puts it into the choice
         match holder:
             case {"error": {"error": dict(error), **more}} if error and not more.get("message"):  # a proxy around it
-                return error
+                return _with_message(error)
             case {"error": dict(error) | [dict(error), *_]} if error:
-                return error
-            case {"error": str(message)} if message:
-                return _openai_error(message, answer)
+                return _with_message(error)
+            case {"error": str(said)} if said:
+                return _error_object(_decode(said.encode())) or _with_text(said, answer)
             case {"finish_reason": str(reason)} if reason in FAILED:
                 return _openai_error(f"the answer ended with finish_reason '{reason}'", {})
     return _without_name(answer)
+
+
+def _with_message(error: dict[str, Any]) -> dict[str, Any]:
+    """Return an error whose message says all: also zod's issues, and what a google.rpc.BadRequest says of fields."""
+    message = error.get("message") or next((_words_of(said) for name in COMPLAINTS if (said := error.get(name))), "")
+    for detail in _list(error.get("details")):
+        for violation in _list(detail.get("fieldViolations")) if isinstance(detail, dict) else ():
+            match violation:
+                case {"description": str(said), **more} if isinstance(message, str) and said not in message:
+                    about = f"{field}: {said}" if (field := more.get("field")) else said
+                    message = f"{message}; {about}" if message else about
+    return error if not message or message == error.get("message") else {**error, "message": message}
+
+
+def _with_text(said: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an error that is a text: often only the status's name, or a code, and ``message`` has what it is about.
+
+    So do Spring (docs.spring.io/spring-boot/reference/web/servlet.html) and NestJS (docs.nestjs.com/exception-filters),
+    read on 2026-11-30.
+    """
+    beside = _without_name(answer)
+    if beside is None:
+        return _openai_error(said, answer)
+    is_name = said in _PHRASES or " " not in said
+    return {**beside, "message": beside["message"] if is_name else f"{said}: {beside['message']}"}
 
 
 def _without_name(answer: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -443,18 +471,22 @@ def _words_of(told: Any) -> str:
     """Return a complaint as a text: ``{"errors": [{"code": 7000, "message": "No such model"}]}`` is Cloudflare's."""
     if isinstance(told, str):
         return told
-    said = [each.get("message") for each in _list(told) if isinstance(each, dict)]
-    texts = [each for each in said if isinstance(each, str)]
+    texts = [text for each in _list(told) if (text := _text_of(each))]
     return "; ".join(texts) if texts else msgspec.json.encode(told).decode()
 
 
+def _text_of(told: Any) -> str:
+    """Return the text in an entry of a list of complaints; "" if it also says where (FastAPI), or has none."""
+    if not isinstance(told, dict):
+        return told if isinstance(told, str) else ""
+    said = next((text for name in _TEXTS if isinstance(text := told.get(name), str)), "")
+    return "" if "loc" in told else said
+
+
 def _openai_error(message: str, source: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "message": message,
-        "type": source.get("type") or _type_of_aws(source),
-        "param": source.get("param"),
-        "code": source.get("code", source.get("status_code")),
-    }
+    kind = source.get("type") or _type_of_aws(source)
+    told = {"message": message, "param": source.get("param"), "code": source.get("code", source.get("status_code"))}
+    return {**told, "type": kind} if kind else told
 
 
 def _type_of_aws(source: Mapping[str, Any]) -> str | None:

@@ -152,6 +152,7 @@ RULES: tuple[Rule, ...] = (
         rf"(?: in (?:the )?(?:object|request|body))?:? {_Q}{_FIELD}",
         "serde, Go's and zod's decoders, Python's functions: own servers, and proxies before others",
     ),
+    Rule(r"\bproperty (?P<field>\w{1,100}) should not exist", "NestJS: docs.nestjs.com/techniques/validation"),
     Rule(r"Additional properties are not allowed \('(?P<field>\w{1,100})' was unexpected", "validators of JSON Schema"),
     Rule(
         rf"{_Q}{_FIELD}(?<!\.){_Q} must be one of {_VALUES}",
@@ -259,7 +260,8 @@ _OF_USAGE = re.compile(
 # And in words that no rule has: names of fields in a sentence that says that something is not taken, and nothing of how
 # a value must be. What is no field of the request, or may not be left out of it, is passed over by ``forms.py``.
 _REFUSES = re.compile(
-    r"\bnot (?:be |currently |yet )?(?:support|allow|permit|accept|recogni[sz]e|available\b|specified\b|implemented\b)"
+    r"\bnot (?:be |currently |yet |an? )?(?:support|allow|permit|accept|recogni[sz]e)"
+    r"|\bnot (?:be |currently |yet )?(?:available|specified|implemented)\b"
     r"|n['\u2019]t (?:be )?(?:support|allow|accept|recogni[sz]e|permit)"
     rf"|\b(?:not an? valid|an invalid|invalid) (?:request )?{_NOUN}"
     r"|\b(?:unsupported|unknown|unrecogni[sz]ed|unexpected|unavailable|disabled|removed|deprecated|forbidden|disallowed)\b"
@@ -405,8 +407,8 @@ _LEAST_ANSWERS = re.compile(
 _MOST_OF_LEAST = 256  # tokens; more is said of something else, as a budget of thoughts
 # And of what a prompt leaves of the context: vLLM (claude-code-best/claude-code/issues/272), OpenAI and others
 # (ChatGPTNextWeb/NextChat/issues/3195), Anthropic, OpenRouter, whose prompts have several parts
-# (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340), and Mistral, which counts
-# the answer and names the prompt alone.
+# (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340), Mistral, which counts
+# the answer and names the prompt alone, and SGLang (python/sglang/srt/managers/tokenizer_manager.py).
 _ROOM = re.compile(
     r"\(\d{1,9} > (?P<context>\d{3,9}) - (?P<prompt>\d{1,9})\)"
     r"|context length is (?P<context_2>\d{3,9}) tokens\W.{0,40}requested \d{1,9} tokens \((?P<prompt_2>\d{1,9}) in "
@@ -415,6 +417,8 @@ _ROOM = re.compile(
     r"|exceed context limit: (?P<prompt_3>\d{1,9}) \+ \d{1,9} > (?P<context_3>\d{3,9})"
     r"|context length is (?P<context_5>\d{3,9}) tokens\W.{0,40}requested about (?P<prompt_5>\d{1,9}) tokens"
     r" \([^()]{0,100}\b(?P<answer>\d{1,9}) in the output\)"
+    r"|context length of (?P<context_8>\d{3,9}) tokens\W.{0,40}requested a total of \d{1,9} tokens:"
+    r" (?P<prompt_8>\d{1,9}) "
     r"|max_new_tokens`? must be <= (?P<context_6>\d{3,9})\. Given: (?P<prompt_6>\d{1,9}) `?inputs"
     r"|prompt contains (?P<prompt_7>\d{1,9}) tokens\b.{0,30}, too large for model with (?P<context_7>\d{3,9}) maximum",
     re.IGNORECASE,

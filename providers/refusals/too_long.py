@@ -34,6 +34,7 @@ _IS_TOO_MUCH = re.compile(
     r"exceed|overflow|\btoo (?:long|large|big)\b|\btoo many (?:\w+ ){0,2}tokens\b|\bover the\b"
     r"|\b(?:longer|greater|larger|bigger) than\b"
     r"|\bmore (?:tokens )?than (?:the |its |our |this |a )?(?:\d[\d,]{2}|max|limit|model|context|allowed|supported)"
+    r"|\bno more than \d"
     r"|\bmaximum supported\b|\bsupports? (?:only )?(?:up to|at most|a maximum)\b|\bonly (?:supports?|takes|accepts)\b",
     re.IGNORECASE,
 )
@@ -48,7 +49,7 @@ _OF_ANOTHER_THING = re.compile(
     r"|schemas?|names?|ids?|(?:max|output|completion|thinking|budget)_tokens|budget|n_predict|logit_bias|temperature"
     r"|top_\w+|cached|caching)\b|\b(?:access|api|auth\w*|bearer|page|session) token"
     r"|\b(?:must|should|shall|has to|have to|needs? to|requires?|ensure|expected)\b.{0,40}"
-    r"\b(?:longer|greater|larger|more|bigger) than\b|\bthan (?:or equal to )?[01]\b",
+    r"(?<!\bno )\b(?:longer|greater|larger|more|bigger) than\b|\bthan (?:or equal to )?[01]\b",
     re.IGNORECASE,
 )
 _SENTENCES = re.compile(r"(?<=[.;!?。\uff1b\uff01\uff1f])\s*|\n")
@@ -83,7 +84,7 @@ _OF_A_MINUTE = re.compile(
 )
 
 
-# The tokens of the prompt, and of the answer that was asked for beside it: of OpenAI, vLLM, Anthropic.
+# The tokens of the prompt, and of the answer that was asked for beside it: of OpenAI, vLLM, SGLang, Anthropic.
 _BESIDE = (
     re.compile(
         r"\((?P<prompt>\d{1,9}) in the (?:messages|prompt)[^,;]{0,40}[,;] (?P<answer>\d{1,9}) in the completion"
@@ -91,6 +92,7 @@ _BESIDE = (
     re.compile(
         r"requested (?P<answer>\d{1,9}) output tokens and your prompt contains (?:at least )?(?P<prompt>\d{1,9})"
     ),
+    re.compile(r"(?P<prompt>\d{1,9}) tokens from the input messages and (?P<answer>\d{1,9}) tokens for the completion"),
     re.compile(r"(?P<prompt>\d{1,9}) \+ (?P<answer>\d{1,9}) > \d"),
 )
 _NUMBER = re.compile(r"(?<![\w.,])(\d[\d,]{2,11})(?!\w)")

@@ -272,6 +272,9 @@ ROOMS = {
     " (24000 of text input, 235 of tool input, 64000 in the output). Please reduce the length of either one, or use the"
     ' "middle-out" transform to compress your prompt automatically.',
     "Mistral": "Prompt contains 24235 tokens and 0 draft tokens, too large for model with 64001 maximum context length",
+    "SGLang": "Requested token count exceeds the model's maximum context length of 64001 tokens. You requested a total"
+    " of 88235 tokens: 24235 tokens from the input messages and 64000 tokens for the completion. Please reduce the"
+    " number of tokens in the input messages or the completion to fit within the limit.",
     "Together": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 64001. Given: 24235 `inputs`"
     " tokens and 64000 `max_new_tokens`",
 }

@@ -251,7 +251,10 @@ ENDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "interactions": ("incomplete", "budget_exceeded", "requires_continuation"),
     },
     "filtered": {
-        "chat": ("content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT", "refusal", "sensitive"),
+        "chat": (
+            *("content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT", "refusal", "sensitive"),
+            "content_filter: PROHIBITED_CONTENT",
+        ),
         "messages": ("refusal",),
         "responses": ("content_filter",),
         "gemini": (

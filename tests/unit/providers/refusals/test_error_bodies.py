@@ -32,6 +32,20 @@ def client_error(error: UpstreamError) -> dict[str, Any]:
         (b'{"message":"mistral"}', "mistral"),
         (b'{"detail":"fastapi"}', "fastapi"),
         (b'{"detail":[{"msg":"field required"}]}', '[{"msg":"field required"}]'),
+        (b'{"statusCode":400,"message":["nest","js"],"error":"Bad Request"}', "nest; js"),
+        (b'{"status":400,"error":"Bad Request","message":"spring","path":"/v1"}', "spring"),
+        (b'{"error":"invalid_request","message":"a code"}', "a code"),
+        (b'{"error":"two words","message":"and more"}', "two words: and more"),
+        (b'{"error":"{\\"message\\":\\"json in a text\\"}"}', "json in a text"),
+        (b'{"success":false,"error":{"issues":[{"message":"zod"}],"name":"ZodError"}}', "zod"),
+        (b'{"error":{"errors":[{"message":"old google","reason":"badRequest"}],"code":400}}', "old google"),
+        (b'{"errors":[{"status":"400","title":"Bad","detail":"json api"}]}', "json api"),
+        (b'{"errors":[{"description":"writer","key":"fail"}]}', "writer"),
+        (
+            b'{"error":{"message":"Invalid.","details":[{"fieldViolations":[{"field":"a.b","description":"no"}]}]}}',
+            "Invalid.; a.b: no",
+        ),
+        (b'{"error":{"message":"Bad: no","details":[{"fieldViolations":[{"description":"Bad: no"}]}]}}', "Bad: no"),
         (b'[{"error":{"message":"gemini"}}]', "gemini"),
         (b'{"error":{"message":"Provider returned error","metadata":{"raw":"why"}}}', "Provider returned error: why"),
         (b'{"error":{"code":"model_busy"}}', "model_busy"),
@@ -258,7 +272,8 @@ def test_a_client_error_keeps_the_providers_object() -> None:
 
 @pytest.mark.parametrize("body", [b'{"error":"no"}', b'{"detail":"no"}', b"no", b'{"message":"no"}'])
 def test_a_client_error_has_openais_shape_whatever_it_came_in(body: bytes) -> None:
-    assert client_error(refused(422, body)).items() >= {"message": "no", "param": None, "code": None}.items()
+    shape = {"message": "no", "type": "invalid_request_error", "param": None, "code": None}
+    assert client_error(refused(422, body)) == shape
 
 
 def test_a_client_error_is_json_even_without_a_body() -> None:

@@ -50,6 +50,7 @@ def refusal(message: str, status: int = 400, *names: str, outsized: bool = False
         "The prompt has more tokens than the model takes",
         "Your request has too many prompt tokens",
         "The input length is greater than 8192 tokens",
+        "number of input tokens must be no more than 8192, got 8545",
         "prompt_tokens 超过 8192",
         "Prompt 超长",
         "输入内容过长,超过模型最大上下文长度限制",
@@ -164,6 +165,13 @@ def test_the_limit_is_read_where_it_is_stated(said: str, limit: int | None) -> N
                 " prompt contains at least 40000 input tokens"
             ),
             (40000, None, 32768),
+        ),
+        (
+            (
+                "Requested token count exceeds the model's maximum context length of 32768 tokens. You requested a"
+                " total of 33208 tokens: 508 tokens from the input messages and 32700 tokens for the completion."
+            ),
+            (508, 32700, 32768),
         ),
         ("exceed context limit: 188240 + 21333 > 200000, decrease input length", (188240, 21333, 200000)),
         ("Your input exceeds the context window of this model.", (None, None, None)),

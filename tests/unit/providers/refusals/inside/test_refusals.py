@@ -162,6 +162,8 @@ IN_OTHER_WORDS = [
     ("Only temperature=1 is supported", "temperature"),
     ("logit_bias: unsupported", "logit_bias"),
     ("Field `user` is not recognized", "user"),
+    ("verbosity is not a recognized field", "verbosity"),
+    ("property verbosity should not exist", "verbosity"),
     ("'verbosity' is an invalid request parameter", "verbosity"),
     ("The following parameters are not supported: logit_bias, seed", "seed"),
     ("Parameters not supported: top_logprobs", "top_logprobs"),
