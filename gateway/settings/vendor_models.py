@@ -100,8 +100,9 @@ class VendorModels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # GPT-6.2 Sol follows 6.1 once the price table has it. Claude Code asks for Opus and Haiku, through another address than
-# Anthropic's also for older ones (docs.rs/claude-codes/2.1.311, 2026-11-29), Gemini CLI for gemini-3.8-flash. Codex and
-# Cursor ask for what a person sets there.
+# Anthropic's also for older ones (docs.rs/claude-codes/2.1.311, 2026-11-29). Gemini CLI asks for gemini-3.8-flash, and
+# for older ones to sum up and for small things: while such a name is unknown (404) it asks again without end (0.61.0:
+# handleFallback of packages/core/src/fallback/handler.ts). Codex and Cursor ask for what a person sets there.
 _CLAUDE = VendorModels(
     small="claude-haiku-5-5",
     large="claude-sonnet-5-5",
@@ -120,7 +121,7 @@ _SELLERS_OF: Mapping[str, tuple[str, ...]] = {
 _GOOGLE = VendorModels(
     small="gemini-3.5-flash-lite",
     large="gemini-4-argon",
-    asked={"gemini-3.8-flash": "large"},
+    asked={"gemini-3.8-flash": "large", "gemini-*": "large"},
     example="gemini-3.8-flash",
     page="ai.google.dev/gemini-api/docs/models",
     read="2026-11-29",

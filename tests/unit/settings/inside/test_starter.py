@@ -195,7 +195,8 @@ def test_with_one_key_there_is_one_model_that_races_nobody_and_says_so(key: str,
 
     (name, model), *others = settings.models.items()
     assert (name, len(model.deployments), model.fallbacks) == (ALONE[key], 1, ())
-    assert [other for other, _ in others] == (["claude-*"] if key == "ANTHROPIC_API_KEY" else [])
+    stars = {"ANTHROPIC_API_KEY": ["claude-*"], "GEMINI_API_KEY": ["gemini-*"]}  # whatever else programs ask for
+    assert [other for other, _ in others] == stars.get(key, [])
     assert "race" not in text.partition("\nmodels:\n")[2]
     assert str(who_can_race(settings)[name]).startswith("cannot race: it has one deployment: add another")
 
@@ -253,6 +254,7 @@ def test_the_names_that_programs_ask_for_are_answered_by_these_models_else_by_ot
         ("claude-*", "anthropic", "large"),
         ("gpt-6.1-sol", "openai", "large"),
         ("gemini-3.8-flash", "gemini", "large"),
+        ("gemini-*", "gemini", "large"),
     ):
         assert [each.deployment for each in models[name].deployments] == [f"{at}/{name}"]
         assert [each.model for each in models[name].fallbacks] == [instead]
@@ -262,7 +264,7 @@ def test_one_vendor_by_two_of_its_apis_races_nobody(tmp_path: Path) -> None:
     _, settings = started({"GEMINI_API_KEY": "k", "GOOGLE_GENERATIVE_AI_API_KEY": "k"}, tmp_path)
 
     assert list(settings.providers) == ["gemini", "google"]
-    assert list(settings.models) == ["gemini-3.8-flash"]
+    assert list(settings.models) == ["gemini-3.8-flash", "gemini-*"]
 
 
 @pytest.mark.parametrize("keys", [("OPENAI_API_KEY",), ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GROQ_API_KEY")])
