@@ -117,7 +117,7 @@ MIXES = (
     *(Mix(CHANGE, pair) for pair in itertools.permutations(PARTS, 2)),
     *(Mix(SMALL, (part,), CONTEXT) for part in PARTS),
     Mix(UNKNOWN, PARTS[2:3], show=("unknown or revoked gateway key", "Invalid API key")),
-    Mix(SPENT, PARTS[2:3], show=("usd_total", "Quota exceeded")),
+    Mix(SPENT, PARTS[2:3], show=("usd_total", "Quota exceeded", "exhausted your daily quota")),
     *(Mix(goes, (part,)) for goes in _GOES for part in (PARTS[1:] if goes == FILTERED else PARTS)),
     Mix(STATED, PARTS[2:3], 3 * CONTEXT // 4),  # what seems a third too long is still tried, as the gateway estimates
 )
