@@ -78,13 +78,9 @@ from .section_checks import TRACES_PATH as TRACES_PATH
 from .section_checks import contradictions as contradictions
 from .section_checks import doubtful_model as doubtful_model
 from .section_checks import doubtful_takeovers as doubtful_takeovers
-from .section_checks import is_loopback as is_loopback
-from .section_checks import is_safe_url as is_safe_url
-from .section_checks import others as others
 from .section_checks import set_price as set_price
 from .section_checks import unknown_names as unknown_names
 from .section_checks import ways_of as ways_of
-from .section_checks import without_secrets as without_secrets
 from .sections import DEAR_FALLBACK as DEAR_FALLBACK
 from .sections import FASTEST_TOK_S as FASTEST_TOK_S
 from .sections import LONGEST_KEY as LONGEST_KEY
@@ -120,6 +116,10 @@ from .starter import FILE_NAME as FILE_NAME
 from .starter import example as example
 from .starter import json_schema as json_schema
 from .starter import starter_text as starter_text
+from .urls import is_loopback as is_loopback
+from .urls import is_safe_url as is_safe_url
+from .urls import others as others
+from .urls import without_secrets as without_secrets
 from .yaml_file import must_be_quoted as must_be_quoted
 from .yaml_file import odd_numbers as odd_numbers
 from .yaml_file import read_document as read_document

@@ -11,12 +11,12 @@ from gateway.core.calls import Objective
 from gateway.settings.deployment import DeploymentSettings, ProviderSettings
 from gateway.settings.document import Complaint, Place, nearest
 from gateway.settings.doors import unnamed
+from gateway.settings.issuer_checks import check_issuers
 from gateway.settings.model import ModelSettings, Settings
 from gateway.settings.patterns import STAR, is_covered, is_pattern
 from gateway.settings.presets import Catalog, Datasheets, kind_of, no_key_for, vendor_of
 from gateway.settings.section_checks import (
     check_clients,
-    check_issuers,
     check_page,
     check_targets,
     check_tracing,
@@ -24,12 +24,9 @@ from gateway.settings.section_checks import (
     doubtful_page,
     doubtful_targets,
     impossible,
-    is_loopback,
-    path_of_one_api,
-    without_api,
-    without_secrets,
 )
 from gateway.settings.sections import LONGEST_KEY, profile_timeouts
+from gateway.settings.urls import is_loopback, path_of_one_api, without_api, without_secrets
 from gateway.topology.urls import RedisUrlError, read_url
 from providers import (
     Api,
