@@ -1,7 +1,7 @@
 """Vendors' limits on a request, by their words: how many tools, pictures, pages, bytes or tokens of an answer.
 
 Other vendors take more, so such a refusal is not the client's mistake: the other deployments and the fallbacks are
-asked. ``too_long.py`` is about the length of a prompt in tokens.
+asked. ``LACKS`` has what one cannot do at all. ``too_long.py`` is about the length of a prompt in tokens.
 """
 
 import re
@@ -179,37 +179,76 @@ _BOUNDED_ANSWERS: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _OF_TIME: Final = re.compile(r"per (?:minute|day|hour)|\bTP[MD]\b", re.IGNORECASE)
-# What a model cannot do, in whatever words: of pictures, sound, files, tools, schemas, several answers.
+
+
+class LackRule(msgspec.Struct, frozen=True):
+    """The words of a vendor about what a model, or its server, cannot do."""
+
+    words: str
+    source: str
+
+
 _MODELS: Final = r"(?:model|deployment|endpoint|provider|engine|backend)s?\b"
 _ABILITY: Final = (
     r"\b(?:tools?|(?:function|tool)[ _]?(?:calling|calls|use)|tool[ _]choice|json|json[ _](?:mode|schema|object)"
     r"|response[ _](?:format|mime type)|structured outputs?|streaming|multi-?modal\w*|images?(?:_urls?)?"
     r"|pictures?|vision|files?|pdfs?|documents?|audio|videos?|logprobs|citations|web[ _]search\w*|service[ _]tiers?)\b"
 )
-_LACKS: Final = re.compile(
-    # Of an ability, or of two together, as Groq of JSON beside tools and in streams, and Google of tools beside JSON.
-    # Not of an id, which is known where its thing lies.
-    rf"{_ABILITY}(?:(?!\b(?:\w+_)?ids?\b|\b(?:call|file)[-_]\w)[^.;!?\n]){{0,40}}"
-    r"\b(?:is|are)(?: currently| yet)? (?:un(?:supported|available)\b|incompatible\b"
-    r"|not (?:currently |yet )?(?:supported|available|enabled|compatible)\b(?! in th(?:e|is) (?:conversation|project)))"
-    rf"|{_ABILITY}[^.;!?\n]{{0,80}}\b(?:cannot|can.t|may not) be (?:combined|used together|mixed)\b"
-    # OpenAI, DeepSeek and Groq: others answer in JSON without the word.
-    r"|\bmust contain the word ['\"]?json\b"
-    r"|\bnot (?:supported|available) in (?:this|your) (?:region|country|location)\b"
-    r"|\b(?:not |un)(?:currently |yet )?(?:supported|available|accepted|enabled|allowed)\b[^.;!?\n]{0,20}"
-    rf" (?:by|for|with|on|in|at) (?:\S+ ){{0,2}}{_MODELS}"
-    rf"|\b{_MODELS}[^;!?\n]{{0,100}}\b(?:does not|doesn.t|do not|don.t|cannot|can.t|is not able to|is unable to)"
-    r" (?:support|accept|handle|process|take|read|understand|have)\b(?! (?:an? )?(?:blank|duplicate|empty|negative)\b)"
-    rf"|\bis not an? (?:multi-?modal|vision)\b|\b{_MODELS}[^;!?\n]{{0,100}}\bis not (?:multi-?modal|capable)\b"
-    r"|^\S{1,200} does not support (?:tools|images?|pictures?|vision|audio|files?|documents?|function calling)\b"
-    rf"|\bno {_MODELS}[^;!?\n]{{0,40}}\bsupports?\b"
-    rf"|\bonly (?:supported|available) (?:by|for|with|on|in) [^.;!?\n]{{0,60}}{_MODELS}"
-    r"|\bresponse_format type is unavailable\b"
-    # vLLM, by how it was started; Alibaba, of the sides of a picture.
-    r"|\brequires --enable-\S+|\bdo(?:es)? not meet the model restrictions\b"
-    r"|不支持(?:图|音|视|文件|多模态|工具|函数)",
-    re.IGNORECASE,
+_ANY: Final = "no vendor's own: the form in which several say it"
+LACKS: Final = (
+    LackRule(  # not of an id, which is known where its thing lies: "File with id file_123 is not available"
+        rf"{_ABILITY}(?:(?!\b(?:\w+_)?ids?\b|\b(?:call|file)[-_]\w)[^.;!?\n]){{0,40}}"
+        r"\b(?:is|are)(?: currently| yet)? (?:un(?:supported|available)\b|incompatible\b"
+        r"|not (?:currently |yet )?(?:supported|available|enabled|compatible)\b"
+        r"(?! in th(?:e|is) (?:conversation|project)))",
+        "Google, of tools beside JSON: github.com/openai/openai-agents-python/issues/656,"
+        " Simpleyyt/ai-manus/issues/101, read on 2026-11-30; DeepSeek, of a schema: llm-exe/llm-exe/issues/662",
+    ),
+    LackRule(
+        rf"{_ABILITY}[^.;!?\n]{{0,80}}\b(?:cannot|can.t|may not) be (?:combined|used together|mixed)\b",
+        "Groq, of JSON beside tools and in streams: github.com/vercel/ai/pull/16540,"
+        f" console.groq.com/docs/structured-outputs, {_READ}",
+    ),
+    LackRule(
+        r"\bmust contain the word ['\"]?json\b",
+        "OpenAI: platform.openai.com/docs/guides/structured-outputs; DeepSeek: api-docs.deepseek.com/guides/json_mode,"
+        f" {_READ}. Others answer in JSON without the word",
+    ),
+    LackRule(r"\bnot (?:supported|available) in (?:this|your) (?:region|country|location)\b", _ANY),
+    LackRule(
+        r"\b(?:not |un)(?:currently |yet )?(?:supported|available|accepted|enabled|allowed)\b[^.;!?\n]{0,20}"
+        rf" (?:by|for|with|on|in|at) (?:\S+ ){{0,2}}{_MODELS}",
+        _ANY,
+    ),
+    LackRule(
+        rf"\b{_MODELS}[^;!?\n]{{0,100}}\b(?:does not|doesn.t|do not|don.t|cannot|can.t|is not able to|is unable to)"
+        r" (?:support|accept|handle|process|take|read|understand|have)\b"
+        r"(?! (?:an? )?(?:blank|duplicate|empty|negative)\b)",
+        f"Groq, of a schema: console.groq.com/docs/structured-outputs, {_READ}; others in this form",
+    ),
+    LackRule(
+        rf"\bis not an? (?:multi-?modal|vision)\b|\b{_MODELS}[^;!?\n]{{0,100}}\bis not (?:multi-?modal|capable)\b",
+        "vLLM, of a picture; no page",
+    ),
+    LackRule(
+        r"^\S{1,200} does not support (?:tools|images?|pictures?|vision|audio|files?|documents?|function calling)\b",
+        f"Ollama: github.com/louisho5/picobot/issues/6, {_READ}",
+    ),
+    LackRule(
+        rf"\bno {_MODELS}[^;!?\n]{{0,40}}\bsupports?\b",
+        f"OpenRouter: github.com/Kilo-Org/kilocode/issues/9006, github/app/issues/2163, {_READ}",
+    ),
+    LackRule(
+        rf"\bonly (?:supported|available) (?:by|for|with|on|in) [^.;!?\n]{{0,60}}{_MODELS}",
+        "OpenAI, of a picture; no page",
+    ),
+    LackRule(
+        r"\brequires --enable-\S+", f"vLLM, by how it was started: github.com/vllm-project/vllm/issues/9986, {_READ}"
+    ),
+    LackRule(r"\bdo(?:es)? not meet the model restrictions\b", "Alibaba, of a picture's sides; no page"),
+    LackRule(r"不支持(?:图|音|视|文件|多模态|工具|函数)", "in Chinese"),
 )
+_LACKS: Final = re.compile("|".join(each.words for each in LACKS), re.IGNORECASE)
 _PATTERNS: Final = tuple((rule.what, re.compile(rule.words, re.IGNORECASE | re.DOTALL)) for rule in RULES)
 _LONGEST: Final = 4096  # characters of a message that are searched
 _TOO_LARGE: Final = 413

@@ -1,8 +1,10 @@
 """How many tokens an answer may have, by a refusal: in words of any vendor, and what only sounds so."""
 
+import re
+
 import pytest
 
-from providers.refusals.vendor_limits import is_of_model, limit_of, longest_in
+from providers.refusals.vendor_limits import LACKS, is_of_model, limit_of, longest_in
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,29 @@ def test_what_bounds_another_thing_does_not(said: str) -> None:
 )
 def test_what_a_vendor_cannot_do_others_may(said: str) -> None:
     assert is_of_model(said)
+
+
+# A refusal for each row of the table, in its order.
+LACKING = [
+    "Function calling with a response mime type: 'application/json' is unsupported",
+    "json mode cannot be combined with tool/function calling",
+    "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
+    "This tier is not available in your region",
+    "Background mode is not enabled for this model",
+    "This model does not support image input",
+    "m is not a multimodal model",
+    "registry.ollama.ai/library/m:latest does not support tools",
+    "No endpoints found that support tool use.",
+    "Invalid content type. image_url is only supported by certain models.",
+    "auto tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
+    "The image length and width do not meet the model restrictions.",
+    "\u5f53\u524d\u6a21\u578b\u4e0d\u652f\u6301\u56fe\u7247\u8f93\u5165",
+]
+
+
+def test_each_row_of_what_is_lacking_is_the_only_one_that_knows_its_refusal() -> None:
+    knowing = [[row for row in LACKS if re.search(row.words, said, re.IGNORECASE)] for said in LACKING]
+    assert knowing == [[row] for row in LACKS]
 
 
 @pytest.mark.parametrize(
