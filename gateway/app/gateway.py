@@ -29,9 +29,10 @@ from gateway.app.left_running import LeftRunning
 from gateway.app.makers_on_disk import KEPT_S as MAKERS_KEPT_S
 from gateway.app.makers_on_disk import MakersOnDisk
 from gateway.app.named_rows import NamedRows
-from gateway.app.recorders import SPOOL_WITHIN_S, Recorders, StartupHistory
+from gateway.app.recorders import Recorders
 from gateway.app.routes import application
 from gateway.app.shared_facts import SharedFacts
+from gateway.app.startup_history import SPOOL_WITHIN_S, StartupHistory
 from gateway.app.stores import (
     StoreAddresses,
     client_keys,

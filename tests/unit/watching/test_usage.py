@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.app import recorders
-from gateway.app.recorders import ANSWERS, LOGGED_EVERY_S, UsageWatch
+from gateway.app import usage_watch
+from gateway.app.usage_watch import ANSWERS, LOGGED_EVERY_S, UsageWatch
 from gateway.core.attempts import AttemptRecord, TokensSource
 from tests.unit.ledger.records import new_id, won
 
@@ -60,7 +60,7 @@ def test_a_warning_comes_once_an_hour() -> None:
 
 
 def test_names_that_clients_make_up_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorders, "MODELS_WATCHED", 3)
+    monkeypatch.setattr(usage_watch, "MODELS_WATCHED", 3)
     watch = UsageWatch(Clock())
     told(watch, number=ANSWERS, a=100, b=105)
     for number in range(100):

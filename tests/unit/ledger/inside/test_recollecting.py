@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from gateway.app.recorders import StartupHistory
+from gateway.app.startup_history import StartupHistory
 from gateway.core.calls import HourlySum, Spent, Used
 from gateway.ledger import DatabaseUnreachableError, Ledger
 from gateway.ledger.entries import Entry
