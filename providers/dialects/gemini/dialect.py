@@ -52,15 +52,7 @@ from providers.dialects.gemini.own_tools import COMPUTERS_FUNCTIONS
 from providers.dialects.gemini.request_from_chat import from_chat
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
-from providers.dialects.wording import (
-    GOOGLE,
-    Fields,
-    Loss,
-    Malformed,
-    Wording,
-    decoded,
-    raw_json,
-)
+from providers.dialects.wording import GOOGLE, Fields, Loss, Malformed, Wording, decoded, raw_json
 from providers.models import Traits
 from providers.refusals import UNREADABLE
 

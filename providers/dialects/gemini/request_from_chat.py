@@ -9,15 +9,7 @@ import msgspec
 from providers.dialects.chat.deltas import googles_in
 from providers.dialects.chat.forced_call import loses_format
 from providers.dialects.chat.searches import SEARCH_FIELD, search_in
-from providers.dialects.gemini.fields import (
-    HIGHER,
-    IN_CONFIG,
-    TIERS,
-    UNSIGNED,
-    is_said,
-    kind_at,
-    thinking_of,
-)
+from providers.dialects.gemini.fields import HIGHER, IN_CONFIG, TIERS, UNSIGNED, is_said, kind_at, thinking_of
 from providers.dialects.messages.fields import (
     DEFAULTS,
     arguments_at,

@@ -45,7 +45,7 @@ from providers.dialects.gemini import logprobs
 from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, usage_in
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
-from providers.dialects.messages.streams import PartialCall, PartialCalls
+from providers.dialects.partial_calls import PartialCall, PartialCalls
 from providers.dialects.wording import SIGNED, arguments_object, extra_content, with_blocks
 from providers.models import Usage, completed, written_usage
 from providers.refusals import SURPRISES, UNREADABLE, ErrorKind, UpstreamError, error_in

@@ -44,7 +44,7 @@ from providers.dialects.interactions.events import (
     usage_of,
 )
 from providers.dialects.interactions.fields import ENDING, IN_CONFIG, event
-from providers.dialects.messages.streams import PartialCall, PartialCalls
+from providers.dialects.partial_calls import PartialCall, PartialCalls
 from providers.dialects.wording import SIGNED, arguments_object, extra_content, short_name, with_blocks
 from providers.models import Usage, completed, written_usage
 from providers.refusals import SURPRISES, ErrorKind, UpstreamError, error_in

@@ -42,7 +42,8 @@ from providers.dialects.messages.fields import (
 )
 from providers.dialects.messages.request_from_chat import from_chat
 from providers.dialects.messages.request_to_chat import found, to_chat, with_tools_changed
-from providers.dialects.messages.streams import FromChat, ToChat
+from providers.dialects.messages.stream_from_chat import FromChat
+from providers.dialects.messages.stream_to_chat import ToChat
 from providers.dialects.messages.thoughts import (
     dropping_unfit,
     forbids_thinking,

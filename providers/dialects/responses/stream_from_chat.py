@@ -27,7 +27,7 @@ from providers.dialects.chat.deltas import (
 )
 from providers.dialects.chat.references import BESIDE, ChunkReferences
 from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, joined_arguments, no_json_object
-from providers.dialects.messages.streams import PartialCall, PartialCalls
+from providers.dialects.partial_calls import PartialCall, PartialCalls
 from providers.dialects.reading import RawObject
 from providers.dialects.responses.built_in import SHELL, BuiltIn
 from providers.dialects.responses.compacting import closed, compacts

@@ -12,8 +12,8 @@ from providers.bodies import events
 from providers.dialects import DIALECTS, Chunk
 from providers.dialects.gemini.streams import FromChat as GeminiFromChat
 from providers.dialects.gemini.streams import ToChat as GeminiToChat
-from providers.dialects.messages.streams import FromChat as MessagesFromChat
-from providers.dialects.messages.streams import ToChat as MessagesToChat
+from providers.dialects.messages.stream_from_chat import FromChat as MessagesFromChat
+from providers.dialects.messages.stream_to_chat import ToChat as MessagesToChat
 from providers.dialects.responses.stream_from_chat import FromChat as ResponsesFromChat
 from providers.dialects.responses.stream_to_chat import ToChat as ResponsesToChat
 from providers.refusals import ErrorKind, UpstreamError

@@ -13,7 +13,8 @@ from openai import OpenAI
 from providers.bodies import EventSplitter, events
 from providers.dialects import Chunk, Translation, read_event
 from providers.dialects.messages.answers import MessageGathering
-from providers.dialects.messages.streams import FromChat, ToChat
+from providers.dialects.messages.stream_from_chat import FromChat
+from providers.dialects.messages.stream_to_chat import ToChat
 from providers.refusals import ErrorKind, UpstreamError
 
 SHOWN = {"thinking": {"type": "adaptive"}, "stop_sequences": ["END"]}

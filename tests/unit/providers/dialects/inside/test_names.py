@@ -10,7 +10,7 @@ from providers.dialects import Chunk, Wording
 from providers.dialects.messages.answers import MessageGathering
 from providers.dialects.messages.request_from_chat import from_chat
 from providers.dialects.messages.request_to_chat import to_chat
-from providers.dialects.messages.streams import FromChat
+from providers.dialects.messages.stream_from_chat import FromChat
 from providers.dialects.wording import short_name
 
 LONG = "mcp__" + "a_server_with_a_long_name_" * 3 + "__read"

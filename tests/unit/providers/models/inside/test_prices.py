@@ -8,7 +8,7 @@ import pytest
 from providers import STANDARD, DatasheetTable, Price, cache_saved_usd, cost, cost_usd
 from providers.dialects import DIALECTS
 from providers.dialects.messages.events import read_event
-from providers.dialects.messages.streams import ToChat
+from providers.dialects.messages.stream_to_chat import ToChat
 from providers.models import Usage, completed, reported, tier_of, usage_of
 from providers.models.datasheets import Leaf, parse, read
 from tools.requirements.extract_datasheets import unread
