@@ -114,7 +114,6 @@ from .models.usage import reported as reported
 from .models.usage import tier_asked_by as tier_asked_by
 from .models.usage import tier_of as tier_of
 from .refusals.error_bodies import error_in as error_in
-from .refusals.error_bodies import headroom as headroom
 from .refusals.error_bodies import named_error as named_error
 from .refusals.error_bodies import read_answer as read_answer
 from .refusals.errors import UNREADABLE as UNREADABLE
@@ -136,6 +135,7 @@ from .refusals.learnt import learnt_of as learnt_of
 from .refusals.meanings import Meaning as Meaning
 from .refusals.meanings import meaning_of as meaning_of
 from .refusals.one_request import decide_by_fields as decide_by_fields
+from .refusals.rate_limits import headroom as headroom
 from .refusals.redaction import MASK as MASK
 from .refusals.redaction import ClientSecrets as ClientSecrets
 from .refusals.redaction import MaskedRecord as MaskedRecord

@@ -1,11 +1,10 @@
+from .entries import check_entries as check_entries
+from .entries import fewest_entries as fewest_entries
 from .error_bodies import COMPLAINTS as COMPLAINTS
 from .error_bodies import LARGE_BYTES as LARGE_BYTES
 from .error_bodies import base_code as base_code
-from .error_bodies import check_entries as check_entries
 from .error_bodies import error_in as error_in
 from .error_bodies import error_of_response as error_of_response
-from .error_bodies import fewest_entries as fewest_entries
-from .error_bodies import headroom as headroom
 from .error_bodies import named_error as named_error
 from .error_bodies import read_answer as read_answer
 from .error_bodies import says_error as says_error
@@ -29,6 +28,7 @@ from .learnt import LearntFacts as LearntFacts
 from .learnt import learnt_of as learnt_of
 from .meanings import Meaning as Meaning
 from .one_request import decide_by_fields as decide_by_fields
+from .rate_limits import headroom as headroom
 from .redaction import MASK as MASK
 from .redaction import SHORTEST_SECRET as SHORTEST_SECRET
 from .redaction import ClientSecrets as ClientSecrets

@@ -1,11 +1,8 @@
 """Reads providers' errors in all their shapes: OpenAI's, vLLM's, FastAPI's, an array, plain text, a web page."""
 
 import html
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -14,153 +11,23 @@ import msgspec
 from providers.refusals.accounts import REFUSED, is_certain, is_spent
 from providers.refusals.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.refusals.one_request import RefusedPart, refused
+from providers.refusals.rate_limits import (
+    LONGEST_BELIEVED_S,
+    believable,
+    duration_s,
+    headroom,
+    retry_after_s,
+    told_delay_s,
+)
 from providers.refusals.redaction import redact, redact_json
 from providers.refusals.words import names_of
 from providers.refusals.wrong_api import kind_of_404
 
-# Reads a provider's rate limits: the time to wait after a 429, and the headroom before the next one. Vendors send the
-# first in many formats: ``retry-after`` in seconds or as an HTTP date, ``retry-after-ms``, and per limit the time of
-# its reset, as a duration (OpenAI, Groq: ``1m2s``), an RFC 3339 instant (Anthropic) or a Unix time (OpenRouter, in
-# milliseconds).
-
 LARGE_BYTES = 2**20  # of an answer: larger answers are long lists of numbers, which take a tenth of a second to read
-LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
 # vLLM, Mistral; FastAPI; Cloudflare; zod; Anthropic; Baidu; AWS's Lambda
 COMPLAINTS = ("message", "detail", "errors", "issues", "msg", "error_message", "error_msg", "errorMessage")
 _TEXTS = ("message", "detail", "description", "title")  # of each in a list of these: Cloudflare; JSON:API; Writer
 _PHRASES = frozenset(status.phrase for status in HTTPStatus)
-NO_LIMIT = -1.0  # what some vendors send as the remainder if no limit is known
-
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
-_UNIT_SECONDS = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
-_UNIX_S = 1e9  # larger numbers of seconds are instants
-_UNIX_MS = 1e12  # even larger ones are instants in milliseconds
-_WINDOW = re.compile(r"w(?:indow)?=(\d+)")  # of a limit, in seconds
-_LONG_S = 120.0  # a minute's limit is whole again sooner
-_NEARLY_USED_UP = 0.05  # a longer limit begins to count when this part of it is left
-
-
-def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """Return the seconds to wait, 0 to 60, or None if the provider does not say.
-
-    ``headers`` have lower-case names; ``now_s`` is Unix time. An explicit ``retry-after`` has priority over the reset
-    times of single limits; of those, the latest of the exhausted ones counts, or the soonest if none is exhausted.
-    """
-    if (delay := _told_delay_s(headers, now_s)) is not None:
-        return _believable(delay)
-    resets = []
-    exhausted = []
-    for name, text in headers.items():
-        if "ratelimit" not in name or "reset" not in name or (delay := _delay_s(text, now_s)) is None:
-            continue
-        resets.append(delay)
-        if headers.get(name.replace("reset", "remaining"), "").strip() == "0":
-            exhausted.append(delay)
-    if exhausted:
-        return _believable(max(exhausted))
-    return _believable(min(resets)) if resets else None
-
-
-def _told_delay_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """Return the seconds after which the provider asks us to come back, however many."""
-    if (delay := _milliseconds(headers.get("retry-after-ms"))) is not None:
-        return delay
-    return _delay_s(text, now_s) if (text := headers.get("retry-after")) else None
-
-
-def headroom(headers: Mapping[str, str]) -> float | None:
-    """Return the remaining share of the scarcest limit, 0 to 1, or None if no limit is sent with its remainder.
-
-    ``headers`` have lower-case names: OpenAI's ``x-ratelimit-remaining-requests`` and ``-tokens`` with ``-limit-``,
-    Anthropic's ``anthropic-ratelimit-input-tokens-remaining`` with ``-limit``, and other vendors' in either format.
-
-    The share is of a minute's limit. A day's quota that is half used, like Groq's requests, does not limit a minute: it
-    only counts when little is left.
-    """
-    least: float | None = None
-    for name, text in headers.items():
-        if "ratelimit" not in name or "remaining" not in name:
-            continue
-        remaining, limit = _leading(text), _leading(headers.get(name.replace("remaining", "limit"), ""))
-        if remaining is None or limit is None or remaining == NO_LIMIT or limit <= 0:
-            continue
-        share = min(1.0, max(0.0, remaining / limit))
-        if least is None or share < least:
-            if _is_long(name, headers):
-                share = min(1.0, share / _NEARLY_USED_UP)
-            least = share if least is None else min(least, share)
-    return least
-
-
-def _is_long(name: str, headers: Mapping[str, str]) -> bool:
-    """Whether a limit is of more than a minute, by its name, its window, or the time until the limit is whole again.
-
-    ``name`` is the remainder's header. An instant says nothing without the answer's ``date``.
-    """
-    if any(word in name for word in ("day", "hour", "month")):
-        return True
-    window = _WINDOW.search(headers.get(name.replace("remaining", "limit"), ""))
-    if window is not None:
-        return float(window[1]) > _LONG_S
-    reset = headers.get(name.replace("remaining", "reset"), "")
-    seconds = _delay_s(reset, math.inf)
-    if seconds == -math.inf and (sent_at_s := _delay_s(headers.get("date", ""), 0.0)) is not None:
-        seconds = _delay_s(reset, sent_at_s)
-    return seconds is not None and seconds > _LONG_S
-
-
-def parse_delay_s(text: str) -> float | None:
-    """Return a duration like ``34s`` or ``1m2.5s`` in seconds, 0 to 60, or None if it is not one."""
-    delay = _duration_s(text.strip())
-    return None if delay is None else _believable(delay)
-
-
-def _believable(delay_s: float) -> float:
-    return min(max(delay_s, 0.0), LONGEST_BELIEVED_S)
-
-
-def _delay_s(text: str, now_s: float) -> float | None:
-    text = text.strip()
-    number = _number(text)
-    if number is not None:
-        if number >= _UNIX_MS:
-            return number / 1000 - now_s
-        return number - now_s if number >= _UNIX_S else number
-    if (delay := _duration_s(text)) is not None:
-        return delay
-    for parse in (datetime.fromisoformat, parsedate_to_datetime):
-        try:
-            instant = parse(text)
-        except (ValueError, OverflowError):  # the latter for a year of a dozen digits
-            continue
-        return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() - now_s
-    return None
-
-
-def _duration_s(text: str) -> float | None:
-    match = _DURATION.fullmatch(text)
-    if not text or match is None:
-        return None
-    return sum(float(count) * unit for count, unit in zip(match.groups(), _UNIT_SECONDS, strict=True) if count)
-
-
-def _milliseconds(text: str | None) -> float | None:
-    number = _number(text) if text else None
-    return None if number is None else number / 1000
-
-
-def _leading(text: str) -> float | None:
-    """Return the number at the beginning of a value: in ``100, 100;w=60`` the window follows."""
-    return _number(text.partition(",")[0].partition(";")[0])
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
 
 _LONGEST_MESSAGE = 4096  # characters: its caller sees so many, which is more than is kept
 _LONGEST_CODE = 500  # characters of each field beside the message of a large error
@@ -215,7 +82,7 @@ _SERVER_ERROR = 500
 # deployment, may be right. Groq's: github.com/groq/groq-typescript/issues/28, pydantic/pydantic-ai/pull/4354,
 # HunorLaczko/ha-groq-cloud-api/issues/20, tashfeenahmed/freellmapi/pull/291, read on 2026-11-29.
 _OF_WHAT_IT_WROTE = frozenset({"tool_use_failed", "json_validate_failed", "output_parse_failed"})
-_FIELDS_OF_ERRORS = ("error", "base_resp", *COMPLAINTS, "type", "error_type", "param", "code", "status_code")
+FIELDS_OF_ERRORS = ("error", "base_resp", *COMPLAINTS, "type", "error_type", "param", "code", "status_code")
 _OF_LARGE_ERRORS = ("type", "param", "code")  # beside its message
 
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -248,7 +115,7 @@ def error_of_response(
     error, message = (told, whole) if own is None else _unquoted(told, whole, own)
     if not message and refused(status, told or {}, whole) is not None:
         error, message = told, whole  # words that cannot be told from the client's blame nobody, but excuse
-    wait_s = _told_delay_s(headers, now_s)
+    wait_s = told_delay_s(headers, now_s)
     kind = _kind(status, error or {}, meters_quota=any(name.startswith(_OF_ALIBABA) for name in headers), wait_s=wait_s)
     if status == _FORBIDDEN and error is None and _is_page(body):
         kind = ErrorKind.SERVER_ERROR  # a firewall's, which may dislike one text: the key is good for all others
@@ -400,7 +267,7 @@ def _decode(body: bytes) -> Any:
         large = _objects.decode(body)
         return {
             name: msgspec.json.decode(large[name])
-            for name in _FIELDS_OF_ERRORS
+            for name in FIELDS_OF_ERRORS
             if name in large and len(bytes(large[name])) <= _LARGEST_ERROR_BYTES
         }
     except UNREADABLE:
@@ -523,14 +390,14 @@ def _meant_status(error: Mapping[str, Any]) -> int | None:
 def _google_retry_delay_s(error: Mapping[str, Any]) -> float | None:
     """Return the delay in a google.rpc.RetryInfo, which Gemini sends instead of a ``retry-after`` header."""
     delay = _google_wait_s(error)
-    return None if delay is None else _believable(delay)
+    return None if delay is None else believable(delay)
 
 
 def _google_wait_s(error: Mapping[str, Any]) -> float | None:
     for detail in _list(error.get("details")):
         match detail:
             case {"retryDelay": str(delay)}:
-                return _duration_s(delay.strip())
+                return duration_s(delay.strip())
     return None
 
 
@@ -705,87 +572,3 @@ def _first_of_array(body: bytes) -> dict[str, msgspec.Raw]:
         return _lists.decode(body)[0]
     except (*UNREADABLE, IndexError):
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not an object") from None
-
-
-# Where answers have what was asked for. A vendor's own shape has none of these, and passes.
-_LISTS = {
-    "embeddings": ("data", "embeddings"),
-    "moderations": ("results",),
-    "rerank": ("results", "data"),
-    **{f"images/{what}": ("data", "images") for what in ("generations", "edits", "variations")},
-}
-_EMPTY = (b"null", b"[]", b"{}", b'""')
-_BESIDE_COMPLAINTS = frozenset(  # what errors have beside their text, and what no client could use
-    (
-        *_FIELDS_OF_ERRORS,
-        *("created", "id", "meta", "metadata", "model", "name", "object", "path", "reason", "request", "request_id"),
-        *("requestId", "status", "statusCode", "success", "timestamp", "traceId", "trace_id", "usage"),
-    )
-)
-_OF_RANKINGS = ("documents", "max_chunks_per_doc", "max_tokens_per_doc", "query", "rank_fields", "return_documents")
-_LEAVE_NOTHING_OUT = frozenset((*_OF_RANKINGS, "model", "top_k", "top_n", "truncate", "truncation", "user"))
-# Servers may make one vector of all inputs if one is a file: docs.litellm.ai/blog/gemini_embedding_2_multimodal, read
-# on 2026-11-27.
-_FILE = re.compile(rb'"(?:data:|files\\?/|[a-z]+:\\?/)')
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    embedding: msgspec.Raw = msgspec.Raw(b" ")  # not of rankings, moderations and pictures
-
-
-_arrays = msgspec.json.Decoder(list[msgspec.Raw])
-_entries = msgspec.json.Decoder(list[_Entry | None])
-
-
-def fewest_entries(path: str, fields: Mapping[str, msgspec.Raw]) -> int:
-    """Return how many entries the list in an answer to ``fields`` has at least: of vectors one for each text.
-
-    0 for APIs whose answers have no list, or one that may be empty.
-    """
-    if path not in _LISTS or any(bytes(fields.get(name, b"")) == b"0" for name in ("n", "top_n", "top_k")):
-        return 0
-    if path == "rerank" and not fields.keys() <= _LEAVE_NOTHING_OUT:
-        return 0
-    if path != "embeddings":
-        return 1
-    try:
-        inputs = [bytes(each) for each in _arrays.decode(fields.get("input", b""))]
-    except UNREADABLE:
-        return 1  # a text
-    are_texts = all(each.startswith(b'"') and _FILE.match(each) is None for each in inputs)
-    are_tokens = all(each.startswith(b"[") and each[1:].lstrip()[:1].isdigit() for each in inputs)
-    return len(inputs) if are_texts or are_tokens else 1
-
-
-def check_entries(path: str, body: bytes, said: Mapping[str, msgspec.Raw], secrets: Sequence[str], fewest: int) -> None:
-    """Raise the error of an answer without content: such an answer comes sooner than any other, so it would win.
-
-    ``said`` is its top level, of a large answer without what is in its list.
-    """
-    if not fewest or not said or body.lstrip().startswith(b"["):  # a server's own ranking, not empty
-        return
-    held = [said[name] for name in _LISTS[path] if name in said]
-    if (count := max((_count(raw, body, fewest) for raw in held), default=0)) >= fewest:
-        return
-    full = {name for name, raw in said.items() if bytes(raw) not in _EMPTY}
-    complains = not full.isdisjoint(COMPLAINTS)
-    if not held and not (complains and ("error_message" in full or full <= _BESIDE_COMPLAINTS)):
-        return
-    if complains:
-        raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
-    message = f"answered with {count} of {fewest} vectors" if fewest > 1 else "answered with nothing of what was asked"
-    raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
-
-
-def _count(raw: msgspec.Raw, body: bytes, fewest: int) -> int:
-    """Return how many entries are not empty; ``fewest`` for an object, as some group vectors by their types."""
-    if len(body) > LARGE_BYTES and bytes(raw).startswith(b"["):  # is not read again, as only vectors are so long
-        return body.count(b'"embedding":') or fewest
-    try:
-        return sum(each is not None and bytes(each.embedding) not in _EMPTY for each in _entries.decode(raw))
-    except UNREADABLE:
-        pass
-    try:
-        return sum(bytes(each) not in _EMPTY for each in _arrays.decode(raw))
-    except UNREADABLE:
-        return 0 if bytes(raw) in _EMPTY else fewest

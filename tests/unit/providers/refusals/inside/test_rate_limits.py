@@ -3,7 +3,7 @@
 import pytest
 
 from providers.refusals import headroom
-from providers.refusals.error_bodies import parse_delay_s, retry_after_s
+from providers.refusals.rate_limits import parse_delay_s, retry_after_s
 
 NOW_S = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 
