@@ -12,17 +12,14 @@ from gateway.alerts.detection import Detection
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.outages import OutageSource
 from gateway.alerts.sender import Sender
-from gateway.alerts.sources import (
+from gateway.alerts.sources import BurnSource, LedgerSource, SlowdownSource, WorkerSource
+from gateway.alerts.spending import (
     DAY,
-    BurnSource,
     EndUserSource,
-    LedgerSource,
     NearSource,
-    SlowdownSource,
     Spenders,
     SpendingSource,
     Thresholds,
-    WorkerSource,
     model_sql,
     team_sql,
 )

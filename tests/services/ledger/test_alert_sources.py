@@ -11,20 +11,8 @@ import pytest
 from gateway.alerts.alert import AlertCondition, AlertKind, Severity, Source, SourceUnavailable
 from gateway.alerts.asking import CachedSource, PatientSource
 from gateway.alerts.outages import OutageSource
-from gateway.alerts.sources import (
-    RULES,
-    WINDOWS_S,
-    BurnSource,
-    EndUserSource,
-    LedgerSource,
-    SlowdownSource,
-    Spenders,
-    SpendingSource,
-    Thresholds,
-    WorkerSource,
-    model_sql,
-    team_sql,
-)
+from gateway.alerts.sources import RULES, WINDOWS_S, BurnSource, LedgerSource, SlowdownSource, WorkerSource
+from gateway.alerts.spending import EndUserSource, Spenders, SpendingSource, Thresholds, model_sql, team_sql
 from gateway.alerts.stated_models import (
     LEAST_ANSWERED,
     LEAST_ANSWERS,

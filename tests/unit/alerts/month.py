@@ -15,14 +15,8 @@ from gateway.alerts.asking import CachedSource
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.outages import OutageSource
 from gateway.alerts.sender import SendResult
-from gateway.alerts.sources import (
-    BurnSource,
-    LedgerSource,
-    OpenSlowdown,
-    SlowdownSource,
-    SpendingSource,
-    Thresholds,
-)
+from gateway.alerts.sources import BurnSource, LedgerSource, OpenSlowdown, SlowdownSource
+from gateway.alerts.spending import SpendingSource, Thresholds
 from gateway.core.race_failures import SkippedDeployment
 from gateway.core.reports import ReportsUnreachable
 from gateway.core.targets import Burn

@@ -6,7 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gateway.alerts.alert import AlertEvent
-from gateway.alerts.sources import EndUserSource, NearSource, Spenders, SpendingSource, Thresholds, model_sql, team_sql
+from gateway.alerts.spending import EndUserSource, NearSource, Spenders, SpendingSource, Thresholds, model_sql, team_sql
 from gateway.core.calls import NearLimit
 from gateway.limits import Limits, OwnShare, Payer, Use, level_of_end_user, level_of_key, level_of_team
 from tests.unit.alerts.world import RESOLVE_AFTER_S, World
