@@ -299,7 +299,7 @@ SHORT = {  # of our own words, the operator's, or a field with a bound
     "providers/dialects/messages/in_frames.py": 1,
     "gateway/app/prober.py": 1,
     "gateway/app/shared_facts.py": 2, "gateway/core/errors.py": 1, "gateway/core/targets.py": 1,
-    "gateway/fleet/fleet.py": 1, "gateway/fleet/models.py": 2, "gateway/keys/stored.py": 1,
+    "gateway/fleet/resolver.py": 1, "gateway/fleet/models.py": 2, "gateway/keys/stored.py": 1,
     "gateway/ledger/clickhouse/sink.py": 1, "gateway/ledger/entries.py": 2, "gateway/ledger/reports/reader.py": 2,
     "gateway/ledger/reports/reports.py": 1, "gateway/live/events.py": 1, "gateway/memory/sealed.py": 1,
     "gateway/racing/services.py": 1, "gateway/steering/board.py": 1, "gateway/steering/redis_board.py": 1,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.fleet.fleet import fleet_limits, limits
+from gateway.fleet.resolver import fleet_limits, limits
 from gateway.settings import Settings, doubtful
 
 Load = Callable[..., Settings]

@@ -1,0 +1,334 @@
+"""Resolves settings to models: each deployment with its provider's settings and the catalog's data."""
+
+from collections.abc import Callable, Iterable, Mapping
+from urllib.request import getproxies_environment
+
+import msgspec
+from pydantic import SecretStr
+
+from gateway.fleet.models import Clocks, Common, Deployment, Model, Parameters, learnt_by
+from gateway.settings import (
+    DeploymentSettings,
+    ModelSettings,
+    Profile,
+    ProviderSettings,
+    RaceSettings,
+    Settings,
+    Timeouts,
+    apis_at,
+    bills_on,
+    keeps_requests,
+    kind_of,
+    profile_takeover,
+    profile_timeouts,
+    says_store,
+    vendor_of,
+    ways_of,
+)
+from providers import (
+    CLAUDES,
+    COMPACTING,
+    Api,
+    Datasheet,
+    Price,
+    Upstream,
+    Vendor,
+    addresses,
+    apis_of,
+    apis_perhaps,
+    is_added,
+    learnt_of,
+    lets_search,
+    raw_json,
+    refusing,
+    runs_itself,
+    stores_responses,
+    tier_of,
+    traits_of,
+    within,
+)
+from providers.dialects import DIALECTS, PIVOT, Dialect, Seal
+
+# Settings of a deployment that hold in all models.
+_FACTS = frozenset({"bills_after_disconnect", "capabilities", "price_per_mtok"})
+
+FindDatasheet = Callable[[Vendor | None, DeploymentSettings], Datasheet]
+
+
+class Resolver:
+    """Resolves the models of one version of the settings; ``upstreams`` must have one for each provider."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Mapping[str, Vendor],
+        upstreams: Mapping[str, Upstream],
+        find_datasheet: FindDatasheet,
+        secret: bytes,
+    ) -> None:
+        self._settings, self._secret = settings, secret
+        self._catalog = catalog
+        self._upstreams = upstreams
+        self._find_datasheet = find_datasheet
+        self._limits, self._of_fleet = limits(settings), fleet_limits(settings)
+
+    def model(self, name: str, settings: ModelSettings, *, adhoc: bool = False, payer: str = "") -> Model:
+        """Return a model as configured, and under each profile; ``payer``'s budget pays for its extra attempts."""
+        race, own = settings.race, settings.timeouts
+        deployments = {item.name: self._deployment(item) for item in settings.deployments if item.enabled}
+        if settings.cache_marks == "auto":
+            deployments = {key: self._marked(each) for key, each in deployments.items()}
+        prices = {key: each.price for key, each in deployments.items() if each.price is not None}
+        limited = {key: each.max_in_flight for key, each in deployments.items() if each.max_in_flight is not None}
+        own_of = {item.name: item.timeouts for item in settings.deployments}
+        weights = {key: each.weight for key, each in deployments.items() if each.weight != 1.0}
+        canaries = {key: each.canary for key, each in deployments.items() if each.canary is not None}
+        bills_losers = frozenset(key for key, each in deployments.items() if each.bills_after_disconnect)
+        dearest = max(prices.values(), key=_total_price) if 0 < len(prices) < len(deployments) else None
+        costs_nothing = all(each.is_free for each in deployments.values())
+        parameters = Parameters.of(settings)
+        common = Common.of(deployments.values())
+        if parameters is not None and is_added(parameters.defaults):
+            common = msgspec.structs.replace(common, acts=True)
+        learnt = learnt_by(deployments.values())
+
+        def raced(race: RaceSettings, *timeouts: Timeouts, profiles: Mapping[Profile, Model]) -> Model:
+            clocked = {key: self._clocked(each, own_of[key], *timeouts) for key, each in deployments.items()}
+            return Model(
+                name=name,
+                deployments=clocked,
+                ttft_s={key: each.clocks.ttft_s for key, each in clocked.items()},
+                race=race,
+                adhoc=adhoc,
+                payer=payer or name,
+                prices=prices,
+                limits=limited,
+                weights=weights,
+                canaries=canaries,
+                bills_losers=bills_losers,
+                use_limits=settings.by_name,
+                zone=self._settings.limits_zone,
+                has_dollars=bool(settings.in_dollars),
+                dearest=dearest,
+                fallbacks=settings.fallbacks,
+                fallback_after=settings.fallback_after,
+                keepalive_s=settings.keepalive_s,
+                takeover=profile_takeover(race.profile, settings.takeover),
+                parameters=parameters,
+                common=common,
+                marks=any(each.marks_from is not None for each in deployments.values()),
+                costs_nothing=costs_nothing,
+                learnt=learnt,
+                profiles=profiles,
+            )
+
+        # Explicit settings override the model's own profile, but not one chosen by a client or request.
+        others = {
+            profile: raced(race.under(profile), profile_timeouts(profile), own, profiles={}) for profile in Profile
+        }
+        return raced(race, own, profile_timeouts(race.profile), profiles=others)
+
+    def facts_of(self, deployment: str) -> DeploymentSettings:
+        """Return a deployment that a client names directly, with its configured price and capabilities.
+
+        A deployment that is configured under another name (``as``) is another one, with facts of its own.
+        """
+        for model in self._settings.models.values():
+            for each in model.deployments:
+                if each.name == each.deployment == deployment and each.model_fields_set & _FACTS:
+                    facts = {field: getattr(each, field) for field in _FACTS & each.model_fields_set}
+                    return DeploymentSettings(deployment=deployment, **facts)
+        return DeploymentSettings(deployment=deployment)
+
+    def vendor(self, provider: str) -> Vendor | None:
+        """Return the catalog row of a provider; None if it has none."""
+        return vendor_of(provider, self._settings.providers[provider], self._catalog)
+
+    def _deployment(self, settings: DeploymentSettings) -> Deployment:
+        provider, _, model = settings.deployment.partition("/")
+        extra_body = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()}
+        vendor = self.vendor(provider)
+        datasheet = self._find_datasheet(vendor, settings)
+        provided = self._settings.providers[provider]
+        kind = kind_of(provider, provided, self._catalog)
+        traits = traits_of(settings.same_as or model, vendor.name if vendor is not None else "")
+        version = _version_of(provided.headers, settings.extra_headers) if kind == "anthropic" else ""
+        if version >= _NEWEST_VERSION:
+            traits = refusing(traits, _SAMPLING)
+        if vendor is not None and vendor.quirks.temperatures is not None:
+            traits = within(traits, vendor.quirks.temperatures)
+        apis = apis_at(settings, provided, vendor, datasheet.only_api)
+        price, tier = datasheet.price, tier_of(settings.extra_body.get("service_tier"))
+        is_free = vendor is not None and model.endswith(vendor.quirks.free) and not (price and price.is_configured)
+        price = _NOTHING if is_free else price
+        store, stores_own = says_store(provided, vendor)
+        return Deployment(
+            name=settings.name,
+            provider=provider,
+            model=model,
+            upstream=self._upstreams[provider],
+            clocks=_clocks(self._settings.timeouts),
+            is_free=is_free or (price is not None and price.is_zero),
+            price=price.usually(tier) if price is not None and tier else price,
+            listed=datasheet.listed,
+            bills_after_disconnect=bills_on(settings, vendor),
+            extra_body=extra_body,
+            acts=runs_itself(model) or is_added(extra_body),
+            searches=runs_itself(model) or lets_search(extra_body),
+            upstream_stream=settings.upstream_stream,
+            max_in_flight=min(
+                (each[settings.name] for each in (self._limits, self._of_fleet) if settings.name in each), default=None
+            ),
+            capabilities=datasheet.capabilities,
+            apis=frozenset(apis),
+            speaks=_spoken(apis) or (PIVOT,),
+            may_have=None if settings.apis else _may_have(provided, vendor, apis),
+            learnt=learnt_of(self._upstreams[provider]),
+            drop_params=settings.drop_params,
+            adapts_forced=settings.forced_tools == "adapt",
+            extra_headers=tuple(
+                (key.lower(), value.get_secret_value()) for key, value in settings.extra_headers.items()
+            ),
+            weight=settings.weight,
+            canary=settings.canary,
+            vendor=vendor.name if vendor else None,
+            continues=ways_of(settings, vendor, provided.base_url),
+            traits=traits,
+            is_newest_version=version >= _NEWEST_VERSION,
+            drops_unfit=kind in CLAUDES and "prefix" in traits.bound,
+            seal=Seal(self._secret, provided.account or provider),
+            takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
+            takes_unsigned=vendor is not None and vendor.quirks.takes_unsigned,
+            takes_signed=vendor.quirks.signer(model) if vendor is not None else "",
+            beyond=vendor.quirks.beyond_chat(model) if vendor is not None else frozenset(),
+            refuses_storing=vendor is not None and vendor.quirks.refuses_storing,
+            compacts=vendor is None or vendor.name in COMPACTING,
+            functions_only=vendor is not None and vendor.quirks.functions_only,
+            lacks_schemas=vendor is not None
+            and vendor.quirks.lacks_schemas
+            and settings.capabilities.json_schema is None,
+            # Models without a cache have no price of one, and refuse marks.
+            takes_marks=vendor is not None
+            and vendor.quirks.takes_marks
+            and price is not None
+            and price.cached_input_usd is not None,
+            cache_keys=vendor.cache_keys if vendor is not None else frozenset(),
+            conversations=None if vendor is None else vendor.conversations,
+            stores=stores_responses(vendor, provided.base_url),
+            keeps=keeps_requests(provided, vendor),
+            store=None if store is None else raw_json(store),
+            stores_own=stores_own,
+            states_cost=vendor is not None and vendor.quirks.states_cost and not (price and price.is_configured),
+            zdr=settings.zdr,
+            region=settings.region,
+            same_as=settings.same_as,
+            quantization=settings.quantization,
+            hardware=settings.hardware,
+            whole=vendor.quirks.whole if vendor is not None else {},
+            addresses=addresses(
+                (*([str(provided.base_url)] if provided.base_url else []), *getproxies_environment().values())
+            ),
+        )
+
+    def _marked(self, deployment: Deployment) -> Deployment:
+        """Return a deployment that gets cache marks: a Claude, or a GPT with breakpoints, where marks are taken.
+
+        A deployment whose requests get a mark of the operator's gets no others: four more would be one too many.
+        """
+        kind = kind_of(deployment.provider, self._settings.providers[deployment.provider], self._catalog)
+        takes_claudes = kind in CLAUDES or (kind == "bedrock" and deployment.takes_marks)
+        takes = deployment.traits.breakpoints or (deployment.traits.family == "claude" and takes_claudes)
+        if not takes or not _TOLD.isdisjoint(deployment.extra_body):
+            return deployment
+        return msgspec.structs.replace(deployment, marks_from=deployment.traits.marks_from)
+
+    def _clocked(self, deployment: Deployment, *timeouts: Timeouts) -> Deployment:
+        """Return the deployment with ``timeouts``, the first taking precedence, else its provider's."""
+        provider = self._settings.providers[deployment.provider]
+        clocks = _clocks(*timeouts, provider.timeouts, self._settings.timeouts)
+        return msgspec.structs.replace(deployment, clocks=clocks)
+
+
+def limits(settings: Settings) -> Mapping[str, int]:
+    """Return the maximum of attempts in flight in this process, by limited deployment.
+
+    The limit protects a server: if several models have the same deployment, the smallest limit counts for all. Each of
+    several workers gets the same share, at least one.
+    """
+    smallest = _smallest(settings, lambda each: each.max_in_flight)
+    return {name: max(1, limit // settings.workers) for name, limit in smallest.items()}
+
+
+def fleet_limits(settings: Settings) -> Mapping[str, int]:
+    """Return the maximum of attempts in flight in all processes of all replicas, by limited deployment."""
+    return _smallest(settings, lambda each: each.max_in_flight_fleet)
+
+
+def _smallest(settings: Settings, limit_of: Callable[[DeploymentSettings], int | None]) -> dict[str, int]:
+    smallest: dict[str, int] = {}
+    for model in settings.models.values():
+        for each in model.deployments:
+            if (limit := limit_of(each)) is not None:
+                smallest[each.name] = min(limit, smallest.get(each.name, limit))
+    return smallest
+
+
+def _spoken(apis: Iterable[Api]) -> tuple[Dialect, ...]:
+    """Return the dialects among ``apis``, first those to which others can be translated."""
+    spoken = [DIALECTS[api] for api in DIALECTS if api in apis]
+    return tuple(sorted(spoken, key=lambda dialect: dialect.untranslated is not None))
+
+
+def _may_have(provider: ProviderSettings, vendor: Vendor | None, apis: Iterable[Api]) -> tuple[Dialect, ...] | None:
+    """Return the dialects besides ``apis`` that a deployment may have all the same; None: the operator named ``apis``.
+
+    The table may be wrong about a model, and a server of an unknown kind may have any of OpenAI's and Anthropic's APIs.
+    """
+    usual = provider.apis or (*apis_of(vendor, provider.kind, provider.base_url), *apis_perhaps(vendor, provider.kind))
+    further = _spoken([api for api in usual if api not in apis])
+    return (further or None) if provider.apis else further
+
+
+DEFAULT_S = 120.0  # of the first token, and of a stall
+# How long a silence may last where a call of a tool may be in the making: as long as one of 30,000 tokens took,
+# https://github.com/github/copilot-cli/issues/4286
+SILENT_CALL_S = 360.0
+
+
+def _clocks(*levels: Timeouts) -> Clocks:
+    """Return each timeout from the first of ``levels`` that sets it, else the default."""
+
+    def first(name: str) -> float | None:
+        return next((value for level in levels if (value := getattr(level, name)) is not None), None)
+
+    ttft_s, stall_s = first("ttft_timeout_s") or DEFAULT_S, first("stall_timeout_s") or DEFAULT_S
+    return Clocks(
+        connect_s=first("connect_timeout_s") or 5.0,
+        ttft_s=ttft_s,
+        stall_s=stall_s,
+        total_s=first("total_timeout_s"),
+        # Others were chosen for this deployment, and hold.
+        first_call_s=SILENT_CALL_S if ttft_s == DEFAULT_S else 0.0,
+        silent_call_s=SILENT_CALL_S if stall_s == DEFAULT_S else 0.0,
+    )
+
+
+_NOTHING = Price(0.0, 0.0)
+
+
+def _total_price(price: Price) -> float:
+    return price.input_usd + price.output_usd
+
+
+# From this version of Anthropic's API on no model takes sampling, not even its default: "temperature: Extra inputs are
+# not permitted" (platform.claude.com/docs/en/api/versioning, read on 2026-11-29). Others ask for an older one. What it
+# does not take of a conversation its dialect knows (``for_newest_version``).
+_NEWEST_VERSION = "2026-10-21"
+_TOLD = frozenset({"cache_control", "prompt_cache_options"})  # what to cache, by the operator
+_SAMPLING = frozenset({"temperature", "top_k", "top_p"})
+
+
+def _version_of(*headers: Mapping[str, SecretStr]) -> str:
+    """Return the version of Anthropic's API that an operator's headers ask for, the last ones before others."""
+    said = {name.lower(): value.get_secret_value() for each in headers for name, value in each.items()}
+    return said.get("anthropic-version", "")
