@@ -77,11 +77,9 @@ from .models.datasheets import ModelKey as ModelKey
 from .models.datasheets import PriceChanged as PriceChanged
 from .models.datasheets import TableSource as TableSource
 from .models.datasheets import kept as kept
-from .models.datasheets import price_of as price_of
 from .models.datasheets import prices_changed as prices_changed
 from .models.datasheets import prices_in as prices_in
 from .models.datasheets import table_of as table_of
-from .models.datasheets import uplifted as uplifted
 from .models.families import UNKNOWN_MODEL as UNKNOWN_MODEL
 from .models.families import Traits as Traits
 from .models.families import maker_of as maker_of
@@ -90,6 +88,8 @@ from .models.families import refusing as refusing
 from .models.families import traits_of as traits_of
 from .models.families import unforced as unforced
 from .models.families import within as within
+from .models.listed_prices import price_of as price_of
+from .models.listed_prices import uplifted as uplifted
 from .models.listings import ListedModel as ListedModel
 from .models.listings import Listing as Listing
 from .models.usage import FAST as FAST

@@ -1,7 +1,7 @@
 """Write providers/models/models.json: the prices and abilities in litellm's table that the gateway uses.
 
-It fails on a number that is neither a price that `providers.models.datasheets` knows nor one of `NO_PRICE`: a new kind
-of price would else be overlooked, and calls booked too cheaply.
+It fails on a number that is neither a price that `providers.models.listed_prices` knows nor one of `NO_PRICE`: a new
+kind of price would else be overlooked, and calls booked too cheaply.
 """
 
 import json
@@ -16,7 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from providers.models.datasheets import UPLIFTS, TableSource, kept, leaves, parse, table_of
+from providers.models.datasheets import TableSource, kept, table_of
+from providers.models.listed_prices import UPLIFTS, leaves, parse
 
 TABLE = "model_prices_and_context_window_backup.json"
 TARGET = Path(__file__).resolve().parents[2] / "providers" / "models" / "models.json"

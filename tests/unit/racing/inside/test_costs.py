@@ -11,7 +11,7 @@ from gateway.fleet.models import Deployment
 from gateway.racing import RequestParameters, ServedTiers, settle
 from gateway.racing.costs import LONGER, UNSEEN_TOKENS, Bill
 from providers import Capabilities, ErrorKind, Price
-from providers.models.datasheets import read
+from providers.models.listed_prices import read
 from tests.unit.racing.track import CLOCKS, Timetable
 
 PRICE = Price(1e-3, 1e-2, cached_input_usd=1e-4, cache_write_usd=2e-3, reasoning_usd=2e-2)

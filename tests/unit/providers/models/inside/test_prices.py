@@ -10,7 +10,7 @@ from providers.dialects import DIALECTS
 from providers.dialects.messages.events import read_event
 from providers.dialects.messages.stream_to_chat import ToChat
 from providers.models import Usage, completed, reported, tier_of, usage_of
-from providers.models.datasheets import Leaf, parse, read
+from providers.models.listed_prices import Leaf, parse, read
 from tools.requirements.extract_datasheets import unread
 
 PLAIN = Price(2e-6, 8e-6)
