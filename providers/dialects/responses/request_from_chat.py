@@ -11,7 +11,8 @@ from providers.dialects.histories import SYSTEM_FIRST, CallIds, FittedIds, Histo
 from providers.dialects.messages.fields import lose_stream_options
 from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, object_at, objects_at, present, said_of
 from providers.dialects.responses.fields import CHANGING_NOTHING, LEAST_TOKENS
-from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
+from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED
+from providers.dialects.responses.tools import responses_tool_choice, responses_tools
 from providers.dialects.responses.turns import ENCRYPTED
 from providers.dialects.sealed import Seal, ThoughtPlace
 from providers.dialects.wording import (
