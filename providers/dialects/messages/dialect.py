@@ -37,11 +37,9 @@ from providers.dialects.histories import History, messages_history
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.continuing import MessageContinuing
 from providers.dialects.messages.events import error_body, read_event
-from providers.dialects.messages.fields import (
-    thinking_as,
-)
+from providers.dialects.messages.fields import thinking_as
 from providers.dialects.messages.request_from_chat import from_chat
-from providers.dialects.messages.request_to_chat import found, to_chat, with_tools_changed
+from providers.dialects.messages.request_to_chat import to_chat
 from providers.dialects.messages.stream_from_chat import FromChat
 from providers.dialects.messages.stream_to_chat import ToChat
 from providers.dialects.messages.thoughts import (
@@ -59,18 +57,11 @@ from providers.dialects.messages.thoughts import (
     without_reasoning_of,
 )
 from providers.dialects.messages.toolsets import offered_tools
+from providers.dialects.messages.turns_to_chat import found, with_tools_changed
 from providers.dialects.messages.versions import for_newest_version
 from providers.dialects.reading import RawObject, object_at, objects_at, text_at
 from providers.dialects.unshown import unshown
-from providers.dialects.wording import (
-    ANTHROPIC,
-    Fields,
-    Loss,
-    Malformed,
-    Wording,
-    is_string,
-    raw_json,
-)
+from providers.dialects.wording import ANTHROPIC, Fields, Loss, Malformed, Wording, is_string, raw_json
 from providers.refusals import UNREADABLE
 
 # The text that one event of a Messages stream adds to the answer.

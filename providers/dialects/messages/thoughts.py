@@ -6,17 +6,10 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import (
-    Habits,
-)
-from providers.dialects.messages.fields import (
-    CANNOT_THINK_ON,
-    budget_of_effort,
-    effort_of_budget,
-    lacks_thoughts,
-)
+from providers.dialects.dialect import Habits
+from providers.dialects.messages.fields import CANNOT_THINK_ON, budget_of_effort, effort_of_budget, lacks_thoughts
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS
-from providers.dialects.messages.request_to_chat import A_BILL, A_BILLS_BEGIN, is_bill
+from providers.dialects.messages.turns_to_chat import A_BILL, A_BILLS_BEGIN, is_bill
 from providers.dialects.reading import RawObject, object_at, objects_at, text_at
 from providers.dialects.unshown import UnshownEntry
 from providers.dialects.wording import (
