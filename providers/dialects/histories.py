@@ -109,6 +109,12 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         return self.assistant_fields is not None or self.missing_reasoning is not None or self.one_system
 
+    def with_ids(self, api: str, letters: str, longest: int) -> "History":
+        """Return these rules with other ids of calls: Mistral's, in letters and digits alone, have one length."""
+        shortest = longest if letters == "alphanumeric" else 1
+        form = msgspec.convert({"letters": letters, "shortest": shortest, "longest": longest}, CallIds)
+        return msgspec.structs.replace(self, call_ids={**self.call_ids, api: form})
+
     def strictest(self) -> "History":
         """Return these rules in the strictest form, for a server that refuses roles, or lists of texts."""
         strict = {"one_system": True, "user_first": True, "alternating": True, "plain_texts": True}
@@ -131,6 +137,7 @@ _ASSISTANT, _SYSTEM, _TOOL, _USER = b'"assistant"', b'"system"', b'"tool"', b'"u
 _LISTED = re.compile(rb'"content"\s*:\s*\[')
 _INSTRUCTIONS = frozenset({_SYSTEM, b'"developer"'})
 _SEALED_ELSEWHERE = "it is sealed reasoning of another API's model"
+_OF_FUNCTIONS = frozenset({"arguments", "name"})
 _SIGNED = frozenset({"extra_content", "reasoning_details", "thinking_blocks"})
 _UNTOLD = frozenset({"annotations", "extra_content", "provider_specific_fields"})  # they have no meaning elsewhere
 _BEFORE = _Message(role=msgspec.Raw(_USER), content=raw_json(LEFT_OUT))
@@ -204,11 +211,36 @@ def messages_history(fields: Fields, history: History) -> Wording:
     the server demands one, unless the model is not to think.
     """
     raw = bytes(fields.get("messages", b""))
+    if (form := history.call_ids.get("messages")) is not None and b'"tool_use"' in raw:
+        fields = _with_ids_of_blocks(fields, raw, FittedIds(form))
+        raw = bytes(fields["messages"])
     has_system = history.one_system and _SYSTEM in raw
     calls = history.missing_reasoning is not None and b'"tool_use"' in raw
     if not (has_system or (calls and b'"disabled"' not in bytes(fields.get("thinking", b"")))):
         return Wording(fields)
     return _fitted(fields, raw, history, _Conversation.fit_system if not calls else _Conversation.fit_messages)
+
+
+_IDS_OF_BLOCKS = {b'"tool_use"': "id", b'"tool_result"': "tool_use_id"}
+
+
+def _with_ids_of_blocks(fields: Fields, raw: bytes, ids: FittedIds) -> Fields:
+    """Return a Messages request with the ids of its calls and their results in the form of ``ids``."""
+    changed = False
+    try:
+        messages = _messages_decoder.decode(raw)
+        for message in messages:
+            content = message.get("content", _NULL)
+            blocks, are_other = [] if is_string(content) else _parts_decoder.decode(content), False
+            for block in blocks:
+                name = _IDS_OF_BLOCKS.get(bytes(block.get("type", _NULL)), "")
+                if name in block and (fitted := ids.raw(block[name])) is not block[name]:
+                    block[name], are_other = fitted, True
+            if are_other:
+                message["content"], changed = raw_json(blocks), True
+    except UNREADABLE:  # its provider says so
+        return fields
+    return {**fields, "messages": raw_json(messages)} if changed else fields
 
 
 def _fitted(fields: Fields, raw: bytes, history: History, fit: "Callable[[_Conversation], None]") -> Wording:
@@ -367,7 +399,7 @@ class _Conversation:
             for name in _refused(call, history.call_fields, history):
                 del call[name]
                 changed = True
-            if (written := _with_arguments(call.get("function", _NULL))) is not None:
+            if (written := _fitted_function(call.get("function", _NULL), history)) is not None:
                 call["function"], changed = written, True
         if changed:
             self._set(message, "tool_calls", raw_json(calls))
@@ -487,18 +519,25 @@ def _refused(given: _Message, known: frozenset[str] | None, history: History) ->
     return [name for name in given if name in history.refused_fields or (known is not None and name not in known)]
 
 
-def _with_arguments(function: msgspec.Raw) -> msgspec.Raw | None:
-    """Return a call's function with arguments where it has blank ones, which are no JSON; None: it has some.
+def _fitted_function(function: msgspec.Raw, history: History) -> msgspec.Raw | None:
+    """Return a call's function without what a provider refuses, and with arguments; None: it stays as it is.
 
-    Models send none to a function without parameters, and clients send that back. Servers that read it refuse it
-    (labring/FastGPT/issues/5497 on github.com, of vLLM, read on 2026-11-27); ``{}`` is the same call.
+    Blank arguments are no JSON. Models send none to a function without parameters, and clients send that back. Servers
+    that read it refuse it (labring/FastGPT/issues/5497 on github.com, of vLLM, read on 2026-11-27); ``{}`` is the same
+    call. LiteLLM adds ``provider_specific_fields`` to functions as to calls
+    (litellm/litellm_core_utils/prompt_templates/factory.py, read on 2026-11-30).
     """
-    if _BLANK_ARGUMENTS.search(function) is None:
+    is_blank = _BLANK_ARGUMENTS.search(function) is not None
+    known = None if history.call_fields is None else _OF_FUNCTIONS
+    is_refused = bool(history.refused_fields) and _fields_of(history.refused_fields).search(function) is not None
+    if not (is_blank or is_refused or (known is not None and bytes(function) != b"null")):
         return None
     said = _message_decoder.decode(function)
-    if not is_string(said.get("arguments", _NULL)) or msgspec.json.decode(said["arguments"], type=str).strip():
-        return None
-    return raw_json({**said, "arguments": msgspec.Raw(b'"{}"')})
+    left = {name: each for name, each in said.items() if name not in _refused(said, known, history)}
+    arguments = said.get("arguments", _NULL)
+    if is_blank and is_string(arguments) and not msgspec.json.decode(arguments, type=str).strip():
+        left["arguments"] = msgspec.Raw(b'"{}"')
+    return None if left == said else raw_json(left)
 
 
 def _joined(first: msgspec.Raw, second: msgspec.Raw) -> msgspec.Raw:

@@ -74,7 +74,7 @@ _OTHER_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {
 # The fields of an assistant's message that only say how it was made; and the fields that every such message has.
 _OF_MAKING = OF_ANSWERS | {"function_call", "refusal"}
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
-_ROLE = "developer"
+_ROLE, _IDS = "developer", "tool_call_id"
 # OpenAI: 400 "The 'metadata' parameter is only allowed when 'store' is enabled." So the refusal holds for all others.
 _ONLY_BESIDE: Mapping[str, str] = {"metadata": "store"}
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -250,6 +250,10 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
     history, extra = quirks.history, {fact.field for fact in facts if fact.kind is Kind.HISTORY}
     if not extra:
         return quirks
+    for fact in facts if _IDS in extra else ():
+        if fact.kind is Kind.HISTORY and fact.field == _IDS:
+            history = history.with_ids(fact.dialect, fact.value, fact.tokens)
+    extra -= {_IDS}
     if _ROLE in extra:
         quirks, extra = msgspec.structs.replace(quirks, system_role=True), extra - {_ROLE}
     if "" in extra:
@@ -301,8 +305,10 @@ def understood(
             return of_betas
     if reading.of_prefill and begun(fields, formats) is not None:
         return (Fact(Kind.PREFILL, dialect=api),)
-    if reading.of_system and formats.vendors.with_history is not None:  # whatever field or value it names
-        return (Fact(Kind.HISTORY, dialect=api),)
+    # Whatever field or value it names:
+    if formats.vendors.with_history is not None and (reading.of_system or reading.of_ids is not None):
+        letters, longest = reading.of_ids or ("", 0)
+        return (Fact(Kind.HISTORY, _IDS if letters else "", value=letters, dialect=api, tokens=longest),)
     named = _of_fields(reading, fields, asked)
     if named is None:
         return _of_forced(reading, fields, asked)
@@ -396,7 +402,10 @@ def _of_forced(reading: RefusalReading, fields: Fields, asked: FormRequest) -> F
 
 
 def _of_fields(reading: RefusalReading, fields: Fields, asked: FormRequest) -> list[Fact] | None:
-    """Return what to do about the fields that a refusal names; None if the request may not lose one of them."""
+    """Return what to do about the fields that a refusal names; None if the request may not lose one of them.
+
+    Such a field alone, if no request with the field is taken: then others are asked first.
+    """
     formats, api, found = asked.formats, asked.api, list[Fact]()
     of_client = named_by_client(fields) if reading.of_names else frozenset[str]()
     for refused in reading.fields:

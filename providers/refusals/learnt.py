@@ -92,7 +92,11 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{named} (sent: {self.instead})" if self.instead else named
 
 
-_OF_HISTORIES = {"": "orders of roles, or lists of texts", "developer": "the role developer (sent: system)"}
+_OF_HISTORIES = {
+    "": "orders of roles, or lists of texts",
+    "developer": "the role developer (sent: system)",
+    "tool_call_id": "ids of calls that other vendors have made (sent: in its own form)",
+}
 OF_APIS = frozenset({Kind.API, Kind.TOOL, Kind.TOOLS})
 _STEERING = OF_APIS | {Kind.CALL, Kind.LENGTH, Kind.SIZE, Kind.ROOM, Kind.LEAST, Kind.BETA}
 # Of estimates; and whole answers are late in races; and a beta comes to a vendor in its own time.

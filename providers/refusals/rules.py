@@ -242,6 +242,16 @@ _OF_SYSTEM = re.compile(
     r"|input should be ['`]user['`] or ['`]assistant['`]|role must be either ['`]user['`] or ['`]assistant['`]",
     re.IGNORECASE,
 )
+# And of the ids of earlier calls, which another vendor has made: Anthropic (langchain-ai/langchain/pull/37756,
+# musistudio/claude-code-router/issues/1808), Mistral (editor-code-assistant/eca/issues/233), and OpenAI, also behind
+# proxies (vercel/ai/issues/5171, orchidfiles/ungate/issues/26); read on 2026-11-30.
+_OF_IDS = re.compile(
+    r"\btool_use(?:_id|\.id)\b.{0,20}should match pattern (?P<word>.\^\[a-zA-Z0-9_-\])"
+    r"|\btool call id was .{0,200}? but must be a-z, A-Z, 0-9, with a length of (?P<alphanumeric>\d{1,3})\b"
+    r"|(?:\bcall_id|\btool_calls\[\d{1,5}\]\.id)\W{1,3}string too long\W.{0,40}\bmaximum length (?P<any>\d{1,3})\b",
+    re.IGNORECASE,
+)
+_LONGEST_ID = 128  # characters, where the length is not told: Anthropic takes so many
 # And of ``stream_options``, without which they send no usage, or send it all the same
 # (earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237).
 # The name alone may be a value that a client wrote: it must be that of a parameter, or be said to be none.
@@ -492,6 +502,7 @@ class RefusalReading(NamedTuple):
     of_roles: bool = False  # that it does not take the name of a role
     of_prefill: bool = False  # that it does not continue an answer that the request begins
     of_system: bool = False  # of the roles, that of a system message after the first turn
+    of_ids: tuple[str, int] | None = None  # that the ids of calls have these letters, and at most so many
     of_usage: bool = False  # that it does not take ``stream_options``
     of_names: bool = False  # of something that has names which its client has given, as a tool's schema or metadata
     of_schemas: bool = False  # that a strict schema does not fit its rules
@@ -528,6 +539,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_roles=_OF_ROLES.search(text) is not None,
         of_prefill=_OF_PREFILL.search(text) is not None,
         of_system=_OF_SYSTEM.search(text) is not None,
+        of_ids=_ids_in(text),
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,
         of_forced=_forced_in(text),
@@ -581,6 +593,14 @@ def _betas_in(text: str, found: Iterable[tuple[str, ...]]) -> Betas | None:
         return None
     refused, *taken = _TAKEN.split(text, maxsplit=1)
     return Betas(frozenset(_BETA.findall(refused)), frozenset(_BETA.findall("".join(taken))))
+
+
+def _ids_in(text: str) -> tuple[str, int] | None:
+    """Return the letters of ids, as ``CallIds`` has them, and how many there are at most."""
+    if (found := _OF_IDS.search(text)) is None:
+        return None
+    letters, told = next((name, said) for name, said in found.groupdict().items() if said)
+    return letters, int(told) if told.isdigit() else _LONGEST_ID
 
 
 def _forced_in(text: str) -> str:

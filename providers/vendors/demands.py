@@ -71,11 +71,13 @@ _HINTS: Final = frozenset({
     *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", MARK),
     # OpenAI's mark on a part of a prompt.
     *(f"{place}.prompt_cache_breakpoint" for place in ("messages.content", "input.content", "input.output")),
+    "stream_options.include_obfuscation",  # padding of OpenAI's streams
     "anthropic_beta",
     "litellm_session_id",  # of each task of Cline's: src/core/api/providers/litellm.ts, read on 2026-11-29
     # What answers say of themselves, and clients send back with them; who speaks, of several of one role.
     *(f"messages.{name}" for name in OF_ANSWERS),
     *("messages.tool_calls.index", "messages.tool_calls.extra_content", "messages.tool_calls.provider_specific_fields"),
+    "messages.tool_calls.function.provider_specific_fields",
     *("messages.name", "messages.phase", "input.phase"),
     "input.caller",  # whether a program of the vendor's has called an earlier function
     "background_options",  # of what runs in the background, which is a field of its own
@@ -105,6 +107,9 @@ _OF_CALLS: Final = "max_tool_calls"  # of tools that run at the provider
 _PROMPTS: Final = ("messages.", "input.")  # within them, how closely a picture or a file is looked at: ``detail``
 _DETAILS: Final = frozenset({"messages.content.image_url.detail", "input.content.detail", "input.output.detail"})
 _LISTS: Final = ("input.", "messages.", "tools.")
+# An earlier call in chat, and what its client has of it; all else is what some vendor has added.
+_CALLS: Final = "messages.tool_calls."
+_IN_CALLS: Final = frozenset({"custom.input", "custom.name", "function.arguments", "function.name", "id", "type"})
 _NUMBER = re.compile(r"\[\d*\]")
 _NAMESPACE = re.compile(r"^(?:input\.)?tools\.tools\.")  # within one, or added later, a tool has the same fields
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
@@ -126,7 +131,8 @@ def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> D
         return None if "tools" in fields and runs_among(fields["tools"]) else Demand.PREFERENCE
     if (name.startswith(_PROMPTS) and name.endswith(".detail")) or _is_within(name, _PREFERENCES):
         return Demand.PREFERENCE
-    if _is_within(name, _HINTS) or MARK in name.split("."):
+    is_added = name.startswith(_CALLS) and not _is_within(name.removeprefix(_CALLS), _IN_CALLS)
+    if is_added or _is_within(name, _HINTS) or MARK in name.split("."):
         return Demand.HINT
     return Demand.PREFERENCE if _is_unasked(name, _said(field, fields)) else None
 

@@ -189,7 +189,9 @@ OF_ANSWERS: Mapping[str, Any] = {
 
 async def test_what_an_answer_says_of_itself_keeps_no_other_vendor_out_of_its_conversation(asked: Asked) -> None:
     running, vendors = asked
-    call = {"id": "call_1aaaaaa", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    of_litellm = {"provider_specific_fields": {"thought_signature": "QUJD"}}
+    function = {"name": "look", "arguments": "{}", **of_litellm}
+    call = {"id": "call_1aaaaaa", "type": "function", "function": function, **of_litellm, "served_by": {"zone": "a"}}
     history = [
         {"role": "user", "content": "look"},
         {"role": "assistant", "content": None, "tool_calls": [call], **OF_ANSWERS},

@@ -70,6 +70,7 @@ CASES = [
     Case("OpenAI's Responses, a summary", openai(VERIFIED, "reasoning.summary", "unsupported_value"), {"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning": {"effort": "low"}}, RESPONSES, told=("reasoning.summary",)),
     Case("OpenAI's Responses, a value", openai(VALUES, "reasoning.effort", "unsupported_value"), {"reasoning": {"effort": "none"}}, {"reasoning": {"effort": "low"}}, RESPONSES, told=("reasoning.effort",)),
     Case("OpenAI's Responses, a field of chat", openai("Unknown parameter: 'reasoning'.", "reasoning", "unknown_parameter"), {"reasoning": CODEX["reasoning"]}, {}, RESPONSES),
+    Case("OpenAI, padding", openai("Unknown parameter: 'stream_options.include_obfuscation'.", "stream_options.include_obfuscation", "unknown_parameter"), {"stream_options": {"include_usage": True, "include_obfuscation": False}}, {"stream_options": {"include_usage": True}}, told=("stream_options.include_obfuscation",)),
     Case("a code alone", openai("This cannot be used here.", "verbosity", "unsupported_parameter"), {"verbosity": "low"}, {}),
     Case("Groq", "`reasoning_effort` is not supported with this model", EFFORT, {}),
     Case("Groq, an unknown field", "property 'reasoning' is unsupported, did you mean 'reasoning_format'?", {"reasoning": {"effort": "low"}}, {}),
