@@ -615,7 +615,7 @@ def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> 
     """Note that a request has more of something than ``deployment`` is known to take: then others are asked first."""
     name, learnt = deployment.name, deployment.learnt
     fields, spoken = fitting.sent_to(name, question.fields), fitting.rendered.get(name, AS_ASKED).spoken
-    formats = (spoken or deployment.spoken_to(question.dialect)).requests
+    dialect = spoken or deployment.spoken_to(question.dialect)
     asked = question.needs.max_tokens
     if learnt is not None and asked is not None:
         room = learnt.room(deployment.model, size_of(fields), question.client)
@@ -624,7 +624,9 @@ def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> 
             if question.dialect.requests.with_limit is None:  # else its client had to set one
                 fitting.second[name] = f"has room for about {room} tokens beside the prompt, not for {asked}"
     for fact in () if learnt is None else learnt.of(deployment.model, question.client):
-        if fact.kind is Kind.SIZE and amount(fact.field, fields, formats) > fact.tokens:
+        if fact.kind is Kind.MUST and fact.dialect == dialect.name and fact.field in fields:
+            fitting.second[name] = f"has refused {fact.words}"
+        elif fact.kind is Kind.SIZE and amount(fact.field, fields, dialect.requests) > fact.tokens:
             fitting.second[name] = f"has refused {fact.words}"
             if fact.field == ANSWER:
                 fitting.rooms[name] = min(fact.tokens, fitting.rooms.get(name, fact.tokens))

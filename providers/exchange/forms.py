@@ -79,7 +79,7 @@ _ROLE, _IDS = "developer", "tool_call_id"
 _ONLY_BESIDE: Mapping[str, str] = {"metadata": "store"}
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _OF_USAGE = ("stream_options", "include_usage")  # a client that sets these wants the usage itself
-_OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.LEAST, Kind.NAME, Kind.VALUE})
+_OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.LEAST, Kind.MUST, Kind.NAME, Kind.VALUE})
 _AROUND_SCHEMAS = ("function", "json_schema", "format")
 _DIGEST = 16  # characters
 _DISABLED = '"disabled"'
@@ -310,8 +310,8 @@ def understood(
         letters, longest = reading.of_ids or ("", 0)
         return (Fact(Kind.HISTORY, _IDS if letters else "", value=letters, dialect=api, tokens=longest),)
     named = _of_fields(reading, fields, asked)
-    if named is None:
-        return _of_forced(reading, fields, asked)
+    if named is None or any(fact.kind is Kind.MUST for fact in named):
+        return tuple(named or _of_forced(reading, fields, asked))
     found = [Fact(Kind.SCHEMAS, value=_digest(fields, formats), dialect=api)] if reading.of_schemas else []
     found += named
     if reading.of_thinking and not found:
@@ -426,9 +426,18 @@ def _of_fields(reading: RefusalReading, fields: Fields, asked: FormRequest) -> l
             found.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
         elif (place := _find(fields, refused.path, asked)) is not None:
             if (fact := _fact_of(refused, place, fields, asked)) is None:
-                return None
+                must = Fact(Kind.MUST, place.top, dialect=api)
+                is_must = _is_must(refused, place, asked)
+                return [msgspec.structs.replace(must, **of_this_alone)] if is_must else None
             found.append(msgspec.structs.replace(fact, **of_this_alone))
     return found
+
+
+def _is_must(refused: RefusedField, place: FieldPlace, asked: FormRequest) -> bool:
+    """Whether a refusal says that a field, which may not be left out, is taken from no request."""
+    formats = asked.formats
+    own = {formats.prompt, *formats.tools.offered, *formats.parameters.answer_limits, *asked.request.extra_body}
+    return not (refused.is_of_value or refused.is_conditional or place.inner or place.top in own)
 
 
 def _member_of(refused: RefusedField, fields: Fields, asked: FormRequest) -> Fact | None:

@@ -3,7 +3,7 @@
 ``forms.py`` says what a form is, and what a refusal is about.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -33,6 +33,7 @@ from providers.refusals import (
 _T = TypeVar("_T")
 _REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
 _OF_THE_API = frozenset({MissingFeature.MODEL, MissingFeature.TOOLS})  # in another API the request loses nothing
+_OF_MUSTS = frozenset({Kind.BETA, Kind.MUST})
 _COMMON = frozenset({"index", "name", "phase", "response", "scope", "ttl"})  # words of any refusal
 
 
@@ -137,7 +138,7 @@ def refused(
         learnt.forget(request.model, [fact for fact in tried.new if fact not in facts], client)  # now unsure
         is_other = not say(facts).is_as(sent)
         tried.facts, tried.last = facts, why_of(refusal)
-        tried.is_of_must = tried.is_of_must or any(fact.kind is Kind.BETA for fact in found)
+        tried.is_of_must = tried.is_of_must or any(fact.kind in _OF_MUSTS for fact in found)
         if is_other:
             _suppose(learnt, request, tried.new, refusal)
             is_once = request.once and is_to_be_kept(request.fields)  # then only the next request is sent in this form
@@ -164,9 +165,9 @@ def refused(
 
 
 def _note_musts(learnt: LearntFacts, request: Request, found: Facts, refusal: UpstreamError) -> None:
-    """Remember the betas that were refused and may not be left out."""
+    """Remember the betas and fields that were refused and may not be left out."""
     for fact in found:
-        if fact.kind is Kind.BETA:
+        if fact.kind in _OF_MUSTS:
             learnt.note(request.model, fact, client=request.client, why=why_of(refusal))
 
 
@@ -193,13 +194,15 @@ def _suppose(learnt: LearntFacts, request: Request, facts: Iterable[Fact], refus
 def answered(learnt: LearntFacts, request: Request, facts: Facts, sent: SentFields) -> None:
     """Note that the form to which ``facts`` led was answered, and what that form lacked."""
     _note_sent(request, sent)
-    wrong = [fact for fact in facts if fact.kind is Kind.BETA and _is_demanded(fact, request)]
+    wrong = [fact for fact in facts if fact.kind in _OF_MUSTS and _is_demanded(fact, request, sent.fields)]
     learnt.forget(request.model, wrong, request.client)
     if learnt.supposed:
         learnt.confirm(request.model, tuple(fact for fact in facts if fact not in request.taught), request.client)
 
 
-def _is_demanded(fact: Fact, request: Request) -> bool:
+def _is_demanded(fact: Fact, request: Request, sent: Mapping[str, msgspec.Raw]) -> bool:
+    if fact.kind is Kind.MUST:
+        return fact.field in sent
     return betas.is_demanded(fact.field, fact.value, request.fields, request.headers)
 
 

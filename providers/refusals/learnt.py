@@ -48,6 +48,7 @@ class Kind(StrEnum):
     # A prompt and an answer of more than ``tokens`` together; a token of a prompt has ``value`` hundredths of a byte.
     ROOM = "room"
     LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: limits that clients had to set are lowered
+    MUST = "must"  # a field that may not be left out: requests with the field are sent elsewhere
     BETA = "beta"  # the beta ``value`` in ``field``: a request that needs the beta is sent elsewhere
     PREFILL = "prefill"  # an answer that the request begins: a last turn of the user asks for the rest
     LEAST = "least"  # a limit of the answer below ``tokens``: ``tokens`` are asked for, and the answer is cut
@@ -80,6 +81,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
             Kind.LIMIT: f"{self.field} above {self.tokens}",
             Kind.LEAST: f"{self.field} below {self.tokens}",
             Kind.PREFILL: "to continue an answer that the request begins (sent: that the user asks for it)",
+            Kind.MUST: f"{self.field}, which is not left out",
             Kind.BETA: f"{self.field}: {self.value}, for what does not exist without it",
             Kind.ROOM: f"a prompt and an answer of more than {self.tokens} tokens together",
             Kind.API: f"{self.field} (asked in {self.instead})",
@@ -98,7 +100,7 @@ _OF_HISTORIES = {
     "tool_call_id": "ids of calls that other vendors have made (sent: in its own form)",
 }
 OF_APIS = frozenset({Kind.API, Kind.TOOL, Kind.TOOLS})
-_STEERING = OF_APIS | {Kind.CALL, Kind.LENGTH, Kind.SIZE, Kind.ROOM, Kind.LEAST, Kind.BETA}
+_STEERING = OF_APIS | {Kind.CALL, Kind.LENGTH, Kind.SIZE, Kind.ROOM, Kind.LEAST, Kind.BETA, Kind.MUST}
 # Of estimates; and whole answers are late in races; and a beta comes to a vendor in its own time.
 _SHORT = frozenset({Kind.BETA, Kind.LENGTH, Kind.ROOM, Kind.STREAM})
 # Two that differ in their tokens alone are about the same.

@@ -323,6 +323,30 @@ async def test_a_wrong_request_stays_wrong_after_at_most_one_more_try(
         assert running["alpha"].received[-sendings].body["reasoning_effort"] == "low"  # nothing was learnt
 
 
+@pytest.mark.parametrize("body", [{"zz_new": 5}, {"n": 2}, {"logit_bias": {"5": 1}}, {"seed": 7}], ids=str)
+async def test_who_has_refused_a_must_is_asked_after_others(serve: Serve, body: dict[str, Any]) -> None:
+    (name,) = body
+    config: dict[str, Any] = {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}}}
+    async with serve(alpha=None, beta=ANSWERS["chat"], config=config) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = refusing(name)
+        for _ in range(4):
+            async with running.post({"model": MODEL, "messages": QUESTION, **body}) as response:
+                await response.read()
+                assert (response.status, "x-holeshot-dropped" in response.headers) == (200, False)
+        assert [name in each.body for each in running["alpha"].received] == [True]
+        # Without it, alpha is asked as before; where it takes the field after all, and nobody else does, it is again.
+        async with running.post({"model": MODEL, "messages": QUESTION}) as response:
+            await response.read()
+        assert len(running["alpha"].received) == 2
+        running["alpha"].answers, running["beta"].answers = (lambda _: ANSWERS["chat"]), refusing(name)
+        for asked in (3, 4):
+            async with running.post({"model": MODEL, "messages": QUESTION, **body}) as response:
+                await response.read()
+                assert response.status == 200
+            assert len(running["alpha"].received) == asked
+
+
 def strictly(name: str, **schema: Any) -> dict[str, Any]:
     function = {"name": name, "strict": True, "parameters": {"type": "object", "properties": {}, **schema}}
     return {"messages": QUESTION, "tools": [{"type": "function", "function": function}]}

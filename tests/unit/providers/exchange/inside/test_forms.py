@@ -58,7 +58,7 @@ def test_that_a_type_of_tools_is_refused_concerns_requests_with_such() -> None:
 ENDS = {Kind.FIELD, Kind.NAME, Kind.VALUE}
 LASTS = {
     *(Kind.ACCOUNT, Kind.API, Kind.BETA, Kind.CALL, Kind.FORCED, Kind.HISTORY, Kind.LEAST, Kind.LENGTH, Kind.LIMIT),
-    *(Kind.PREFILL, Kind.REASONING, Kind.ROOM, Kind.SCHEMAS, Kind.SIZE, Kind.STREAM, Kind.TOOL, Kind.TOOLS),
+    *(Kind.MUST, Kind.PREFILL, Kind.REASONING, Kind.ROOM, Kind.SCHEMAS, Kind.SIZE, Kind.STREAM, Kind.TOOL, Kind.TOOLS),
 }
 
 
