@@ -39,6 +39,12 @@ def _told() -> list[str]:
     ] + [path.name for path in ROOT.glob("*.md")]
 
 
+def test_every_page_is_in_the_menu_of_the_site() -> None:
+    trees = re.findall(r"```\{toctree\}\n(.*?)```", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.DOTALL)
+    listed = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+    assert sorted(f"docs/{name}.md" for name in listed) == sorted(_PAGES.keys() - {"docs/index.md"})
+
+
 @pytest.mark.parametrize("path", sorted(MADE))
 def test_a_page_is_current(path: str) -> None:
     """If not: ``python -m tools.documentation``."""
