@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import msgspec
 from playwright.async_api import Browser, Page
 
 from gateway.ledger import migrate
+from gateway.server.demo import simulated_fleet
 from tests.support.browser.installation import MODEL, installed
 from tools.installing import python_tool
 from tools.pictures import race
@@ -47,7 +48,11 @@ class Frame(msgspec.Struct, frozen=True):
 
 async def draw_races(folder: Path) -> None:
     """Write the moving picture of the site's first page into ``folder``."""
-    async with _installed() as url, called(url, one_by_one):
+    async with (
+        simulated_fleet() as base_urls,
+        _installed(**_raced_by_three(base_urls)) as url,
+        called(url, one_by_one),
+    ):
         drawing = race.draw(await race.watch(url))
     await asyncio.to_thread((folder / "racing.svg").write_text, drawing)
 
@@ -76,13 +81,22 @@ async def take(folder: Path, warm_up_s: float, *, stills: bool) -> None:
 
 
 @asynccontextmanager
-async def _installed() -> AsyncIterator[str]:
-    """Run a gateway before the simulated fleet, as somebody without a key starts it, and yield its address."""
+async def _installed(**config: Any) -> AsyncIterator[str]:
+    """Run a gateway before the simulated fleet, as started without a key or by ``config``, and yield its address."""
     with tempfile.TemporaryDirectory(prefix="holeshot-page-") as name:
         folder = Path(name)
         await migrate(f"sqlite:///{folder / 'ledger.db'}")
-        with installed(folder / "gateway", folder / "ledger.db") as installation:
+        with installed(folder / "gateway", folder / "ledger.db", **config) as installation:
             yield installation.url
+
+
+def _raced_by_three(base_urls: Mapping[str, str]) -> dict[str, Any]:
+    """Return settings under which each call may be raced by three, and losers are cancelled, not audited."""
+    race_settings = {"budget": race.WIDTH - 1, "audit_share": 0}
+    return {
+        "providers": {name: {"apis": ["chat"], "base_url": url} for name, url in base_urls.items()},
+        "models": {MODEL: {"deployments": [f"{name}/{MODEL}" for name in base_urls], "race": race_settings}},
+    }
 
 
 async def _stills(browser: Browser, url: str, folder: Path, theme: str) -> None:
