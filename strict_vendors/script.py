@@ -2,8 +2,8 @@
 
 Offered tools are called when the last turn is the user's: one, two in one answer when the text says "parallel", one and
 then another when it says "twice"; after the results, text. A schema is filled. A text that says "do not call any tools", or
-wants a <state_snapshot> (Gemini CLI, Qwen Code), asks for a summary: the last of these lines are said again. Lines of
-the last user's text say more:
+wants a summary or what follows an answer that broke off as Codex, Gemini CLI and Qwen Code do, has the last of these
+lines said again. Lines of the last user's text say more:
 
     say: words                    answer this (JSON in quotes for several lines)
     call: tool {"its": "args"}    call this tool; several lines are parallel calls
@@ -42,7 +42,9 @@ _LETTERS_OF_A_TOKEN = 4
 _LINE = re.compile(r"^\s*(?:Turn \d+|call|then|recall|say):.*$", re.MULTILINE)
 _REMINDERS = re.compile(r"(?:\s*<system-reminder>.*?</system-reminder>)+\s*", re.DOTALL)
 _SUMMARY = re.compile(
-    r"\bdo not (?:call|use) any tools\b|\b(?:produce|generate|evaluate)\b[^.\n]{0,20}<state_snapshot>", re.IGNORECASE
+    r"\bdo not (?:call|use) any tools\b|\b(?:produce|generate|evaluate)\b[^.\n]{0,20}<state_snapshot>"
+    r"|\bCONTEXT CHECKPOINT COMPACTION\b|<previous_response_suffix>",
+    re.IGNORECASE,
 )
 THOUGHTS = "Let me think about it."
 

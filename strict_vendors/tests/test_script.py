@@ -55,6 +55,21 @@ def test_a_failure_and_a_cut_may_come_once() -> None:
     assert not answered(asked, failures).cut
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "Do not call any tools. Sum up.",
+        "First, reason. Then, generate the updated <state_snapshot>.",
+        "You are performing a CONTEXT CHECKPOINT COMPACTION.",
+        "Go on after:\n<previous_response_suffix>\nonce\n</previous_response_suffix>",
+    ],
+)
+def test_a_program_that_wants_a_summary_is_told_what_was_wanted_before(wanted: str) -> None:
+    turns = [Said("user", "Turn 1: look.\ncall: a {}"), CALLED, TOLD, Said("user", wanted)]
+    given = answered(Asked(model="m", body={}, turns=turns, tools=TOOLS), {})
+    assert (given.text, names(given)) == ("Turn 1: look.\ncall: a {}", [])
+
+
 def test_a_stream_may_end_early_and_an_answer_be_short_once() -> None:
     failures: dict[str, int] = {}
     asked = Asked(model="m", body={}, turns=[Said("user", "cut: early a\nlength: 2 b\nsay: one two three")])

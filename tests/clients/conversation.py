@@ -134,7 +134,9 @@ def turns(
         pictures = 1 if number >= PICTURE and sees and not long else 0
         text, says = "\n".join(lines), f"turns {number}, results {2 * number}, pictures {pictures}"
         if goes and number == WRONG:
-            text = f"Turn {number}: tell a story.\n{_WRONG[goes].format(key=secrets.token_hex(4))}\nsay: {STORY}"
+            wrong = _WRONG[goes].format(key=secrets.token_hex(4))
+            # Some programs say again with the next turn what was filtered.
+            text = f"Turn {number}: tell a story.\n{wrong}\n{'recall: now' if goes == FILTERED else f'say: {STORY}'}"
             says = STORY
         found.append(
             Turn(

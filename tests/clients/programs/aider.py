@@ -32,6 +32,7 @@ class Aider:
             "OPENAI_API_KEY": target.key,
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # likewise
             "PYTHONUNBUFFERED": "1",
+            "COLUMNS": "1000",  # an error is a line
         }
         self._process = place.start(PROGRAM, "--model", f"openai/{target.chat}", *OPTIONS, environ=environ)
 
