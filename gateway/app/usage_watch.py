@@ -1,4 +1,4 @@
-"""Finds providers that count tokens unlike others: one that reports twice as many costs twice as much."""
+"""Finds providers that count tokens unlike others: twice as many cost twice as much, and look faster."""
 
 from collections.abc import Callable
 from math import hypot, inf, sqrt
@@ -9,8 +9,6 @@ import structlog
 
 from gateway.core.attempts import AttemptRecord, Outcome, TokensSource
 
-# Such a provider also looks faster.
-#
 # What a provider reports of a prompt or an answer is held against our own estimate of the same text. Of each
 # deployment's answers a line is kept, by least squares: reported = factor * estimated + surplus, each answer weighed by
 # its length. It is compared with those of the model's other deployments: tokenizers differ, languages and code differ

@@ -202,17 +202,18 @@ LACKS: Final = (
         r"|not (?:currently |yet )?(?:supported|available|enabled|compatible)\b"
         r"(?! in th(?:e|is) (?:conversation|project)))",
         "Google, of tools beside JSON: github.com/openai/openai-agents-python/issues/656,"
-        " Simpleyyt/ai-manus/issues/101, read on 2026-11-30; DeepSeek, of a schema: llm-exe/llm-exe/issues/662",
+        " Simpleyyt/ai-manus/issues/101, read on 2026-11-30; DeepSeek, of a schema: llm-exe/llm-exe/issues/662,"
+        " read on 2026-11-27",
     ),
     LackRule(
         rf"{_ABILITY}[^.;!?\n]{{0,80}}\b(?:cannot|can.t|may not) be (?:combined|used together|mixed)\b",
         "Groq, of JSON beside tools and in streams: github.com/vercel/ai/pull/16540,"
-        f" console.groq.com/docs/structured-outputs, {_READ}",
+        " console.groq.com/docs/structured-outputs, read on 2026-11-27",
     ),
     LackRule(
         r"\bmust contain the word ['\"]?json\b",
         "OpenAI: platform.openai.com/docs/guides/structured-outputs; DeepSeek: api-docs.deepseek.com/guides/json_mode,"
-        f" {_READ}. Others answer in JSON without the word",
+        " read on 2026-11-27. Others answer in JSON without the word",
     ),
     LackRule(r"\bnot (?:supported|available) in (?:this|your) (?:region|country|location)\b", _ANY),
     LackRule(
@@ -224,7 +225,7 @@ LACKS: Final = (
         rf"\b{_MODELS}[^;!?\n]{{0,100}}\b(?:does not|doesn.t|do not|don.t|cannot|can.t|is not able to|is unable to)"
         r" (?:support|accept|handle|process|take|read|understand|have)\b"
         r"(?! (?:an? )?(?:blank|duplicate|empty|negative)\b)",
-        f"Groq, of a schema: console.groq.com/docs/structured-outputs, {_READ}; others in this form",
+        "Groq, of a schema: console.groq.com/docs/structured-outputs, read on 2026-11-27; others in this form",
     ),
     LackRule(
         rf"\bis not an? (?:multi-?modal|vision)\b|\b{_MODELS}[^;!?\n]{{0,100}}\bis not (?:multi-?modal|capable)\b",
@@ -232,18 +233,19 @@ LACKS: Final = (
     ),
     LackRule(
         r"^\S{1,200} does not support (?:tools|images?|pictures?|vision|audio|files?|documents?|function calling)\b",
-        f"Ollama: github.com/louisho5/picobot/issues/6, {_READ}",
+        "Ollama: github.com/louisho5/picobot/issues/6, read on 2026-11-27",
     ),
     LackRule(
         rf"\bno {_MODELS}[^;!?\n]{{0,40}}\bsupports?\b",
-        f"OpenRouter: github.com/Kilo-Org/kilocode/issues/9006, github/app/issues/2163, {_READ}",
+        "OpenRouter: github.com/Kilo-Org/kilocode/issues/9006, github/app/issues/2163, read on 2026-11-27",
     ),
     LackRule(
         rf"\bonly (?:supported|available) (?:by|for|with|on|in) [^.;!?\n]{{0,60}}{_MODELS}",
         "OpenAI, of a picture; no page",
     ),
     LackRule(
-        r"\brequires --enable-\S+", f"vLLM, by how it was started: github.com/vllm-project/vllm/issues/9986, {_READ}"
+        r"\brequires --enable-\S+",
+        "vLLM, by how it was started: github.com/vllm-project/vllm/issues/9986, read on 2026-11-27",
     ),
     LackRule(r"\bdo(?:es)? not meet the model restrictions\b", "Alibaba, of a picture's sides; no page"),
     LackRule(r"不支持(?:图|音|视|文件|多模态|工具|函数)", "in Chinese"),
