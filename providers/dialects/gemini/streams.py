@@ -46,7 +46,7 @@ from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, u
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.partial_calls import PartialCall, PartialCalls
-from providers.dialects.wording import SIGNED, arguments_object, extra_content, with_blocks
+from providers.dialects.wording import SIGNED, UniqueIds, arguments_object, extra_content, with_blocks
 from providers.models import Usage, completed, written_usage
 from providers.refusals import SURPRISES, UNREADABLE, ErrorKind, UpstreamError, error_in
 
@@ -118,6 +118,7 @@ class FromChat(ChunkTranslation):
         super().__init__(asked, secrets, offered=offered)
         self._shows_thoughts = _shows_thoughts(asked)
         self._names = _renamed(asked)
+        self._ids = UniqueIds()
         self._asked = _candidates(asked)
         self._choices: dict[int, _Choice] = {}
         self._facts: dict[str, Any] = {}  # that every event repeats
@@ -234,7 +235,7 @@ class FromChat(ChunkTranslation):
         if call.has_none():
             check_none(name, self._tools, self._offered)
         said = {"name": name, "args": arguments}
-        return {"id": call.call_id, **said} if call.call_id else said
+        return {"id": self._ids.of_call(call.call_id), **said} if call.call_id else said
 
 
 _SOUNDS = {"UklGR": "audio/wav", "SUQz": "audio/mpeg", "//": "audio/mpeg", "ZkxhQ": "audio/flac", "T2dnUw": "audio/ogg"}
@@ -343,6 +344,7 @@ class ToChat:
         self._unix_s = unix_s
         self._new_id = new_id
         self._head: dict[str, Any] | None = None
+        self._ids = UniqueIds()
         self._candidates: dict[int, _Candidate] = {}
         self._usage: Usage | None = None
         self._finished = self._ended = False
@@ -444,7 +446,7 @@ class ToChat:
         if call := part.get("functionCall"):
             number, candidate.calls = candidate.calls, candidate.calls + 1
             arguments = written_arguments(call.get("args")) or "{}"
-            call_id = call.get("id") or f"call_{number}_{(self._head or {}).get('id')}"
+            call_id = self._ids.of_call(call.get("id") or f"call_{number}_{(self._head or {}).get('id')}")
             function = {"name": call["name"], "arguments": arguments}
             begun = {"index": number, "id": call_id, "type": "function", "function": function, **signed}
             text = {} if part.get("thought") or not part.get("text") else {"content": part["text"]}

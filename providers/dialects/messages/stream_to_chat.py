@@ -11,7 +11,7 @@ from providers.dialects.chat.deltas import complaint, written_arguments
 from providers.dialects.chat.references import of_citation
 from providers.dialects.events import DONE, DONE_EVENT, EarlyObject, chat_reason
 from providers.dialects.messages.events import add_usage, error_of_event, told_usage
-from providers.dialects.wording import REDACTED, SIGNED
+from providers.dialects.wording import REDACTED, SIGNED, UniqueIds
 from providers.models import Usage, written_usage
 from providers.refusals import SURPRISES, ErrorKind, UpstreamError
 
@@ -39,6 +39,7 @@ class ToChat:
         self._last = -1  # the index of the block that began last
         self._usage: dict[str, Any] = {}
         self._calls = 0
+        self._ids = UniqueIds()
         self._call_at: dict[int, int] = {}  # by a block's index, the index of its tool call in chat
         self._inputs: dict[int, str] = {}  # the arguments at a block's start, which count only if no deltas follow
         self._early: dict[int, EarlyObject] = {}  # of its deltas
@@ -126,7 +127,7 @@ class ToChat:
                 self._calls += 1
                 self._inputs[index] = written_arguments(block.get("input")) or "{}"
                 function = {"name": block["name"], "arguments": ""}
-                call_id = block.get("id") or f"toolu_{self._id}_{number}"
+                call_id = self._ids.of_call(block.get("id") or f"toolu_{self._id}_{number}")
                 call = {"index": number, "id": call_id, "type": "function", "function": function}
                 return self._chunk({"tool_calls": [call]})
             case _:

@@ -273,7 +273,8 @@ class ToChat:
         self._calls[index] = number, kind, argument
         self._call_ids[item.call_id] = self._item_ids[item.id] = index
         self._id_at[index] = item.call_id
-        call = {"index": number, "id": item.call_id, "type": kind, kind: {"name": item.name or "", argument: ""}}
+        call_id = item.call_id or item.id or f"call_{number}"
+        call = {"index": number, "id": call_id, "type": kind, kind: {"name": item.name or "", argument: ""}}
         self._delta(index, "call", {"tool_calls": [call]})
         return index
 

@@ -356,6 +356,31 @@ def test_arguments_that_no_delta_has_reach_chat(stream: tuple[Mapping[str, Any],
     assert [call["function"] for call in said["tool_calls"]] == [{"name": "add", "arguments": '{"a":1}'}]
 
 
+def test_each_call_has_an_id_of_its_own_whoever_numbers_them() -> None:
+    """Clients find a call by its id alone, and some servers give all calls of an answer one id, or none."""
+
+    def ids(*chunks: Mapping[str, Any]) -> list[str]:
+        return [call["id"] for call in gathered("chat", *chunks)["choices"][0]["message"]["tool_calls"]]
+
+    start = {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {}}}
+    blocks = [
+        {"type": "content_block_start", "index": at, "content_block": {"type": "tool_use", "id": "a", "name": "add"}}
+        for at in range(2)
+    ]
+    end = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}
+    assert ids(*told(MessagesToChat(), start, *blocks, end)) == ["a", "a_2"]
+    parts = [{"functionCall": {"id": "a", "name": "add", "args": {}}}] * 2
+    google = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}], "responseId": "r"}
+    assert ids(*told(GeminiToChat(), google)) == ["a", "a_2"]
+    items = [{"type": "function_call", "id": f"fc_{at}", "name": "add", "arguments": "{}"} for at in range(2)]
+    done = [{"type": "response.output_item.done", "output_index": at, "item": item} for at, item in enumerate(items)]
+    assert ids(*told(ResponsesToChat(), *done, last(*items))) == ["fc_0", "fc_1"]
+    calls = [{"index": at, "id": "a", "function": {"name": "add", "arguments": "{}"}} for at in range(2)]
+    answer = gathered("gemini", *told(GeminiFromChat({}), chunk({"tool_calls": calls}), chunk(reason="tool_calls")))
+    parts = answer["candidates"][0]["content"]["parts"]
+    assert [part["functionCall"]["id"] for part in parts if "functionCall" in part] == ["a", "a_2"]
+
+
 def test_arguments_of_a_block_that_never_stops_reach_chat() -> None:
     block = {"type": "tool_use", "id": "t", "name": "add", "input": {"a": 1}}
     stream = (
