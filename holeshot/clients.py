@@ -58,7 +58,7 @@ class _Transport:
         self._body = cast("type[_Body]", type("Body", (_Body, self._library.AsyncByteStream), {}))
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Return the response, once it has begun. To be cancelled here cuts all attempts."""
+        """Return the response, once it has begun. If this is cancelled, all attempts are."""
         from holeshot._served import served  # noqa: PLC0415 - memory: imports what a Racer alone does not need
 
         library, wait_s = self._library, request.extensions.get("timeout", {}).get("read")

@@ -478,7 +478,8 @@ nothing but cost.
 Answers had at most these tokens: {at_most}. Prompts begin with a salt, so that no prompt cache knows them.
 
 Times are the ledger's: since the call was received, to the first token of the winner and to the end. A call without a
-whole answer has failed; its times count nowhere. Cost is of all requests of a call, those that were cut as estimated.
+whole answer has failed; its times count nowhere. Cost is of all requests of a call, of
+cancelled ones as estimated.
 
 Intervals are of 95 %: the bootstrap over rounds with expanded percentiles ({DRAWS:,} draws), joined with order
 statistics; for shares Clopper and Pearson's. Without an interval there were too few answers for one.

@@ -61,7 +61,7 @@ def _how(report: Report) -> list[str]:
     )
     intervals = (
         "Intervals are of 95 %. A difference is sure if its interval excludes 0, and the chance that any of them is"
-        " false is 5 % (Holm). Times are of answered calls. Costs are at list price, of cut requests as estimated."
+        " false is 5 % (Holm). Times are of answered calls. Costs are at list price, estimated for cancelled requests."
     )
     return [measured, "", intervals]
 

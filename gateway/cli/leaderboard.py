@@ -24,7 +24,7 @@ _COLUMNS = {
     "place": "#",
     "deployment": "deployment",
     "n": "n",
-    "n_censored": "cut",
+    "n_censored": "cancelled",
     "ttft_p50_ms": "p50",
     "ttft_p50_interval": "95 %",
     "ttft_p95_ms": "p95",

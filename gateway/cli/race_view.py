@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # The results of several races of one prompt, by deployment.
 
-_COLUMNS = ("deployment", "launched", "won", "cut", "failed", "ttft_p50_ms", "decode_p50_tps")
+_COLUMNS = ("deployment", "launched", "won", "cancelled", "failed", "ttft_p50_ms", "decode_p50_tps")
 
 
 def wins_table(calls: Sequence[CallRecord]) -> Any:
@@ -49,9 +49,9 @@ def rows(calls: Sequence[CallRecord]) -> list[tuple[object, ...]]:
 
 def _row(name: str, attempts: Sequence[AttemptRecord], ttft_ms: float | None) -> tuple[object, ...]:
     won = _won(attempts)
-    cut = sum(attempt.outcome.was_cancelled_by_race for attempt in attempts)
+    cancelled = sum(attempt.outcome.was_cancelled_by_race for attempt in attempts)
     failed = sum(attempt.error_kind is not None for attempt in attempts)
-    return (name, len(attempts), len(won), cut, failed, ttft_ms, _p50([attempt.decode_tps for attempt in won]))
+    return (name, len(attempts), len(won), cancelled, failed, ttft_ms, _p50([attempt.decode_tps for attempt in won]))
 
 
 def _won(attempts: Sequence[AttemptRecord]) -> list[AttemptRecord]:
@@ -126,8 +126,8 @@ def state(lane: PrintedLane, lanes: Lanes) -> str:
 
 
 _ENDS = {
-    Outcome.LOST: "cut",
-    Outcome.SUPERSEDED: "cut",
+    Outcome.LOST: "cancelled",
+    Outcome.SUPERSEDED: "cancelled",
     Outcome.CLIENT_GONE: "left",
 }
 

@@ -148,7 +148,7 @@ def _show(call: Any, *, as_json: bool) -> None:
 
 _MOST_RUNNING = 10_000  # calls kept until they end; the oldest is dropped first
 _COLOURS = {"won": "green", "failed": "red", "timeout": "red", "stalled": "red"}
-_WORDS = {"lost": "cut", "superseded": "later", "client_gone": "left", "interrupted": "interrupted"}
+_WORDS = {"lost": "cancelled", "superseded": "later", "client_gone": "left", "interrupted": "interrupted"}
 _FAILED = 400
 
 

@@ -184,7 +184,7 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     deployment: Annotated[str, Column("The provider's model that was asked.", traced=True, listed=True)]
     launch_offset_ms: Annotated[float, Column("How long after the call came it was launched.", listed=True)]
     audited: Annotated[
-        bool, Column("Whether it was drawn for an audit if it lost: watched on, so that its figures are not cut off.")
+        bool, Column("Whether it was drawn for an audit if it lost: watched on, so that its figures are not censored.")
     ] = False
     model: Annotated[
         str | None, Column("The configured model it ran for, after a fallback not the requested one; null: the call's.")
@@ -244,7 +244,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     outcome: Annotated[
         Outcome,
         Column(
-            "`won`, `lost` (cut before the token that wins, as [`win_on`](#calls) says), `superseded` (had "
+            "`won`, `lost` (cancelled before the token that wins, as [`win_on`](#calls) says), `superseded` (had "
             "that token), `failed`, `timeout`, `stalled`, `client_gone`, `interrupted`.",
             traced=True,
             listed=True,
@@ -266,7 +266,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     last_token_ms: Annotated[float | None, Column("The last delta.", listed=True)] = None
     censored_at_ms: Annotated[
         float | None,
-        Column('Its age when it was cut before its first token: "more than this".', traced=True, listed=True),
+        Column('Its age when it was cancelled before its first token: "more than this".', traced=True, listed=True),
     ] = None
     status_code: Annotated[int | None, Column("The provider's status.", sql=Sql.SMALLINT)] = None
     error_kind: Annotated[str | None, Column("The kind of its error; null without one.", listed=True)] = None
@@ -350,7 +350,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     cost_usd: Annotated[
         float | None,
         Column(
-            "The best figure; of a loser that was cut, less what its cache should have saved. Null without a "
+            "The best figure; of a cancelled loser, less what its cache should have saved. Null without a "
             "known price. With a client's own key (`key_name` is `tenant`) that client pays: calls, sums and "
             "views leave it out.",
             traced=True,
@@ -359,7 +359,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     cost_is_lower_bound: Annotated[bool, Column("Whether it cost `cost_usd` at least.")] = False
     cache_saved_usd: Annotated[
         float | None,
-        Column("What reading the provider's prompt cache saved; of a loser that was cut, what it should have."),
+        Column("What reading the provider's prompt cache saved; of a cancelled loser, what it should have."),
     ] = None
     client: Annotated[str | None, Column("The same as of its call.")] = None
     api: Annotated[str | None, Column("The same as of its call; `probe` for the gateway's own probes.")] = None

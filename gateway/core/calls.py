@@ -347,7 +347,7 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     first_was_invalid: Annotated[
         bool | None,
         Column(
-            "Only with `win_on: valid`: whether the answer that began first has a flaw; null if it was cut "
+            "Only with `win_on: valid`: whether the answer that began first has a flaw; null if it was cancelled "
             "before that was known."
         ),
     ] = None
@@ -432,7 +432,7 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     cost_low_usd: Annotated[
         float | None,
         Column(
-            "The least that all attempts cost: zero of one that failed before its first token, or was cut "
+            "The least that all attempts cost: zero of one that failed before its first token, or was cancelled "
             "before its headers came."
         ),
     ] = None
@@ -442,10 +442,10 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     duplicate_cost_low_usd: Annotated[float | None, Column("The least that racing added.")] = None
     duplicate_cost_high_usd: Annotated[float | None, Column("The most that racing added.")] = None
     abandoned_cost_low_usd: Annotated[
-        float | None, Column("The least cost of attempts that were cut because their client had left.")
+        float | None, Column("The least cost of attempts that were cancelled because their client had left.")
     ] = None
     abandoned_cost_high_usd: Annotated[
-        float | None, Column("The most cost of attempts that were cut because their client had left.")
+        float | None, Column("The most cost of attempts that were cancelled because their client had left.")
     ] = None
     alone_ms: Annotated[
         float | None,

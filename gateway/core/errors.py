@@ -607,9 +607,9 @@ class ClientNotFound(ApiError):
 
 
 class CutByRevocation(ClientDisconnected):
-    """The call was cut because its key was revoked, replaced or removed."""
+    """The call was cancelled because its key was revoked, replaced or removed."""
 
-    # Means: The call was cut because its key was revoked, replaced or removed while it ran.
+    # Means: The call was cancelled because its key was revoked, replaced or removed while it ran.
     # Retry: not sent.
     # Caller: Use the new key.
     # Operator: To replace a key without cutting calls: `holeshot keys rotate NAME --grace 24h`.
@@ -617,9 +617,9 @@ class CutByRevocation(ClientDisconnected):
 
 
 class CutByExpiry(ClientDisconnected):
-    """The call was cut because its key expired."""
+    """The call was cancelled because its key expired."""
 
-    # Means: The call was cut because its key expired while it ran.
+    # Means: The call was cancelled because its key expired while it ran.
     # Retry: not sent.
     # Caller: Ask the operator for a new key.
     # Operator: Replace keys before they expire ([keys](../keys.md)).

@@ -29,7 +29,7 @@ class OutageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         str | None,
         Column(
             "The kind of the last error as in `attempts.error_kind`, or `slow`, `hangs`, `silent` (attempts "
-            "cut without a token, too often for chance), `other replicas`."
+            "cancelled without a token, too often for chance), `other replicas`."
         ),
     ]
     replica: Annotated[str, Column("Who found it so.")]

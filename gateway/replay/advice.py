@@ -138,7 +138,7 @@ def time_left(need: AuditNeed) -> str:
 ASSUMPTIONS = (
     "A call would have had the same first attempt, and the same second one if it had one; others are the fastest left.",
     "More attempts would not have made the providers slower.",
-    "A loser that was cut would have gone on like audited ones that were overtaken at about the same age.",
+    "A cancelled loser would have gone on like audited ones that were overtaken at about the same age.",
     "A third attempt of a call depends on the other two as these on each other, by a Gaussian copula with one factor.",
     "Calls in which something stood in the way of a race are left out: limits, seats, dollars, or the call itself.",
     "With a budget, attempts start as often as it pays; the gateway leaves out those that should save too little.",

@@ -317,8 +317,8 @@ class Reloader:
         if is_new:
             self._is_invalid = True
             # Event configuration.waits: Half of the `clients` or more are gone from the changed file, as if it had been
-            # cut short. Nothing is changed, nor any call cut, until the same content was read again after `wait_s`
-            # seconds; only what it denies holds at once.
+            # cut short. Nothing is changed, nor any call cancelled, until the same content was read again after
+            # `wait_s` seconds; only what it denies holds at once.
             # Do: If that is meant, wait, or send SIGHUP. Else put the whole file back.
             self._log.warning(
                 "configuration.waits",

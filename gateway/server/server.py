@@ -324,8 +324,8 @@ class Supervisor:
 
 def say_ended_at_once() -> None:
     """Log that a second signal ends the process."""
-    # Event gateway.ended_at_once: A second signal came, so running calls are cut. Rows that are not in the database yet
-    # are in `spool_dir`.
+    # Event gateway.ended_at_once: A second signal came, so running calls are cancelled. Rows that are not in
+    # the database yet are in `spool_dir`.
     # Do: Start a gateway with the same `spool_dir`. To end in order, send one signal and wait.
     structlog.get_logger().warning(
         "gateway.ended_at_once", hint="rows not yet in the database are in spool_dir; the next start writes them"

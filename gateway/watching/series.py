@@ -216,7 +216,7 @@ CALLS = Family(
 )
 ATTEMPTS = Family(
     "holeshot_attempts_total",
-    "Ended upstream attempts; outcome lost counts cut losers.",
+    "Ended upstream attempts; outcome lost counts cancelled losers.",
     "counter",
     ("deployment", "outcome", "role"),
 )
@@ -272,7 +272,7 @@ PROBES = Family(
 )
 TOKENS = Family(
     "holeshot_tokens_total",
-    "Tokens of the attempts whose provider reported them; what was cut before its report is in neither kind.",
+    "Tokens of the attempts whose provider reported them; what was cancelled before its report is in neither kind.",
     "counter",
     ("deployment", "kind"),
 )
@@ -305,7 +305,7 @@ SENTENCE = Family(
 )
 VALID = Family(
     "holeshot_win_on_valid_calls_total",
-    "Calls with win_on: valid, by whether the answer that began first was: valid, invalid or (cut before) unknown.",
+    "Calls with win_on: valid, by whether the first answer to begin was valid, invalid, or unknown (cancelled).",
     "counter",
     ("first", "model"),
 )

@@ -341,7 +341,7 @@ REASONS: Mapping[str, Reasons] = {
         "extra_headers": "Headers added to each request to it.",
         "upstream_stream": "False: it cannot stream, so it is raced on its whole answer.",
         "bills_after_disconnect": (
-            "Whether a cut loser costs a whole answer there. Not set: as the catalog says, else unknown: then"
+            "Whether a cancelled loser costs a whole answer there. Not set: as the catalog says, else unknown: then"
             " `cost_low_usd` and `cost_high_usd` differ much."
         ),
         "continues": (
@@ -524,7 +524,7 @@ REASONS: Mapping[str, Reasons] = {
             "Says that all who have an account at this issuer are of your company. Needed with `client` where the"
             " address does not show it, unless `requires` names the company."
         ),
-        "deny": "Tokens whose `sub` or `jti` is one of these are refused, and their calls cut.",
+        "deny": "Tokens whose `sub` or `jti` is one of these are refused, and their calls cancelled.",
         "leeway_s": "How far the issuer's clock may be from the gateway's.",
     },
     "LoginSettings": {

@@ -7,8 +7,8 @@ _HEAD = """# Vendors
 
 A provider with one of these names needs its key only; a `preset` with it starts another provider from its row
 ([providers](../providers.md)). An empty cell is not known, or there is none. *Bills*: whether a whole answer is paid
-for although it was cut. Vendors without an address have one for each customer, which you set as `base_url`. What each
-accepts in a history is in [conversations](conversations.md#what-vendors-accept-in-a-history).
+for although it was cancelled. Vendors without an address have one for each customer, which you set as `base_url`. What
+each accepts in a history is in [conversations](conversations.md#what-vendors-accept-in-a-history).
 """
 _BILLS = {None: "", True: "yes", False: "no"}
 

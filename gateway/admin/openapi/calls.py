@@ -230,7 +230,7 @@ def _raced(endpoint: Endpoint, path: str) -> Operation:
         (*OF_CALLS, *api.errors),
         body({JSON: sent}, api.example if is_addressed else {"model": "demo-chat", **api.example}),
         "Raced as the model's settings, the key's profile and this request say: the first meaningful token wins, and"
-        " the other attempts are cut. Fields that are not listed are passed on as they are, byte for byte where"
+        " the other attempts are cancelled. Fields that are not listed are passed on as they are, byte for byte where"
         " the deployment speaks this API; what a deployment cannot be told keeps it out of the race. An error after the"
         " first byte of a stream is an event of the stream.",
         api.error_schema,

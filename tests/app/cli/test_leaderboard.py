@@ -103,7 +103,7 @@ def test_what_matters_is_there_on_every_screen_and_a_note_names_the_rest(
     assert lines[1].strip() == ""  # the title is one line
     notes = " ".join(" ".join(lines).split()).replace("95 %", "95%")
     left_out = notes.partition("also shows: ")[2].partition(" ?")[0].split(", ") if "also shows" in notes else []
-    everything = "# deployment n cut p50 95% p95 p99 tok/s e2e won errors 429s state now"
+    everything = "# deployment n cancelled p50 95% p95 p99 tok/s e2e won errors 429s state now"
     assert set(ALWAYS) <= set(heads)
     assert sorted([*heads, *left_out]) == sorted(everything.split())
     cells = next(line for line in lines if "groq/x" in line).split()
@@ -119,7 +119,7 @@ def test_each_deployment_is_one_line_with_its_counts(holeshot: Holeshot, site: A
     lines = holeshot("leaderboard", "--url", site.url, COLUMNS=str(width)).output.splitlines()
 
     heads = next(line for line in lines if " deployment " in line).split()
-    assert {"n", "cut"} <= set(heads)
+    assert {"n", "cancelled"} <= set(heads)
     assert [line.split()[1] for line in lines[4:7]] == [*names, "a/x"]
     assert ("1076–1810" in lines[4]) is (width > 80)  # noqa: RUF001 - as printed
 
@@ -177,7 +177,7 @@ def test_before_the_first_figure_every_heading_has_its_column(holeshot: Holeshot
     lines = holeshot("leaderboard", "--url", site.url, COLUMNS="80").output.splitlines()
 
     heads, _, row = (line.split() for line in lines[2:5])
-    assert heads == ["#", "deployment", "n", "cut", "p50", "p95", "errors", "429s", "state", "now"]
+    assert heads == ["#", "deployment", "n", "cancelled", "p50", "p95", "errors", "429s", "state", "now"]
     assert len(row) == len(heads)
 
 

@@ -106,7 +106,7 @@ async def test_the_winner_runs_on_and_the_loser_shows_where_it_was_cancelled() -
     assert "●━" in first
     assert "200 ms  won" in first
     assert "✕" in second
-    assert second.endswith("200 ms  cut")
+    assert second.endswith("200 ms  cancelled")
 
 
 async def test_the_speed_of_the_winner_is_estimated_until_its_row_says_it() -> None:
@@ -142,7 +142,7 @@ async def test_a_narrow_terminal_loses_the_bar_before_the_facts() -> None:
     assert all(len(line) <= 44 for line in (first, second))
     assert "━" not in first
     assert "200 ms" in first
-    assert second.endswith("cut")
+    assert second.endswith("cancelled")
 
 
 async def test_a_terminal_without_unicode_gets_letters() -> None:

@@ -73,7 +73,7 @@ def test_a_call_is_a_line_with_its_attempts_once_it_has_ended() -> None:
     assert isinstance(call, TailedCall)
     line = call.line().plain
     assert " 200 chat app  121 ms first, 1.90 s in all, 40 tok, $0.0004  | " in line
-    assert line.endswith("groq/x won 120 ms, fireworks/x cut 121 ms")
+    assert line.endswith("groq/x won 120 ms, fireworks/x cancelled 121 ms")
     assert not call.failed
     as_dict = call.as_dict()
     assert (as_dict["id"], as_dict["model"], as_dict["status"]) == ("a", "chat", 200)

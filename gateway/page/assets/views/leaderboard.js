@@ -147,7 +147,7 @@ function board(model) {
       { title: "Speed", right: true, cell: speed, sort: (row) => (row.is_buffered ? row.e2e_mean_tps : row.decode_mean_tps), help: "Tokens a second after the first",
         under: { title: "Gaps", cell: gaps, sort: (row) => row.itl_p95_ms, help: "Time between pieces of the answer, p50 and p95 of 24 hours" } },
       { title: "Wins", right: true, cell: (row) => figure(percent(row.win_share)), sort: (row) => row.win_share, help: "Its share of the model's answered calls",
-        under: { title: "Cut", cell: (row) => figure(percent(cutShare(row))), sort: cutShare, help: "Its attempts that were cancelled before their first token" } },
+        under: { title: "Cancelled", cell: (row) => figure(percent(cutShare(row))), sort: cutShare, help: "Its attempts that were cancelled before their first token" } },
       { title: "Errors", right: true, cell: (row) => figure(percent(row.error_rate)), sort: (row) => row.error_rate,
         under: { title: "Flaws", cell: flaws, sort: (row) => row.flaw_rate, help: "Complete answers that were empty, cut short, refused, or broken JSON or tool calls" } },
       { title: "$/M prompt", right: true, cell: (row) => usd(row.price?.prompt), sort: (row) => row.price?.prompt, help: "Price of a million tokens of prompts",
