@@ -1,6 +1,6 @@
-"""What a race costs in prompt caches: a conversation whose cache one deployment has is also sent to others.
+"""What a race costs in prompt caches: one deployment has the conversation in its cache, and others are asked too.
 
-A file of its own, as bills of calls without such a cache know nothing of it, and it is the bill's last step.
+A file of its own: the last step of a bill, and bills of calls without such a cache do not need it.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from gateway.racing.costs import BESIDE, Bill, Sum
 
 
 def with_caches(bill: Bill, winner: AttemptRecord | None, cached: Mapping[str, int] | None) -> Bill:
-    """Return ``bill`` with what caches are known to have saved its losers, and what the race lost by them.
+    """Return ``bill`` with what prompt caches probably saved its losers, and what the race lost in caches.
 
-    ``cached``: by deployment, tokens of the prompt that its cache should have, as it answered the last turn. A loser
-    there tells nothing of its usage, so for these its likeliest cost is at the price of cached input.
+    ``cached``: deployment → tokens of the prompt that should be in its cache, since it answered the last turn. A loser
+    there reports no usage, so these tokens are most likely billed at the price of cached input.
 
-    Where another attempt overtook the primary, racing added what the primary's cache would have saved, less what the
-    winner's did save: that is in the winner's bill, so in the total already, unless a client paid that by its own key.
-    ``winner``: with its costs, if it is not in the bill. The ledger adds it up likewise (``gateway/ledger/sums.py:
-    LOST_CACHE``).
+    If another attempt overtook the primary, racing cost what the primary's cache would have saved, less what the
+    winner's cache did save. The difference is a part of the winner's bill, so the total has it already, unless the
+    client paid with a key of its own. ``winner``: with costs, if the bill does not have it. The ledger adds up the same
+    way (``gateway/ledger/sums.py: LOST_CACHE``).
     """
     if not cached:  # nor by what the providers told
         for one in bill.attempts:
@@ -46,7 +46,7 @@ def with_caches(bill: Bill, winner: AttemptRecord | None, cached: Mapping[str, i
         if is_added and not is_own and winner is not None and winner.learnt_as is None:
             lost_usd = (attempts[place].cache_saved_usd or 0.0) - (winner.cache_saved_usd or 0.0)
             lost_usd = lost_usd if winner.cost_usd is None else min(lost_usd, winner.cost_usd)
-            if lost_usd > 0.0:  # bounds without its own count are of a whole prompt at either price
+            if lost_usd > 0.0:  # bounds that were not counted are of a whole prompt, at either price
                 added = _with(added, lost_usd, bounds_usd=0.0 if one.cached_tokens is None else lost_usd)
     if attempts == list(bill.attempts) and added is bill.duplicate:
         return bill
@@ -54,7 +54,7 @@ def with_caches(bill: Bill, winner: AttemptRecord | None, cached: Mapping[str, i
 
 
 def _saved_usd(record: AttemptRecord, tokens: int) -> float:
-    """Return what ``tokens`` of its prompt from the cache save, US dollars; 0 without a price of cached input."""
+    """Return what ``tokens`` of the prompt save if they are cached, US dollars; 0 without a price of cached input."""
     price = record.price
     if not tokens or price is None or "cached_input" not in price or record.prompt_tokens is None:
         return 0.0

@@ -1,9 +1,9 @@
 """Checks values against a client's JSON Schema, with a limited number of steps and without network access.
 
-Schema and answer are untrusted and are checked on the event loop. Keywords that run regular expressions or compare all
-elements with each other are ignored. Steps are counted for the schema, for each element a keyword visits, and for the
-text of each error, which quotes the answer. A schema that needs too many steps, is invalid, or has a reference other
-than a path within itself (``#/$defs/…``) is not judged.
+Schema and answer are untrusted, and are checked on the event loop. So keywords are ignored that run regular expressions
+(``pattern``) or compare all elements with each other (``uniqueItems``). Steps are counted: for the schema, for each
+element that a keyword visits, and for the text of each error, which quotes the answer. There is no judgement by a
+schema that needs too many steps, is invalid, or refers to anything but a path within itself (``#/$defs/…``).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ from providers import encoded
 MOST_STEPS = 10_000  # for schema, elements and errors together; 15 ms at most
 MOST_BYTES = 64 * 1024  # of a schema
 SCHEMAS_KEPT = 64
-_STEP_CHARS = 64  # of text that is compared, quoted or resolved count as one step
+_STEP_CHARS = 64  # characters that are compared, quoted or resolved in one step
 _STEPS_DEEPER = 6  # steps for each level of a reference's path
 _PASSED_OVER = frozenset(
     {
@@ -36,7 +36,7 @@ _PASSED_OVER = frozenset(
     }
 )
 
-# Their time does not depend on the answer's size; their arguments and subschemas are counted separately.
+# The time of these keywords does not depend on the answer's size. Arguments and subschemas are counted apart.
 _WALKS_NOTHING = frozenset(
     {
         "$ref",
@@ -60,12 +60,12 @@ _WALKS_NOTHING = frozenset(
     }
 )
 _DEEP = frozenset({"const", "dependentRequired", "enum"})  # compared down to the last leaf
-# Of another type the library would read them otherwise than they are meant: the letters of a text as its elements.
+# The library misreads a keyword whose value has another type: it takes the letters of a text for elements.
 _OF_TYPE: Mapping[str, type] = {
     **dict.fromkeys(("allOf", "anyOf", "enum", "oneOf", "prefixItems", "required"), list),
     **dict.fromkeys(("dependentRequired", "dependentSchemas", "properties"), dict),
 }
-_REFUSE_THEMSELVES = frozenset({"additionalProperties", "items"})  # each ``false`` among them makes an error of its own
+_REFUSE_THEMSELVES = frozenset({"additionalProperties", "items"})  # each ``false`` here is an error of its own
 
 _Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
@@ -84,7 +84,7 @@ class _Check:
     def __init__(self, schema: Any) -> None:
         self._left = MOST_STEPS
         self._root = schema
-        self._value: Any = None  # the answer, while it is checked
+        self._value: Any = None  # the answer that is being checked
         self._quoted: int | None = None  # steps to quote the whole answer, once known
         keywords: Mapping[str, _Keyword] = {
             name: self._charged(name, keyword)
@@ -114,7 +114,7 @@ class _Check:
     def _entries(self, schema: Any) -> Any:
         self._charge(1 + len(schema))
         if "$id" in schema and schema is not self._root:
-            raise _TooMuchError  # each reference within it would search the whole schema
+            raise _TooMuchError  # each reference within such a schema would search all of the schema
         return schema.items()
 
     def _charged(self, name: str, keyword: _Keyword) -> _Keyword:
@@ -170,7 +170,7 @@ class _Check:
 def allows(schema: bytes, value: Any, *, of: int = 1) -> bool | None:
     """Whether the JSON ``schema`` allows the decoded ``value``; None if that cannot be decided.
 
-    An answer's values, ``of`` in all, share the steps.
+    ``of``: the number of the answer's values, which share the steps.
     """
     if len(schema) > MOST_BYTES:
         return None

@@ -1,4 +1,4 @@
-"""What cannot be of the counts that a provider reports: more than its model can, or fewer than the text needs."""
+"""Which token counts of a provider are impossible: more than its model can have, or fewer than the text needs."""
 
 from functools import lru_cache
 
@@ -30,7 +30,7 @@ UNKNOWN_MOST = MostTokens()
 
 @lru_cache(maxsize=4_096)  # asked for each attempt
 def most_tokens(capabilities: Capabilities, answers: int = 1) -> MostTokens:
-    """Return the maximum of tokens: the context window and the longest answer, if they are known."""
+    """Return the maximum of tokens, from the context window and the longest answer where these are known."""
     window, longest = capabilities.context_tokens, capabilities.max_output_tokens
     if not window:
         return MostTokens(answer=min(MOST_TOKENS, MOST_ANSWER_TOKENS * answers))
@@ -41,7 +41,7 @@ def most_tokens(capabilities: Capabilities, answers: int = 1) -> MostTokens:
 def plausible(usage: Usage, most: MostTokens, prompt_bytes: int | None = None) -> tuple[Usage, int | None]:
     """Return ``usage`` without impossible counts, and the largest count that was impossible, or None.
 
-    ``prompt_bytes`` is the length of the body if the prompt is text, all of it in the body; None if it is not.
+    ``prompt_bytes``: the body's length; None if the prompt is not all text in the body (pictures, files, stored items).
     """
     units, beyond = usage.units, 0
     if units is not None:
@@ -72,7 +72,7 @@ _COUNTS = tuple(name for name in Usage.__struct_fields__ if name.endswith("_toke
 def without_too_few(usage: Usage, prompt_bytes: int | None, chars: int) -> tuple[Usage, int | None]:
     """Return ``usage`` without counts that are too few for the text, and the smallest of these; None: all are enough.
 
-    Compatible servers may report zeros. What was read from a cache or written to it belongs to the prompt.
+    Compatible servers may report zeros. Tokens that were read from a cache or written to one are of the prompt.
     """
     prompt, completion, reasoning, cached, written, tier, units, usd = msgspec.structs.astuple(usage)
     fewest = None

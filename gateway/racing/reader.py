@@ -1,7 +1,7 @@
 """Reads an answer as it streams: measures each read, and decides what is forwarded and when the answer is complete.
 
-Most events are plain: they add text and nothing else. A pattern recognises them, and they are never parsed. Everything
-that is not certainly plain is parsed, event by event.
+Most events are plain: they add text and nothing else. A pattern recognises plain events, so these are never parsed. All
+other events are parsed one by one.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class AnswerText:
     """Collects the text of one choice, item or block; several together would not be JSON."""
 
     def __init__(self, texts: Callable[[bytes], Iterable[tuple[int, str]]]) -> None:
-        """``texts`` returns the texts of one event's data, each with the index of its choice, item or block."""
+        """``texts``: returns the texts of one event's data, each with the index of its choice, item or block."""
         self._texts = texts
         self._pieces: list[str] = []
         self._chars = 0
@@ -83,7 +83,7 @@ class AnswerText:
         return self._lost
 
     def whole(self) -> str | None:
-        """Return the text; None if it was too long, or came from several places."""
+        """Return the text; None if the text was too long, or came from several places."""
         return None if self._lost else "".join(self._pieces)
 
     def restart(self) -> None:
@@ -106,9 +106,9 @@ class AnswerText:
         self._pieces = []
 
 
-MANY_BYTES = 1_000  # a block of several events: once the pattern is known, it is searched for plain ones
+MANY_BYTES = 1_000  # a block of several events: once the pattern is known, plain events are looked for in the block
 HEAD_EVENTS = (2, 1, 1)  # the first text, after others in some APIs, should be among these; it shows the pattern
-MOST_COMPLAINTS = 100  # events that add nothing but the text of an error, as far as is known
+MOST_COMPLAINTS = 100  # events with nothing but the text of what seems to be an error
 LESSONS = 8  # after so many useless patterns, no more are tried
 LONG_BYTES = 256 * 1024  # of data, more than a socket gives at once; more is looked at in a thread
 _END = b"\n\n"
@@ -124,7 +124,7 @@ class WholeEvents(msgspec.Struct, frozen=True, gc=False):
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
-    """Whole events that arrived together: the bytes to forward, and the same as parsed parts."""
+    """Whole events that arrived together: the bytes to forward, and the parts that were parsed from these bytes."""
 
     forward: bytes
     parts: tuple[WholeEvents, ...]
@@ -138,8 +138,8 @@ def joined(blocks: Sequence[Block]) -> Block:
     return Block(b"".join(block.forward for block in blocks), tuple(part for block in blocks for part in block.parts))
 
 
-# A block without keys, its events as they came and as they are shown, each with what it says, unless it is a comment,
-# and the error of the one behind them.
+# A block without keys: its bytes; each event as received, as shown and as read (None: a comment); the error of the
+# event after these.
 _Looked = tuple[bytes, list[tuple[Event, Event, Chunk | None]], UpstreamError | None]
 
 
@@ -159,10 +159,10 @@ class AnswerReader:
         thoughts: Thoughts | None = None,
         may_think: bool = False,
     ) -> None:
-        """``asked``: how many choices. Each of several has to be finished; for one, the first finish reason counts.
+        """``asked``: how many choices. Each of several has to finish; for one the first finish reason counts.
 
-        ``runs_on``: in the background. ``may_think``: the text may begin with thoughts; ``thoughts``: the marks that
-        are looked for also if the text does not begin like thoughts.
+        ``runs_on``: in the background. ``may_think``: the text may begin with thoughts. ``thoughts``: marks of thoughts
+        that are looked for in every text.
         """
         self.finished = False  # a finish reason was seen, of each choice
         self.done = False  # the last event was seen: [DONE], or the dialect's equivalent
@@ -180,9 +180,9 @@ class AnswerReader:
         self._asked = asked
         self._begun: set[int] = set()  # of several choices
         self._ended: set[int] = set()
-        self._drop_usage = drop_usage  # drop a chunk that has only usage, requested by us and not by the client
+        self._drop_usage = drop_usage  # drop the chunk with usage alone that only the gateway asked for
         self._splitter = EventSplitter()
-        self.held = self._splitter.held  # the beginning of an event, of which the rest has not come
+        self.held = self._splitter.held  # the beginning of an event whose rest has not come
         self._halves = HalfCharacters()
         self._complaints = 0
         self._latest_complaint: UpstreamError | None = None  # the latest text, if it is the text of an error
@@ -203,7 +203,7 @@ class AnswerReader:
     def read(self, data: bytes, now: float, run: Run | None = None) -> Block:
         """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped.
 
-        ``run``: the same data as plain events, if they are known to be plain.
+        ``run``: the same data as plain events, if all of the data are plain.
         """
         if run is not None and self.spliced(run) is not None:
             self.take(run, now)
@@ -211,9 +211,9 @@ class AnswerReader:
         return self._read(self._splitter.feed(data), now) if data else self._read_end(now)
 
     async def read_long(self, data: bytes, now: float) -> Block:
-        """Do as ``read``; parse long events in a thread, so that other calls go on.
+        """Do as ``read``, but parse long events in a thread, so that other calls go on.
 
-        The clocks stand meanwhile. After a cancellation the thread ends on its own, and its result is dropped.
+        The clocks stand meanwhile. After a cancellation the thread ends on its own, and nobody takes the result.
         """
         block = self._splitter.feed(data) if data else b""
         if len(block) <= LONG_BYTES:
@@ -263,7 +263,7 @@ class AnswerReader:
         return draft.block(block)
 
     def _read_end(self, now: float) -> Block:
-        """Parse what the end of the stream has left: an event without its blank line, or the beginning of one."""
+        """Parse the rest of an ended stream: an event without a blank line after it, or the beginning of one."""
         draft = _Draft()
         rest = self._end_of_stream()
         if lacks_data(rest):  # not passed on: some clients cannot read an event that has only a name
@@ -275,9 +275,9 @@ class AnswerReader:
         return draft.block()
 
     def plain(self, data: bytes) -> Run | None:
-        """Return the run if a read has only whole, plain events; pass it to ``take`` instead of calling ``read``.
+        """Return a read that has only whole, plain events as a run, which ``take`` accepts in place of ``read``.
 
-        None: the data must be passed to ``read``.
+        None: ``read`` must have the data.
         """
         if self._lesson is not None:
             self._learn(self._lesson)
@@ -302,7 +302,7 @@ class AnswerReader:
             self._text.add(run.texts())
 
     def _parse_head(self, block: bytes, now: float, draft: "_Draft") -> int:
-        """Parse single events until the pattern is learnt; return where they end."""
+        """Parse single events until the pattern is learnt; return where the last of them ends."""
         at = 0
         for number in HEAD_EVENTS:
             begin = at
@@ -352,12 +352,12 @@ class AnswerReader:
         return block, found, None
 
     def _parse(self, looked: _Looked, now: float, draft: "_Draft") -> bool:
-        """Count and pass on the events that were looked at; return whether the stream may continue."""
+        """Count and pass on the parsed events; return whether the stream may continue."""
         chunks: list[Chunk] = []
         forward: list[bytes] = []
-        latest: Chunk | None = None  # of those that are not idle
+        latest: Chunk | None = None  # the latest that is not idle
         block, found, error = looked
-        taken = (  # events whose text was taken; most streams begin with none that could be a thought
+        taken = (  # events whose text was taken; most streams begin with none, and no such text can be a thought
             self._look_for_thoughts(found, now)
             if self._looks and (self.thoughts is not None or may_begin(block) is not None)
             else 0
@@ -411,18 +411,18 @@ class AnswerReader:
         return error is None and not self.done
 
     def complaint(self) -> UpstreamError | None:
-        """Return, once, the error that the stream had last as plain text: the reason of a missing end."""
+        """Return, once, the error that the stream sent last, as plain text: probably why the end is missing."""
         complaint, self._latest_complaint = self._latest_complaint, None  # its traceback will refer to the reader
         return complaint
 
     @property
     def lacks_some(self) -> bool:
-        """Whether some of several choices have not begun: they may come one after the other."""
+        """Whether some of several choices have not begun: a provider may send one choice after the other."""
         return bool(self._begun) and len(self._begun) < self._asked
 
     def _end_of_stream(self) -> bytes:
-        """Return the data that are left."""
-        self._asked = 0  # choices that have not begun will not come: their provider gives fewer
+        """Handle the end; return the data that are left."""
+        self._asked = 0  # choices that have not begun will not come: the provider gives fewer than were asked for
         self.finished = self.finished or self._all_ended()
         return self._splitter.rest()
 
@@ -444,7 +444,7 @@ class AnswerReader:
         return self.finished or chunk.finished
 
     def _read_named(self, event: Event) -> Chunk:
-        """Read an event that may have a name: one named as an error is an error, even if its data are not."""
+        """Read an event that may have a name: an event named ``error`` is an error, whatever its data."""
         try:
             chunk = self._read_event(event.data, self._secrets)
         except UpstreamError as broken:
@@ -454,7 +454,7 @@ class AnswerReader:
         return chunk
 
     def _complaint(self, event: Event, chunk: Chunk) -> tuple[Event, Chunk]:
-        """Return an event that has the text of an error, and nothing else, without keys.
+        """Return an event whose only text is that of an error, without keys.
 
         Raises:
             UpstreamError: there are more than ``MOST_COMPLAINTS`` (invalid_response).
@@ -469,7 +469,7 @@ class AnswerReader:
         return event, msgspec.structs.replace(chunk, data=event.data)
 
     def _last(self, chunk: Chunk, *, meaningful: int) -> Chunk:
-        """Return the last event, with the answer in it if nothing of the answer came before.
+        """Return the last event, with the whole answer in it if no part of the answer came before.
 
         Sound ends without a finish reason in OpenAI's own streams: there the last event is the end.
         """
@@ -485,9 +485,9 @@ class AnswerReader:
         return self._ending if is_foreign else last.raw
 
     def _missing_end(self, last: Chunk) -> UpstreamError | None:
-        """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE].
+        """Return the error of an answer without a finish reason; its client must not see the ``last`` event, [DONE].
 
-        Each of several choices needs one, unless it has not begun.
+        Each of several choices needs a finish reason, unless the choice has not begun.
         """
         self._asked = 0  # as at the end of the stream
         is_whole = last.finished or self.finished or self._all_ended()
@@ -534,9 +534,9 @@ class AnswerReader:
             self._pattern = None
 
     def _learn(self, lesson: tuple[bytes, Chunk]) -> None:
-        """Learn the pattern of the following events from this one: some streams change it from time to time.
+        """Learn the pattern of the following events from this one. Some streams change their pattern from time to time.
 
-        This is done only when the pattern is needed: the first event is on its way to the client by then.
+        The pattern is learnt late, when the second event needs it: the first event is on its way to the client by then.
         """
         self._lesson = None
         if self._looks and not (self.thoughts is not None and self.thoughts.allows_plain):
@@ -553,7 +553,7 @@ class AnswerReader:
 
 
 def truncated() -> UpstreamError:
-    """Return the error for an answer whose end is missing: the gateway never invents an end."""
+    """Return the error for an answer without an end. The gateway never invents an end."""
     return UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason")
 
 
@@ -565,7 +565,7 @@ class _Draft(msgspec.Struct):
     error: UpstreamError | None = None
 
     def block(self, whole: bytes = b"") -> Block:
-        """Return the block; if it is ``whole``, which was read, that is not copied."""
+        """Return the block. If ``whole`` was read, its bytes are used without a copy."""
         at = 0
         for each in self.forward:
             if not whole.startswith(each, at):
@@ -580,7 +580,7 @@ DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the co
 
 
 async def drain(exchange: Exchange) -> None:
-    """Read to the end of the body, so that the connection can be reused; drop it after ``DRAIN_S``."""
+    """Read to the end of the body, so that the connection can be reused. After ``DRAIN_S`` drop the connection."""
     try:
         async with asyncio.timeout(DRAIN_S):  # an abort alone does not wake a reader
             while await exchange.read():

@@ -1,7 +1,7 @@
-"""Builds the records of calls: of its start, and of its end with all attempts and their costs.
+"""Builds the records of calls: the start's, and the end's with all attempts and their costs.
 
-Fields are written out: copying the fields that two records share by name costs up to eight times as much, and this is
-the hot path.
+Fields are written out. To copy by name the fields that two records share costs up to eight times as much, and every
+call comes by here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -66,8 +66,7 @@ from providers import (
     redact_word,
 )
 
-# Builds the record of an attempt, without its costs, which may depend on the winner's usage. Fields are written out,
-# as in ``recording.py``.
+# Builds the record of an attempt without its costs: some depend on the winner's usage. Fields are written out here too.
 
 MOST_CHARS = 128  # of a text from a provider
 _REQUEST_IDS = (
@@ -96,7 +95,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 def outcome_of(error: UpstreamError) -> Outcome:
-    """Return the outcome of an attempt that failed with ``error``; a lack of local resources is not its fault."""
+    """Return the outcome of an attempt that failed with ``error``; if the gateway lacked resources: ``INTERRUPTED``."""
     return _OUTCOMES.get(error.kind, Outcome.FAILED)
 
 
@@ -109,19 +108,19 @@ def mark_words(error: UpstreamError, call: Call, deployment: Deployment, form: F
 
 
 def decide_within(error: UpstreamError, call: Call, deployment: Deployment) -> None:
-    """Make an ``error`` within an answer one of this request alone, if the request's fields show that it is.
+    """Blame this request alone for an ``error`` within an answer, if the error is about one of the request's fields.
 
-    For an error with a status the upstream has done so.
+    The upstream has done the same for an error with a status.
     """
     fields, own = call.sent_to(deployment.name), deployment.extra_body
     decide_by_fields(error, {name: raw for name, raw in fields.items() if name not in own} if own else fields)
 
 
 def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: Form | None = None) -> None:
-    """Remove from an attempt's ``error`` the words that others must not read, and those that the caller must not.
+    """Remove the words that others must not read, and those that the caller must not read, from an attempt's ``error``.
 
-    Others must not read quotes from the request (from ``form``, or from the call's fields, unless the prompt is
-    forgotten already); the caller must not read the operator's addresses.
+    Others must not read quotes from the request. Quotes are looked for in ``form``, else in the call's fields, unless
+    the prompt is forgotten already. The caller must not read the operator's addresses.
     """
     if error.words is None:
         error.keep()
@@ -144,7 +143,7 @@ def _held(call: Call, deployment: Deployment, form: Form | None) -> tuple[Mappin
 
 
 def _texts(call: Call, form: Form | None) -> list[str]:
-    """Return the texts of a request that an error may quote, besides the fields."""
+    """Return the texts besides the fields that an error may quote from a request: headers and parts of a form."""
     return [*quotable(call.by.envelope.headers), *(() if form is None else form.texts())]
 
 
@@ -167,12 +166,12 @@ def attempt_record(
 ) -> AttemptRecord:
     """Return the record of an attempt without its cost, which may depend on the winner's usage.
 
-    ``censored_at`` is when the attempt was cut; ``overtaken`` is set if another attempt won before its first token;
-    ``kept`` if it ran on behind a winner, None where none may; ``whole`` if the provider did not stream the answer.
+    ``censored_at``: when the attempt was cut. ``overtaken``: set if another attempt won before this one's first token.
+    ``kept``: whether the attempt ran on behind a winner, None if none may. ``whole``: the provider did not stream.
     """
     since_start_ms, by, how = measurement.since_start_ms, call.by, call.how
     headers_ms, first_event_ms, ttft_ms, answer_ms, last_ms = measurement.times_ms()
-    if whole:  # nothing of it came before its end
+    if whole:  # a whole answer has one time, that of its end
         ttft_ms = answer_ms = None
     reported, error = measurement.reported, ending.error
     tokens, tools = measurement.tokens(), reported.tool_calls
@@ -185,7 +184,7 @@ def attempt_record(
         finish_reason = short(finish_reason, secrets)
     elif call.asked.runs_on and ending.outcome is Outcome.CLIENT_GONE:
         finish_reason = IN_PROGRESS
-    # Most attempts have none of these fields: each one that is named costs 400 instructions.
+    # Most attempts have none of these fields, and each field that is named costs 400 instructions.
     dropped = reported.thoughts_dropped
     rare: dict[str, Any] = {} if dropped is None else {"thoughts_dropped": dropped}
     if error is not None:
@@ -257,7 +256,7 @@ def attempt_record(
 
 
 def _silence_ms(measurement: Measurement, ending: Ending) -> float | None:
-    """Return the longest silence of a listener; of an answer that is not whole, with the silence before its end."""
+    """Return a listener's longest silence in ms; if the answer broke off, the silence before its end counts too."""
     listener = measurement.listener
     if listener is None:
         return None
@@ -284,10 +283,10 @@ _NAMES_AN_ANSWER, _SHOWN_CHARS = "resp_", 12
 
 
 def _request_id(exchange: Exchange, answer_id: str | None) -> str | None:
-    """Return the provider's id of the request: the one its support asks for, else the answer's id.
+    """Return the provider's id of the request, which its support asks for; without one the answer's id.
 
-    Of an id with which a client can continue a conversation only the beginning is returned: in Redis the whole id is
-    the secret that opens the conversation.
+    Some answers' ids let a client continue the conversation (``resp_…``), and open it in Redis: of these only the
+    beginning is returned.
     """
     found = request_id(exchange.headers)
     if found is not None or answer_id is None:
@@ -297,7 +296,7 @@ def _request_id(exchange: Exchange, answer_id: str | None) -> str | None:
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
-    """Return the provider's request id in its masked ``headers``; None without one."""
+    """Return the provider's request id from masked ``headers``; None without one."""
     for name in _REQUEST_IDS:
         if name in headers:
             return headers[name][:MOST_CHARS] or None
@@ -305,30 +304,30 @@ def request_id(headers: Mapping[str, str]) -> str | None:
 
 
 # What racing gained one call: an estimate of when the primary alone would have given the first token. The view
-# ``race_value`` sums it up. An overtaken primary is usually cut, so only a prediction is known. Audited ones run on
-# to their first token and show the error of the predictions (docs/steering.md, "What racing saves").
+# ``race_value`` adds the gains up. An overtaken primary is usually cut, so only a prediction is known. Audited
+# primaries run on to their first token, and show how wrong the predictions are (docs/steering.md, "What racing saves").
 
 
 class MeasuredAttempt(Protocol):
-    """The fields of an attempt that the estimate needs."""
+    """The fields of an attempt that the estimate reads."""
 
     measurement: Measurement
     overtaken: OvertakeTimes | None
     start: AttemptStart
-    refused: Any  # the attempt whose request it repeats; None: its own
+    refused: Any  # the attempt whose request this one repeats; None: this is no repetition
     failed_at: float | None
     claimed_at: float | None  # when it bid with its first token, whether or not it won
 
     def token_at(self) -> float | None:
-        """Return the time of the delta that the attempt can bid with; None before it."""
+        """Return the time of the delta with which the attempt can bid; None before that delta."""
 
 
 class PrimaryTtft(msgspec.Struct, frozen=True):
-    """The first token of the primary alone, in ms since the call was received; ``age_ms`` is since its launch."""
+    """When the primary alone would have given its first token: ms since the call came, ``age_ms`` since the launch."""
 
     seen_ms: float | None = None
     predicted_ms: float | None = None  # of an overtaken primary
-    age_ms: float | None = None  # its age when it was overtaken
+    age_ms: float | None = None  # the primary's age when another attempt overtook it
 
 
 NOT_KNOWN = PrimaryTtft()
@@ -345,34 +344,34 @@ def alone(
 ) -> PrimaryTtft:
     """Return what is known about a call whose client had its first token at ``first_at``, after a hold if ``held``.
 
-    Without racing the primary runs alone, and only its failure launches the next one, which then wins and takes the
-    same time. A ``streamed`` answer begins with its first token: if it breaks later, the client has had that token. A
-    whole answer that breaks is replaced.
+    Without racing the primary runs alone. Only its failure launches the next attempt, which then wins at the same time
+    as here. A ``streamed`` answer begins with the first token: if the stream breaks later, the client has had that
+    token. A whole answer that breaks is replaced.
     """
     if winner is None or first_at is None:
         return NOT_KNOWN
     primary = attempts[0]
     if len(attempts) > 1:
         for each in attempts:
-            if each.start.role in REPEATING and each.refused is primary:  # the primary itself, asked again
+            if each.start.role in REPEATING and each.refused is primary:  # the primary, asked once more
                 primary = each
     if (overtaken := primary.overtaken) is not None:
         age_ms = primary.measurement.since_start_ms(overtaken.at)
         if overtaken.expected_s is None:
             return PrimaryTtft(age_ms=age_ms)
         return PrimaryTtft(None, since_received_ms(primary.measurement.started + overtaken.expected_s), age_ms)
-    if primary.failed_at is None:  # it was not overtaken: racing gained nothing; a hold may have cost something
+    if primary.failed_at is None:  # not overtaken: racing gained nothing, but a hold may have cost time
         token_at = primary.token_at() if held else None
         return PrimaryTtft(since_received_ms(first_at if token_at is None else token_at))
     if streamed and primary.claimed_at is not None:
         return PrimaryTtft(since_received_ms(primary.claimed_at))
     waited_s = max(0.0, primary.failed_at - winner.measurement.started)
-    own_at = winner.token_at() or first_at  # the winner may have waited: held, or as the backup of one that failed
+    own_at = winner.token_at() or first_at  # the winner may have waited: it was held, or stood by for one that failed
     return PrimaryTtft(since_received_ms(min(own_at, first_at) + waited_s))
 
 
-# Compiled once, as ``namedtuple`` does, so that the interpreter remembers where it found each part: an ``attrgetter``
-# looks for each again, which costs seven times as much.
+# Compiled once, as ``namedtuple`` does: the interpreter then remembers where each part is. An ``attrgetter`` looks each
+# part up again, which costs seven times as much.
 _head: Callable[[Call], tuple[Any, ...]] = eval(  # noqa: S307 - of the house's own names
     f"lambda call: ({', '.join(f'call.{place}' for place in places_of(CallHead))},)"
 )
@@ -387,7 +386,7 @@ class Breadth(msgspec.Struct, frozen=True, gc=False):
     """How many attempts a call had, and should have had."""
 
     launched: int  # more than have ended, where audited ones still run
-    extras: int  # of them, those that started while another one ran
+    extras: int  # how many of the attempts started while another one ran
     width_asked: int | None  # to start with, as the plan says; None: no race
     narrowed: Narrowed | None  # why there were fewer
 
@@ -419,9 +418,9 @@ def call_record(  # noqa: PLR0917 - what is known of a call
     tiers: ServedTiers | None = None,
     cached: Mapping[str, int] | None = None,
 ) -> CallRecord:
-    """Return the record of ``call``, which had this ``start``, with its attempts priced.
+    """Return the record of ``call``, which began as ``start``, with its attempts priced.
 
-    ``cached`` as for ``with_caches``.
+    ``cached``: as for ``with_caches``.
     """
     ttft_ms, overhead_ms, alone, held = times.ttft_ms, times.overhead_ms, times.alone, times.held
     asked = requested(call.asked.fields, call.asked.dialect, writes=call.own.kind is not None)
@@ -457,7 +456,7 @@ def call_record(  # noqa: PLR0917 - what is known of a call
     if call.by.trace is not None:
         rare["trace"] = call.by.trace
     return CallRecord(
-        *msgspec.structs.astuple(start)[:-1],  # but for its attempts
+        *msgspec.structs.astuple(start)[:-1],  # all but the start's attempts
         launched=breadth.launched,
         extras=breadth.extras,
         width_asked=breadth.width_asked,
@@ -499,8 +498,8 @@ def call_record(  # noqa: PLR0917 - what is known of a call
 def taken_over(record: CallRecord, parts: Sequence[tuple[AttemptRecord, int]], end: str | None) -> CallRecord:
     """Return the record of a call whose answer other deployments continued.
 
-    ``parts`` are the attempts that broke, each with how many of its tokens the next one has written again. The call's
-    tokens are the first prompt and all that was delivered, so they are estimated.
+    ``parts``: each attempt that broke, with the number of its tokens that the next one has written again. The call's
+    tokens are those of the first prompt and of all text that was delivered, so they are estimates.
     """
     if not parts:
         return msgspec.structs.replace(record, takeover=end)
@@ -520,7 +519,7 @@ def taken_over(record: CallRecord, parts: Sequence[tuple[AttemptRecord, int]], e
 
 
 def _answered_ms(winner: AttemptRecord | None, ttft_ms: float | None, total_ms: float) -> float | None:
-    """Return when the client had its first token, or what counts in its place, in ms since the call was received."""
+    """Return when the client had the first token, or what counts as such, in ms since the call was received."""
     if ttft_ms is not None or winner is None:
         return ttft_ms
     if winner.chunks is not None:
@@ -529,9 +528,9 @@ def _answered_ms(winner: AttemptRecord | None, ttft_ms: float | None, total_ms: 
 
 
 def _is_met(deadline_ms: float, ttft_ms: float | None, total_ms: float, status_code: int) -> bool | None:
-    """Whether the client had its first token in time. A failed call has missed its deadline.
+    """Whether the client had the first token before the deadline. A failed call has missed its deadline.
 
-    None for an invalid request, and if the client left before the deadline.
+    None: the request was invalid, or the client left before the deadline.
     """
     if ttft_ms is not None and (status_code < FIRST_ERROR or status_code == CLIENT_LEFT):
         return ttft_ms <= deadline_ms
@@ -541,14 +540,14 @@ def _is_met(deadline_ms: float, ttft_ms: float | None, total_ms: float, status_c
 
 
 def _is_truncated(winner: AttemptRecord) -> bool:
-    """Whether the answer ended at a limit or broke off, unless its client left."""
+    """Whether the answer ended at a limit or broke off. An answer whose client left does not count."""
     if winner.outcome is Outcome.WON or winner.outcome is Outcome.CLIENT_GONE:
         return winner.finish_reason in CUT_SHORT
     return True
 
 
 def _counted(priced: Sequence[AttemptRecord], winner: AttemptRecord | None) -> AttemptRecord | None:
-    """Return the attempt whose token counts are the call's: the winner, else the first that was sent the prompt."""
+    """Return the attempt whose tokens are the call's: the winner, else the first attempt that was sent the prompt."""
     if winner is not None:
         for one in priced:
             if one.id == winner.id:

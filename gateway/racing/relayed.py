@@ -1,7 +1,8 @@
 """Answers that pass unread: embeddings, ranks, judgements, speech, transcripts, pictures, counts.
 
-Their attempts race as all others do. What differs is how one asks, when its answer has begun (a whole one at its end,
-one that goes on with its first bytes, a sound with the first after its container's header), and what it costs.
+Attempts at such answers race as all others do. They differ in how a provider is asked, in what the answer costs, and in
+when it has begun: a whole answer at its end, a streamed one with its first bytes, a sound with the first bytes after
+its container's header.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -39,7 +40,7 @@ from providers.dialects import PIVOT, Dialect, Fields, Malformed
 
 
 class RelayedExchange:
-    """An answer that passes unread, as an exchange: all of it, or how it begins and its rest."""
+    """The exchange of an answer that passes unread: a whole body, or a body's beginning and its rest."""
 
     finishing = False
     usage_so_far = None
@@ -56,12 +57,12 @@ class RelayedExchange:
 
     @property
     def ended(self) -> bool:
-        """Whether the provider has sent everything, and it was read."""
+        """Whether the provider has sent everything, and all of it was read."""
         return self._is_taken and (self._rest is None or self._rest.ended)
 
     @property
     def error(self) -> UpstreamError | None:
-        """The error that the answer has told, which is also in the bytes that were read."""
+        """The error that the answer itself reports; its bytes are passed on as well."""
         return None if self._rest is None else self._rest.error
 
     async def read(self) -> bytes:
@@ -89,7 +90,7 @@ class RelayedExchange:
         """Do nothing: each read wakes the attempt."""
 
     def abort(self) -> None:
-        """Drop the connection, so that the provider notices; without effect after the end."""
+        """Drop the connection, so that the provider notices. Does nothing after the end."""
         if self._rest is not None:
             self._rest.abort()
 
@@ -99,12 +100,12 @@ class RelayedExchange:
 
 
 class RelayedMeasurement(Measurement):
-    """The measurement of an answer that passes unread: when it began, and what it has reported."""
+    """The measurement of an answer that passes unread: when the answer began, and which usage it reported."""
 
     __slots__ = ()
 
     def tokens(self) -> CountedTokens | None:
-        """Return the token counts that were reported, as far as they can be true; None without any."""
+        """Return the reported token counts without impossible ones; None if none were reported."""
         usage = self.reported.usage
         if usage is None:
             return None
@@ -117,12 +118,12 @@ class RelayedMeasurement(Measurement):
 
 
 class RelayedAnswer:
-    """One answer that passes unread. It is its own reader."""
+    """An answer that passes unread, and its own reader."""
 
     has_begun = True
     waits = False
     flaw: Flaw | None = None
-    finished = False  # nothing in it says so
+    finished = False  # the bytes do not say that an answer is finished
     held = b""
 
     def __init__(
@@ -134,18 +135,18 @@ class RelayedAnswer:
         self.status = exchange.status
         self._exchange = exchange
         self._measurement = measurement
-        self._head: bytes | None = b"" if is_sound and not exchange.is_whole else None  # until its sound has begun
+        self._head: bytes | None = b"" if is_sound and not exchange.is_whole else None  # until the sound begins
         self._kept: list[Block] = []
         self._last = Block(b"", ())
         self._keeps_last = False  # whether the last bytes are sent after the call is recorded
 
     @property
     def reader(self) -> "RelayedAnswer":
-        """What reads it."""
+        """The reader of the answer: this."""
         return self
 
     async def read_long(self, data: bytes, now: float) -> Block:
-        """Return a long read: to look at it takes no time."""
+        """Return a long read at once: its bytes are not parsed."""
         return self.read(data, now)
 
     def read(
@@ -157,7 +158,7 @@ class RelayedAnswer:
         block: Block | None = None,
         broken: UpstreamError | None = None,
     ) -> Block:
-        """Pass on one read (``b""`` at the end). An error that the answer tells has been passed on with its bytes."""
+        """Pass on one read (``b""`` at the end). If the answer reports an error, its bytes go before the error."""
         if block is not None:
             return block
         exchange, measurement = self._exchange, self._measurement
@@ -174,7 +175,7 @@ class RelayedAnswer:
         return sound_has_begun(self._exchange.headers.get("content-type", ""), self._head)
 
     def check_whole(self) -> None:
-        """Do nothing: where its length is known, its connection was checked for it."""
+        """Do nothing: the connection has compared the body with its length, where one was stated."""
 
     def keep(self, block: Block, *, has_token: bool) -> None:  # noqa: ARG002 - as of other answers
         """Keep a block until the win."""
@@ -182,7 +183,7 @@ class RelayedAnswer:
 
     @property
     def kept(self) -> Sequence[Block]:
-        """The blocks that are kept until the win."""
+        """The blocks that wait for the win."""
         return self._kept
 
     def drop_kept(self) -> None:
@@ -205,7 +206,7 @@ class RelayedAnswer:
             self.clocks.resume()
 
     def forward(self, data: bytes) -> bool:  # noqa: ARG002 - as of other answers
-        """Forward nothing beside its attempt."""
+        """Return False: only the attempt's own task forwards these bytes."""
         return False
 
     def take_last(self, call: Call) -> Block:  # noqa: ARG002 - as of other answers
@@ -213,41 +214,41 @@ class RelayedAnswer:
         return self._last
 
     def judgement(self, call: Call, outcome: Outcome, *, had_won: bool) -> Judgement:  # noqa: ARG002 - as of other answers
-        """Return no judgement: it was not read."""
+        """Return no judgement: the answer was not parsed."""
         return UNJUDGED
 
 
-# A loser that was cut before it was sent is not paid, and of one that failed nothing is known.
+# Who pays: a loser that was cut before its request was sent costs nothing, and the cost of a failed one is unknown.
 _PAID = frozenset({Outcome.WON, Outcome.CLIENT_GONE, Outcome.INTERRUPTED, Outcome.LOST, Outcome.SUPERSEDED})
 
 
 class RelayedRequest(msgspec.Struct, frozen=True):
-    """The request to each deployment besides the call's fields, and how its answer is passed on."""
+    """How deployments are asked for an answer that passes unread, and how that answer is passed on."""
 
     path: str  # at the provider: audio/speech
-    dialect: Dialect = PIVOT  # whose vendor's headers are sent
+    dialect: Dialect = PIVOT  # its vendor's headers are sent along
     form: Form | None = None  # instead of the fields
-    is_priced: bool = True  # its tokens are text, so the price table applies
-    cost_usd: Mapping[str, float] = {}  # of an answer that is not paid for by its tokens, by deployment
-    unpriced: Collection[str] = ()  # of these it is the dearest price of their vendor, which only limits count
+    is_priced: bool = True  # False: the tokens are not text, so the price table does not apply
+    cost_usd: Mapping[str, float] = {}  # deployment → cost of an answer that is not billed by tokens
+    unpriced: Collection[str] = ()  # deployments with no known price: their vendor's dearest one counts for limits only
     takes_extra_body: bool = True  # a deployment's ``extra_body`` is meant for this API too
-    is_sound: bool = False  # it answers with a sound, or is about one: the header of a container is no answer yet
-    is_compared: bool = False  # it is short, and raced: the call's row says when its answer came, and what racing saved
+    is_sound: bool = False  # the answer is a sound, or about one: the header of its container is no answer yet
+    is_compared: bool = False  # short answers that are raced: the call's row says when one came, and what racing saved
     has_tokens: ClassVar[bool] = False
 
     @property
     def priced_as(self) -> Callable[[Mapping[str, Deployment], Sequence[AttemptRecord]], Mapping[str, Deployment]]:
-        """What returns the deployments by whose prices its attempts are billed."""
+        """A function that returns the deployments with the prices by which their attempts are billed."""
         return partial(billed, is_priced=self.is_priced)
 
     def begin(self, attempt: Attempt, at: float) -> tuple[bool, Measurement]:
-        """Return the measurement of an attempt launched ``at``; its answer comes as it comes."""
+        """Return False, as the provider decides whether to stream, and the measurement of an attempt from ``at`` on."""
         deployment = attempt.deployment
         prompt_bytes = None if deployment.extra_body else attempt.entry.call.own.inline_bytes
         return False, RelayedMeasurement(at, most_tokens(deployment.capabilities), prompt_bytes)
 
     def clocks(self, attempt: Attempt) -> AttemptClocks:
-        """Start the clocks of an attempt whose task runs. No other can continue it, so no pause is learnt."""
+        """Start the clocks of an attempt whose task runs. Nobody can continue such an answer, so no pause is learnt."""
         assert attempt.task is not None
         entry = attempt.entry
         return AttemptClocks(
@@ -261,7 +262,7 @@ class RelayedRequest(msgspec.Struct, frozen=True):
         )
 
     async def open(self, attempt: Attempt, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
-        """Send the request; return the exchange, and what passes its answer on."""
+        """Send the request; return the exchange, and the answer that passes its bytes on."""
         entry, deployment, measurement = attempt.entry, attempt.deployment, attempt.measurement
         call, headers = entry.call, self.dialect.headers_of(entry.call.by.envelope.headers)
         request = Request(
@@ -289,19 +290,19 @@ class RelayedRequest(msgspec.Struct, frozen=True):
         return exchange, passed
 
     def _fields_for(self, deployment: Deployment, call: Call) -> Fields:
-        """Return the request as it is; thoughts that do not fit any more are dropped here as they are for an answer."""
+        """Return the request's fields. Signed thoughts that do not fit any more are dropped, as for a chat."""
         dropping = self.dialect.requests.thoughts.dropping_unfit
         if dropping is not None and deployment.drops_unfit:
-            with suppress(Malformed):  # the provider reports the error in its own words
+            with suppress(Malformed):  # the provider reports a malformed request in its own words
                 return dropping(call.asked.fields)
         return call.asked.fields
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> After:
-        """Ask as the upstream has chosen: it knows the other forms of such requests."""
+        """Ask again as the upstream has chosen: it knows in which other forms such requests can be sent."""
         return await climbed(RefusedStep(attempt, attempt.entry.call, error), BY_UPSTREAM)
 
     def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
-        """Return the record of an attempt that has ended, with its cost if that is not one of tokens."""
+        """Return the record of an ended attempt, with its cost if the answer is not billed by tokens."""
         measurement, exchange, outcome = attempt.measurement, attempt.exchange, ending.outcome
         said = exchange.reported() if isinstance(exchange, RelayedExchange) else NOTHING
         measurement.reported.usage, measurement.reported.model_version = said.usage, said.model
@@ -321,14 +322,14 @@ class RelayedRequest(msgspec.Struct, frozen=True):
             return record
         if record.deployment in self.unpriced:
             return msgspec.structs.replace(record, limit_usd=usd)
-        low_usd = 0.0 if outcome is Outcome.LOST else usd  # perhaps it had not begun to speak
+        low_usd = 0.0 if outcome is Outcome.LOST else usd  # a cut one perhaps had not begun to speak
         return msgspec.structs.replace(record, cost_usd=usd, cost_low_usd=low_usd, cost_high_usd=usd)
 
 
 def billed(
     deployments: Mapping[str, Deployment], attempts: Sequence[AttemptRecord], *, is_priced: bool
 ) -> Mapping[str, Deployment]:
-    """Return the deployments of the ``attempts``; without their price if it does not apply to these tokens."""
+    """Return the deployments of the ``attempts``, without a price where the price is not of such tokens."""
     having = {}
     for attempt in attempts:
         deployment = deployments[attempt.deployment]

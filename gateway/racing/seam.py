@@ -1,17 +1,18 @@
-"""The seam between a delivered text and its continuation, at which no character may be wrong.
+"""The seam between a delivered text and its continuation, where no character may be wrong.
 
-All of the delivered text but its last, perhaps unfinished word is sent as the beginning of the answer. The
-continuation must begin with that word, which is not sent again; if it begins otherwise, it does not continue this
-answer. Before the first visible character nothing is continued: the request is sent again.
+The deployment that continues gets the delivered text as the beginning of its answer, but for the last, perhaps
+unfinished word: of "The capital of Fra" all but "Fra". Its text must begin with that word ("France is Paris"), which is
+not sent to the client again; a text that begins otherwise does not continue this answer. If nothing visible was
+delivered, nothing is continued: the request is sent again.
 """
 
 from collections.abc import Sequence
 
 from gateway.racing.measurement import estimated_tokens
 
-MOST_TAIL = 20  # characters of a word; longer text has no spaces (Chinese, an address): ``FEW`` of it suffice
+MOST_TAIL = 20  # characters of a word; longer text without spaces (Chinese, an address): its last ``FEW`` suffice
 FEW = 6
-MOST_SPACES = 100  # that a continuation may put before the tail; a server that sends more has failed
+MOST_SPACES = 100  # before the tail, at most; a server that sends more has failed
 MOST_STOPS, LONGEST_STOP = 64, 1_000  # strings, and characters of one; a search for more would block the event loop
 
 
@@ -20,7 +21,7 @@ class SeamMismatchError(Exception):
 
 
 def split(text: str) -> tuple[str, str]:
-    """Return the part of ``text`` that is sent as the answer's beginning, and the tail that must be repeated."""
+    """Return ``text`` in two parts: what is sent as the answer's beginning, and the tail that must be repeated."""
     shown = text.rstrip()
     word = shown.rsplit(maxsplit=1)[-1] if shown else ""
     at = len(shown[: len(shown) - len(word)].rstrip())
@@ -30,12 +31,12 @@ def split(text: str) -> tuple[str, str]:
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text has nothing visible: then a new answer replaces it instead of continuing it."""
+    """Whether a text has nothing visible. If so, a new answer replaces the text instead of continuing it."""
     return not text or text.isspace()
 
 
 def again_tokens(text: str) -> int:
-    """Return the estimated number of tokens in the tail of a text, which its continuation repeats."""
+    """Return the estimated number of tokens in the tail of a text, which the continuation writes again."""
     if is_blank(text):
         return 0
     return estimated_tokens(len(text)) - estimated_tokens(len(split(text)[0]))
@@ -48,7 +49,7 @@ class Seam:
     """
 
     def __init__(self, tail: str, *, before: str = "", stops: Sequence[str] = ()) -> None:
-        """``before`` is the text that was delivered, with the tail."""
+        """``before``: the delivered text, tail included."""
         self.passed = not tail
         self.stopped: str | None = None  # the stop string across the seam, after which nothing follows
         self._tail = tail
@@ -56,7 +57,7 @@ class Seam:
         self._stops = [stop for stop in stops if 0 < len(stop) <= LONGEST_STOP][:MOST_STOPS]
         longest = max(map(len, self._stops), default=0)
         self._window = before[-(longest - 1) :] if longest > 1 else ""
-        self._behind = len(self._window)  # length of the part of the window that was delivered before the seam
+        self._behind = len(self._window)  # characters of the window that were delivered before the seam
 
     def take(self, text: str) -> str:
         """Compare text of the continuation with the tail; return the part that is new to the client.
@@ -76,7 +77,7 @@ class Seam:
         return self._until_stop(text)
 
     def end(self, *, is_cut_short: bool = False) -> None:
-        """Handle the end of the continuation. If its limit cut it short within the tail, it adds nothing.
+        """Handle the end of the continuation. One that its token limit cut short within the tail adds nothing.
 
         Raises:
             SeamMismatchError: the continuation ended within the tail.
@@ -90,13 +91,13 @@ class Seam:
         self.passed = True
 
     def held_back(self) -> str:
-        """Return, at the end, the text that was held back: it was not part of a stop string."""
+        """Return, at the end, the text that was held back as the possible beginning of a stop string."""
         held = "" if self.stopped is not None else self._window[self._behind :]
         self._window = ""
         return held
 
     def _rest(self) -> str | None:
-        """Return the text after the tail; None as long as that is undecided."""
+        """Return the text after the tail; None while that is undecided."""
         came, tail = self._came, self._tail
         if is_blank(tail):
             return self._first_line()
@@ -114,9 +115,9 @@ class Seam:
         raise SeamMismatchError
 
     def _first_line(self) -> str | None:
-        """Return what a new answer adds to delivered white space; None as long as nothing of it is visible.
+        """Return what a new answer adds to delivered white space; None until something visible has come.
 
-        It may begin with other empty lines, but the indent of its first line is kept.
+        The new answer may begin with other empty lines, but the indent of its first line is kept.
         """
         came, tail, said = self._came, self._tail, self._came.lstrip()
         if not said and len(came) <= len(tail) + MOST_SPACES:
@@ -127,9 +128,9 @@ class Seam:
         return came[len(tail) :] if came.startswith(tail) else indent[len(has) :] + said
 
     def _until_stop(self, text: str) -> str:
-        """Cut the text at a stop string that began before the seam; hold back a possible rest of one.
+        """Cut the text at a stop string that began before the seam; hold back a possible rest of such a string.
 
-        Stop strings that begin after the seam are left to the provider.
+        The provider itself handles stop strings that begin after the seam.
         """
         if not (self._window and text):
             return text

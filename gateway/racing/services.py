@@ -22,7 +22,7 @@ from gateway.racing.timeouts import PausesByDeployment
 from providers import UNREADABLE, BoundReasoningExchange, Exchange, LearntFacts, Request, maker_of
 from providers.dialects import OF_AN_ACCOUNT, UnshownThought
 
-# Owns and counts the tasks of attempts. An audited one may outlive its call; no task outlives the gateway.
+# Owns and counts the tasks of attempts. An audited attempt may outlive its call, but no task outlives the gateway.
 
 
 class HasDeployment(Protocol):
@@ -57,7 +57,7 @@ class AttemptTasks(Generic[AttemptT]):
     def start(
         self, work: Coroutine[Any, Any, None], attempt: AttemptT, loop: asyncio.AbstractEventLoop
     ) -> asyncio.Task[None]:
-        """Run ``work`` of an attempt, which handles its own errors, as a task of the running ``loop``."""
+        """Run ``work`` of an attempt as a task of the running ``loop``. ``work`` handles its own errors."""
         task = loop.create_task(work)
         deployment = attempt.deployment.name
         self._tasks[task] = attempt
@@ -86,7 +86,7 @@ class AttemptTasks(Generic[AttemptT]):
         else:
             del self.running_at[deployment]
         if task.cancelled():
-            retrieve(task)  # or it would keep its frames
+            retrieve(task)  # an exception that nobody retrieves would keep its frames
 
     async def close(self) -> None:
         """Cancel and await every task."""
@@ -98,11 +98,11 @@ class AttemptTasks(Generic[AttemptT]):
 
 
 class Outbox:
-    """A queue of events for recorders, in the order in which they happened.
+    """A queue of events for recorders, in the order in which the events happened.
 
     Bookkeeping must not delay the first bytes to a client. An attempt reads its first token, bids and writes in one
-    step of its task, so the next turn of the loop is late enough. The queue is drained earlier if anything depends on
-    it: the next plan, launch or record of any call, a reader of estimates, the gateway's end.
+    step of its task, so the next turn of the loop is late enough. The queue is drained earlier if something depends on
+    what it holds: the next plan, launch or record of any call, a reader of estimates, the gateway's end.
     """
 
     def __init__(self) -> None:
@@ -142,9 +142,9 @@ MOST_RESCUES = 10.0  # in a row, after a long time without any
 
 
 class RescueBudget:
-    """A budget of rescues of slow streams: each streamed answer that could be rescued adds a share of one.
+    """A budget of rescues of slow streams: each streamed answer that could be rescued adds a share of one rescue.
 
-    Clients share it: beyond what its own streams add, each may use what others leave.
+    Clients share the budget: each may use what its own streams added, and what other clients leave.
     """
 
     __slots__ = ("_credit", "_shares")
@@ -166,7 +166,7 @@ class RescueBudget:
         return True
 
 
-# Reasoning that is encrypted or signed: only the organisation of the key that made it can read it.
+# Reasoning that is encrypted or signed. Only the organisation whose key made the reasoning can read it.
 
 MOST_MAKERS = 100_000  # pieces of reasoning, of some 200 bytes each
 MOST_ASKED = 200  # of a conversation, the newest
@@ -179,14 +179,14 @@ class SharedNames(Protocol):
         """Return whether the replicas are told what ``maker`` has made."""
 
     async def share(self, name: str, value: str) -> None:
-        """Tell the other replicas; without effect if they cannot be reached."""
+        """Tell the other replicas; does nothing if they cannot be reached."""
 
     async def ask(self, name: str) -> str | None:
-        """Return the value that a replica has shared; None if there is none, or it cannot be read now."""
+        """Return the value that a replica has shared; None if there is none, or the store cannot be read now."""
 
 
 class Makers:
-    """The makers of reasoning that only its maker can read, by its hash; without ``shared``, of this process alone."""
+    """Who made each piece of reasoning that only its maker can read, by hash. None ``shared``: of this process."""
 
     def __init__(
         self, shared: SharedNames | None = None, start: Callable[[Coroutine[Any, Any, None]], object] | None = None
@@ -215,9 +215,10 @@ class Makers:
     ) -> Exchange:
         """Remember that ``maker`` could read the reasoning of ``request``, and made what comes by ``exchange``.
 
-        ``learnt``: of the provider's models, which may have refused what others made. ``bound``: the hashes of that
-        reasoning, as ``bound_reasoning`` finds them. ``told`` hears of those that its model was not shown. ``refuses``:
-        what a model cannot read is refused; else dropped, so that an answer does not say who could read it.
+        ``learnt``: about the provider's models, some of which may have refused reasoning that others made. ``bound``:
+        the hashes of the request's reasoning, as ``bound_reasoning`` finds them. ``told``: is called with reasoning
+        that the model was not shown. ``refuses``: the model refuses reasoning that it cannot read. Other models drop
+        such reasoning, so that an answer does not say who could read it.
         """
         if request.apart is not None and request.sendings.key_name in request.apart.keys:
             bound = ()  # the request was sent without reasoning
@@ -242,15 +243,15 @@ class Makers:
         return BoundReasoningExchange(exchange, remember, read_told, hear)
 
     def _told_apart(self, bound: Sequence[bytes], by: Maker, learnt: LearntFacts | None, request: Request) -> None:
-        """Note that the account of ``by`` cannot read some of the reasoning that it was sent, ``bound``.
+        """Note that the account of ``by`` cannot read some of the reasoning (``bound``) that it was sent.
 
-        A client may send reasoning from elsewhere. So the gateway learns of another account only if it has seen one
-        other key make all of the reasoning.
+        A client may send reasoning from elsewhere. So the gateway concludes that there is another account only if it
+        has seen one other key make all of the reasoning.
         """
         known = {each: self._known.get(each) for each in bound}
         makers = {made for made in known.values() if made != msgspec.structs.replace(by, made=True)}
         for each, made in known.items():
-            if made == by:  # it was taken for one that could read it
+            if made == by:  # the account was taken for one that could read this
                 del self._known[each]
         if len(makers) == 1 and (other := makers.pop()) is not None and other.made:
             told_apart(other, by, learnt, request)
@@ -261,12 +262,12 @@ class Makers:
         if known is not None or self._shared is None or not reasoning:
             return known
         known = await self._asked(reasoning[-1], self._shared)
-        if known is not None:  # else none is: the older ones were told before it
+        if known is not None:  # else none is: older pieces were reported before
             await asyncio.gather(*(self._asked(each, self._shared) for each in reasoning[-MOST_ASKED:-1]))
         return known
 
     async def _asked(self, reasoning: bytes, shared: SharedNames) -> Maker | None:
-        """Return the maker as another replica or an earlier process has told it, and keep it."""
+        """Return the maker that another replica or an earlier process has shared, and keep it here."""
         told = await shared.ask(reasoning.hex())
         try:
             known = None if told is None else msgspec.json.decode(told, type=Maker)
@@ -277,11 +278,11 @@ class Makers:
         return known
 
     def of_each(self, reasoning: Sequence[bytes]) -> Mapping[bytes, Maker]:
-        """Return the makers of those pieces whose maker this process knows."""
+        """Return the maker of each piece whose maker this process knows."""
         return {each: made for each in reasoning if (made := self._known.get(each)) is not None}
 
     def _keep(self, reasoning: bytes, maker: Maker) -> bool:
-        """Keep the maker of ``reasoning`` as the newest; return whether it was not known."""
+        """Keep the maker of ``reasoning`` as the newest; return whether the maker was unknown."""
         known = self._known
         is_new = known.pop(reasoning, None) != maker
         known[reasoning] = maker
@@ -302,7 +303,7 @@ _MOST_TIERS, _MOST_DEPLOYMENTS = 8, 4_096  # a provider may name any word, and c
 
 
 class ServedTiers:
-    """The tiers that answers to requests without a tier have named in the last day, by deployment."""
+    """Deployment → the tiers that answers to requests without a tier have named in the last day."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -341,5 +342,5 @@ class Services(msgspec.Struct, frozen=True):
     outbox: Outbox = msgspec.field(default_factory=Outbox)
     rescues: RescueBudget = msgspec.field(default_factory=RescueBudget)
     makers: Makers = msgspec.field(default_factory=Makers)
-    tiers: ServedTiers | None = None  # that answers named; None: they are not remembered
+    tiers: ServedTiers | None = None  # tiers that answers named; None: no tier is remembered
     forms: OtherForms = msgspec.field(default_factory=OtherForms)  # in which deployments are asked after a refusal

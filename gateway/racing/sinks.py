@@ -1,4 +1,4 @@
-"""The receiver of the winner's answer, which forwards it or gathers it into one JSON body."""
+"""The receiver of the winner's answer: forwards it, or gathers it into one JSON body."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
@@ -22,34 +22,34 @@ class ClientGone(Exception):
 
 
 class Winner(msgspec.Struct, frozen=True):
-    """The facts about the winner at its claim, for the response headers."""
+    """The facts about the winner at the claim, for the response headers."""
 
     provider: str
     deployment: str
     launched: int  # attempts started so far
-    ttft_ms: float | None  # since the call was received; None: its answer came whole
+    ttft_ms: float | None  # since the call was received; None: the answer came whole
     overhead_ms: float
     exchange: Exchange
     call: Call
-    key_name: str | None = None  # of the provider's key; None if it has only one
+    key_name: str | None = None  # of the provider's key; None: the provider has one key
     is_last: bool = False  # if the sink streams, nothing needs the prompt any more
 
 
 class Sink(Protocol):
     """The receiver of a race's answer. Only the attempt that holds the claim calls it.
 
-    A sink that ``streams`` sends bytes as they are written, and is committed by ``begin``: after it no other attempt
-    may answer. One that gathers is committed by ``end``: until then its winner can be replaced. One that
-    ``understands`` needs the parsed parts of its blocks; for others they are dropped while the client is slow.
+    ``streams``: bytes are sent as they are written, and ``begin`` commits, so that no other attempt may answer after
+    it. Otherwise the sink gathers, and ``end`` commits: until then the winner can be replaced. ``understands``: the
+    sink needs the parsed parts of blocks; for other sinks these are dropped while the client is slow.
     """
 
     streams: bool
     understands: bool
 
     async def begin(self, winner: Winner) -> Forward | None:
-        """Start the winner's answer. Called once for each claim, before its first ``write``.
+        """Start the winner's answer. Called once for each claim, before the first ``write``.
 
-        Returns a function that can forward later events without waking the attempt's task; None if it has none.
+        Returns a function that can forward later events without waking the attempt's task; None if the sink has none.
         """
 
     async def write(self, block: Block) -> None:
@@ -59,18 +59,18 @@ class Sink(Protocol):
         """End the answer with its ``last`` events. The call is already recorded."""
 
     def may_be_continued(self, error: UpstreamError) -> bool:
-        """Whether another deployment may finish a committed answer that broke off; then ``fail`` is not called."""
+        """Whether another deployment may finish a committed answer that broke off. If so, ``fail`` is not called."""
 
     async def fail(self, error: UpstreamError) -> None:
         """Tell the client that a committed answer broke off."""
 
 
-# The sink for answers that are not streamed: it gathers the winner's events into one JSON body. Such calls are
-# streamed upstream as well, so that they can be raced and measured.
+# The sink for answers that are not streamed: gathers the winner's events into one JSON body. The gateway asks providers
+# to stream such calls as well, so that they can be raced and measured.
 
 
 class GatheringSink:
-    """A sink that makes one body. ``winner`` and ``body()`` are available after the race."""
+    """Makes one body of the winner's events. ``winner`` and ``body()`` are available after the race."""
 
     streams = False
     understands = True
@@ -85,7 +85,7 @@ class GatheringSink:
         self._gathering: Gathering  # set by ``begin``
 
     async def begin(self, winner: Winner) -> None:
-        """Start a new body; that of an earlier winner is dropped."""
+        """Start a new body, and drop the one of an earlier winner."""
         self.winner = winner
         self.size, self._checked_size = 0, _MIB
         self._gathering = self._answers.gathering()
@@ -95,14 +95,13 @@ class GatheringSink:
         """Add events to the body.
 
         Raises:
-            UpstreamError: they are not valid in the dialect, or there is no room for them; another attempt may still
-                answer.
+            the events are not valid in the dialect, or there is no room for them; another attempt may still answer.
 
         """
         take = self._gathering.take
         self.size += len(block.forward)
         if self.size > self._checked_size:
-            check_room_for_answer(3 * self.size)  # for what ``body`` makes of it
+            check_room_for_answer(3 * self.size)  # ``body`` copies the events up to three times
             self._checked_size = self.size + _MIB
         for part in block.parts:
             if part.chunks is None:
@@ -118,12 +117,12 @@ class GatheringSink:
         """Do nothing: all events were passed to ``write`` before."""
 
     def may_be_continued(self, error: UpstreamError) -> bool:
-        """Return False: until its end another answer replaces it."""
+        """Return False: a gathered answer is replaced until its end, never continued."""
         del error
         return False
 
     async def fail(self, error: UpstreamError) -> None:
-        """Never called: a gathered answer is not committed before its end."""
+        """Do nothing: a gathered answer is not committed before its end, so this is never called."""
         raise error
 
     @property

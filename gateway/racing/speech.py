@@ -1,4 +1,4 @@
-"""An answer as speech: when it can begin, and how long it then has to pause."""
+"""An answer as speech: when a voice can begin, and how long the voice then has to pause."""
 
 from collections.abc import Callable, Iterable
 
@@ -8,16 +8,16 @@ from gateway.racing.measurement import SpeechListener
 from gateway.racing.reader import AnswerText
 from providers import UNREADABLE, events
 
-# The first clause of an answer, with which speech may begin. It ends with a sentence, or with a line, or after a number
-# of words. The ends of sentences are found by Unicode's properties, so this works for all scripts; full stops of
-# abbreviations, initials, numbers and list marks do not count. Where words are written
-# without spaces between them (Chinese, Japanese, Thai) two characters count as a word.
+# The first clause of an answer, with which speech may begin. A clause ends with a sentence or a line, or after a number
+# of words. Unicode's properties tell the ends of sentences in all scripts. Full stops of abbreviations ("Dr."),
+# initials, numbers ("3.5") and list marks end none. In scripts without spaces (Chinese, Japanese, Thai) two characters
+# count as a word.
 
 ENOUGH_WORDS = 12  # a breath: some four seconds of speech
 _MOST_CHARS = 4_000  # longer text is taken for a clause
-# A sentence ends with one of these and quotes or brackets after it, before a space. Where none are written, at once.
+# A sentence ends with one of these, and quotes or brackets after it, before a space; in scripts without spaces at once.
 _END = regex.compile(r"[\p{Sentence_Terminal}…][\p{Sentence_Terminal}…\p{Pe}\p{Pf}\"'*_]*")
-_MAY_GO_ON = regex.compile(r"…|\.\.|[\p{Pe}\p{Pf}\"'*_]$")  # before a lower-case letter it ends no sentence
+_MAY_GO_ON = regex.compile(r"…|\.\.|[\p{Pe}\p{Pf}\"'*_]$")  # before a lower-case letter such an end ends no sentence
 _ORDINAL = regex.compile(r"\d{1,2}")  # "am 3. Mai"
 _WITHOUT_SPACES = r"\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}"
 _FULL_WIDTH = regex.compile(r"[。！？｡．։।॥။៕]")  # noqa: RUF001 - they end sentences without a space after them
@@ -26,7 +26,7 @@ _UNSPACED = regex.compile(rf"[{_WITHOUT_SPACES}]")
 _BEFORE = regex.compile(r"[\p{L}\p{N}\p{M}.]+$")
 _LIST_MARK = regex.compile(r"(?:^|\n)[\s>]*(?:\d{1,3}|\p{L})$")
 _CODE = regex.compile(r"^\s*(```|~~~)")
-# Lower case, without the last full stop. Words that often end a sentence, such as "etc", are not among them.
+# In lower case, without the last full stop. Words that often end a sentence, such as "etc", are not listed.
 _ABBREVIATIONS = """
 mr mrs ms dr prof sr jr st rev gen col capt lt sgt hon pres gov messrs mt ft no vs approx fig vol ed pp al
 e.g i.e cf viz ca inc ltd corp dept est tel ext jan feb mar apr jun jul aug sep sept oct nov dec
@@ -37,7 +37,7 @@ _NO_END = frozenset(_ABBREVIATIONS.split())
 
 
 class Speakable:
-    """Finds the first clause of a text that arrives in pieces. ``found`` stays true."""
+    """Finds the first clause of a text that arrives in pieces. ``found`` stays true once set."""
 
     __slots__ = ("_at", "_enough", "_text", "found")
 
@@ -62,7 +62,7 @@ class Speakable:
         """Whether a sentence or a line with a word in it has ended."""
         text = self._text
         if _CODE.search(text):
-            return False  # code is not spoken; text after it is found by its number of words
+            return False  # code is not spoken; the clause of text after code is found by its number of words
         looked_at = max(0, self._at - 1)
         for end in _END.finditer(text, self._at):
             after = text[end.end() : end.end() + 1]
@@ -72,7 +72,7 @@ class Speakable:
             if _MAY_GO_ON.search(end[0]) and not is_full_width and after.isspace():
                 letter = text[end.end() :].lstrip()[:1]
                 if not letter:
-                    break  # decided by the next letter: "Well… that depends"
+                    break  # the next letter decides: "Well… that depends"
                 if letter.islower():
                     self._at = end.end()
                     continue
@@ -115,7 +115,7 @@ def _words(text: str) -> list[float]:
 
 
 def _has_initials(word: str) -> bool:
-    """Whether it is like "U.S" or "a.m": letters with full stops between them."""
+    """Whether the word is like "U.S" or "a.m": letters with full stops between them."""
     parts = word.split(".")
     return len(parts) > 1 and all(len(part) == 1 and part.isalpha() for part in parts)
 
@@ -123,7 +123,7 @@ def _has_initials(word: str) -> bool:
 SPOKEN_CHARS_S = 15.0  # of speech: some 160 words of English a minute
 # Where a character is a syllable, a voice says some five in a second, and not fifteen.
 _SYLLABLES = regex.compile(r"[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]")
-_OF_A_SYLLABLE = 3  # characters of other scripts that take as long
+_OF_A_SYLLABLE = 3  # characters of other scripts: they take as long to say as one syllable
 
 
 def spoken_s(text: str) -> float:
@@ -158,7 +158,7 @@ class Speech(AnswerText):
     def came(self, now: float, *, is_over: bool, is_spoken: bool) -> None:
         """Record that the text added since the last call arrived ``now``.
 
-        ``is_over``: the answer is complete, so its text is a clause; ``is_spoken`` False: the answer is not text.
+        ``is_over``: the answer is complete, so the text is a clause. ``is_spoken`` False: the answer is not text.
         """
         if self.began_at is None:
             if not is_spoken or self._speakable.found or (is_over and self.has_text):
@@ -168,7 +168,7 @@ class Speech(AnswerText):
         self.listener.hear(now)
 
     def restart(self) -> None:
-        """Drop the text so far, unless it has been taken for speech: it was thoughts."""
+        """Drop the text so far, which was thoughts, unless a voice has it already."""
         if self.began_at is None:
             self.has_text = False
             self.listener.restart()
@@ -184,7 +184,7 @@ _ENDED = regex.compile(rf"(?:{_END.pattern}|\n)\s*$")
 
 
 class Clauses:
-    """Holds back the events of an unfinished clause, so that an answer which breaks off ends with a whole one."""
+    """Holds back the events of an unfinished clause, so that an answer that breaks off ends with a whole clause."""
 
     __slots__ = ("_events", "_is_clause", "_open_s", "_speakable", "_text", "_texts", "since")
 
@@ -192,7 +192,7 @@ class Clauses:
         """``texts`` as for AnswerText."""
         self._texts = texts
         self._open_s = 0.0  # of the text that was let through, since the beginning of its last clause
-        self._is_clause = True  # whether that ended with a clause
+        self._is_clause = True  # whether the text that was let through ends with a clause
         self._restart()
 
     def _restart(self) -> None:
@@ -208,9 +208,9 @@ class Clauses:
 
     @property
     def open_s(self) -> float:
-        """How long a voice takes for the held text, and for the clause before.
+        """How many seconds a voice takes for the held text, and for the clause before it.
 
-        The voice may not know yet that the clause before has ended: only the next word shows it.
+        The voice may not know yet that the clause before has ended: only the next word shows the end.
         """
         return self._open_s + self.held_s
 
@@ -221,7 +221,7 @@ class Clauses:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the held text ends like a clause, as far as can be told without the text that follows."""
+        """Whether the held text ends like a clause, as far as that shows without the next text."""
         return _ENDED.search(self._text) is not None
 
     def add(self, block: bytes, now: float) -> bytes:
@@ -245,7 +245,7 @@ class Clauses:
         return b"".join(ready)
 
     def release(self) -> bytes:
-        """Return the held events, and hold them no longer."""
+        """Return the held events, and hold none."""
         held = self.held
         if self._text:
             self._open_s = self.held_s + (0.0 if self._is_clause else self._open_s)

@@ -1,9 +1,9 @@
 """Thoughts inside the text of an answer: a server that does not separate thoughts sends them first, between marks.
 
 For example ``<think>The user asks …</think>Paris``: only "Paris" is the answer. Thoughts do not win and are not spoken;
-their bytes pass as they are. Some chat templates write the opening mark themselves, so that only the closing mark
-comes. The gateway learns which deployments do this, for requests with the same switches of thinking, and forgets it
-when they stop.
+their bytes pass unchanged. Some chat templates write the opening mark themselves, so that only the closing mark comes.
+The gateway learns at which deployments, and for which switches of thinking, that is so, and forgets a deployment whose
+answers stop to show it.
 """
 
 import re
@@ -34,9 +34,9 @@ _MARKS: Mapping[str, tuple[str, ...]] = {
     "<|inner_prefix|>": ("<|inner_suffix|>",),
 }
 _BETWEEN = ("<|start|>assistant", "<|channel|>final<|message|>", "<|start_response|>")  # before the answer: neither
-# gpt-oss without its marks: https://github.com/Augustas11/macprovider/issues/743. A capital letter follows at once.
+# gpt-oss without marks (https://github.com/Augustas11/macprovider/issues/743): a capital letter follows at once.
 _UNMARKED, _UNMARKED_END = "analysis", ("assistantfinal",)
-_FEW = 4  # of its letters begin many words
+_FEW = 4  # of these letters begin many words
 _PREFIXES = frozenset(mark[:end] for mark in (*_MARKS, *_BETWEEN) for end in range(1, len(mark) + 1))
 _LONGEST = 32  # characters of a mark
 
@@ -46,26 +46,26 @@ def _ending(closings: Iterable[str]) -> re.Pattern[str]:
 
 
 _CLOSINGS = {closings: _ending(closings) for closings in (*_MARKS.values(), _UNMARKED_END)}
-# These may come alone. The others are never all that is left of a pair.
+# Closing marks that may come alone. No other mark is ever all that is left of a pair.
 _LONE = tuple(closing for closings in _MARKS.values() for closing in closings if "/" in closing)
 _lone = _ending(_LONE)
 _opening = _ending(opening for opening in _MARKS if opening.isascii())
 _FENCE = re.compile(r"```|~~~")
 _QUOTES = frozenset("`'\"“”‘’«»()")  # noqa: RUF001 - quotes of several languages
 _BLANKS = frozenset(" \t")
-_GOES_ON = frozenset(",.;:!?")  # behind a mark that a sentence mentions; no answer begins so
+_GOES_ON = frozenset(",.;:!?")  # after a mark that a sentence mentions; no answer begins with one of these
 _NEAR = 8  # characters around a mark
 
-# A first event with nothing of this begins no thought: its text is neither blank, nor may it begin like a mark. Most
-# strings of an event are passed by the byte behind their quote.
+# Only an event that matches may begin a thought: its text is blank, or may begin a mark. The byte behind a string's
+# quote rules most strings out.
 may_begin = re.compile(
     rb'"(?=[ \\<\xe2\[a])(?:'
     rb'(?: |\\[nrt])*(?:<|\\u003[cC]|\\u25[cC]1|\xe2\x97\x81|\[[tT"]|analys?i?s?["A-Z])|(?: |\\[nrt])+")'
 ).search
 
-MOST_CHARS = 256 * 1024  # of thoughts that the template began: longer text is an answer
+MOST_CHARS = 256 * 1024  # of thoughts whose opening mark the template wrote: longer text is an answer
 MOST_BLANK = 4_096  # characters before the first letter
-MOST_UNPROVEN = 20  # streams in a row whose expected thoughts did not end: they are expected no more
+MOST_UNPROVEN = 20  # streams in a row whose expected thoughts did not end: none are expected after so many
 # So many whole streams of a deployment are searched for a lone end, if there are any among the first, and some later.
 FIRST_STREAMS, MOST_FIRST_STREAMS, EACH_STREAM = 3, 12, 100
 MOST_DEPLOYMENTS = 1000  # clients may name their own
@@ -79,15 +79,15 @@ _Switches = tuple[bytes, ...]
 
 
 class Habit:
-    """What is known of one deployment: for which switches of thinking its template begins the thoughts."""
+    """What is known of one deployment: for which switches of thinking the chat template writes the opening mark."""
 
     __slots__ = ("_looked", "_sought", "left", "opened")
 
     def __init__(self) -> None:
-        self.opened: dict[_Switches, int] = {}  # with the number of streams since the last that proved it
-        self.left = 0  # streams before the next is searched: whoever reads one counts it
+        self.opened: dict[_Switches, int] = {}  # with the number of streams since the last lone closing mark
+        self.left = 0  # streams until the next one is searched: whoever reads a stream counts it
         self._sought = 0  # streams that were searched,
-        self._looked = 0  # and to their end
+        self._looked = 0  # and searched to their end
 
     def begin(self, fields: Fields, *, keeps: bool) -> "Thoughts | None":
         """Return a search for thoughts in the answer to ``fields``; None: needed only if the first text may begin one.
@@ -109,7 +109,7 @@ class Habit:
         return Thoughts(self, switches, seeks=True)
 
     def learn(self, switches: _Switches) -> None:
-        """Note that a closing mark came without an opening one."""
+        """Note that a closing mark came without an opening mark."""
         self.opened[switches] = 0
         if len(self.opened) > MOST_SWITCHES:
             del self.opened[next(iter(self.opened))]
@@ -131,7 +131,7 @@ class HabitsByDeployment(dict[str, Habit]):
     """The habits of all deployments in this process; beyond ``MOST_DEPLOYMENTS`` nothing is kept."""
 
     def __missing__(self, deployment: str) -> Habit:
-        """Return a new habit for a deployment that is not known yet, and keep it."""
+        """Return a new habit for an unknown deployment, and keep it."""
         habit = Habit()
         if len(self) < MOST_DEPLOYMENTS:
             self[deployment] = habit
@@ -162,7 +162,7 @@ class Thoughts:
         keeps: bool = False,
     ) -> None:
         """``expected``: the template begins the thoughts. ``seeks``: look for a lone closing mark, to learn this."""
-        self.is_found = False  # what was taken for an answer were thoughts: their end has come, without a beginning
+        self.is_found = False  # text that was taken for the answer were thoughts: only their end has a mark
         self._habit = habit
         self._switches = switches
         self._expected = expected
@@ -173,7 +173,7 @@ class Thoughts:
         self._held = ""  # what may become a mark, and the blanks before it
         self._since: float | None = None  # when the answer began, if what is held is one
         self._closing = _lone
-        self._is_expected = False  # that it thinks: no mark has shown it
+        self._is_expected = False  # whether the model is expected to think, though no mark has come
         self._tail = ""
         self._kept: list[str] = []
         self._kept_chars = 0
@@ -196,11 +196,11 @@ class Thoughts:
 
     @property
     def began_at(self) -> float | None:
-        """When the answer began; while a possible mark is held: when it began if that is no mark."""
+        """When the answer began. While a possible mark is held: when the answer began if this is no mark."""
         return self._since
 
     def take(self, text: str, now: float) -> str:
-        """Add a piece; return the text that is known to be answer by now, perhaps earlier pieces as well."""
+        """Add a piece; return the text that is now known to be answer, perhaps with earlier pieces."""
         if self._state is _State.ANSWERING:
             return self._seek(text, now) if self._seeks else text
         if self._state is _State.THINKING:
@@ -211,7 +211,7 @@ class Thoughts:
         return self._begin(now)
 
     def other(self, now: float) -> None:
-        """Note that the answer continues with something that is not text: a call, sound, a refusal."""
+        """Note that the answer continues with something other than text: a call, sound, a refusal."""
         if self._state is _State.ANSWERING and self._seeks:
             self._find(now, is_last=True)
         self._seeks = False
@@ -224,9 +224,9 @@ class Thoughts:
         self.other(0.0)
 
     def finish(self, now: float, *, is_cut_short: bool) -> str:
-        """End the text; return the held text that has turned out to be answer.
+        """End the text; return held text that has turned out to be answer.
 
-        ``is_cut_short``: by a limit, perhaps within its thoughts.
+        ``is_cut_short``: a limit ended the text, perhaps within the thoughts.
         """
         if self._state is _State.ANSWERING:
             if self._seeks and not self._find(now, is_last=True) and self._habit is not None and not is_cut_short:
@@ -241,7 +241,7 @@ class Thoughts:
 
     @property
     def was_answer(self) -> bool:
-        """Whether, at its end, the text that was expected to be thoughts was the answer."""
+        """Whether the text was the answer, though thoughts were expected. Known at the end."""
         return self._is_expected and self._state is _State.ANSWERING
 
     def _begin(self, now: float) -> str:
@@ -251,7 +251,7 @@ class Thoughts:
             self._held = head[len(between) :]
             head = self._held.lstrip()
             self._since = now if head else None
-            self.has_thought = True  # blanks behind it are no answer
+            self.has_thought = True  # blanks after thoughts are no answer
         opened = _opened(head)
         if opened is None and ((not head and len(self._held) <= MOST_BLANK) or _may_become_mark(head)):
             return ""
@@ -304,7 +304,7 @@ class Thoughts:
         return "".join(self._kept)
 
     def _seek(self, text: str, now: float) -> str:
-        """Look for a lone closing mark; return ``text``, or the part of it behind such a mark."""
+        """Look for a lone closing mark; return ``text``, or the part of it after such a mark."""
         self._tail += text
         return self._begin(now) if self._find(now, is_last=False) else text
 
@@ -334,7 +334,7 @@ class Thoughts:
         return True
 
     def _forget_tail(self) -> None:
-        """Keep only text that may be part of a mark, and whether it is within a block of code."""
+        """Keep only text that may be part of a mark, and whether that text is within a block of code."""
         kept = _LONGEST + _NEAR
         if len(self._tail) > 2 * kept:
             gone = self._tail[:-kept]
@@ -347,7 +347,7 @@ class Thoughts:
 
 
 def _opened(head: str) -> tuple[str, re.Pattern[str]] | None:
-    """Return the text behind the mark that begins ``head``, and the pattern of the closing mark; None: no mark."""
+    """Return the text after the mark that begins ``head``, and the pattern of the closing mark; None: no mark."""
     start = head[:_LONGEST].lower()
     for mark, closings in _MARKS.items():
         if start.startswith(mark):
@@ -362,7 +362,7 @@ def _may_become_mark(head: str) -> bool:
 
 
 def _is_mention(before: str, after: str) -> bool:
-    """Whether a sentence mentions the mark between ``before`` and ``after``, instead of ending with it."""
+    """Whether a sentence mentions the mark between ``before`` and ``after``, as in "the tag </think> ends it"."""
     last, first = before[-1:], after[:1]
     word = after.lstrip(" \t")[:1]
     if word in _GOES_ON or (last in _QUOTES and first in _QUOTES):
@@ -371,7 +371,7 @@ def _is_mention(before: str, after: str) -> bool:
 
 
 def after_thoughts(text: str) -> str | None:
-    """Return the part of a whole ``text`` behind its thoughts; None if it has none."""
+    """Return the part of a whole ``text`` after its thoughts; None if there are no thoughts."""
     thoughts = Thoughts(seeks=True)
     said = thoughts.take(text, 0.0)
     if thoughts.is_found or thoughts.has_thought:
@@ -383,14 +383,14 @@ def after_thoughts(text: str) -> str | None:
 
 
 class ClassifiedEvent(msgspec.Struct):
-    """One event as it counts, and the text that is known to be answer since."""
+    """One event as it is counted, and the text that has turned out to be answer since the event before."""
 
     chunk: Chunk
     said: Sequence[tuple[int, str]] = ()  # by choice, item or block
     is_restarted: bool = False  # what was said before were thoughts
-    is_later: bool = False  # and the answer did not begin when it seemed to
-    answer_at: float | None = None  # when the answer began, where that is known now
-    answer_chars: int = 0  # that counted as thoughts, and were the answer
+    is_later: bool = False  # the answer began later than it seemed
+    answer_at: float | None = None  # when the answer began, if this event shows it
+    answer_chars: int = 0  # characters that were counted as thoughts, and are the answer
 
 
 _MORE = Chunk(b"", meaningful=True, answer=True)
@@ -411,7 +411,7 @@ class AnswersThoughts:
         self._is_restarted = False
 
     def look(self, chunk: Chunk, now: float) -> ClassifiedEvent:
-        """Look at an event that has something of an answer, or its end."""
+        """Look at an event that has a part of an answer, or the end."""
         found = ClassifiedEvent(chunk)
         try:
             texts = list(self._answers.texts(chunk.data)) if chunk.answer else []
@@ -450,7 +450,7 @@ class AnswersThoughts:
         return found
 
     def undecided_since(self) -> float | None:
-        """Return when text came that may have become a thought; None: there is none, or it was a thought."""
+        """Return when text came that may still become a thought; None: there is no such text."""
         undecided = [each.began_at for each in self._by_place.values() if not each.is_thinking]
         return min((at for at in undecided if at is not None), default=None)
 
@@ -477,7 +477,7 @@ class AnswersThoughts:
         return thoughts
 
     def _separated(self) -> None:
-        """Note that the server sends thoughts apart from the text, so that the text has none."""
+        """Note that the server sends thoughts apart from the text: the text has none."""
         if not any(each.is_thinking for each in self._by_place.values()):
             self.is_over = True
             for each in self._by_place.values():

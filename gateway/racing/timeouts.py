@@ -1,7 +1,7 @@
 """The timeouts of one attempt, on a single timer: first token, stall and total.
 
-The connect timeout belongs to the provider's transport. A running stream does not touch the timer: an event only
-stores its time. When the timer fires, it checks that time and, if it is too early, is set again.
+The connect timeout belongs to the provider's transport. An event of a running stream does not touch the timer: it only
+stores its time. When the timer fires too early for that time, it is set again.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from gateway.fleet.models import Clocks
 from providers import ErrorKind, UpstreamError
 from providers.dialects import Chunk
 
-# A timer that is later than this has waited for the event loop. What the provider sent meanwhile is read first: within
-# ``READ_S``, and within that again while the loop goes on standing still.
+# A timer that fires later than this has waited for the event loop. What the provider sent meanwhile is read first,
+# within ``READ_S``; another ``READ_S`` follows whenever the loop stands still again.
 LATE_S = 0.1
 READ_S = 0.05
 MOST_WAITS = 5
 
 FINISH_GRACE_S = 5.0  # time for usage and [DONE] after a finish reason; the answer itself is complete
 
-BUSY_S = 0.5  # a timer that is so late has waited for the event loop: data that arrived may not have been read yet
+BUSY_S = 0.5  # a timer that fires so late has waited for the event loop: data that arrived may not have been read
 SOON_S = 0.001  # what is due so soon is due now: clocks are rounded
 AGAIN_S = 5.0  # between two looks at a silence, as another deployment may be asked only then
 
@@ -33,30 +33,30 @@ TEXT_S = 60.0  # how long a stream may stand still after text, unless its deploy
 
 
 def in_background(clocks: Clocks) -> Clocks:
-    """Return the limits of an attempt that runs on in the background: it may be silent for as long as it likes."""
+    """Return the limits of an attempt that runs in the background: its silence has no limit."""
     return msgspec.structs.replace(clocks, ttft_s=inf, stall_s=inf)
 
 
-# Some servers send the call of a tool only when it is complete. So long may a stream have nothing but signs of life
-# (pings, comments, empty events, halves of events) where one may be in the making,
+# Some servers send the call of a tool only when the call is complete. While a call may be in the making, a stream may
+# have nothing but signs of life (pings, comments, empty events, halves of events) for so long,
 CALL_S = 600.0
-# and so long until another deployment is asked beside it; without such signs as after a piece of a call.
+# and for so long until another deployment is asked too. Without signs of life the time is that after a piece of a call.
 CALL_NOTICED_S = 300.0
 
 
 class DeltaKind(StrEnum):  # a string has a hash without a Python call; Enum's is one
-    """What came last in a stream: what may follow, and how soon, depends on it."""
+    """What came last in a stream. What may follow, and how soon, depends on this."""
 
     TEXT = "text"
     THINKING = "thinking"
-    ARGUMENTS = "arguments"  # of a call of a tool: some vendors send them only at their end
+    ARGUMENTS = "arguments"  # of a call of a tool: some vendors send all of these at the end
     BOUNDARY = "boundary"  # of a block or an item, or of a tool that the vendor runs itself
 
 
 _ARGUMENTS = DeltaKind.ARGUMENTS
 
-# A deployment sends calls in pieces if one came in at least so many, not faster than any model writes; it sends them
-# whole if one of this length did not. Shorter ones show nothing.
+# A deployment sends calls in pieces if a call came in at least so many, no faster than a model writes. It sends calls
+# whole if a call of at least this length came in fewer. Shorter calls show nothing.
 SOME_PIECES = 4
 FASTEST_CHARS_S = 5_000.0
 LONG_CALL_CHARS = 64
@@ -68,16 +68,16 @@ def came(chunk: Chunk) -> DeltaKind:
         return DeltaKind.THINKING
     if chunk.tools or chunk.names:
         return DeltaKind.ARGUMENTS
-    # Text counts as such also while it is blank, or may become the mark of a thought: it is no answer yet.
+    # Blank text, and text that may become the mark of a thought, count as text here: no answer has begun, but text may.
     return DeltaKind.TEXT if chunk.text_chars and not chunk.of_tool else DeltaKind.BOUNDARY
 
 
-# How long the streams of each deployment pause, by what came last, learnt in this process: a pause that is long for
-# its deployment is noticed, and another deployment is asked beside it.
+# How long the streams of each deployment pause, by what came last, learnt in this process. A pause that is long for the
+# deployment is noticed, and another deployment is asked beside it.
 
 LATEST = 300  # streams whose pauses count
 FEWEST = 100  # streams from which the pauses of a deployment after text are known;
-UNKNOWN_S = 12.0  # the limit at its first, from which each stream takes its part
+UNKNOWN_S = 12.0  # the limit at the first stream, from which each stream takes a part
 POOLED = 1_000  # streams from which those of the same model's other deployments do not count as well
 TIMES = 1.5  # the longest pause
 LEAST_S, MOST_S = 3.0, 30.0
@@ -85,8 +85,8 @@ ABOVE = 1.3  # at least so many times the longest pause, also beyond ``MOST_S``
 LONG_S = LEAST_S / TIMES  # shorter pauses change nothing
 NOTICED_S: Mapping[DeltaKind, float] = {DeltaKind.THINKING: 120.0, DeltaKind.ARGUMENTS: 60.0, DeltaKind.BOUNDARY: 60.0}
 
-# A deployment with more notices among so many streams may have changed, and is learnt again with this limit. A silence
-# that lasts even so long is a stall, and so were the others.
+# A deployment with more notices than this among so many streams may have changed. It is learnt again, with
+# ``CHANGED_S`` as the limit: a longer silence is a stall, and so were the noticed ones.
 MOST_NOTICED, AMONG = 2, 50
 CHANGED_S = 45.0
 MOST_DEPLOYMENTS = 1000  # clients may name their own,
@@ -99,10 +99,10 @@ class Pauses:
     __slots__ = ("_long", "_noticed", "in_pieces", "pool", "streams")
 
     def __init__(self) -> None:
-        self.in_pieces: bool | None = None  # whether it sends calls of tools as they are written; None: not known
-        self.streams = 0  # that came to their end: counted by whoever reads them
-        self.pool: list[Pauses] | None = None  # those of its model; set by the first stream
-        # By what came last: stream and seconds, ever shorter, so that the first is the longest.
+        self.in_pieces: bool | None = None  # whether calls of tools are sent as they are written; None: not known
+        self.streams = 0  # ended streams: whoever reads a stream counts it
+        self.pool: list[Pauses] | None = None  # pauses of the model's deployments; set by the first stream
+        # By what came last: stream and seconds. Each is shorter than the one before, so the first is the longest.
         self._long: dict[DeltaKind, deque[tuple[int, float]]] = {}
         self._noticed: deque[int] = deque(maxlen=MOST_NOTICED)  # how many streams had ended at the latest notices
 
@@ -154,7 +154,7 @@ class PausesByDeployment(dict[str, Pauses]):
         self._pools: dict[str, list[Pauses]] = {}
 
     def __missing__(self, deployment: str) -> Pauses:
-        """Return the pauses of a deployment that none are known of, and keep them."""
+        """Return new pauses for an unknown deployment, and keep them."""
         pauses = Pauses()
         if len(self) < MOST_DEPLOYMENTS:
             self[deployment] = pauses
@@ -174,7 +174,7 @@ class PausesByDeployment(dict[str, Pauses]):
 
 
 class StallListener(Protocol):
-    """Is told when a stream stands still in the middle of its answer, long before that is an error."""
+    """Notified when a stream stands still in the middle of its answer, long before the silence is an error."""
 
     def stands_still(self) -> bool:
         """Return whether another deployment was asked; called again every ``AGAIN_S`` while the silence lasts."""
@@ -184,10 +184,10 @@ class StallListener(Protocol):
 
 
 class AttemptClocks:
-    """Cancels ``task`` when a timeout expires, and stores which one in ``expired``.
+    """Cancels ``task`` when a timeout expires, and stores the timeout in ``expired``.
 
-    The owner converts the cancellation into an error, as ``asyncio.timeout`` does: see ``take_expiry``. ``attempt``,
-    if it is set, is told of a silence that is long for the deployment.
+    The owner converts the cancellation into an error, as ``asyncio.timeout`` does: see ``take_expiry``. ``attempt``, if
+    set, is notified of a silence that is long for the deployment.
     """
 
     __slots__ = (
@@ -229,10 +229,10 @@ class AttemptClocks:
         may_call: bool = False,
         awaited: str = "first token",
     ) -> None:
-        """``pauses``: of its deployment. ``started``: if the attempt goes on with another one's time.
+        """``pauses``: of the deployment. ``started``: set if the attempt goes on with another attempt's time.
 
-        ``may_call``: the answer may be a call of one of the request's tools. ``awaited``: the kind that an answer
-        begins with.
+        ``may_call``: the answer may be a call of one of the request's tools. ``awaited``: the kind of delta that an
+        answer begins with.
         """
         self._awaited = awaited
         self._clocks = clocks
@@ -246,15 +246,15 @@ class AttemptClocks:
         self._may_call = may_call
         self._call_since: float | None = None  # when the first piece of a call came
         self._call_until = 0.0  # and the last one
-        self._longest_gap_s = 0.0  # between two of them
-        self.alive_at: float | None = None  # when something came last that is no event of the answer
+        self._longest_gap_s = 0.0  # between two pieces of a call
+        self.alive_at: float | None = None  # when something came last that is no event of the answer: a ping, a comment
         self._pauses = pauses
         self._paused_at: float | None = None
         self._finishing = False
         self._still = False  # whether the attempt was told of this silence
         self._attempt = attempt
         self._expired: UpstreamError | None = None
-        self._waits = 0  # for data that came while the event loop stood still, one after the other
+        self._waits = 0  # turns of the loop for data that came while it stood still, one after the other
         self._due = 0.0  # when the timer fires
         self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0], LEAST_S, now)
 
@@ -278,7 +278,7 @@ class AttemptClocks:
         self.event(self._clock(), came, meaningful=meaningful)
 
     def now(self) -> float:
-        """Return the time of its clock."""
+        """Return the time of the attempt's clock."""
         return self._clock()
 
     def finish(self) -> None:
@@ -292,7 +292,7 @@ class AttemptClocks:
         self._paused_at = now
 
     def resume(self) -> float:
-        """Restart the stall clock after ``pause``; return for how many seconds it stood."""
+        """Restart the stall clock after ``pause``; return for how many seconds the clock stood."""
         if self._paused_at is None:
             return 0.0
         paused_s = self._clock() - self._paused_at
@@ -301,9 +301,9 @@ class AttemptClocks:
         return paused_s
 
     def learn_calls(self, calls: Sequence[int], chars: int) -> None:
-        """Learn how the deployment sends calls, from the number of pieces of each and the length of all in characters.
+        """Learn how the deployment sends calls. ``calls``: the number of pieces of each. ``chars``: the length of all.
 
-        Pieces that came at once, or nearly, were written before.
+        Pieces that came at once, or nearly, were written before the first of them was sent.
         """
         if not self._may_call or self._call_since is None or not calls:
             return
@@ -331,7 +331,7 @@ class AttemptClocks:
         return self._may_call and (not self._pauses.in_pieces or (self._came is _ARGUMENTS and self._is_alive))
 
     def _resumed(self, pause_s: float, came: DeltaKind) -> None:
-        """Learn from a pause after which the stream goes on with ``came``, unless a call was made in it."""
+        """Learn from a pause that ended with ``came``, unless a call of a tool was made in the pause."""
         made_call = self._makes_call and (self._is_alive or came is _ARGUMENTS or came is DeltaKind.BOUNDARY)
         if not made_call:
             self._pauses.recovered(self._came, pause_s)
@@ -340,7 +340,7 @@ class AttemptClocks:
             self._attempt.goes_on()
 
     def complete(self) -> None:
-        """Stop: the answer has been read to its end."""
+        """Stop: the answer has been read to the end."""
         self._pauses.streams += 1
         if self._timer is not None:  # as ``stop``, without a call
             self._timer.cancel()
@@ -358,13 +358,13 @@ class AttemptClocks:
         self._task = self._attempt = None
 
     def take_expiry(self) -> UpstreamError | None:
-        """Return the timeout behind a cancellation and uncancel the task; None if it has another cause."""
+        """Return the timeout behind a cancellation, and uncancel the task; None: the cancellation has another cause."""
         if self._expired is not None and self._task is not None and self._task.uncancel() == 0:
             return self._expired
         return None
 
     def _next(self) -> tuple[float, ErrorKind, float]:
-        """Return when the next timeout expires, which one it is, and its length in seconds."""
+        """Return when the next timeout expires, which timeout that is, and its length in seconds."""
         clocks = self._clocks
         if not self._first_token and self._paused_at is None:
             ttft_s = self._first_token_s() if self._may_call else clocks.ttft_s
@@ -408,7 +408,7 @@ class AttemptClocks:
         return self._loop.call_later(self._due - now, self._fire)
 
     def _rearm(self) -> None:
-        """Fire earlier if necessary; a timer that fires too early is set again."""
+        """Have the timer fire earlier if necessary. A timer that fires too early is set again."""
         due = self._next()[0]
         if self._timer is not None and due < self._due:
             self._timer.cancel()
@@ -420,7 +420,7 @@ class AttemptClocks:
         if at > now:
             self._waits = 0
             most_s = self._look(now)
-            if self._timer is not None:  # else it was stopped meanwhile
+            if self._timer is not None:  # else the clocks were stopped meanwhile
                 self._timer = self._sleep(at, most_s, now)
             return
         if now - self._due > LATE_S and self._waits < MOST_WAITS:
@@ -433,7 +433,7 @@ class AttemptClocks:
             self._task.cancel()
 
     def _look(self, now: float) -> float:
-        """Tell of a silence that is long for the deployment; return the seconds until the next look."""
+        """Report a silence that is long for the deployment; return the seconds until the next look."""
         pauses = self._pauses
         after_text_s = pauses.noticed_s(DeltaKind.TEXT)
         if self._attempt is None or not self._first_token or self._finishing or self._paused_at is not None:

@@ -1,7 +1,8 @@
-"""Judges a complete answer by the requested form: the winner's, or with ``win_on: valid`` each one.
+"""Judges a complete answer by the form that was requested: the winner's, or with ``win_on: valid`` each answer.
 
-No answer is stored for this. What must be seen as a whole (tool arguments, text that must be JSON) has a size limit
-and is released with its attempt. If something cannot be known, it is not judged, so that no provider is blamed for it.
+No answer is stored for this. Tool arguments and JSON must be seen as a whole: these are kept up to a limit, and
+released with their attempt. Where something cannot be known there is no judgement, so that no provider is blamed for
+it.
 """
 
 import re
@@ -28,14 +29,14 @@ from providers import (
 )
 from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_object, requires_some
 
-# What a request requires of its answer's form: text, calls of the offered tools, or JSON by a schema.
+# What a request requires of the form of the answer: text, calls of the offered tools, or JSON by a schema.
 
 _EMPTY = frozenset({b"", b"null", b"[]"})
 _PROMPTS = re.compile(rb'\s*\[\s*["\[]')  # of texts, or of lists of tokens; one list of tokens is one prompt
 _CHOICES = ("tool_choice", "function_call", "toolConfig", "tool_config")  # of a tool, in all dialects
 _NO_TOOL = re.compile(rb'\s*(?:"none"|\{\s*"type"\s*:\s*"none"\s*\})\s*|.*"mode"\s*:\s*"NONE".*', re.DOTALL)
 _whole_number = msgspec.json.Decoder(int | None, strict=False)  # some servers take 2.0 and "2" for 2
-_MOST_COUNTED = 50_000  # prompts, of which each takes memory while they are counted
+_MOST_COUNTED = 50_000  # prompts; each takes memory while the prompts are counted
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _NAMES = {
     dialect: frozenset((*dialect.requests.json_formats, *dialect.requests.tools.offered))
@@ -43,7 +44,7 @@ _NAMES = {
 }
 
 
-EXPECTED: frozenset[str] = frozenset().union(*_NAMES.values())  # the fields that state it, in all dialects
+EXPECTED: frozenset[str] = frozenset().union(*_NAMES.values())  # the fields that state the form, in all dialects
 
 
 class RequiredForm(msgspec.Struct, frozen=True):
@@ -69,7 +70,7 @@ def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
 
 
 def may_call_tools(call: Call) -> bool:
-    """Whether the answer to a call may call one of the offered tools; True if that is not known."""
+    """Whether an answer to the call may call one of the offered tools; True if that is not known."""
     fields = call.asked.fields
     if call.how.answer_kind is not AnswerKind.TOOLS:
         offered = [fields[name] for name in call.asked.dialect.requests.tools.offered if name in fields]
@@ -79,7 +80,7 @@ def may_call_tools(call: Call) -> bool:
 
 
 def answers_asked(fields: Fields, dialect: Dialect) -> int:
-    """Return how many answers a request asks for, to all its prompts together; 1 if that cannot be read."""
+    """Return how many answers a request asks for, to all its prompts together; 1 if the number cannot be read."""
     requests = dialect.requests
     number = 1
     with suppress(*UNREADABLE):
@@ -93,7 +94,7 @@ def answers_asked(fields: Fields, dialect: Dialect) -> int:
 
 
 def answers_made(fields: Fields, dialect: Dialect) -> int:
-    """Return how many answers are generated for a request, and billed: ``best_of`` of them for each prompt.
+    """Return how many answers are generated for a request, and billed: for each prompt ``best_of``, else ``n``.
 
     https://developers.openai.com/api/reference/resources/completions/methods/create
     """
@@ -111,7 +112,7 @@ def _at_least_one(number: msgspec.Raw) -> int:
 
 
 def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) -> RequiredForm | None:
-    """Return the required form of the answer; None if it cannot be read from the request.
+    """Return the form that the request requires of the answer; None if the request does not say.
 
     ``every_schema``: arguments must match the schemas of tools that are not strict, too.
     """
@@ -151,11 +152,11 @@ class RequestParameters(msgspec.Struct, frozen=True):
     max_tokens: int | None = None
     temperature: float | None = None
     tools: int | None = None  # number of tools offered
-    answers: int = 1  # number of answers that are made; the limit holds for each
+    answers: int = 1  # number of answers that are generated; the limit holds for each
     tier: str | None = None  # of service, in the words of `Price.at`
     searches: bool = False  # the request lets the vendor search the web
-    searches_untold: bool = False  # by a field after which not every vendor's usage tells how often it searched
-    writes: bool = True  # its answer is written token by token
+    searches_untold: bool = False  # a field is set after which not every vendor's usage counts the searches
+    writes: bool = True  # False: the answer is not written token by token
 
 
 def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect, *, writes: bool = True) -> RequestParameters:
@@ -181,7 +182,7 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect, *, writes: bo
 
 
 def asked_tier(fields: Mapping[str, msgspec.Raw]) -> str | None:
-    """Return the tier of service that a body asks for, in any dialect; None: it leaves that to the vendor (auto)."""
+    """Return the tier of service that a body asks for, in any dialect; None: the vendor decides (auto)."""
     if fields.keys().isdisjoint(_TIERS):
         return None
     words = [word for name in _TIERS if name in fields and (word := _word(fields[name])) is not None]
@@ -231,12 +232,12 @@ REQUESTED = frozenset({"best_of", "tools", *_SEARCH_FIELDS, *_TIERS, *_TEMPERATU
 STILL_READ = EXPECTED | REQUESTED  # needed at the call's end, by the judgement and the record
 
 
-# Of all dialects: vendors use other dialects' words in their own.
+# Of all dialects, as vendors use words of other dialects in their own.
 CUT_SHORT = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.cut_short)
 _REFUSALS = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.refusals)
 _NEARLY = 0.9  # of max_tokens: vendors count the last tokens, or reasoning, differently
-_LONGEST_NONE = 16  # characters of arguments that may mean none
-_MOST_CHECKED = 16  # with more tool calls, none is checked against its schema
+_LONGEST_NONE = 16  # characters of arguments that may stand for none
+_MOST_CHECKED = 16  # calls of tools: if there are more, no arguments are checked against a schema
 
 
 _anything = msgspec.json.Decoder()
@@ -254,7 +255,7 @@ _GOOD = {kind: Judgement(kind) for kind in AnswerKind}
 
 
 def judge(call: Call, outcome: Outcome, measurement: Measurement, text: AnswerText | None) -> Judgement:
-    """Judge a complete answer, or that of a winner that broke off. ``text`` is None unless JSON was requested."""
+    """Judge a complete answer, or a winner's that broke off. ``text``: None unless JSON was requested."""
     kind = call.how.answer_kind
     if outcome.failed:
         return Judgement(kind, Flaw.TRUNCATED)
@@ -271,7 +272,7 @@ def judge(call: Call, outcome: Outcome, measurement: Measurement, text: AnswerTe
 
 
 def _flaw_of_end(measurement: Measurement) -> Flaw | None:
-    """Return the flaw that the answer's finish reason shows; None for none."""
+    """Return the flaw that the finish reason shows, or None."""
     reason = measurement.reported.finish_reason
     if measurement.reported.refused or reason in _REFUSALS:
         return Flaw.REFUSAL
@@ -316,7 +317,7 @@ def _flaw_of_calls(call: Call, measurement: Measurement, asked: RequiredForm) ->
         return None if valid is None else Flaw.BAD_TOOL_CALL
     arguments = calls.arguments() or []
     if len(arguments) != len(calls.names) or not any(asked.tools.values()):
-        return False  # no schema, or which call is whose is unknown
+        return False  # there is no schema, or it is unknown which call is whose
     if len(arguments) > _MOST_CHECKED:
         return None
     for name, piece in zip(calls.names, arguments, strict=True):
@@ -330,7 +331,8 @@ def _flaw_of_calls(call: Call, measurement: Measurement, asked: RequiredForm) ->
 def valid_calls(call: Call, calls: ToolCalls) -> bool | None:
     """Whether the arguments of all tool calls are JSON; None if unknown.
 
-    Empty ones (blank, or ``null``) are ``{}`` where the tool, strict or not, requires none; else they are not valid.
+    Empty arguments (blank, or ``null``) stand for ``{}``. They are valid where the tool, strict or not, requires no
+    argument.
     """
     valid, arguments = calls.valid(), calls.arguments()
     if not valid or not arguments or len(calls.names) != len(arguments) or not any(map(_is_none, arguments)):
@@ -349,7 +351,7 @@ def _is_none(arguments: str) -> bool:
 def _flaw_of_arguments(schema: bytes, arguments: str, *, of: int) -> Flaw | bool | None:
     try:
         value = _anything.decode(arguments_object(arguments) or arguments)
-    except RecursionError:  # they were not nested too deep a few frames further up
+    except RecursionError:  # not nested too deep: with fewer frames on the stack the same text was parsed
         return Flaw.BAD_TOOL_CALL
     return _schema_flaw(schema, value, of=of)
 
@@ -362,7 +364,7 @@ def _flaw_of_json(text: AnswerText | None, asked: RequiredForm) -> Flaw | bool |
     try:
         value = _anything.decode(whole)
     except (msgspec.DecodeError, RecursionError):
-        # Behind thoughts that the server did not separate, which were not known to be any when they came.
+        # The server may not have separated thoughts from the text, and a lone closing mark shows them too late.
         said = after_thoughts(whole)
         try:
             value = _anything.decode(said or "")
@@ -374,16 +376,16 @@ def _flaw_of_json(text: AnswerText | None, asked: RequiredForm) -> Flaw | bool |
 
 
 def _schema_flaw(schema: bytes, value: Any, *, of: int = 1) -> Flaw | bool | None:
-    """Return the flaw if the schema does not allow ``value``; False if it does, None if unknown."""
+    """Return a flaw if the schema does not allow ``value``; False if the schema allows it, None if unknown."""
     from gateway.racing.json_schema import allows  # noqa: PLC0415 - takes 0.1 s, and only JSON requests need it
 
     allowed = allows(schema, value, of=of)
     return None if allowed is None else False if allowed else Flaw.SCHEMA_MISS
 
 
-# With ``win_on: valid``: when an answer may bid, and whether the first one could have been used. An answer that begins
-# with text bids with it. One that begins with a tool call, or that must be JSON, bids when it is complete and without a
-# flaw. An answer that cannot be judged, or is too long to be kept, does not count as invalid.
+# With ``win_on: valid``: when an answer may bid, and whether the first answer could have been used. An answer that
+# begins with text bids with its first text. An answer that begins with a tool call, or must be JSON, bids when it is
+# complete and has no flaw. An answer that cannot be judged, or is too long to be kept, does not count as invalid.
 
 KEPT_BYTES = 4 * 2**20  # of events: 256 KB of text or arguments, a few characters in each
 _SAID: Mapping[Flaw, str] = {
@@ -408,7 +410,7 @@ _FLAWS = (
 
 
 class Validity:
-    """Decides whether one answer may bid. ``judgement`` is set once it is complete."""
+    """Decides whether one answer may bid. ``judgement`` is set once the answer is complete."""
 
     __slots__ = ("_call", "_measurement", "_named", "_text", "judgement")
 
@@ -421,7 +423,7 @@ class Validity:
         self._named = 0  # calls of offered tools
 
     def look(self, now: float, *, finished: bool, over: bool, kept_bytes: int) -> None:
-        """Check the answer as it is ``now``: ``finished``: it has a finish reason; ``over``: no more data follow.
+        """Check the answer at ``now``. ``finished``: it has a finish reason. ``over``: no more data follow.
 
         Raises:
             UpstreamError: the answer calls a tool that was not offered, and the client wants no such answer.
@@ -430,13 +432,13 @@ class Validity:
         measurement = self._measurement
         if measurement.valid_at is not None or self.judgement.judged_as is not None:
             return
-        # The usage, which may follow, shows whose limit cut it short.
+        # The usage, which may follow, shows whose limit cut the answer short: the client's or the vendor's.
         if not over and not (finished and measurement.reported.finish_reason not in CUT_SHORT):
             if self._is_text() or self._is_too_long(kept_bytes):
                 measurement.valid_at = now
             elif self._calls_unknown_tool():
                 self.judgement = Judgement(self._call.how.answer_kind, Flaw.UNKNOWN_TOOL)
-                self.check()  # later data cannot correct it
+                self.check()  # later data cannot remove the flaw
         else:
             self.judgement = judge(self._call, Outcome.WON, measurement, self._text)
             if self.judgement.flaw is None:
@@ -478,9 +480,9 @@ def flaw_rank(flaw: Flaw | None) -> int:
 
 
 def first_was_invalid(attempts: Sequence[AttemptRecord]) -> bool | None:
-    """Whether the answer that began first has a flaw: it would have won with ``win_on: any``.
+    """Whether the answer that began first has a flaw. With ``win_on: any`` it would have won.
 
-    None if no answer began, or if that one was cut before it could be judged.
+    None if no answer began, or if the first one was cut before it could be judged.
     """
     began = [(each.launch_offset_ms + each.ttft_ms, each) for each in attempts if each.ttft_ms is not None]
     if not began:
