@@ -1,7 +1,7 @@
 """Dialects: the APIs in which answers are requested and streamed, each with everything about its wire format.
 
-Each has a folder beside this file and is one ``Dialect``; ``index.py`` lists them. In each struct what a new one needs
-comes first; what follows has a default, by which an API lacks it.
+A dialect has a folder beside this file and is one ``Dialect``; ``index.py`` lists them. In each struct the fields that
+a new dialect needs come first. Each field after them has a default: an API without that feature.
 """
 
 import re
@@ -23,29 +23,29 @@ from providers.dialects.wording import Fields, Wording
 from providers.models import Traits, Usage
 from providers.refusals import UNREADABLE, ErrorKind, UpstreamError
 
-# How one model must be asked, where models that speak the same dialect differ.
+# How one model must be asked. Models that speak the same dialect differ.
 
 
 class Habits(msgspec.Struct, frozen=True):
-    """The differences that exist in every dialect; a dialect with more of them has a subclass."""
+    """The differences that exist in every dialect. A dialect with more differences has a subclass."""
 
     thinks: bool = True  # False: the model refuses a reasoning effort (400 "Unsupported parameter: 'reasoning_effort'")
-    takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
+    takes_thoughts: bool = False  # in chat, reasoning_content must be sent back with the tool calls that followed it
     takes_unsigned: bool = False  # in Messages, unsigned thoughts may be sent back to the model
     takes_marks: bool = False  # in chat, marks of what to cache (``cache_control``) may stand where Messages has them
-    takes_signed: str = ""  # in chat, thoughts that this vendor has signed may be sent back; "": none
-    # What the model takes though chat has no place for it: ``results`` of tools with pictures and with ``is_error``, a
-    # ``thinking_budget`` of tokens, ``thoughts`` that are to be shown, ``top_k``, ``addresses`` and ``citations`` of
-    # files, for all of which the pivot has fields of its own; ``choices`` among several tools, and ``custom_tools``,
-    # which chat has, and few of its servers; and ``outputs``: in Responses, results of tools with pictures.
+    takes_signed: str = ""  # chat: the vendor whose signed thoughts may be sent back; "": none
+    # What the model takes though chat has no place for it. ``results``: of tools, with pictures and with ``is_error``.
+    # ``thinking_budget``: of tokens. ``thoughts``: to be shown. ``top_k``. ``addresses`` and ``citations``: of files.
+    # For all of these the pivot has fields of its own. ``choices``: among several tools, and ``custom_tools``, which
+    # chat has, and few of its servers take. ``outputs``: in Responses, results of tools with pictures.
     beyond: frozenset[str] = frozenset()
-    signs: bool = False  # the model signs its thoughts, and refuses others
+    signs: bool = False  # the model signs thoughts, and refuses thoughts that others signed
     takes_forced: bool = True  # a request may force a call of a tool
     forbids_calls: bool = True  # a request may offer tools, and forbid to call one
-    takes_none: bool = False  # with an effort of none the model does not think, or as little as it can
-    may_think: bool = False  # an unknown model, which may think though the request does not ask for it
+    takes_none: bool = False  # at an effort of none the model does not think, or as little as possible
+    may_think: bool = False  # an unknown model: perhaps it thinks though the request does not ask for thinking
     instructions_last: bool = (
-        False  # in Responses, ``instructions`` stand behind the input: a prompt's beginning is in it
+        False  # in Responses, ``instructions`` stand after the input: a prompt's beginning is in the input
     )
     encrypts: bool = False  # in Responses, the model gives encrypted reasoning if asked to
     seal: Seal | None = None  # the account's: opens sealed reasoning; None: nothing is sealed
@@ -57,10 +57,10 @@ AS_CALL = "this model takes no forced tool: it is asked for JSON, which is given
 
 
 class ForcedCall(msgspec.Struct, frozen=True):
-    """The tools, by name, of which a request forces a call; empty: of any offered one (``tool_choice: any``)."""
+    """The tools, by name, of which a request forces a call; empty: any offered tool (``tool_choice: any``)."""
 
     names: tuple[str, ...] = ()
-    as_json: bool = True  # a model that takes no forced call is asked for JSON; False: the model chooses
+    as_json: bool = True  # True: a model that takes no forced call is asked for JSON; False: the model chooses
 
 
 # A dialect's names for the parameters of requests. The configuration uses chat's names.
@@ -80,13 +80,13 @@ class ParameterNames(msgspec.Struct, frozen=True):
     answer_limits: tuple[str, ...]  # all names of max_tokens, the newest first
     least_limit: int = 0  # tokens of the answer below which a request is refused: 16 in Responses
     has_default_limit: bool = False  # without a limit in the request, a short one applies
-    known: frozenset[str] | None = None  # other parameters that exist; None: all, also vendors' own
+    known: frozenset[str] | None = None  # all other parameters that exist; None: any, also a vendor's own
     unknown: frozenset[str] = frozenset()  # parameters of chat that do not exist
     renamed: Mapping[str, str] = {}  # from chat's name
     lists: frozenset[str] = frozenset()  # must be a list, where chat accepts a single value too
 
     def of(self, name: str) -> tuple[str, ...]:
-        """Return the names of chat's parameter ``name``, which is not an answer limit; none if it does not exist."""
+        """Return the names of chat's parameter ``name``, which is no answer limit; none if the API lacks it."""
         if name in self.renamed:
             return (self.renamed[name],)
         is_known = name not in self.unknown if self.known is None else name in self.known
@@ -102,7 +102,7 @@ class ParameterNames(msgspec.Struct, frozen=True):
 
 
 # A request's expectations of its answer: calls of the offered tools, JSON by a schema. OpenAI's and Anthropic's APIs
-# are so similar here that one reader serves all.
+# are so similar here that one reader serves them all.
 
 _ABSENT = msgspec.Raw()
 JSON_FORMATS = frozenset({"json_object", "json_schema"})
@@ -113,15 +113,15 @@ class JsonFormat(msgspec.Struct, frozen=True):
     """The answer must be JSON."""
 
     any_object: bool = False  # any JSON object is right
-    schema: bytes | None = None  # the JSON Schema that it must match
+    schema: bytes | None = None  # the JSON Schema that the answer must match
 
 
 class OfferedTool(msgspec.Struct, frozen=True):
     """A tool that the model may call."""
 
     name: str
-    schema: bytes | None = None  # the JSON Schema of its arguments, if there is one
-    strict: bool = False  # they must match it
+    schema: bytes | None = None  # the JSON Schema of the arguments; None: there is none
+    strict: bool = False  # the arguments must match the schema
 
 
 class _Inner(msgspec.Struct):
@@ -147,7 +147,7 @@ class _Function(msgspec.Struct):
 class _Tool(_Function):
     function: _Function | None = None
     custom: _Function | None = None
-    tools: list[_Function] | None = None  # of a namespace, in Responses: they are called by their own names
+    tools: list[_Function] | None = None  # of a namespace, in Responses: each is called by its own name
 
 
 _formats = msgspec.json.Decoder(_Format | None)
@@ -156,7 +156,7 @@ _tools = msgspec.json.Decoder(list[_Tool] | None)
 
 
 def json_format(raw: msgspec.Raw) -> JsonFormat | None:
-    """Read a field that is a format, such as ``response_format``; None where it does not ask for JSON."""
+    """Read a field that is a format, such as ``response_format``; None if the format is not JSON."""
     try:
         return _json_format(_formats.decode(raw))
     except UNREADABLE:
@@ -164,7 +164,7 @@ def json_format(raw: msgspec.Raw) -> JsonFormat | None:
 
 
 def json_format_within(raw: msgspec.Raw) -> JsonFormat | None:
-    """Read a field that contains a ``format``, such as ``text``; None where it does not ask for JSON."""
+    """Read a field that contains a ``format``, such as ``text``; None if the format is not JSON."""
     try:
         around = _around.decode(raw)
     except UNREADABLE:
@@ -185,7 +185,7 @@ def openai_tools(raw: msgspec.Raw) -> list[OfferedTool]:
     for each in functions:
         if each.name is not None:
             offered = OfferedTool(each.name, schema_in(each.parameters), bool(each.strict))
-            # If two in different namespaces have one name, a call of it is ambiguous.
+            # Two tools in different namespaces may share a name: a call of that name is ambiguous.
             found[each.name] = offered if found.get(each.name, offered) == offered else OfferedTool(each.name)
     return list(found.values())
 
@@ -209,7 +209,7 @@ Offered = Callable[[msgspec.Raw], Iterable[OfferedTool]]
 
 
 def check_none(name: str, tools: msgspec.Raw | None, offered: Offered) -> None:
-    """Check a call of the tool ``name`` without arguments, as its client is to be sent an empty object.
+    """Check a call of the tool ``name`` without arguments: the client gets an empty object in their place.
 
     Raises:
         UpstreamError: one of the request's ``tools`` has this name, and requires arguments.
@@ -226,7 +226,7 @@ def check_none(name: str, tools: msgspec.Raw | None, offered: Offered) -> None:
 
 
 def schema_in(raw: msgspec.Raw) -> bytes | None:
-    """Return a field's JSON Schema; None if it has none."""
+    """Return the JSON Schema in a field; None if there is none."""
     schema = bytes(raw)
     return None if schema in _NONE else schema
 
@@ -246,25 +246,25 @@ class Translation(Protocol):
 
     @property
     def finishing(self) -> bool:
-        """Whether the source has sent the answer's end, and the target has none yet: ``end`` would return it."""
+        """Whether the source has sent the answer's end, and ``end`` would return the target's: none was sent yet."""
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """The usage that the source has reported, as its own API tells it; None without any."""
+        """The usage that the source has reported, in the words of the source's API; None without any."""
 
     def feed(self, block: bytes) -> bytes:
         """Translate whole events; return events of the target, ``b""`` if none can be sent yet.
 
         Raises:
-            UpstreamError: an event is malformed, or is the provider's error. What the events before it have become is
-                its ``before``, or is returned by the next call.
+            an event is malformed, or is the provider's error. The translation of the events before it is the error's
+            ``before``, or is returned by the next call.
 
         """
 
     def end(self) -> bytes:
-        """Return the events that are still to be sent when the source has ended, complete or not.
+        """Return the events that remain to be sent when the source has ended, complete or not.
 
-        An answer that broke off gets no end here either, so that the reader notices.
+        An answer that broke off gets no end, so that its reader notices.
 
         Raises:
             UpstreamError: the source has said why it broke off.
@@ -274,17 +274,17 @@ class Translation(Protocol):
 
 @runtime_checkable
 class NotingTranslation(Protocol):
-    """A translation that must know all text of its answer, also texts that were spliced past it."""
+    """A translation that must know all of the answer's text, also texts that passed by it."""
 
     def spliced(self, run: Run) -> None:
-        """Note plain texts that went to the client in events like the last translated one."""
+        """Note plain texts that went to the client in events like the one that was translated last."""
 
 
 class ToChat(Protocol):
     """Translates a request into a chat completion."""
 
     def __call__(self, fields: Fields, *, thoughts: bool = False) -> Wording:
-        """Return the request; with ``thoughts``, earlier reasoning is sent again as ``reasoning_content``.
+        """Return the request. ``thoughts``: earlier reasoning is sent again as ``reasoning_content``.
 
         Raises:
             Malformed: the request is not valid in its own dialect.
@@ -293,42 +293,42 @@ class ToChat(Protocol):
 
 
 class ToolFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """How a request offers tools, and what it says of calling them. By default: it offers none."""
+    """How a request offers tools, and says whether to call them. By default: there are none."""
 
     offered: Mapping[str, Offered] = {}  # by the field with tools
-    choice: str = "tool_choice"  # the field that says which may or must be called
+    choice: str = "tool_choice"  # the field that says which tools may or must be called
     # What call of a tool a request forces; None: none can force one.
     forced: Callable[[Fields], ForcedCall | None] | None = None
-    # Asks for JSON in place of a forced call, for a model that takes no such choice. None: it cannot.
+    # Asks for JSON in place of a forced call, for a model that takes no such choice. None: there is no way to ask.
     unforced: Callable[[Wording, ForcedCall], Wording] | None = None
     # Whether a request wants no more than one tool call at a time. None: none can say so.
     one_call: Callable[[Fields], bool] | None = None
     # Puts all tools among the tools, where some may stand elsewhere (Responses: in items of the input).
     with_all: Callable[[Fields], Fields] | None = None
-    # Offers those tools alone among which a request lets its model choose, for a vendor without such a choice. None:
-    # vendors are not known to differ in that.
+    # Offers only the tools among which the request lets the model choose, for a vendor without such a choice. None:
+    # vendors are not known to differ in this.
     offering: Callable[[Wording], Wording] | None = None
-    # The names that tools which take a text have in chat. None: a request can offer none.
+    # The names in chat of tools that take a text, OpenAI's custom tools. None: a request can offer none.
     custom_names: Callable[[Fields], frozenset[str]] | None = None
-    # Whether a request may offer tools that take a text, or has called some; never in a plain prompt (``Media.odd``).
+    # Whether a request offers tools that take a text, or has called some. Skipped for a plain prompt (``Media.odd``).
     has_texts: Callable[[Fields], bool] | None = None
-    # Rewrites such tools as functions, for a server that has no others. None: all servers have them.
+    # Rewrites tools that take a text as functions, for a server without such tools. None: all servers have them.
     as_functions: Callable[[Wording], Wording] | None = None
-    # Whether a request has other tools than functions that its client runs, or calls of such. None: none can.
+    # Whether a request has tools that are no functions of its client, or calls of such tools. None: no request can.
     has_others: Callable[[Fields], bool] | None = None
 
 
 class ThinkingFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """How a request says how hard to think. By default: it cannot."""
+    """How a request says how hard to think. By default: there is no way to say so."""
 
     effort: str | None = None  # the field with the reasoning effort
     fields: frozenset[str] = frozenset()  # all that may say how hard to think
     paths: frozenset[str] = frozenset()  # of those fields, what may be left out (see ``OmissibleFields``)
     kind: str | None = None  # the path of the field with the way to think, where models differ in theirs
     as_kind: Callable[[Fields, str], Fields] | None = None  # sets another way to think: adaptive, with a budget
-    # Removes ``fields``, for a model that does not think, where they ask for any thinking.
+    # Removes ``fields`` that ask for any thinking, for a model that does not think.
     without_effort: Callable[[Fields], Wording] | None = None
-    # Says them in the form that a model takes; None: all take the same.
+    # Rewrites ``fields`` in the form that a model takes. None: all models take the same form.
     with_effort: Callable[[Fields, Habits], Wording] | None = None
     # Whether a request forbids to think, otherwise than by an effort of none. None: there is no other way.
     forbids: Callable[[Fields], bool] | None = None
@@ -337,38 +337,38 @@ class ThinkingFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 class EarlierThoughts(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """What becomes of reasoning that stands in a conversation. By default: any provider takes any."""
+    """What happens to reasoning within a conversation. By default: any provider takes any reasoning."""
 
-    # Removes reasoning of other providers' models; None: providers accept it.
+    # Removes reasoning that other providers' models made. None: providers accept such reasoning.
     without_foreign: Callable[[Fields, Habits], Wording] | None = None
     # Removes what the gateway has sealed, where ``without_foreign`` does not.
     without_sealed: Callable[[Fields], Wording] | None = None
-    # Removes what only its maker can read: encrypted, or signed. None: there is none.
+    # Removes reasoning that only its maker can read: encrypted, or signed. None: there is no such reasoning.
     without_bound: Callable[[Fields], Wording] | None = None
-    # Removes pieces of such reasoning by their hashes. None: vendors pass over reasoning that others made.
+    # Removes pieces of such reasoning by their hashes. None: vendors ignore reasoning that others made.
     without_those: Callable[[Fields, frozenset[bytes]], Wording] | None = None
-    # Removes such reasoning from a turn on, whose number a refusal tells: ``messages.5.content.0``. None: none tells.
+    # Removes such reasoning from one turn on; a refusal tells the turn: ``messages.5.content.0``. None: none does.
     without_since: Callable[[Fields, int], Wording] | None = None
-    # Asks for reasoning in a form that can be sent back where nothing is stored. None: it always is.
+    # Asks for reasoning that can be sent back though nothing is stored. None: reasoning always can.
     asking: Callable[[Fields], Fields] | None = None
-    # Asks a vendor that binds thoughts to all that stands before them to drop those that no longer fit, unless the
-    # client says what becomes of them: without that the vendor refuses the request. None: vendors drop them unasked.
+    # Asks a vendor that binds thoughts to the text before them to drop those that no longer fit. Otherwise the vendor
+    # refuses the request, unless the client says what is to happen. None: vendors drop such thoughts unasked.
     dropping_unfit: Callable[[Fields], Fields] | None = None
 
 
 class OmissibleFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """What a request may go without, as it says how to answer the same question. By default: nothing."""
+    """What a request can lack and still ask the same question. By default: nothing."""
 
-    fields: frozenset[str] = frozenset()  # paths of what may be left out where a provider refuses it
+    fields: frozenset[str] = frozenset()  # paths of fields that may be left out if a provider refuses them
     items: Mapping[str, frozenset[str]] = {}  # preferences within lists: by field, the items
-    # Leaves out a preference within tools, by its path: ``tools.defer_loading``.
+    # Removes a preference within tools, by path: ``tools.defer_loading``.
     in_tools: Mapping[str, Callable[[Fields], Fields]] = {}
-    # Sampling, by chat's names, that this API's programs send without their users' choice: no value of it is a must.
+    # Ways of sampling, by chat's names, that programs send though their users chose nothing: any value may be left out.
     unchosen: frozenset[str] = frozenset()
 
 
 class CacheMarking(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """Marks of what a vendor is to cache, for a client that marks nothing. By default: there are none."""
+    """Marks what a vendor is to cache, if the client marks nothing. By default: the API has no marks."""
 
     # Each marks from so many tokens on: Anthropic's marks, and OpenAI's own.
     with_marks: Callable[[Fields, int, LastingPart], Fields] | None = None
@@ -376,42 +376,42 @@ class CacheMarking(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 class VendorsDiffer(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """In what the vendors of one API differ. By default: in nothing, so that a request is right for all of them."""
+    """How the vendors of one API differ. By default: they do not, so a request is right for all of them."""
 
-    takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
+    takes_quirks: bool = False  # the parameters are OpenAI's, so quirks of vendors apply
     takes_rules: bool = False  # rules of vendors' models apply, as the parameters are OpenAI's
-    # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.
+    # Adapts a conversation to what a provider accepts in a history. None: all providers accept the same.
     with_history: Callable[[Fields, History], Wording] | None = None
-    # Fits a conversation to the API's newest version, if an operator asks for that. None: the API has no versions.
+    # Adapts a conversation to the API's newest version, if the operator asks for that. None: the API has no versions.
     for_newest_version: Callable[[Fields], Wording] | None = None
-    # The header, and the word in it, without which a vendor does not take one of these fields. None: there is none.
+    # The header, and a word in it, that vendors require beside one of these fields. None: they require none.
     header_for: Callable[[Fields], tuple[str, str] | None] | None = None
 
 
 class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """What is known of a request's fields, those at the top level of its body.
+    """What is known of a request's fields at the top level of the body.
 
-    A new API needs three. Each part at the end is one value, whose default is an API without it.
+    A new API needs three of these. Each part at the end is one value, whose default is an API without that part.
     """
 
     prompt: str  # the field with the prompt
-    reading_order: tuple[str, ...]  # the fields of the prompt in the order in which models read, and cache, them
+    reading_order: tuple[str, ...]  # the prompt's fields in the order in which models read and cache them
     parameters: ParameterNames
 
     system: SystemPrompt | None = None  # None: there is no system prompt
     json_formats: Mapping[str, Callable[[msgspec.Raw], JsonFormat | None]] = {}  # by field; None: no JSON is wanted
     choices: str | None = None  # the field with the number of answers; None: there is one
     batched: bool = False  # the prompt may be several, with an answer to each
-    storing: str | None = None  # the field that says whether the vendor keeps the request and its answer
-    decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so that their length is limited
+    storing: str | None = None  # the field that says whether the vendor stores request and answer
+    decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so their length is limited
     essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
-    inline: frozenset[str] = frozenset()  # that name nothing stored, besides those that OpenAI and Anthropic have
+    inline: frozenset[str] = frozenset()  # that name nothing stored, besides fields of OpenAI's and Anthropic's APIs
     # Makes the body of the fields: some APIs nest parameters, or have the model in the address.
     body: Callable[[Fields], Fields] | None = None
-    # Lowers the limit of the answer; also returns the names of what was lowered. None: clients need not set a limit, so
-    # a limit is meant as it is.
+    # Lowers the limit of the answer; also returns the names of the fields that were lowered. None: clients need not set
+    # a limit, so a limit that one sets is meant.
     with_limit: Callable[[Fields, int], tuple[Fields, tuple[str, ...]]] | None = None
-    # Whether a request asks for nothing but a summary of its conversation. None: none can.
+    # Whether a request asks for nothing but a summary of its conversation. None: no request can.
     asks_for_summary: Callable[[Fields], bool] | None = None
 
     tools: ToolFields = ToolFields()
@@ -437,24 +437,24 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     events_of_answer: Callable[[bytes, Sequence[str]], bytes]  # from a whole JSON answer and the secrets to mask
     gathering: Callable[[], Gathering]
     ending: bytes  # the last event, sent where a provider stops after the finish reason
-    # From an error's kind, message and details, and the request's id where it is known, to its event.
+    # Makes an event of an error's kind, message and details, and of the request's id where that is known.
     failure: Callable[[str, str, Details, str | None], bytes]
 
     keep_alive: bytes = b": keep-alive\n\n"  # sent while a client waits for the first event
     cut_short: frozenset[str] = CUT_SHORT  # finish reasons: a limit was reached
     refusals: frozenset[str] = FILTERED  # finish reasons: the model or a filter refused
-    # Of one event's data, each choice, and whether it has its finish reason; None: there is only one.
+    # Yields each choice in one event's data, and whether the choice has its finish reason. None: there is one choice.
     choices: Callable[[bytes], Iterable[tuple[int, bool]]] | None = None
     # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
     learned: Callable[[bytes, Chunk], Pattern | None] | None = None
-    read_begun: ReadEvent | None = None  # of an answer that runs on in the background; None: the API has none
-    # From a last event, which may repeat the whole answer, to the same with all of the answer in it: where no event
-    # before it had anything. None: the last event has none.
+    read_begun: ReadEvent | None = None  # reads an answer that runs in the background; None: the API has none
+    # Returns a last event that repeats the whole answer with all of the answer counted, for streams where nothing came
+    # before it. None: the last event does not repeat the answer.
     with_answer: Callable[[Chunk], Chunk] | None = None
     numbers: EventNumbers | None = None  # None: events have none
     binds: bool = False  # answers may have reasoning that only their maker can read
-    # Reads from an answer's events which thoughts of the request its model was not shown (``input_transformations``);
-    # returns None if they tell nothing. None: no answer tells.
+    # Reads which thoughts of the request the model was not shown (``input_transformations``) from an answer's events;
+    # returns None if the events do not say. None: no answer says.
     unshown: Callable[[bytes], Sequence[UnshownThought] | None] | None = None
     repairs: Callable[[frozenset[str]], Sequence[Translation]] | None = None  # by their names in vendors' quirks
 
@@ -464,19 +464,20 @@ class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     to_chat: Callable[..., Wording]  # ``ToChat``, with an argument more for each of ``keeps``
     from_chat: Callable[[Fields, Habits], Wording]
-    stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets that are masked in errors
+    stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets to mask in errors
     stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # takes the client's request as well
 
-    names: Mapping[str, str] = {}  # of chat's fields, where they differ, besides those of ``ParameterNames``
-    # What ``to_chat`` keeps if told to: ``marks`` of what to cache, and thoughts that the named vendor has ``signed``:
-    # Anthropic's as ``thinking_blocks``, Google's as ``extra_content``. ``beyond``: what chat has no place for.
+    names: Mapping[str, str] = {}  # chat's fields by their names here, if not those of ``ParameterNames``
+    # What ``to_chat`` keeps on demand. ``marks``: of what to cache. ``signed``: thoughts that the named vendor has
+    # signed: Anthropic's as ``thinking_blocks``, Google's as ``extra_content``. ``beyond``: what chat has no place for.
     keeps: frozenset[str] = frozenset()
     takes_signed: str = ""  # the vendor whose signed thoughts a request may send back
     beyond: frozenset[str] = frozenset()  # as in ``Habits``, for all models
-    takes_one_call: bool = True  # a request can say that it wants no more than one tool call at a time
-    # ``stream_to_chat`` with what only the maker can read sealed. None: as it stands in chat, nobody else takes it.
+    takes_one_call: bool = True  # a request can allow no more than one tool call at a time
+    # ``stream_to_chat``, sealing what only the maker can read. None: in chat nobody else takes it, so none is sealed.
     stream_sealed: Callable[[Seal], Translation] | None = None
-    # From a model's traits, its longest answer in tokens (None: unknown) and habits to its habits in this dialect.
+    # Makes habits in this dialect of a model's traits, its longest answer in tokens (None: unknown) and its habits in
+    # chat.
     habits_of: Callable[[Traits, int | None, Habits], Habits] | None = None
 
 
@@ -489,15 +490,15 @@ class TokenCounting(msgspec.Struct, frozen=True):
     also: tuple[tuple[str, str], ...] = ()  # other fields of the answer
 
 
-VENDORS_HEADERS = ("anthropic-", "openai-", "x-goog-")  # how the names of headers begin that one vendor's API defines
+VENDORS_HEADERS = ("anthropic-", "openai-", "x-goog-")  # beginnings of headers that one vendor's API defines
 
 
 class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """One dialect. There is one instance of each, so they are compared by identity. A new API needs six."""
+    """One dialect. Each has one instance; instances are compared by identity. A new API needs six of the fields."""
 
     name: str  # in the configuration
     path: str  # below a provider's base URL, may contain {model}; below /v1 of the gateway, unless its endpoint differs
-    endpoint: str  # the name of the API's calls in the ledger. Never change it: rows have it
+    endpoint: str  # the API's name in the ledger. Never change one: rows have it
     requests: RequestFormat
     answers: AnswerFormat
     pivoting: Pivoting | None = None  # None: chat itself, or a dialect without translation
@@ -505,14 +506,14 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     untranslated: str | None = None  # why the dialect cannot be translated
     query: Mapping[str, str] = {}  # sent with every request
     headers: str = "openai-"  # how the names of the vendor's headers begin
-    # From an error's HTTP status, type ("": by the status), message, request id and details to its body; None: OpenAI's
-    # shape.
+    # Makes a body of an error's HTTP status, type ("": by the status), message, request id and details. None: a body in
+    # OpenAI's shape.
     error_body: Callable[[int, str, str, str | None, Details], bytes] | None = None
-    told_as: str = OPENAI  # whose column of ``meanings.py`` has its refusals
+    told_as: str = OPENAI  # whose column of ``meanings.py`` has the refusals of this API
     counting: TokenCounting | None = None  # None: the API counts no tokens
-    continuing: Continuing | None = None  # None: an answer that broke off cannot be continued by another provider
-    continues_by_itself: bool = False  # every server with this API continues the text that it is sent
-    recalling: Recalling | None = None  # None: no request goes on from an answer before it
+    continuing: Continuing | None = None  # None: no other provider can continue an answer that broke off
+    continues_by_itself: bool = False  # every server with this API continues the text that it was sent
+    recalling: Recalling | None = None  # None: no request continues from an earlier answer
 
     def __repr__(self) -> str:
         return f"Dialect({self.name!r})"

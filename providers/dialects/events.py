@@ -18,8 +18,8 @@ from providers.refusals import ErrorKind, UpstreamError, error_in, identifier
 DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
 DONE_EVENT = b"data: [DONE]\n\n"
 
-# Why an answer ended, in the words of all APIs: servers use those of one in another. An answer with any other word
-# has ended as it should, unless the word is in ``errors.FAILED``.
+# Why an answer was cut short, in the words of all APIs: a server with one API uses words of another. An answer with any
+# other word has ended as it should, unless the word is in ``errors.FAILED``.
 CUT_SHORT = frozenset(
     {
         *("length", "max_tokens", "max_output_tokens", "MAX_TOKENS"),
@@ -43,7 +43,7 @@ SHORT = CUT_SHORT | FILTERED  # these count, also where a server has sent anothe
 
 
 def chat_reason(word: str, *, calls: object) -> str:
-    """Return why an answer ended, in chat's words. ``calls``: whether it called tools: some servers say stop then."""
+    """Return why an answer ended, in chat's words. ``calls``: tools were called, where some servers say "stop"."""
     if word in CUT_SHORT:
         return "length"
     if word in FILTERED:
@@ -52,12 +52,12 @@ def chat_reason(word: str, *, calls: object) -> str:
 
 
 # In place of a tool call's place:
-WHOLE_CALL = -1  # this is a call of its own
-SAME_CALL = -2  # this belongs to the same call as the piece before it
+WHOLE_CALL = -1  # the piece is a call of its own
+SAME_CALL = -2  # the piece belongs to the call of the piece before
 
 
-# Choices of an answer, its tool calls, items or blocks, parts of one, citations of a block: each becomes an event, or
-# several. As many prompts fit in a batch.
+# The most choices of an answer, tool calls, items, blocks, parts of one, or citations of a block: each becomes an event
+# or several. A batch has as many prompts at most.
 MOST_OF_ANSWER = 2048
 
 
@@ -77,30 +77,30 @@ def few(items: _Items, what: str) -> _Items:
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """One event. ``data`` are the provider's own bytes; the other fields are the facts that the race needs."""
+    """One event. ``data``: the provider's own bytes. The other fields are the facts that the race needs."""
 
     data: bytes
     meaningful: bool = False  # has non-empty content, reasoning, a tool call, a refusal, audio or an image
     answer: bool = False  # has something meaningful besides reasoning
     reasoning: bool = False  # has reasoning text
     finished: bool = False  # a choice has its finish reason
-    done: bool = False  # it ends the answer: [DONE], or the dialect's counterpart
+    done: bool = False  # the event ends the answer: [DONE], or the dialect's counterpart
     usage: Usage | None = None
     usage_only: bool = False  # has usage and no choices: sent because usage was requested
     error: UpstreamError | None = None
     text_chars: int = 0  # generated characters, of reasoning and tool calls too, for an estimate of tokens
-    model: str | None = None  # the model that answers, by the provider's own name
+    model: str | None = None  # the model that answers, by the provider's name
     id: str | None = None  # the answer's id at the provider
     finish_reason: str | None = None
-    tools: Sequence[tuple[int | str, str]] = ()  # pieces of tool calls' arguments, by the call's place or its id
+    tools: Sequence[tuple[int | str, str]] = ()  # pieces of tool calls' arguments, each with the call's place or id
     names: Sequence[str] = ()  # of tools whose calls begin with this event
-    refused: bool = False  # it is a piece of a refusal
+    refused: bool = False  # a piece of a refusal
     idle: bool = False  # a ping, or an event with nothing in it: a provider that sends only these has stalled
     fingerprint: str | None = None  # of what answers, the provider's own (system_fingerprint)
-    of_tool: bool = False  # its characters are of a tool's call or code, though it has no ``tools`` of the client's
-    sound: bool = False  # it has sound: such an answer may end without a finish reason
-    whole: bool = False  # its ``tools`` are whole arguments, of which events before may have had the pieces
-    failed: bool = False  # its finish reason says that there is no answer, unless one came before
+    of_tool: bool = False  # the characters are of a tool's call or code, but no tool of the client's
+    sound: bool = False  # has sound: such an answer may end without a finish reason
+    whole: bool = False  # ``tools`` has whole arguments, perhaps after their pieces in earlier events
+    failed: bool = False  # the finish reason says that there is no answer, unless a part of one came before
 
 
 _STRUCTURE = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
@@ -113,7 +113,7 @@ _anything = msgspec.json.Decoder(msgspec.Raw)
 class Arguments(msgspec.Struct):
     """The arguments of one tool call in pieces, and whether they are whole JSON.
 
-    Each character is looked at once, however often that is asked.
+    Each character is looked at once, however often the question is asked.
     """
 
     pieces: list[str] = []
@@ -122,9 +122,9 @@ class Arguments(msgspec.Struct):
     _carried: str = ""  # half an escape
     _depth: int = 0
     _in_text: bool = False
-    _last: str = ""  # character that is not blank
+    _last: str = ""  # the last character that is not blank
     _is_closed: bool = False  # an object, an array or a text has ended
-    _is_over: bool = False  # and more came behind it, or it was no JSON: it never will be
+    _is_over: bool = False  # and more followed, or this was no JSON: it never becomes an object
     _is_whole: bool = False
 
     def is_whole(self) -> bool:
@@ -137,7 +137,7 @@ class Arguments(msgspec.Struct):
         return self._is_whole
 
     def may_take_object(self) -> bool:
-        """Whether an object may come next; behind anything but a colon, a comma or a bracket it would be no JSON."""
+        """Whether an object may come next: after anything but a colon, a comma or a bracket it would be no JSON."""
         self.is_whole()  # looks at all pieces
         return not self._in_text and self._last in _BEFORE_VALUES
 
@@ -181,7 +181,7 @@ def is_empty_object(text: str) -> bool:
 
 
 class EarlyObject:
-    """Keeps an empty object that a server sends with a call's name, until its arguments come in its place, or end."""
+    """Keeps an empty object that a server sends with a call's name, until the arguments replace the object, or end."""
 
     def __init__(self) -> None:
         self.came = False
@@ -190,11 +190,11 @@ class EarlyObject:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is one, or its beginning, that is not said."""
+        """Whether an empty object, or the beginning of one, is kept back."""
         return bool(self._kept.strip())
 
     def add(self, piece: str) -> str:
-        """Return what of the arguments may be said, after one more piece of them."""
+        """Take one more piece of the arguments; return what of the arguments may be sent on."""
         if self._is_past:
             return piece
         if piece.lstrip()[:1] == "{" and is_empty_object(self._kept):
@@ -212,7 +212,7 @@ class EarlyObject:
 
 
 def joined_arguments(pieces: Sequence[str]) -> str:
-    """Return the arguments of a call that came in these pieces."""
+    """Return the arguments of a call from their pieces."""
     early = EarlyObject()
     return "".join(map(early.add, pieces)) + early.end()
 
@@ -227,39 +227,39 @@ def is_json(text: str) -> bool:
 
 
 def fit(value: object, type_: Any) -> Any:
-    """Return a decoded value as ``type_``; None if it is something else."""
+    """Return a decoded value as ``type_``; None if the value has another type."""
     try:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError:
         return None
 
 
-# Of a call that its vendor could not read, or may not have been made: Google's words, also behind others in its chat
-# completions ("function_call_filter: MALFORMED_FUNCTION_CALL"), and OpenRouter's, beside "stop", as reported in
-# NousResearch/hermes-agent/issues/83886, Wei-Shaw/sub2api/issues/7098 and googleapis/python-genai/issues/1836, read on
-# 2026-11-29.
+# Finish reasons of a call that the vendor could not read, or that must not be made: Google's words, also after other
+# words in its chat completions ("function_call_filter: MALFORMED_FUNCTION_CALL"), and OpenRouter's, beside "stop"
+# (NousResearch/hermes-agent/issues/83886, Wei-Shaw/sub2api/issues/7098, googleapis/python-genai/issues/1836; read on
+# 2026-11-29).
 _UNREAD = re.compile(
     r"malformed_(?:function_call|tool|response)|unexpected_tool_call|too_many_tool_calls", re.IGNORECASE
 )
 
 
 def is_unread(reason: object, native: object = None) -> bool:
-    """Whether an answer ended with a call that could not be read, by its finish reason or the vendor's own, ``native``.
+    """Whether an answer ended with an unreadable call, by its finish ``reason`` or the vendor's own reason, ``native``.
 
-    If it has said nothing before, there is no answer.
+    If nothing came before, there is no answer.
     """
     return any(isinstance(each, str) and _UNREAD.search(each) is not None for each in (reason, native))
 
 
 def ended_with(reason: str) -> UpstreamError:
-    """Return the error of an answer whose finish reason says that there is none, to be raised."""
+    """Return the error, to be raised, of an answer whose finish reason says that there is no answer."""
     return UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")
 
 
 def blocked(reason: str, answer: bytes = b"") -> UpstreamError:
-    """Return the error of a prompt that a filter does not let through, as Google's ``answer`` says, to be raised.
+    """Return the error, to be raised, of a prompt that a filter has blocked, as Google's ``answer`` says.
 
-    Google's refusals with a status have these words.
+    Google's refusals with a status have the same words.
     """
     error = UpstreamError(
         ErrorKind.BAD_REQUEST,
@@ -271,48 +271,48 @@ def blocked(reason: str, answer: bytes = b"") -> UpstreamError:
 
 
 def failed_by(chunk: Chunk, event: bytes) -> UpstreamError:
-    """Return the error of an answer that has said nothing before this chunk, which says that there is none."""
+    """Return the error of an answer that had nothing before this chunk, if the chunk says that there is no answer."""
     reason = chunk.finish_reason or ""
     return blocked(reason, event) if chunk.refused else ended_with(reason)
 
 
 def no_json_object() -> UpstreamError:
-    """Return the error of an event that is not a JSON object, to be raised."""
+    """Return the error, to be raised, of an event that is not a JSON object."""
     return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object")
 
 
 def no_answer(body: bytes, what: str, secrets: Sequence[str]) -> UpstreamError:
-    """Return the error of JSON that is not ``what`` was asked for: the one that its message tells, if any."""
+    """Return the error of JSON that is no answer (``what`` was asked for): the provider's, if it states one."""
     if complains(body):
         return error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
     return UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with JSON that is not {what}")
 
 
-# The pattern of a stream's plain events, by which all but the first are recognised without parsing them. Nearly every
-# event of a stream has the same bytes as the one before it, except for a few letters of text. Splitting a block
-# where events meet finds all texts with one search; then it is proved that nothing else was there.
+# The pattern of a stream's plain events: all plain events but the first are recognised without parsing. Nearly every
+# event of a stream has the bytes of the event before, except for a few letters of text. Splitting a block where events
+# meet finds all texts with one search. A check then proves that nothing else was between them.
 
 _REST_OF_STRING = re.compile(rb'((?:[^"\\]|\\.)*)"')
 _BLANK_LINES = (b"\n\n", b"\r\n\r\n")
 _FIRST_LINE_BYTES = 6  # of ``data: `` or ``event:``
 _ONE_EVENT = re.compile(rb"(?:event:[^\r\n]+(\r?\n))?data: [^\r\n]+(\r?\n)\r?\n")  # of one line of data
-_SIMPLE_TEXT = re.compile(rb"[ !#-\[\]-~]+")  # ASCII that JSON writes as it is
+_SIMPLE_TEXT = re.compile(rb"[ !#-\[\]-~]+")  # ASCII that JSON writes unescaped
 _UNWRITTEN = re.compile(rb"[\x00-\x1f]|\\u[dD][89a-fA-F]")  # that JSON has to escape, and halves of characters
 _texts = msgspec.json.Decoder(list[str])
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
-    """Adjacent plain events, from ``start`` to ``end`` of a block, and the text of each as JSON writes it."""
+    """Adjacent plain events, from ``start`` to ``end`` of a block, and the text of each as written in JSON."""
 
     start: int
     end: int
     data: bytes | memoryview
     raw_texts: list[bytes]
-    chars: int  # of text; escapes count as they are written
+    chars: int  # of text; an escape counts as the characters that write it
 
     @property
     def is_json(self) -> bool:
-        """Whether each text can stand as it is in any JSON: UTF-8, whole characters, and nothing left unescaped."""
+        """Whether each text can stand unchanged in any JSON: UTF-8, whole characters, nothing left unescaped."""
         together = b"".join(self.raw_texts)
         if _SIMPLE_TEXT.fullmatch(together):
             return True
@@ -337,16 +337,16 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """The bytes of an event before and after its text. Events that fit differ from ``example`` in their text only."""
+    """The bytes of an event before and after its text. Matching events differ from ``example`` in their text alone."""
 
     before: bytes
     after: bytes
     between: bytes  # the end of one event and the beginning of the next
-    meeting: bytes  # of that, the blank line, and the first bytes of the next
+    meeting: bytes  # the end of an event, the blank line, and the first bytes of the next
     example: Chunk
 
     def find(self, block: bytes, at: int = 0) -> Run | None:
-        """Return the adjacent plain events of ``block`` from ``at`` on; None where that cannot be proved."""
+        """Return the adjacent plain events of ``block`` from ``at`` on; None if not all of them are certainly plain."""
         before, after = self.before, self.after
         if len(block) - at < 2 * len(self.between):  # one event at most, the usual case in a slow stream
             if not (block.startswith(before, at) and block.endswith(after)):
@@ -360,11 +360,11 @@ class Pattern(msgspec.Struct, frozen=True):
             return None
         meeting = self.meeting
         blank_bytes = len(meeting) - _FIRST_LINE_BYTES
-        if not block.startswith(meeting[blank_bytes:], end):  # nothing is behind it, or no event
+        if not block.startswith(meeting[blank_bytes:], end):  # nothing follows, or no event
             block = block[:end]
-        data = memoryview(block)[start:end]  # no copy: of many events it would cost as much as to find them
-        # Split where events meet: Python leaps over what has none of the mark's characters, and takes far longer to
-        # find a long one. Then check that nothing else was between.
+        data = memoryview(block)[start:end]  # no copy: one of many events would cost as much as finding them
+        # Split where events meet: Python skips quickly whatever has none of a mark's characters, and takes far longer
+        # to find a long mark. The check that nothing else was between comes after.
         pieces = block.split(meeting)
         ahead = block.count(meeting, 0, start + _FIRST_LINE_BYTES)
         behind = block.count(meeting, end - blank_bytes)
@@ -382,9 +382,9 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 def learned(raw: bytes, chunk: Chunk, opening: re.Pattern[bytes], *, named: bool = False) -> Pattern | None:
-    """Return the pattern of an event that only adds text; None if it has anything else, or an unusual form.
+    """Return the pattern of an event that only adds text; None if the event has something else, or an unusual form.
 
-    ``opening`` matches the bytes before the text: the field's name and the quote; ``named``: so are the events.
+    ``opening``: matches the bytes before the text: the field's name and the quote. ``named``: events have names.
     """
     if not chunk.answer or chunk.reasoning or chunk.finished or chunk.usage is not None or chunk.error is not None:
         return None
@@ -417,31 +417,31 @@ def _decoded(raw: list[bytes]) -> list[str]:
     return _texts.decode(b'["' + b'","'.join(raw) + b'"]')
 
 
-# Gathering the events of a stream into one whole answer, for clients that did not ask for a stream.
+# Gathers the events of a stream into one whole answer, for clients that did not ask for a stream.
 
 
 class Gathering(Protocol):
-    """Makes one whole answer of its events, as the dialect's API returns it."""
+    """Makes one whole answer of the events, as the dialect's API returns it."""
 
-    single: bool = False  # one answer was asked for, so every choice is that one, however the server numbers it
+    single: bool = False  # one answer was asked for: all choices are that one, however the server numbers them
 
     def take(self, chunk: Chunk) -> None:
-        """Add one event. It has data, which is not ``[DONE]``.
+        """Add one event, which has data, and not ``[DONE]``.
 
         Raises:
-            UpstreamError: it is valid JSON, but not an event of the dialect (invalid_response).
+            the data are valid JSON, but no event of the dialect (invalid_response).
 
         """
 
     def take_run(self, run: Run, pattern: Pattern) -> bool:  # noqa: ARG002 - for those that override it
-        """Add plain events at once; False: not possible, read each and ``take`` it."""
+        """Add plain events at once; False: this is not possible, so read and ``take`` each event."""
         return False
 
     def body(self) -> bytes:
         """Return the whole answer as JSON."""
 
 
-# How each field of a stream joins with the same field of the events before it: one table in each dialect.
+# How each field of a stream joins with the same field of earlier events: one table in each dialect.
 
 
 class Join(Enum):
@@ -449,15 +449,15 @@ class Join(Enum):
 
     LAST = "last"  # the last one has all
     TEXT = "text"  # pieces of one text
-    BASE64 = "base64"  # each is a complete Base64 text: their bytes are joined
-    LIST = "list"  # lists of which each has what is new
-    SET = "set"  # the same, of entries that may come again
+    BASE64 = "base64"  # each is a complete Base64 text: the bytes are joined
+    LIST = "list"  # lists: each has the new entries
+    SET = "set"  # lists whose entries may come again
     ENTRIES = "entries"  # objects, found again by ``index`` or ``id``; parts of an answer in order, each of a type
     BY_TYPE = "by type"  # a text is a piece of one, a list has what is new, an object joins field by field
 
 
 class FieldTable(msgspec.Struct, frozen=True):
-    """The rules of an object's fields; ``other`` is that of those that it does not name."""
+    """The rules of an object's fields. ``other``: the rule of all fields that have none."""
 
     fields: Mapping[str, "Join | FieldTable"]
     other: Join = Join.BY_TYPE
@@ -475,7 +475,7 @@ TEXTS_OF_THOUGHTS = ("text", "thinking", "summary")
 
 
 class Pieces:
-    """A value in pieces, joined at the end: joining each with those before it would take ever longer."""
+    """A value in pieces, joined at the end: joining each piece with all before would take ever longer."""
 
     __slots__ = ("is_base64", "texts")
 
@@ -484,7 +484,7 @@ class Pieces:
         self.is_base64 = is_base64
 
     def joined(self) -> str:
-        """Return the whole value. Base64 that was cut anywhere, so that no piece can be read alone, is one text."""
+        """Return the whole value. Base64 that was cut anywhere, so that no piece is whole Base64, is one text."""
         if self.is_base64 and not any(len(text) % 4 for text in self.texts):
             with suppress(ValueError):
                 return b64encode(b"".join(b64decode(text, validate=True) for text in self.texts)).decode()
@@ -495,7 +495,7 @@ def whole(value: Any) -> Any:
     """Return a joined value for JSON's encoder.
 
     Raises:
-        TypeError: it is something else.
+        the value is something else.
 
     """
     if not isinstance(value, Pieces):
@@ -504,7 +504,7 @@ def whole(value: Any) -> Any:
 
 
 def join(target: dict[str, Any], name: str, value: Any, table: FieldTable) -> None:
-    """Join a field of one more event with what ``target`` has of it."""
+    """Join a field of one more event with the field's earlier value in ``target``."""
     rule = table.fields.get(name, table.other)
     old = target.get(name)
     if rule is Join.LAST:
@@ -526,18 +526,18 @@ def join(target: dict[str, Any], name: str, value: Any, table: FieldTable) -> No
 
 
 class Entries(list[Any]):
-    """A list whose entries come in pieces: to look through all of them for each would take ever longer."""
+    """A list whose entries come in pieces. An index finds the entry: a search would take ever longer."""
 
     __slots__ = ("_latest", "_said")
 
     def __init__(self, entries: Sequence[Any] = ()) -> None:
         super().__init__(entries)
-        # By what is in a place, and by a type or None for any: the number of the latest entry that has both.
+        # The number of the latest entry, by what it has in one place and by its type (None: any type).
         self._latest: dict[tuple[str, Any, str | None], int] = {}
         self._said: set[bytes] = set()
 
     def find(self, piece: Mapping[str, Any]) -> int | None:
-        """Return which entry has the index or id of ``piece``; it must not contradict it in either, nor in its type."""
+        """Return the number of the entry with the index or id of ``piece``; neither, nor the type, may contradict."""
         kind = _kind_of(piece)
         keys = [(*place, each) for place in _places_of(piece) for each in ((kind, "") if kind else (None,))]
         same = [*_places_of(piece), *([("type", kind)] if kind else [])]
@@ -547,13 +547,13 @@ class Entries(list[Any]):
         return None
 
     def note(self, number: int, piece: Mapping[str, Any]) -> None:
-        """Note that the entry of this ``number`` has the index and the id of ``piece``."""
+        """Note that entry ``number`` has the index and the id of ``piece``."""
         for place in _places_of(piece):
             for kind in (_kind_of(self[number]), None):
                 self._latest[*place, kind] = max(number, self._latest.get((*place, kind), number))
 
     def add_new(self, more: Sequence[Any]) -> None:
-        """Add entries that were not said before: what follows those that are said again, or else those that differ."""
+        """Add new entries: those after the known entries, if ``more`` repeats them; otherwise those that differ."""
         said = len(self)
         goes_on = len(more) >= said and list(more[:said]) == self
         for each in more[said:] if goes_on else more:
@@ -582,10 +582,10 @@ def _join_lists(entries: Entries, more: list[Any], rule: Join | FieldTable) -> N
 
 
 def join_entries(entries: Entries, more: Sequence[Any], *, typed: bool = True) -> None:
-    """Add entries of one more event: each to the one with its index or id, else at the end.
+    """Add entries of one more event: each to the entry with its index or id, otherwise at the end.
 
-    If they are ``typed``, the first without either goes on with the last one before, if both are pieces of a text or a
-    thought of one type. A signature ends such a thought, and belongs to it.
+    ``typed``: a first entry without index and id continues the last entry, if both are pieces of a text or a thought of
+    one type. A signature belongs to such a thought, and ends it.
     """
     for place, each in enumerate(more):
         if not isinstance(each, dict):
@@ -616,10 +616,10 @@ def _grown(piece: Mapping[str, Any]) -> bool:
 
 
 def index_of(choice: Mapping[str, Any]) -> int:
-    """Return the number of a decoded choice, which some servers write as text.
+    """Return the number of a decoded choice; some servers write the number as text.
 
     Raises:
-        ValueError, TypeError: it is no number.
+        this is no number.
 
     """
     return int(choice.get("index") or 0)

@@ -1,6 +1,6 @@
 """What a model is and takes, by its family, read from ``families.toml`` beside this file: a model is a row of data.
 
-Everybody who has to know how a model differs from others asks `traits_of`. No other file has a model's name.
+Everybody who has to know how a model differs from others asks ``traits_of``. No other file names a model.
 """
 
 import re
@@ -13,54 +13,54 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-Sampling = Literal["free", "one", "none"]  # of temperature and top_p: both, one of them, or neither, nor top_k
-# What a request that forbids thinking becomes: nothing else, that kind of thinking, or that effort.
+Sampling = Literal["free", "one", "none"]  # temperature and top_p: both, one of the two, or neither (nor top_k)
+# What a request that forbids thinking is changed to: no thinking, thinking between tools alone, or a low effort.
 LeastThinking = Literal["off", "between_tools", "low"]
-# Whether a request may force a call; auto: nor may it forbid one.
+# Whether a request may force a call. auto: a request may neither force nor forbid a call.
 ForcedTools = Literal["taken", "not_while_thinking", "never", "auto"]
-Bound = Literal["prefix", "models", "account"]  # what a thought is read with: all before it, its readers, whose key
+Bound = Literal["prefix", "models", "account"]  # to the text before it, to models, to an account
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a model is and takes. The defaults are those of a model that is not known: it is taken for a newest one."""
+    """What a model is and takes. The defaults are those of an unknown model: it is taken for one of the newest."""
 
-    family: str = ""  # the name of its family in ``families.toml``; "": not known
+    family: str = ""  # the family's name in ``families.toml``; "": not known
     least_thinking: LeastThinking = "off"
-    rests: bool = False  # it does not think unless a request asks for it
+    rests: bool = False  # the model does not think unless a request asks for thinking
     forced_tools: ForcedTools = "taken"  # whether a request may force a call of a tool
-    not_thinking: Mapping[str, Any] = {}  # the fields of a chat request by which it does not think
+    not_thinking: Mapping[str, Any] = {}  # fields of a chat request that stop the model's thinking
     # How it is told how hard to think: by an effort, a budget of tokens, or a level of Google's.
-    adaptive: bool = True  # it decides itself how long it thinks
+    adaptive: bool = True  # the model itself decides how long to think
     takes_effort: bool = True
     takes_budget: bool = True
     takes_levels: bool = True
-    efforts: tuple[str, ...] = ()  # those that it takes; empty: not known
+    efforts: tuple[str, ...] = ()  # the efforts that are accepted; empty: not known
     least_effort: str = "low"  # in Google's words: none, minimal or low
-    # What of a request's parameters it takes.
+    # Which parameters of a request the model takes.
     sampling: Sampling = "free"
-    temperatures: tuple[float, float] | None = None  # the least and the most that it takes; None: as its API has it
-    penalties: bool = False  # of Google's models: they take some
-    several: bool = True  # it gives several answers
-    logprobs: bool = False  # of Google's models: they tell them
-    addresses: bool = True  # of Google's models: they read what is at an address of others
-    drop: frozenset[str] = frozenset()  # parameters that it answers with an error
-    at_rest: frozenset[str] = frozenset()  # of those, what it takes where it is not to think
-    one_of: tuple[str, ...] = ()  # parameters of which it takes one: several are an error
-    lacks_tiers: frozenset[str] = frozenset()  # values of service_tier that it answers with an error
-    rename: Mapping[str, str] = {}  # from a parameter's older name to the only one that it takes
-    prefill: bool = True  # it continues an answer that the request begins
-    tools_in: str = ""  # the only API of its vendor in which it takes tools, if it ``rests``: while it thinks; "": all
+    temperatures: tuple[float, float] | None = None  # the least and the most accepted; None: those of the API
+    penalties: bool = False  # of Google's models: some penalties are accepted
+    several: bool = True  # n above 1 is accepted
+    logprobs: bool = False  # of Google's models: log probabilities are returned
+    addresses: bool = True  # of Google's models: files at others' addresses are read
+    drop: frozenset[str] = frozenset()  # parameters that are answered with an error
+    at_rest: frozenset[str] = frozenset()  # of these, parameters that are accepted in a request without thinking
+    one_of: tuple[str, ...] = ()  # parameters of which one is accepted: several are an error
+    lacks_tiers: frozenset[str] = frozenset()  # values of service_tier that are answered with an error
+    rename: Mapping[str, str] = {}  # from a parameter's older name to the name that is accepted
+    prefill: bool = True  # an answer that the request begins is continued
+    tools_in: str = ""  # the one API of the vendor for tools and thinking together, if the model ``rests``; "": all
     # What it keeps of a conversation.
     instructions_last: bool = False  # in Responses, ``instructions`` stand behind the input, outside of what is cached
-    signs: bool = False  # it signs, or encrypts, its thoughts, and refuses those of others
+    signs: bool = False  # the model signs or encrypts thoughts, and refuses those of other models
     bound: frozenset[Bound] = frozenset()
     marks_from: int = 1024  # tokens: a shorter beginning is not cached, where what to cache is marked
-    breakpoints: bool = False  # what it caches ends where a request has OpenAI's marks, or by itself at the newest turn
+    breakpoints: bool = False  # OpenAI's marks end what is cached; without marks the newest turn does
     # Made of the others, once for all calls.
     takes_forced: bool = True  # a request may force a call of a tool, if need be without thinking
-    takes_none: bool = False  # what becomes of an effort of none is known: it does not think, or as little as it can
-    narrows: bool = False  # it takes other parameters than the rest of its vendor's models
-    is_usual: bool = True  # a request to it needs none of this
+    takes_none: bool = False  # an effort of none is known to mean no thinking, or as little as possible
+    narrows: bool = False  # other parameters are accepted than by the vendor's other models
+    is_usual: bool = True  # none of this matters to a request
 
 
 UNKNOWN_MODEL = Traits()
@@ -68,17 +68,17 @@ _FORCED: frozenset[ForcedTools] = frozenset({"taken", "not_while_thinking"})  # 
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which models of a family a row is of: all that fit each thing that it names."""
+    """Which models of a family a row is about: all that match each of the row's conditions."""
 
-    names: tuple[str, ...] = ()  # patterns with *; of a fine-tuned model that of its base
+    names: tuple[str, ...] = ()  # patterns with *; for a fine-tuned model the name of its base
     lines: tuple[str, ...] = ()
     since: str = ""  # the first version
-    before: str = ""  # the first version that it is not of
+    before: str = ""  # the first version that is not meant
     at: tuple[str, ...] = ()  # vendors, by their names in the catalog
-    page: str = ""  # where it is said
+    page: str = ""  # the source
     read: str = ""  # when, ISO
-    also: frozenset[str] = frozenset()  # what they refuse besides what the rows above say
-    takes: frozenset[str] = frozenset()  # what they take although the rows above say that they refuse it; *: all
+    also: frozenset[str] = frozenset()  # refused parameters, besides those of the rows above
+    takes: frozenset[str] = frozenset()  # parameters that are accepted though the rows above say otherwise; *: all
     traits: Mapping[str, Any]
 
     def fits(self, name: str, line: str, version: tuple[int, int] | None, vendor: str) -> bool:
@@ -94,10 +94,10 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class _Family(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    # A regular expression that finds a model of it, with the groups line, older (line), major and minor; of a line that
-    # has a numbering of its own, number and size.
+    # A regular expression that finds a model of the family. Its groups are line, older (line), major and minor; for a
+    # line that is numbered in another way, number and size.
     name: str
-    all: Mapping[str, Any] = {}  # the traits that all models of it have
+    all: Mapping[str, Any] = {}  # the traits of all models of the family
     rows: tuple[_Row, ...] = ()
 
 
@@ -128,13 +128,13 @@ def _makers() -> Mapping[str, re.Pattern[str]]:
 
 @lru_cache(maxsize=4096)
 def maker_of(model: str) -> str:
-    """Return who makes a model, as far as its thoughts are for its maker's alone: ``open``: for any; "": not known."""
+    """Return a model's maker, if only that maker's models can read its thoughts; ``open``: all can; "": not known."""
     name = model.rpartition("/")[2]
     return next((maker for maker, pattern in _makers().items() if pattern.search(name) is not None), "")
 
 
 def reads_thoughts(model: str, of: str) -> bool | None:
-    """Whether a model reads the encrypted or signed thoughts of another; None: that is not known."""
+    """Whether a model reads the encrypted or signed thoughts of the model ``of``; None: not known."""
     own, other = maker_of(model), maker_of(of)
     if own == "open" or (own and own == other):
         return True
@@ -142,7 +142,7 @@ def reads_thoughts(model: str, of: str) -> bool | None:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a model, without its publisher's name, is of a family that does not think."""
+    """Whether a model, named without a publisher, is of a family that does not think."""
     plain, taught = _plain()
     return plain.search(name) is not None and taught.search(name) is None
 
@@ -166,9 +166,9 @@ def _families() -> Mapping[str, tuple[re.Pattern[str], _Family]]:
 
 @lru_cache(maxsize=4096)
 def traits_of(model: str, vendor: str = "") -> Traits:
-    """Return the traits of ``model`` at a ``vendor``, by any name of it: ``us.anthropic.claude-opus-5-5-v1:0``.
+    """Return the traits of ``model`` at a ``vendor``, by any of its names: ``us.anthropic.claude-opus-5-5-v1:0``.
 
-    A model of a known family that no row names has what the rows before it say: it inherits.
+    A model of a known family that no row names inherits the traits of the rows before.
     """
     name = model.rpartition("/")[2].lower()
     for family, (pattern, told) in _families().items():
@@ -203,13 +203,13 @@ def traits_of(model: str, vendor: str = "") -> Traits:
 
 
 def unforced(traits: Traits, *, forbids: bool) -> Traits:
-    """Return the traits of a model that has refused a forced call of a tool; ``forbids``: not to be forbidden one."""
+    """Return the traits of a model that refused to be forced to call a tool. ``forbids``: also to be forbidden one."""
     refused: ForcedTools = "never" if forbids else "auto"
     return msgspec.structs.replace(traits, forced_tools=refused, takes_forced=False, is_usual=False)
 
 
 def refusing(traits: Traits, fields: frozenset[str]) -> Traits:
-    """Return the traits of a model that is asked where these parameters are an error, whatever it takes elsewhere."""
+    """Return the traits of a model that is asked where these parameters are an error, though accepted elsewhere."""
     return msgspec.structs.replace(traits, drop=traits.drop | fields, narrows=True, is_usual=False)
 
 
@@ -219,11 +219,11 @@ def within(traits: Traits, temperatures: tuple[float, float]) -> Traits:
 
 
 class Kin(NamedTuple):
-    """What of a model's name others of its family may share."""
+    """The parts of a model's name that others of the family may share."""
 
     family: str
-    line: str  # opus, sonnet, …; "": it has none
-    major: int | None  # its version's first number; None: it has none
+    line: str  # opus, sonnet, …; "": none
+    major: int | None  # the version's first number; None: there is none
     is_known: bool = True  # the family has rows
 
 
@@ -233,18 +233,18 @@ def _read(family: str, found: re.Match[str]) -> Kin:
     return Kin(family, groups.get("line") or groups.get("older") or "", None if major is None else int(major))
 
 
-# Of a family that has no rows: it is the first word of a name, with its publisher's, and the next word is the line.
+# For a family without rows: the family is a name's first word, with the publisher's; the next word is the line.
 _WORDS = re.compile(r"(?P<family>(?:[a-z]+\.)*[a-z]+)(?=-|$|\d)(?:[^-]*-(?P<line>[a-z]{3,})(?=-|$))?")
 
 
 def kin_of(model: str, family: str | None = None) -> Kin | None:
-    """Return what ``model`` has in common with others; None: it is not of this family, or its name has no words."""
+    """Return what ``model`` shares with others; None: the model is of another family, or its name has no words."""
     name = model.rpartition("/")[2].lower()
     families = _families()
     for own, (pattern, _) in families.items():
         if family in {None, own} and (found := pattern.search(name)) is not None:
             kin, groups = _read(own, found), found.groupdict()
-            if (number := groups.get("number")) is None:  # of a line with a numbering, and sizes, of its own
+            if (number := groups.get("number")) is None:  # a line that is numbered in another way, with sizes
                 return kin
             return Kin(own, "-".join(filter(None, (kin.line, groups["size"]))), int(number))
     if family in families or (found := _WORDS.match(name)) is None or family not in {None, found["family"]}:
