@@ -1,4 +1,4 @@
-"""A request in one dialect, and the losses of translating it."""
+"""A request in one dialect, and what its translation has lost."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ Fields = Mapping[str, msgspec.Raw]  # a body's top level, values still raw JSON
 
 
 class Malformed(Exception):
-    """A request that is not valid in its dialect; ``param`` is the path of the field, ``messages[2].content``."""
+    """A request that is not valid in its dialect. ``param``: the path of the field, ``messages[2].content``."""
 
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -28,14 +28,14 @@ class Malformed(Exception):
 class Loss(msgspec.Struct, frozen=True):
     """A part of a request that another dialect cannot express, or that a deployment ignores or refuses.
 
-    A ``hint`` (a cache marker, a name told as its hash) affects no answer: it is left out, and the client is told. Of
-    other losses ``providers/vendors/demands.py`` says by their fields whether they keep the deployment out of the race.
+    A ``hint`` (a mark for the cache, a name sent as a hash) affects no answer: it is left out, and the client is told.
+    Whether another loss keeps the deployment out of the race depends on the field (``providers/vendors/demands.py``).
     """
 
     field: str  # as the client wrote it: logprobs, tools[1].type
     reason: str  # "Messages has no log probabilities"
     hint: bool = False
-    nearly: bool = False  # what it asks for holds all the same, or nearly: who takes it as it is comes first
+    nearly: bool = False  # the answer is the same, or nearly; deployments that take the field as it is come first
 
 
 Place = tuple[str, Sequence[str]]  # of a message or a tool, and of the parts of its content
@@ -43,16 +43,16 @@ NOWHERE: Place = ("", ())
 
 
 class Wording(msgspec.Struct, frozen=True):
-    """A request in one dialect: the top level of its body, values still raw JSON, and what was lost by translation."""
+    """A request in one dialect: the top level of the body with raw JSON values, and what its translation has lost."""
 
     fields: Mapping[str, msgspec.Raw]
     losses: tuple[Loss, ...] = ()
-    # Of a chat request that was made from another one: where each message and each tool stood in that.
+    # Of a chat request that was made from another request: where each message and each tool stood there.
     messages: Sequence[Place] = ()
     tools: Sequence[Place] = ()
 
     def place_of(self, path: str) -> str | None:
-        """Return where the part of the chat request at ``path`` stood in the one from which it was made."""
+        """Return where the part of the chat request at ``path`` stood in the request that was translated into chat."""
         found = _WITHIN.match(path)
         if found is None:
             return None
@@ -65,18 +65,18 @@ _WITHIN = re.compile(r"(messages|tools)\[(\d+)\](?:\.content\[(\d+)\])?")
 
 
 class Places:
-    """Where the messages and tools of a chat request stood in the one from which they are made."""
+    """Where the messages and tools of a chat request stood in the request from which they are made."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[object, Place]] = {}  # by their identity; they are kept, so that it stays theirs
+        self._known: dict[int, tuple[object, Place]] = {}  # by id; the objects are kept, as an id may be used again
 
     def put(self, made: _Made, path: str, parts: Sequence[str] = ()) -> _Made:
-        """Note that ``made`` was at ``path``, and the parts of its content where; return it."""
+        """Note that ``made`` stood at ``path``, and where the parts of its content stood; return ``made``."""
         self._known[id(made)] = made, (path, parts)
         return made
 
     def of(self, made: Sequence[object]) -> Sequence[Place]:
-        """Return where they were."""
+        """Return where the parts of ``made`` stood."""
         return [self._known[id(each)][1] if id(each) in self._known else NOWHERE for each in made]
 
 
@@ -86,12 +86,12 @@ CHANGING_NOTHING: Mapping[str, str] = {  # fields of any object that change no a
     "prompt_cache_breakpoint": CACHE_REASON,
     "extra_content": "only Gemini can use the signatures of its thoughts",
 }
-# What the user says first where a conversation begins with the assistant, as a program has left out what was before,
-# and the API wants the user first. Not blank: Messages and Converse refuse that. livekit/agents says "." to Gemini
+# What the user says first if a conversation begins with the assistant (a program has left out the beginning) and the
+# API wants the user first. Not blank: Messages and Converse refuse blanks. livekit/agents says "." to Gemini
 # (github.com/livekit/agents/pull/5828, read on 2026-11-29).
 LEFT_OUT = "…"
 SAYS_NOTHING = frozenset({b"null", b'""', b"[]", b"{}"})  # values that are as good as a field that is missing
-MARK = "cache_control"  # on a part of a prompt: what comes before it, and itself, is to be cached
+MARK = "cache_control"  # on a part of a prompt: the prompt up to the end of this part is to be cached
 
 
 class Losses:
@@ -105,10 +105,10 @@ class Losses:
         beyond: Container[str] = (),
         changing_nothing: Mapping[str, str] = CHANGING_NOTHING,
     ) -> None:
-        """``marks``: those of what to cache are kept; ``once``: one hint for each reason.
+        """``marks``: keep marks of what to cache. ``once``: one hint for each reason.
 
         ``beyond``: what is kept though chat has no place for it, as in ``Habits``. ``changing_nothing``: fields of any
-        object that are hints, and why, if that is not the reason why the others are lost.
+        object that are hints, each with its reason, if they have one of their own.
         """
         self._changing_nothing = changing_nothing
         self.keeps_marks = marks
@@ -118,7 +118,7 @@ class Losses:
         self._met: list[Loss] = []
 
     def add(self, field: str, reason: str, *, hint: bool = False) -> None:
-        """Note that ``field``, the client's path of it, has no counterpart."""
+        """Note that ``field``, the client's path, has no counterpart."""
         if self._reasons is not None:
             if hint and reason in self._reasons:
                 return
@@ -126,7 +126,7 @@ class Losses:
         self._met.append(Loss(field, reason, hint))
 
     def rest(self, given: Mapping[str, msgspec.Raw], said: Container[str], path: str, reason: str) -> None:
-        """Note every field of the object at ``path`` that is not null and not among the translated ones, ``said``."""
+        """Note every field of the object at ``path``, but for null ones and those that are translated, ``said``."""
         for name, value in given.items():
             if name in said or is_null(value) or (self.keeps_marks and name == MARK):
                 continue
@@ -142,7 +142,7 @@ class Losses:
         *plain: bytes,
         hint: bool = False,
     ) -> None:
-        """Note the field ``name`` of the object at ``path``, unless it is missing or one of ``plain``, its defaults."""
+        """Note the field ``name`` of the object at ``path``, unless it is missing or one of ``plain``, the defaults."""
         raw = given.get(name)
         if raw is not None and bytes(raw) not in plain and _compact(raw) not in plain:
             self.add(f"{path}.{name}" if path else name, reason, hint=hint)
@@ -156,13 +156,13 @@ class Losses:
         return tuple(self._met)
 
     def with_chat(self, said: Mapping[str, Any]) -> Wording:
-        """Return the chat request ``said``, with all losses, and where its messages and tools were."""
+        """Return the chat request ``said``, with all losses, and with the places of its messages and tools."""
         raw = {name: raw_json(value) for name, value in said.items()}
         return Wording(raw, tuple(self._met), self.places.of(said["messages"]), self.places.of(said.get("tools", ())))
 
 
 def _compact(raw: msgspec.Raw) -> bytes:
-    """Return a short object or list without the blanks that some clients write: the defaults have none."""
+    """Return a short object or list without blanks, which some clients write and the defaults do not have."""
     if len(raw) > _LONGEST_DEFAULT or bytes(memoryview(raw)[:1]) not in {b"{", b"["}:
         return b""
     return bytes(raw).translate(None, b" \t\r\n")
@@ -173,10 +173,10 @@ _LONGEST_DEFAULT = 64  # bytes
 
 def is_null(raw: msgspec.Raw) -> bool:
     """Whether a raw value is null."""
-    return bytes(memoryview(raw)[:5]) == b"null"  # only the beginning: it may be a whole book
+    return bytes(memoryview(raw)[:5]) == b"null"  # only the beginning, as the whole may be as long as a book
 
 
-PLAIN = "this model does not think"  # why it is not told how hard to think, or what others thought
+PLAIN = "this model does not think"  # why a model is not told how hard to think, nor what others thought
 CANNOT_STOP_THINKING = "this model cannot stop thinking: it thinks its least"
 
 
@@ -184,7 +184,7 @@ def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
     """Return ``raw`` as ``type_``, None where it is missing or null.
 
     Raises:
-        Malformed: it is of another type.
+        the value has another type.
 
     """
     if raw is None or bytes(raw) == b"null":
@@ -212,8 +212,8 @@ _Message = TypeVar("_Message", bound=Mapping[str, Any])
 class Calls:
     """The tool calls of one history, in the order in which they are read.
 
-    It finds what no API takes: a result without its call, a second result of a call, one id for two calls of a turn.
-    An id may come again in a later turn: some models count their calls from 0 in each.
+    Finds what no API takes: a result without a call, a second result of a call, one id for two calls of a turn. An id
+    may come again in a later turn: some models count their calls from 0 in each turn.
     """
 
     def __init__(self, *, elsewhere: bool = False) -> None:
@@ -243,7 +243,7 @@ class Calls:
         """Add a result.
 
         Raises:
-            Malformed: there is no call with this id, which is in the field ``path``, or it has a result.
+            no call has this id, which stands in the field ``path``, or the call has a result already.
 
         """
         if self._unanswered[call_id]:
@@ -255,20 +255,20 @@ class Calls:
             raise Malformed(f"{path!r} is the id of no call before it: a result needs its call", path)
 
 
-_LONGEST_BEGIN = 56  # characters of an id that comes again, before its number: Converse takes 64
+_LONGEST_BEGIN = 56  # characters of an id that comes again, before the number that is added: Converse takes 64
 _ANSWERED = re.compile(rb'"(?:tool_use_id|call_id)"\s*:\s*"([^"\\]+)"')
 
 
 class UniqueIds:
-    """Ids of tool calls where an API, or a client, finds a call by its id alone: each is that of one call.
+    """Unique ids of tool calls, for APIs and clients that find a call by its id alone.
 
     Some models count their calls from 0 in each turn.
     """
 
     def __init__(self, allowed: Callable[[str], str] = str, conversation: bytes | msgspec.Raw = b"") -> None:
-        """``allowed`` returns an id in the letters that an API allows.
+        """``allowed``: writes an id in the letters that an API allows.
 
-        The ids of calls that have a result in the ``conversation``, of Messages or Responses as JSON, are taken.
+        ``conversation``: of Messages or Responses, as JSON; the ids of its calls that have a result are taken.
         """
         self._allowed = allowed
         self._taken = {each.decode(errors="replace") for each in _ANSWERED.findall(memoryview(conversation))}
@@ -291,10 +291,10 @@ class UniqueIds:
 
 
 def check_calls(fields: Fields) -> None:
-    """Check that each result in a chat's messages has one call before it; what is no list of objects is not checked.
+    """Check that each result in a chat's messages has one call before it; only lists of objects are checked.
 
     Raises:
-        Malformed: one has none, a call has two, or two calls of a message have one id.
+        a result has no call, a call has two results, or two calls of a message have one id.
 
     """
     raw = fields.get("messages", _NO_MESSAGES)
@@ -314,22 +314,22 @@ def check_calls(fields: Fields) -> None:
 
 
 def as_users(instructions: str) -> str:
-    """Return a system prompt as it stands in a user's message, where it may not follow that."""
+    """Return a system prompt for a user's message, where no system prompt may follow a user's turn."""
     return f"<system>\n{instructions}\n</system>"
 
 
 def as_summary(text: str) -> str:
-    """Return a summary as it stands in a user's message, in place of the conversation that it is of."""
+    """Return a summary for a user's message, in place of the summarised conversation."""
     return f"<summary>\n{text}\n</summary>"
 
 
 def results_first(messages: Sequence[_Message]) -> list[tuple[int, _Message]]:
     """Return chat messages with their numbers, each result of a tool directly after the message with its call.
 
-    What a user said between the results of parallel calls follows them.
+    What a user said between the results of parallel calls comes after the results.
     """
     groups: list[list[tuple[int, _Message]]] = []
-    owners: dict[str, int] = {}  # the group with a call, by its id
+    owners: dict[str, int] = {}  # by a call's id: the group that has the call
     for number, message in enumerate(messages):
         group = owners.get(_text(message.get("tool_call_id")), -1) if "tool_call_id" in message else None
         if group is not None and groups:
@@ -359,7 +359,7 @@ def _text(value: Any) -> str:
 
 
 def with_properties(schema: msgspec.Raw) -> msgspec.Raw:
-    """Return a tool's schema with empty ``properties``, if it is an object's without any; others unchanged."""
+    """Return the schema of a tool, with ``properties`` added to an object's that has none; others unchanged."""
     try:
         top = msgspec.json.decode(schema, type=dict[str, msgspec.Raw])
     except UNREADABLE:
@@ -372,7 +372,7 @@ def with_properties(schema: msgspec.Raw) -> msgspec.Raw:
 def arguments_object(written: str) -> msgspec.Raw | None:
     """Return a call's arguments as a JSON object; None if they are something else.
 
-    Blank and ``null`` mean none: an empty object. Some models encode the object twice.
+    Blank arguments and ``null`` stand for none: an empty object. Some models encode the object twice.
     """
     text = written.strip(BLANK)
     if text[:1] == '"':
@@ -400,8 +400,8 @@ def written_object(arguments: msgspec.Raw) -> msgspec.Raw:
 
 
 # OpenAI's rules of strict schemas (platform.openai.com/docs/guides/structured-outputs#supported-schemas, as written
-# down on jsonschemaprofiles.unitvectorylabs.com/schemas/openai, read on 2026-11-27): it answers others with 400. Other
-# APIs have other rules, so what they call strict may be none there.
+# down on jsonschemaprofiles.unitvectorylabs.com/schemas/openai, read on 2026-11-27): other schemas are answered with
+# 400. Other APIs have other rules: a schema that is strict there may break OpenAI's.
 
 _NEVER_STRICT = frozenset(
     {"allOf", "contains", "dependentRequired", "dependentSchemas", "else", "if", "maxContains", "maxLength", "then"}
@@ -419,14 +419,14 @@ _NOT_STRICT = "OpenAI's strict schemas have all properties required and fewer ke
 
 
 class _NotStrict(Exception):
-    """The schema cannot be made strict without a change of what it allows that its reader would not expect."""
+    """To be strict, the schema would have to allow less than its reader expects."""
 
 
 def strict_schema(raw: msgspec.Raw | None) -> msgspec.Raw | None:
-    """Return a schema that OpenAI takes as strict, and that allows nothing which ``raw`` does not.
+    """Return a schema that OpenAI takes as strict, and that allows nothing that ``raw`` does not.
 
-    None: there is none. Objects that do not mention other properties are closed, and properties that may be null are
-    required.
+    None: there is no such schema. Objects that do not mention other properties are closed. Properties that may be null
+    become required.
     """
     try:
         schema = msgspec.json.decode(raw or b"", type=dict[str, Any])
@@ -445,7 +445,7 @@ def _strict(schema: Any, count: dict[str, int], depth: int) -> Any:
     if not isinstance(schema, dict) or depth > _DEEPEST or not _may_be_strict(schema):
         raise _NotStrict
     if "$ref" in schema:
-        return {"$ref": schema["$ref"]}  # nothing may stand beside it
+        return {"$ref": schema["$ref"]}  # nothing may stand beside a reference
     said = {name: value for name, value in schema.items() if name != "default"}
     kinds = schema.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]
@@ -493,34 +493,34 @@ def _takes_null(schema: Any) -> bool:
 
 
 def as_strict(schema: msgspec.Raw, field: str) -> tuple[msgspec.Raw, bool, tuple[Loss, ...]]:
-    """Return a ``schema`` for chat, whether it can be strict there, and the loss of ``field`` if not."""
+    """Return a ``schema`` for chat, whether it can be strict there, and the loss of ``field`` if it cannot."""
     strict = strict_schema(schema)
     return (schema, False, (Loss(field, _NOT_STRICT, hint=True),)) if strict is None else (strict, True, ())
 
 
-# By these names an earlier answer in chat has its thoughts.
+# An earlier answer in chat has thoughts in fields of these names.
 THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
-# Reasoning that only its maker can read: encrypted, or signed. In every API it is a text, the same in all of them.
-# Where it stands in another API than its maker's, a word before it says whose it is, so that nobody else is sent it:
-# Anthropic's begin in Responses with the kind of their block, Google's in Messages and Responses with what they belong
-# to, and Gemini has Anthropic's blocks as one text in Base64, as its signatures are bytes.
+# Reasoning that only its maker can read: encrypted, or signed. It is a text, the same in every API. In an API that is
+# not the maker's, a word before the text names the maker, so that nobody else is sent it. In Responses, Anthropic's
+# begins with the kind of the block. In Messages and Responses, Google's begins with what the signature belongs to. In
+# Gemini, whose signatures are bytes, Anthropic's blocks are one text in Base64.
 
 ANTHROPIC, GOOGLE = "anthropic", "google"  # who signs thoughts
 SIGNED, REDACTED = "thinking", "redacted_thinking"
-OF_TEXT, OF_CALL = "google-text", "google-call"  # Google's, of a message and of the call that follows
-GOOGLES = b'"google-'  # how they begin in JSON
-CLAUDES, GEMINIS = "anthropic-claude-v1", "google-gemini-v1"  # whose a detail of thoughts is at OpenRouter
-OPENAIS = "openai-responses-v1"  # likewise
-# Whose a block is that the gateway has sealed, as ``sealed.py`` does: of OpenAI's in Responses, in every other API.
+OF_TEXT, OF_CALL = "google-text", "google-call"  # Google's signature of a message, and of the call that follows
+GOOGLES = b'"google-'  # how these begin in JSON
+CLAUDES, GEMINIS = "anthropic-claude-v1", "google-gemini-v1"  # the makers of a detail of thoughts at OpenRouter
+OPENAIS = "openai-responses-v1"  # a maker, too
+# How a block begins that the gateway has sealed (``sealed.py``): reasoning of OpenAI's Responses in any other API.
 SEALED = "holeshot-sealed-v1"
 SEALED_MARK = f"{SEALED}:".encode()
-_OURS = b"thinking:"  # 9 bytes, so that Base64 always begins alike
+_OURS = b"thinking:"  # 9 bytes, so that Base64 always begins with the same letters
 OURS = base64.b64encode(_OURS)
 
 
 def googles(bound: msgspec.Raw | None) -> tuple[str, str]:
-    """Return what a signature of Google's in Messages or Responses belongs to, and itself; of others it is empty."""
+    """Return what Google's signature in Messages or Responses belongs to, and the signature; "" twice: not Google's."""
     if bound is None or bytes(memoryview(bound)[: len(GOOGLES)]) != GOOGLES:
         return "", ""
     kind, _, signature = decoded(bound, str, "signature").partition(":")
@@ -532,12 +532,13 @@ def extra_content(signature: str) -> dict[str, Any]:
     return {"extra_content": {"google": {"thought_signature": signature}}}
 
 
-# What other vendors' models have encrypted at OpenRouter, as blocks of Anthropic's form that begin with whose they are.
+# Reasoning that other vendors' models have encrypted at OpenRouter: blocks of Anthropic's form that begin with the
+# maker.
 _OTHERS = re.compile(r"([a-z]+-[a-z]+-v\d+):")
 
 
 def sealed_block(detail: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return one of OpenRouter's encrypted details as a block; None if it is none, or of a vendor with its own form."""
+    """Return an encrypted detail of OpenRouter's as a block; None: not one, or its vendor has a form of its own."""
     form, data = detail.get("format"), detail.get("data")
     if isinstance(data, str) and data.startswith(f"{SEALED}:"):
         return {"type": REDACTED, "data": data}
@@ -548,7 +549,7 @@ def sealed_block(detail: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def signer_of(block: Mapping[str, Any]) -> str:
-    """Return who has made a block, as ``Habits.takes_signed`` names them."""
+    """Return the maker of a block, by the name that ``Habits.takes_signed`` has."""
     data = block.get("data")
     data = decoded(data, str, "data") if isinstance(data, msgspec.Raw) and is_string(data) else data
     found = _OTHERS.match(data) if isinstance(data, str) else None
@@ -556,14 +557,14 @@ def signer_of(block: Mapping[str, Any]) -> str:
 
 
 def sealed_data(block: Mapping[str, Any]) -> str:
-    """Return what the gateway has sealed in a block, or in a detail of thoughts; nothing if it has not."""
+    """Return what the gateway has sealed in a block or a detail of thoughts; "" if it has sealed nothing."""
     data = block.get("data")
     data = decoded(data, str, "data") if isinstance(data, msgspec.Raw) and is_string(data) else data
     return data if isinstance(data, str) and data.startswith(f"{SEALED}:") else ""
 
 
 def sealed_detail(data: str) -> dict[str, Any] | None:
-    """Return the detail that such a block stands for; None if it is none."""
+    """Return the detail that such a block was made from; None: the block was not made from a detail."""
     try:
         return msgspec.json.decode(base64.b64decode(data.partition(":")[2], validate=True), type=dict[str, Any])
     except (ValueError, *UNREADABLE):
@@ -576,7 +577,7 @@ def with_blocks(blocks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def blocks_within(signature: str) -> list[dict[str, Any]]:
-    """Return the blocks that are a signature in Gemini; none if it is Google's own."""
+    """Return the blocks that a signature in Gemini stands for; none if Google made the signature."""
     if not signature.startswith(OURS.decode()):
         return []
     plain = signature.replace("-", "+").replace("_", "/").rstrip("=")  # Google's SDKs send the letters of addresses
@@ -587,7 +588,7 @@ def blocks_within(signature: str) -> list[dict[str, Any]]:
         return []
 
 
-_BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, and what precedes the text
+_BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, and what comes before the text
     (name, re.compile(rb"%b\s*:\s*\"(?:(?:redacted_)?thinking:|google-(?:text|call):)?([^\"]+)\"" % name))
     for name in (b'"encrypted_content"', b'"signature"', b'"thoughtSignature"', b'"thought_signature"')
 ] + [
@@ -631,9 +632,9 @@ def _plain(text: bytes) -> bytes:
     return text
 
 
-# Names of tools in the length that every API accepts.
+# Names of tools, no longer than every API accepts.
 
-_LONGEST = 64  # characters: OpenAI's limit, and that of vendors with the same API
+_LONGEST = 64  # characters: the limit of OpenAI, and of vendors with the same API
 _MARK = 8  # characters of a hash, which distinguishes names with the same beginning
 FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -655,7 +656,7 @@ def _marked(name: str, whole: str) -> str:
     return f"{name[: _LONGEST - _MARK - 1]}_{mark}"
 
 
-# What a tool's result has. In chat it is text, so pictures and documents follow in the user's turn.
+# The parts of a tool's result. In chat a result is text, so pictures and documents follow in the user's turn.
 
 
 def one_text(texts: Sequence[str | msgspec.Raw]) -> msgspec.Raw:
@@ -675,7 +676,7 @@ SEE_BELOW = "(Shown in the user's next message.)"
 
 
 def as_error(text: str) -> str:
-    """Return what a tool that has failed has told, as it stands where no field says that it has."""
+    """Return what a failed tool has returned, for APIs without a field that says that the tool failed."""
     if text.lower().startswith("error"):
         return text
     return f"Error: {text}" if text else "Error"

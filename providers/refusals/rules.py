@@ -1,7 +1,7 @@
 """The rules by which a provider's refusal of a request is understood.
 
-A refusal that names a field may be about the field's absence, its size or its meaning. Only a sentence that says that
-the model or the server does not have the field, or does not take this value, is a rule: 400 "Unsupported parameter:
+A refusal that names a field may be about the field's absence, size or meaning. Only a sentence counts as a rule that
+says that the model or the server does not have the field, or does not take the value: 400 "Unsupported parameter:
 'verbosity'". ``forms.py`` decides what may be left out.
 """
 
@@ -18,7 +18,7 @@ from providers.refusals.vendor_limits import longest_in
 
 _Q = r"['\"`]?"
 _FIELD = r"(?P<field>[A-Za-z_][\w.\[\]/-]{0,99})"
-_LITERALS = "(?:true|false|null|none|minimal|low|medium|high|xhigh|max)"  # of a field that is named before
+_LITERALS = "(?:true|false|null|none|minimal|low|medium|high|xhigh|max)"  # of a field named before
 _LOC = r"loc['\"]: ?[\[(](?P<loc>[^\])]{1,200})[\])], ?['\"]msg['\"]: ?['\"]"
 _VALUES = r"(?P<values>[^.;\[\]{}]{1,200})"
 
@@ -27,10 +27,10 @@ _REFUSED_VALUE = rf"{_FIELD}=['\"][^'\"]{{1,40}}['\"] is not supported for this 
 
 
 class Rule(NamedTuple):
-    """The words of a refusal, as those who are named say it on these pages of GitHub's.
+    """The words of a refusal, as the named projects quote it on GitHub.
 
-    Their groups: ``field``, the name that it takes ``instead``, the ``values`` that it takes; ``fields``: several
-    names; ``within``: where the field is; ``loc``: its path, as pydantic writes it; ``default``: its only value.
+    Groups: ``field``; ``instead``: the name to use; ``values``: those that are taken; ``fields``: several names;
+    ``within``: where the field is; ``loc``: the path of the field, as pydantic writes it; ``default``: the only value.
     """
 
     words: str
@@ -191,8 +191,8 @@ _OF_THINKING = re.compile(
     r"|(?:thinking|reasoning)_?config.{0,40} is only enabled when",
     re.IGNORECASE,
 )
-# Of this effort, which they do not name: Gemini, of no thinking where a model always does
-# (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460), and xAI.
+# An effort is refused without its name: by Gemini that of no thinking where a model always thinks
+# (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460), and by xAI.
 _OF_EFFORT = re.compile(
     r"only works in thinking mode|invalid reasoning effort\."
     r"|(?:not support setting|cannot set|can't set) thinking_?budget to 0"
@@ -203,9 +203,9 @@ _OF_EFFORT = re.compile(
     rf"|\b(?:reasoning|thinking)[ _.]?(?:effort|level)\W{{1,4}}{_LITERALS}\b['\"`]? (?:is |are )?(?:not |un[ksr])",
     re.IGNORECASE,
 )
-# What chat templates, and vendors that use them, say of a history that they do not take: of its roles, or of a list of
-# texts in place of a text (Gitlawb/openclaude/issues/774, kvcache-ai/ktransformers/issues/773,
-# router-for-me/CLIProxyAPI/issues/4737, theroyallab/tabbyAPI/issues/117).
+# A history is refused, by chat templates and by vendors that use them: for its roles, or for a list of texts in place
+# of a text (Gitlawb/openclaude/issues/774, kvcache-ai/ktransformers/issues/773, router-for-me/CLIProxyAPI/issues/4737,
+# theroyallab/tabbyAPI/issues/117).
 _OF_HISTORY = re.compile(
     r"roles? must alternate|unexpected (message )?role|system message must be|only .{0,60}roles are supported"
     r"|system (?:messages?|prompts?) (?:is|are) not supported"
@@ -214,7 +214,7 @@ _OF_HISTORY = re.compile(
     r"|untagged enum \w*MessageContent|content.{0,20} must be a string",
     re.IGNORECASE,
 )
-# And of a role's name, as that of ``developer``: DeepSeek in earendil-works/pi/issues/1048, Groq in
+# A role's name is refused, such as ``developer``: by DeepSeek in earendil-works/pi/issues/1048, Groq in
 # nhaouari/obsidian-textgenerator-plugin/issues/309, Alibaba in proma-ai/Proma/issues/1496, Mistral and others with
 # pydantic in ogx-ai/ogx/issues/5982, Moonshot and MiniMax in earendil-works/pi/issues/2539 and 4891; read on
 # 2026-11-29.
@@ -224,16 +224,16 @@ _OF_ROLES = re.compile(
     r"|unexpected message role|invalid (?:message )?role\b|\brole ['`\"]?developer['`\"]? (?:is )?(?:not |un)",
     re.IGNORECASE,
 )
-# Of an answer that the request begins, as its last turn is the assistant's: Anthropic's models since 4.6
-# (platform.claude.com/docs/en/api/errors#prefill-not-supported, ericc-ch/copilot-api/pull/261), and Mistral's
+# An answer is refused that the request begins, as its last turn is the assistant's: by Anthropic's models since 4.6
+# (platform.claude.com/docs/en/api/errors#prefill-not-supported, ericc-ch/copilot-api/pull/261), and by Mistral
 # (0xPlaygrounds/rig/issues/708); read on 2026-11-29.
 _OF_PREFILL = re.compile(
     r"does not support assistant message prefill|conversation must end with a user message"
     r"|expected (?:the )?last role (?:to be )?user or tool",
     re.IGNORECASE,
 )
-# And of system messages after the first turn, which are Claude's from Opus 4.8 on, and which Claude Code sends to any
-# model that it does not know (anthropics/claude-code/issues/61412 and 63469, zai-org/GLM-5/issues/74,
+# System messages after the first turn are refused. Claude takes them from Opus 4.8 on, and Claude Code sends them to
+# any model that it does not know (anthropics/claude-code/issues/61412 and 63469, zai-org/GLM-5/issues/74,
 # ogx-ai/ogx/issues/5982, codexu/note-gen/issues/918, router-for-me/CLIProxyAPI/issues/3510,
 # deepseek-ai/awesome-deepseek-integration/issues/639).
 _OF_SYSTEM = re.compile(
@@ -267,8 +267,8 @@ _OF_USAGE = re.compile(
     re.IGNORECASE,
 )
 
-# And in words that no rule has: names of fields in a sentence that says that something is not taken, and nothing of how
-# a value must be. What is no field of the request, or may not be left out of it, is passed over by ``forms.py``.
+# Words of no rule: a sentence names fields, says that something is not taken, and says nothing of the values that are.
+# ``forms.py`` ignores names that are no field of the request, or no field that may be left out.
 _REFUSES = re.compile(
     r"\bnot (?:be |currently |yet |an? )?(?:support|allow|permit|accept|recogni[sz]e)"
     r"|\bnot (?:be |currently |yet )?(?:available|specified|implemented)\b"
@@ -288,28 +288,28 @@ _OF_VALUES = re.compile(
     r"|missing|required|type|format|integer|float|number|string|boolean|array|object|null|both|value|values)\b",
     re.IGNORECASE,
 )
-_PLAIN = "temperature|seed|logprobs|verbosity|metadata|prediction|modalities|truncation"  # they name nothing else
+_PLAIN = "temperature|seed|logprobs|verbosity|metadata|prediction|modalities|truncation"  # words for nothing else
 _NAMED_HERE = re.compile(
     rf"(?i:{_NO_VALUE})(?:[`'\"](?:body\.)?(?P<quoted>[A-Za-z_][\w.]{{0,59}})[`'\"]"
     rf"|\b(?i:{_NOUN}):? (?!(?:is|are|was|not|in|of|for|to|that|and|or)\b)(?P<after>[A-Za-z_][\w.]{{0,59}})"
     rf"|#?/(?P<pointed>\w{{1,60}})\b"
     r"|(?<![\w./-])(?![\w.]{61})(?P<joined>[a-z]+(?:_[a-z0-9]+)+(?:\.\w+)*|[a-z]+(?:[A-Z][a-z0-9]*)+)(?![A-Za-z0-9_])"
-    # Of metadata: their keys and values are its client's.
+    # Metadata: the keys and values are the client's.
     rf"|(?<![\w./-])(?P<plain>{_PLAIN})\b(?! (?:key|field|value|name|label|entry)))"
 )
 _LISTED = re.compile(
     rf"{_NOUN}\b[^:;!?\n]{{0,60}}: ?(?P<names>[a-z]\w{{0,59}}(?:, ?[a-z]\w{{0,59}}){{0,15}})\s*(?:$|\.)"
 )
-# Of two fields, of which one may be given: Anthropic ("`temperature` and `top_p` cannot both be specified for this
-# model", SalesforceAIResearch/MCP-Universe/issues/49) and others. The one that is named last is left out.
+# One of two fields may be given: Anthropic ("`temperature` and `top_p` cannot both be specified for this model",
+# SalesforceAIResearch/MCP-Universe/issues/49) and others. The field that is named last is left out.
 _MAY_NOT = "(?:cannot|can.?t|may not|must not|not allowed to)"
 _NOT_BOTH = re.compile(
     rf"\b(?:{_MAY_NOT} (?:\w+ )?both|both \S.{{0,80}} {_MAY_NOT}|only one of|mutually exclusive|not both"
     rf"|{_MAY_NOT} be (?:set|used|specified|given) (?:together|at the same time))\b",
     re.IGNORECASE,
 )
-# What has names that a client has given: a refusal that speaks of such may mean by ``temperature`` the reading of a
-# thermometer. Of a request's own fields some say no more than these words: Groq, zod, JSON Schema, Python.
+# Places with names that a client has given: a refusal that speaks of one may mean a thermometer's reading by
+# ``temperature``. Groq, zod, JSON Schema and Python also use these words for a request's own fields.
 _OF_NAMES = re.compile(
     r"schema|\bproperty\b|\bproperties\b|\btools?\b|\bfunctions?\b|\bmetadata\b|\blabels?\b"
     r"|\bstop (?:sequence|word|string)|\benum|(?<!\bextraneous )\bkeys?\b|\bkeywords?\b(?! argument)"
@@ -325,9 +325,9 @@ _OF_FIELDS = re.compile(
 _SENTENCES = re.compile(r"(?<=[.;!?])\s+|\n")
 _ONLY_IF = re.compile(r"\b(?:when|if|while|unless|with(?:out)?|together|in combination|alongside|for)\b", re.IGNORECASE)
 
-# Of a tool that must be called, by models that think unless told otherwise, and call none by force meanwhile: DeepSeek
-# in deepseek-ai/DeepSeek-V3/issues/1376, Moonshot in can1357/oh-my-pi/issues/1077, Anthropic in
-# can1357/oh-my-pi/issues/341, and Alibaba, whose field for it is another, in cloudwego/eino/issues/994; read on
+# A forced call is refused while the model thinks, as it does unless told otherwise: by DeepSeek in
+# deepseek-ai/DeepSeek-V3/issues/1376, Moonshot in can1357/oh-my-pi/issues/1077, Anthropic in
+# can1357/oh-my-pi/issues/341, and Alibaba, with another field for thinking, in cloudwego/eino/issues/994; read on
 # 2026-11-29.
 _OF_FORCED = re.compile(
     r"\bthinking\b[^.;!?\n]{0,80}\btool_?\s?choice\b"
@@ -336,7 +336,7 @@ _OF_FORCED = re.compile(
 )
 _BY_A_FLAG = re.compile(r"\benable_thinking\b|required or object", re.IGNORECASE)
 
-# Of a tool that must be called, by those that call none by force: Anthropic of its newest models
+# Every forced call is refused: by Anthropic's newest models
 # (platform.claude.com/docs/en/models/opus-5-5/migration-guide), Z.AI ("Tool choice must be auto",
 # vectorize-io/hindsight/issues/4246), Bedrock ("doesn't support the toolConfig.toolChoice.any field",
 # strands-agents/harness-sdk/issues/1241), and Gemini ("Function calling mode `ANY` is not enabled",
@@ -362,9 +362,9 @@ _OF_CALLS = re.compile(
     re.IGNORECASE,
 )
 
-# Of betas, which they name, or not: Anthropic, Azure and Vertex (QuantumNous/new-api/issues/2975,
-# anthropics/claude-code/issues/12429), Bedrock (QuantumNous/new-api/issues/3041, BerriAI/litellm/pull/41203), OpenAI,
-# whose header is another; read on 2026-11-29.
+# Betas are refused, named or not: by Anthropic, Azure and Vertex (QuantumNous/new-api/issues/2975,
+# anthropics/claude-code/issues/12429), Bedrock (QuantumNous/new-api/issues/3041, BerriAI/litellm/pull/41203), and
+# OpenAI, which has another header; read on 2026-11-29.
 _OF_BETAS = re.compile(
     r"\b(?:unexpected|invalid|unknown|unsupported|unrecogni[sz]ed) (?:[\w-]{1,20} ){0,2}betas?\b"
     r"|\b(?:(?:anthropic|openai)[-_]betas?|beta (?:flag|header|feature|value)s?)\b[^.;!?\n]{0,80}"
@@ -375,19 +375,19 @@ _OF_BETAS = re.compile(
 _UNEXPECTED = re.compile(r"\bunexpected value\(s\)", re.IGNORECASE)
 _FOR_BETAS = re.compile(r"\bfor the ['\"`]?(?:anthropic|openai)[-_]beta\b", re.IGNORECASE)
 _BETA = re.compile(r"(?<![\w.=-])\w[\w.=-]*[\w]", re.ASCII)
-# Behind these stand those that it takes.
+# After these words the accepted betas are listed.
 _TAKEN = re.compile(
     r"input should be|expected one of|must be one of|\b(?:supported|allowed|valid|known|available) "
     r"(?:values|betas|flags|headers|ones)\b",
     re.IGNORECASE,
 )
 
-# Of a schema that is to be kept strictly, and does not fit the rules for that: OpenAI, whose Responses are strict
-# unless told otherwise (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
+# A strict schema breaks the rules for such schemas: OpenAI, whose Responses are strict unless told otherwise
+# (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
 _OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
 
-# Of answers that are streamed, or of streaming them with a parameter: Groq (``response_format``), Bedrock (tools),
-# llama.cpp (``logprobs``), OpenAI (organizations that are not verified, formats of sounds), vLLM (``best_of``).
+# Streaming is refused, always or with a parameter: Groq (``response_format``), Bedrock (tools), llama.cpp
+# (``logprobs``), OpenAI (organizations that are not verified, formats of sounds), vLLM (``best_of``).
 _STREAM = r"(?<![\w./-])stream(?:ed|ing|s)?(?![\w/-])"
 _NOT = (
     r"(?:\bnot\b|n['\u2019]t\b|\bcannot\b|\bunable\b|\bonly\b|\bmust\b|\bno such\b|incompatible|unsupported|unavailable"
@@ -399,7 +399,7 @@ _OF_STREAMING = re.compile(
 )
 _REFUSING_STREAMS = frozenset({400, 403, 404, 405, 422, 501})  # HTTP statuses
 
-# What llama.cpp answers with 500, of a history that the model's template refuses, and of pictures that it cannot see
+# llama.cpp answers with 500 if the model's template refuses a history, or the model cannot see pictures
 # (sipeed/picoclaw/issues/207, vllm-project/vllm/issues/17119, ggml-org/llama.cpp/issues/12947 and 15377).
 _OF_REQUESTS = re.compile(
     r"Jinja Exception|jinja2?\.exceptions|TemplateError|^Failed to parse (?:messages|tools)"
@@ -407,18 +407,18 @@ _OF_REQUESTS = re.compile(
     re.IGNORECASE,
 )
 
-# Of the least: Azure, in chat (dotnet/extensions/issues/6945), and OpenRouter, which asks its vendors in Responses
-# (vectorize-io/hindsight/issues/58); read on 2026-11-29.
+# The limit of the answer is too low: Azure, in chat (dotnet/extensions/issues/6945), and OpenRouter, which asks vendors
+# in Responses (vectorize-io/hindsight/issues/58); read on 2026-11-29.
 _LEAST_ANSWERS = re.compile(
     r"\bmax_(?:completion_|output_)?tokens['\"`]?[^;!?\n]{0,40}\b(?:expected a value >=|must be (?:at least|>=)"
     r"|(?:must|should) be greater than or equal to) ?(\d{1,4})\b",
     re.IGNORECASE,
 )
 _MOST_OF_LEAST = 256  # tokens; more is said of something else, as a budget of thoughts
-# And of what a prompt leaves of the context: vLLM (claude-code-best/claude-code/issues/272), OpenAI and others
-# (ChatGPTNextWeb/NextChat/issues/3195), Anthropic, OpenRouter, whose prompts have several parts
-# (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340), Mistral, which counts
-# the answer and names the prompt alone, and SGLang (python/sglang/srt/managers/tokenizer_manager.py).
+# The prompt leaves less room in the context: vLLM (claude-code-best/claude-code/issues/272), OpenAI and others
+# (ChatGPTNextWeb/NextChat/issues/3195), Anthropic, OpenRouter, which names several parts of a prompt
+# (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340), Mistral, which counts the
+# answer too and calls all of it the prompt, and SGLang (python/sglang/srt/managers/tokenizer_manager.py).
 _ROOM = re.compile(
     r"\(\d{1,9} > (?P<context>\d{3,9}) - (?P<prompt>\d{1,9})\)"
     r"|context length is (?P<context_2>\d{3,9}) tokens\W.{0,40}requested \d{1,9} tokens \((?P<prompt_2>\d{1,9}) in "
@@ -433,8 +433,8 @@ _ROOM = re.compile(
     r"|prompt contains (?P<prompt_7>\d{1,9}) tokens\b.{0,30}, too large for model with (?P<context_7>\d{3,9}) maximum",
     re.IGNORECASE,
 )
-# vLLM counts a prompt only as far as it might fit, so the total is one too many, or not at all, and says then how many
-# signs it has (renderers/params.py of 0.25.1, read on 2026-11-29).
+# vLLM counts a prompt only as far as it might fit, so its total is one too many. Or it does not count the tokens, and
+# states the characters instead (renderers/params.py of 0.25.1, read on 2026-11-29).
 _UNCOUNTED = re.compile(
     r"context length is (?P<context>\d{3,9}) tokens\W.{0,40}requested (?P<answer>\d{1,9}) output tokens and your prompt"
     r" contains (?:at least \d{1,9} input tokens, for a total of at least (?P<total>\d{3,9})|\d{1,12} characters)",
@@ -443,18 +443,18 @@ _UNCOUNTED = re.compile(
 _BYTES_PER_TOKEN = 3  # at least, of nearly all prompts
 _MOST_BYTES_PER_TOKEN = 6  # of texts: pictures have more
 
-# An error within an answer may have no code, or one that says nothing.
+# An error within an answer may have no code, or a code that says nothing.
 _WITHIN_ANSWERS = kinds(lambda facts: facts.may_refuse_within)
 _STATUSES_WITHIN = frozenset({None, 200, 400, 403, 404, 422, 500, 501})
 
-# Where a picture says how closely it is looked at, as OpenAI writes paths in ``param``.
+# The field that says how closely to look at a picture, as OpenAI writes its path in ``param``.
 _DETAIL = re.compile(r"(?:body\.)?(?:messages|input)[\w.\[\]]{1,120}\.detail\b")
 _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, beside ``param``
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
 _LONGEST = 4096  # characters in which words are searched
 _MOST_FIELDS = 16
-# What follows where a field is refused only beside another: "topP is not supported when thinking is enabled"
-# (danny-avila/LibreChat/issues/8939). Without that, the model takes it.
+# After these words: a field is refused only beside another field: "topP is not supported when thinking is enabled"
+# (danny-avila/LibreChat/issues/8939). Without the other field, the model takes it.
 _CONDITION = re.compile(
     r"[\s'\"`,)]{0,3}(?:when|if|while|unless|together|in combination|alongside|along with"
     r"|(?:for|in|during) (?:\w+ )?stream\w*"
@@ -462,19 +462,19 @@ _CONDITION = re.compile(
     re.IGNORECASE,
 )
 _SEPARATORS = re.compile(r"[.\[\]/,\s'\"]+")
-_GIVEN = re.compile(r"\b(?:received|got|at line)\b")  # the value of the request, behind those that it takes
+_GIVEN = re.compile(r"\b(?:received|got|at line)\b")  # the request's value, after the values that are taken
 _WORDS = re.compile(r"[A-Za-z]+")
 _IS_OF_BETAS = re.compile(r"(?:anthropic|openai)[-_]beta", re.IGNORECASE)
 _errors = msgspec.json.Decoder(dict[str, dict[str, Any]])
 
 
 class RefusedField(NamedTuple):
-    """A field that a refusal names: by its path, in the refusal's own words."""
+    """A field that a refusal names. ``path``: in the words of the refusal."""
 
     path: tuple[str, ...]
-    instead: str = ""  # the name that it takes in its place
-    values: tuple[str, ...] = ()  # the values that it takes
-    is_of_value: bool = False  # it takes others
+    instead: str = ""  # the name to use in its place
+    values: tuple[str, ...] = ()  # the values that are taken
+    is_of_value: bool = False  # other values are taken
     is_conditional: bool = False  # beside something else of this request
 
 
@@ -489,25 +489,25 @@ class RefusalReading(NamedTuple):
     """What a refusal says."""
 
     fields: tuple[RefusedField, ...]
-    of_thinking: bool = False  # that the model does not think, or not so
-    of_thinking_here: bool = False  # that it does not beside something else of this request
-    of_effort: bool = False  # that the model does not take this effort
-    longest: int = 0  # that its answers have at most so many tokens
-    least: int = 0  # that it is asked for no fewer
-    room: int = 0  # that the prompt of this request leaves so many tokens
+    of_thinking: bool = False  # the model does not think, or not so
+    of_thinking_here: bool = False  # the model does not think beside something else in this request
+    of_effort: bool = False  # the model does not take this effort
+    longest: int = 0  # the most tokens of an answer
+    least: int = 0  # the least limit of an answer, in tokens
+    room: int = 0  # tokens that the prompt of this request leaves for the answer
     holds: int = 0  # of so many, with the prompt
-    context: int = 0  # that the prompt, of which it does not say how long it is, and the answer have more tokens
-    least_prompt: int = 0  # of which the prompt has at least so many
-    of_history: bool = False  # that it does not take the roles, or the lists of texts
-    of_roles: bool = False  # that it does not take the name of a role
-    of_prefill: bool = False  # that it does not continue an answer that the request begins
-    of_system: bool = False  # of the roles, that of a system message after the first turn
+    context: int = 0  # tokens of the context, if prompt and answer have more and the prompt's are not stated
+    least_prompt: int = 0  # the prompt has at least so many of the context's tokens
+    of_history: bool = False  # the roles, or lists of texts, are not taken
+    of_roles: bool = False  # a role's name is not taken
+    of_prefill: bool = False  # an answer that the request begins is not continued
+    of_system: bool = False  # as ``of_roles``: a system message after the first turn
     of_ids: tuple[str, int] | None = None  # that the ids of calls have these letters, and at most so many
-    of_usage: bool = False  # that it does not take ``stream_options``
-    of_names: bool = False  # of something that has names which its client has given, as a tool's schema or metadata
-    of_schemas: bool = False  # that a strict schema does not fit its rules
-    of_forced: str = ""  # that it calls no tool by force while it thinks: the field by which it would not
-    betas: "Betas | None" = None  # that it does not take some betas
+    of_usage: bool = False  # ``stream_options`` is not taken
+    of_names: bool = False  # about something with names that the client has given, such as a tool's schema or metadata
+    of_schemas: bool = False  # a strict schema breaks the rules
+    of_forced: str = ""  # no tool is called by force while the model thinks: the field that stops the thinking
+    betas: "Betas | None" = None  # some betas are not taken
 
     def __bool__(self) -> bool:
         return any(self._replace(of_names=False))
@@ -551,7 +551,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
 
 
 def _in_other_words(text: str) -> Iterator[RefusedField]:
-    """Yield the fields that are named where a refusal, in words that no rule has, says that something is not taken."""
+    """Yield the fields that a refusal names where it says, in words of no rule, that something is not taken."""
     names: dict[str, bool] = {}
     for sentence in _SENTENCES.split(text):
         if _NOT_BOTH.search(sentence) is not None:
@@ -574,7 +574,7 @@ def _in_other_words(text: str) -> Iterator[RefusedField]:
 
 
 def _details_in(text: str, param: str) -> Iterator[RefusedField]:
-    """Yield where a refusal names the ``detail`` of a picture, whatever it says of it: without one it is taken."""
+    """Yield the ``detail`` of a picture if a refusal names one, in any words: pictures without ``detail`` are taken."""
     for said in (param, *(found[0] for found in _DETAIL.finditer(text))):
         path = _path(said)
         if path[-1:] != ("detail",):
@@ -625,7 +625,7 @@ def _room_in(text: str) -> tuple[int, int]:
 
 
 def _uncounted_in(text: str) -> tuple[int, int]:
-    """Return the context, and the least that a prompt has of it which is not counted to its end."""
+    """Return the context, and the least tokens of a prompt that was not counted to its end."""
     found = _UNCOUNTED.search(text)
     if found is None or (found["total"] and int(found["total"]) != int(found["context"]) + 1):
         return 0, 0
@@ -633,7 +633,7 @@ def _uncounted_in(text: str) -> tuple[int, int]:
 
 
 def room_beside(reading: RefusalReading, fields: Mapping[str, msgspec.Raw]) -> int:
-    """Return how many tokens of an answer fit beside the prompt of ``fields``, by a refusal of it; 0: it is unknown.
+    """Return how many tokens of an answer fit beside the prompt of ``fields``, by a refusal of the request; 0: unknown.
 
     A prompt that the refusal does not count is estimated, rather too long than too short.
     """
@@ -649,7 +649,7 @@ def size_of(fields: Mapping[str, msgspec.Raw]) -> int:
 
 
 def held(reading: RefusalReading, fields: Mapping[str, msgspec.Raw]) -> Fact | None:
-    """Return what a refusal of ``fields`` says of how much a prompt and its answer may have; None: nothing."""
+    """Return what a refusal of ``fields`` says about the longest prompt and answer; None: nothing."""
     if reading.context:
         return Fact(Kind.ROOM, value=str(_BYTES_PER_TOKEN * 100), tokens=reading.context)
     if not reading.room:
@@ -664,9 +664,9 @@ def held_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> Fact |
 
 
 def room_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> int:
-    """Return how many tokens of an answer its ``refusal`` of ``fields`` leaves, beside the prompt or at most.
+    """Return how many tokens of an answer the ``refusal`` of ``fields`` allows, beside the prompt or at most.
 
-    0: it is unknown.
+    0: unknown.
     """
     reading = read(refusal)
     return reading.longest or room_beside(reading, fields)
@@ -699,7 +699,7 @@ def _named(text: str, param: str) -> Iterator[RefusedField]:
                 yield RefusedField(_path(param), values=values, is_of_value=is_of_value)
 
 
-# What words are about that do not name it: by the group that they are.
+# By the group that matched: the fields that the words mean without naming them.
 _NAMED_BY: Mapping[str, tuple[str, ...]] = {
     "include": ("include",),
     "management": ("context_management",),
@@ -714,7 +714,7 @@ def _path(written: str) -> tuple[str, ...]:
 
 
 def _param_of(body: bytes | None) -> tuple[str, str]:
-    """Return ``param`` and ``code`` of a refusal in OpenAI's shape; "" for each that it does not have."""
+    """Return ``param`` and ``code`` of a refusal in OpenAI's shape; "" in place of a missing one."""
     try:
         error: Mapping[str, Any] = _errors.decode(body or b"{}").get("error", {})
     except (*UNREADABLE, *SURPRISES):
@@ -732,24 +732,24 @@ def refuses_forced_calls(error: UpstreamError) -> bool:
 
 
 def refuses_to_stream(error: UpstreamError) -> bool:
-    """Whether an error refuses to stream an answer, or to stream it with what was asked for."""
+    """Whether an error refuses to stream the answer, or to stream it with a parameter of the request."""
     if error.status not in _REFUSING_STREAMS and not (error.status is None and error.kind in _WITHIN_ANSWERS):
         return False
     return _OF_STREAMING.search(error.said[:_LONGEST]) is not None or _param_of(error.body)[0] == "stream"
 
 
 def is_within_answer(error: UpstreamError) -> bool:
-    """Whether an error that came within an answer may be a refusal of the request, as its words would tell."""
+    """Whether an error within an answer may be a refusal of the request; its words would tell."""
     return error.kind in _WITHIN_ANSWERS and error.status in _STATUSES_WITHIN
 
 
 def blames_request(said: str) -> bool:
-    """Whether an error with status 500 says that the request is wrong, and not the server."""
+    """Whether an error with status 500 blames the request, and not the server."""
     return is_too_long(said) or _OF_REQUESTS.search(said[:_LONGEST]) is not None
 
 
 def blames_request_within(error: UpstreamError) -> bool:
-    """Whether an error that came within an answer says so, whatever its code."""
+    """Whether an error within an answer blames the request, whatever its code."""
     return is_within_answer(error) and blames_request(error.said)
 
 

@@ -27,9 +27,9 @@ from providers.dialects import (
 from providers.models import Traits
 from providers.refusals import UNREADABLE
 
-# How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog
-# lists parameters that the vendor rejects or renames, so that one client request can be sent to all. Only the top
-# level of bodies is read, values stay raw JSON: a long prompt is not parsed for each vendor.
+# How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog lists
+# the parameters that the vendor rejects or renames, so that one client request can be sent to all vendors. Only the top
+# level of bodies is read, and values stay raw JSON: a long prompt is not parsed for each vendor.
 
 _NOTHING = (b"null",)
 DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
@@ -56,43 +56,41 @@ _messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Changes to requests to this vendor, and repairs of its answers. The default changes nothing."""
+    """Changes to requests to this vendor, and repairs of answers. The default changes nothing."""
 
     drop: frozenset[str] = frozenset()  # parameters that the vendor answers with an error
     rename: Mapping[str, str] = {}  # from OpenAI's name to the vendor's: max_completion_tokens -> max_tokens
     temperatures: tuple[float, float] | None = None  # the least and the most that it takes; None: as its API has it
-    usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage is sent, requesting it an error
+    usage_option: Literal["stream_options", "none"] = "stream_options"  # none: always sent, an error if requested
     system_role: bool = False  # the vendor has no developer role: such messages are sent as system
-    takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
-    takes_unsigned: bool = False  # in Messages its open models read thoughts in words, whoever has signed them
-    # In chat its models read the thoughts that they have signed: whose these are, by how the names of models begin.
-    # anthropic, google, or a ``format`` of OpenRouter's details.
+    takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; others refuse it
+    takes_unsigned: bool = False  # in Messages: open models read thoughts in words, whoever signed these
+    # In chat, whose signed thoughts the vendor's models read, by the beginning of the models' names. anthropic, google,
+    # or a ``format`` of OpenRouter's details.
     takes_signed: Mapping[str, str] = {}
-    # What it takes though chat has no place for it (``Habits.beyond``): by a word in the names of models.
+    # What is taken though chat has no place for it (``Habits.beyond``), by a word in the names of models.
     beyond: Mapping[str, frozenset[str]] = {}
     takes_marks: bool = False  # cache_control in chat marks what to cache, as in Messages
-    states_cost: bool = False  # the usage of an answer has what it cost, which counts more than the table's prices
-    free: tuple[str, ...] = ()  # how the names of models end that cost nothing
-    unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
-    signed_details: bool = (
-        False  # such thoughts, and signatures, stand in ``reasoning_details``, as OpenRouter has them
-    )
-    # The same at OpenRouter, as an encrypted detail beside them: by how the names of such models begin.
+    states_cost: bool = False  # the usage of an answer states the cost, which counts more than the prices of the table
+    free: tuple[str, ...] = ()  # endings of the names of models that cost nothing
+    unsigned_call: str | None = None  # a thought signature for other vendors' tool calls, which are refused without one
+    signed_details: bool = False  # signed thoughts, and signatures, stand in ``reasoning_details``, as at OpenRouter
+    # The same signature at OpenRouter, as an encrypted detail beside the call, by the beginning of models' names.
     unsigned_details: Mapping[str, str] = {}
-    repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of its streamed chunks
-    history: History = History()  # what it accepts in a conversation's history
-    # By parameter, the values with which it answers, but refuses to stream, as ``kind_of`` names them; "*": any.
+    repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of streamed chunks
+    history: History = History()  # what is accepted in the history of a conversation
+    # parameter → kinds of values (``kind_of``) that are answered whole, but not streamed; "*": any value.
     whole: Mapping[str, tuple[str, ...]] = {}
-    # Fields that stand for a conversation so far, and that it passes over: it would answer the last words alone.
+    # Fields that stand for the conversation so far, and are ignored: the vendor would answer the last words alone.
     ignores: frozenset[str] = frozenset()
-    refuses_storing: bool = False  # its Responses keep nothing, and ``store: true`` is an error
-    functions_only: bool = False  # its Responses have functions alone: it passes over other tools, or refuses them
-    lacks_schemas: bool = False  # it writes JSON, but by no schema, whatever the table of prices says of its models
-    needs_parameters: bool = False  # a function that takes nothing says so by a schema
+    refuses_storing: bool = False  # Responses: nothing is stored, and ``store: true`` is an error
+    functions_only: bool = False  # Responses: functions are the only tools; others are ignored or refused
+    lacks_schemas: bool = False  # JSON can be written, but by no schema, whatever the table of prices says of models
+    needs_parameters: bool = False  # a function without arguments needs a schema that says so
     typed_branches: bool = False  # in a tool's schema, a type stands within ``anyOf``, and never beside ``$ref``
 
     def signer(self, model: str) -> str:
-        """Return the vendor whose signed thoughts ``model`` reads in chat; nothing if it reads none."""
+        """Return the vendor whose signed thoughts ``model`` reads in chat; "": none."""
         return next((each for begin, each in self.takes_signed.items() if model.startswith(begin)), "")
 
     def beyond_chat(self, model: str) -> frozenset[str]:
@@ -101,7 +99,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def is_plain(quirks: Quirks) -> bool:
-    """Whether they change no field of a request, but for how usage is asked for: neither by ``shape``, nor history."""
+    """Whether ``quirks`` change no field of a request (``shape``, history), but for how usage is asked for."""
     return (
         not (quirks.drop or quirks.rename or quirks.system_role or quirks.typed_branches or quirks.needs_parameters)
         and not (quirks.signed_details or quirks.unsigned_details)
@@ -112,9 +110,9 @@ def is_plain(quirks: Quirks) -> bool:
 
 
 def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") -> dict[str, msgspec.Raw]:
-    """Return the client's ``fields`` adapted to the vendor and its ``model``; always a new dictionary.
+    """Return the client's ``fields``, adapted to the vendor and the ``model``, as a new dictionary.
 
-    If the client sent a parameter under both OpenAI's name and the vendor's, the vendor's is kept.
+    If the client sent a parameter under both OpenAI's name and the vendor's, the one with the vendor's name is kept.
     """
     shaped = {name: value for name, value in fields.items() if name not in quirks.drop and name not in quirks.rename}
     for name, vendor_name in quirks.rename.items():
@@ -140,7 +138,7 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") ->
 def losses(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[Loss, ...]:
     """Return the parameters that the client sent and this vendor does not support, in the client's order.
 
-    A default value is not a loss, nor is ``stream_options`` where usage is always sent.
+    A default value is no loss. Nor is ``stream_options`` if usage is always sent.
     """
     if quirks.drop.isdisjoint(fields):
         return ()
@@ -152,7 +150,7 @@ def losses(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[Loss, ...
 
 
 def ignored(fields: Mapping[str, msgspec.Raw], names: Collection[str]) -> tuple[Loss, ...]:
-    """Return those of ``names`` that the client sent, as losses: this vendor would pass over them."""
+    """Return those of ``names`` that the client sent, as losses: this vendor would ignore them."""
     return tuple(
         Loss(name, f"this provider {KEEPS_NONE}")
         for name in names
@@ -160,14 +158,14 @@ def ignored(fields: Mapping[str, msgspec.Raw], names: Collection[str]) -> tuple[
     )
 
 
-# What single models of a vendor take of its parameters (providers/models/families.toml): what they refuse is renamed or
-# left out. A request is adapted before it is sent, in chat and in Responses, whose parameters have the same names.
+# Which parameters single models of a vendor take (providers/models/families.toml): others are renamed or left out. A
+# request is adapted before it is sent, in chat and in Responses: parameters have the same names in both.
 
-# From the least to the most: a model that lacks one is asked for the nearest that it has.
+# From the least to the most. A model that lacks an effort is asked for the nearest one.
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-# They do not affect the answer: a model that refuses parallel_tool_calls calls one tool at a time anyway.
+# Parameters that do not affect the answer: a model that refuses parallel_tool_calls calls one tool at a time anyway.
 _LEAST = frozenset({"parallel_tool_calls", "prediction"})
-_ZERO = (b"0", b"0.0")  # beside it another way of sampling changes nothing
+_ZERO = (b"0", b"0.0")  # a temperature beside which other ways of sampling change nothing
 
 
 def fitted_to(traits: Traits, fields: Fields) -> Wording:
@@ -223,7 +221,7 @@ def _with_one_of(names: Sequence[str], said: dict[str, msgspec.Raw], losses: lis
 
 
 def _deciding(said: Fields, names: Sequence[str]) -> str:
-    """Return which of ``names`` says most: one that leaves nothing to chance, else the first that is no default."""
+    """Return the most specific of ``names``: one that leaves nothing to chance, else the first with no default."""
     zero = next((name for name in names if bytes(said[name]) in _ZERO), None)
     return zero or next((name for name in names if bytes(said[name]) not in DEFAULTS.get(name, _NOTHING)), names[0])
 
@@ -238,7 +236,7 @@ _T = TypeVar("_T")
 def _read(raw: msgspec.Raw, type_: type[_T]) -> _T | None:
     try:
         return msgspec.json.decode(raw, type=type_)
-    except UNREADABLE:  # the provider reports the error in its own words
+    except UNREADABLE:  # the provider reports a wrong value in its own words
         return None
 
 
@@ -256,7 +254,7 @@ def _holder(fields: Fields) -> str:
 
 
 def _set_effort(said: dict[str, msgspec.Raw], effort: str) -> str:
-    """Set another effort; return the name of the field that has it."""
+    """Set another effort; return the name of the field that has the effort."""
     if "reasoning_effort" in said:
         said["reasoning_effort"] = raw_json(effort)
         return "reasoning_effort"
@@ -272,8 +270,8 @@ def _nearest(effort: str, taken: Sequence[str]) -> str:
     return min(known, key=lambda each: (abs(_EFFORTS.index(each) - place), -_EFFORTS.index(each)))
 
 
-# Whether a provider refuses to stream may depend on which parameters a request has, and on the kinds of their values.
-# Kinds are few: a text or number may be another one in each request.
+# Whether a provider refuses to stream may depend on the parameters of a request, and on the kinds of their values.
+# Kinds are few, while texts and numbers may differ in each request.
 
 
 class _Typed(msgspec.Struct):
@@ -285,7 +283,7 @@ _typed = msgspec.json.Decoder(_Typed)
 
 
 def parameters_of(fields: Mapping[str, msgspec.Raw], prompt: Collection[str]) -> frozenset[tuple[str, str]]:
-    """Return the names of a request's parameters, all fields but those of the ``prompt``, with their values' kinds."""
+    """Return the names of a request's parameters (all fields but ``prompt``), each with the kind of its value."""
     kinds = ((name, kind_of(value)) for name, value in fields.items() if name not in prompt)
     return frozenset((name, kind) for name, kind in kinds if kind)
 
@@ -346,9 +344,9 @@ def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
 
 
 def _with_details(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
-    """Return ``messages`` with ``signature`` as a detail beside tool calls that have none.
+    """Return ``messages`` with ``signature`` as a detail beside tool calls that have no detail.
 
-    The vendor refuses what is not a list of objects.
+    The vendor refuses anything but a list of objects.
     """
     raw = bytes(messages)
     if _CALLS not in raw:
@@ -411,9 +409,9 @@ def _with_typed_branches(tools: msgspec.Raw) -> msgspec.Raw:
 
 
 def _branched(schema: Any, root: Any) -> Any:
-    """Return a part of the schema ``root`` with its type within its ``anyOf``.
+    """Return a part of the schema ``root`` with the part's type moved into its ``anyOf``.
 
-    Beside a reference nothing is left that the schema it refers to says, too.
+    Beside a reference, nothing stays that the referenced schema says too.
     """
     if not isinstance(schema, dict):
         return schema
@@ -444,7 +442,7 @@ def _referred(reference: str, root: Any) -> Mapping[str, Any]:
 
 
 ProviderKind = Literal["openai_compatible", "anthropic", "gemini", "bedrock", "invoke", "vertex", "litellm"]
-# Those whose Claudes are asked in Messages: at Anthropic's servers, at Bedrock's InvokeModel, at Vertex AI.
+# Kinds whose Claudes are asked in Messages: at Anthropic's servers, at Bedrock's InvokeModel, at Vertex AI.
 CLAUDES: frozenset[ProviderKind] = frozenset({"anthropic", "invoke", "vertex"})
 # authorization: Bearer KEY, or a header of this name with the key; google: a token of Google's
 Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "google"]
@@ -463,7 +461,7 @@ _USUAL: Mapping[ProviderKind, tuple[Api, ...]] = {
     "vertex": ("messages", "gemini"),
     "litellm": ("chat", "embeddings"),
 }
-# An unknown server may have any API that is not raced and no other kind's own; only a request shows it.
+# An unknown server may have any API that is not raced and belongs to no other kind. Only a request shows which.
 _UNKNOWN: tuple[Api, ...] = (
     *_USUAL["openai_compatible"],
     *(api for api in _RELAYED if not any(api in usual for usual in _USUAL.values())),
@@ -471,52 +469,52 @@ _UNKNOWN: tuple[Api, ...] = (
 
 
 class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is needed to send requests to a vendor, and to know their cost.
+    """What is needed to send requests to a vendor, and to know what they cost.
 
     Paths are relative to the base URL; ``chat_path`` and ``embeddings_path`` may contain ``{model}``.
     """
 
     name: str
     title: str  # the spelling of the vendor
-    base_url: str | None = None  # None: the user sets it, or litellm knows it
-    key_env: tuple[str, ...] = ()  # the usual environment variables of its key, the most usual first
+    base_url: str | None = None  # None: the user sets the address, or litellm knows it
+    key_env: tuple[str, ...] = ()  # the usual environment variables of the key, the most usual first
     named_only: bool = False  # by these variables another row of the same vendor is found, not this one
     addresses: tuple[str, ...] = ()  # without a base_url: those of usual variables, "https://${NAME}.example.com"
     kind: ProviderKind = "openai_compatible"
-    apis: tuple[Api, ...] | None = None  # None: the usual ones of its kind
+    apis: tuple[Api, ...] | None = None  # None: the usual APIs of the kind
     key_required: bool = True
     auth: Auth = "bearer"
     # What vouches for a request without a key, besides ``auth``: tokens of Entra's, or signatures for this AWS service.
     tokens: Literal["", "azure"] = ""
     signs: str = ""
-    header_env: Mapping[str, str] = {}  # headers that it demands, by the usual variables of their values
+    header_env: Mapping[str, str] = {}  # required headers, by the usual variables of their values
     chat_path: str = PIVOT.path
     embeddings_path: str = "embeddings"
     models_path: str = "models"
-    # The paths of single APIs that are not below the base URL, from the root of its host: one vendor, two addresses.
+    # Paths of single APIs that are not below the base URL but at the root of the host: one vendor, two addresses.
     paths: Mapping[Api, str] = {}
-    hosts: tuple[str, ...] = ()  # others of the vendor's with the same paths; ".example.com": all below it
-    only: Mapping[Api, str] = {}  # an API that it has for those models alone that have this word in their names
+    hosts: tuple[str, ...] = ()  # other hosts of the vendor with the same paths; ".example.com": all below
+    only: Mapping[Api, str] = {}  # an API that is for models with this word in their names only
     query: Mapping[str, str] = {}  # sent with every request
-    headers: Mapping[str, str] = {}  # likewise
+    headers: Mapping[str, str] = {}  # sent with every request
     quirks: Quirks = Quirks()
     continues: tuple[Way, ...] | None = None  # how to request the continuation of another's answer; None: unknown
-    continues_at: str | None = None  # it continues at this base URL only
+    continues_at: str | None = None  # answers can be continued at this base URL only
     bills_after_disconnect: bool | None = None  # None: unknown
-    # The APIs in which it takes a ``prompt_cache_key``, and keeps what is asked with the same one together.
+    # The APIs that take a ``prompt_cache_key``: requests with the same key share a cache.
     cache_keys: frozenset[str] = frozenset()
-    keeps: bool = False  # it keeps what it is asked, and its answers, unless a request says ``store: false``
-    conversations: bool = False  # beside Responses, it keeps conversations that responses go on in
-    stores: bool = False  # it is known to keep a response that says ``store: true``, so that the next one may name it
-    litellm_prefix: str | None = None  # the vendor's name in litellm and its price table; None: no prices
+    keeps: bool = False  # requests and answers are stored, unless a request says ``store: false``
+    conversations: bool = False  # Responses go on in conversations, which are stored
+    stores: bool = False  # a response with ``store: true`` is known to be stored, so that the next request may name it
+    litellm_prefix: str | None = None  # the vendor's name in litellm and in the price table; None: no prices
     docs_url: str | None = None
 
 
 def apis_of(vendor: Vendor | None, kind: ProviderKind | None, base_url: str | None = None) -> tuple[Api, ...]:
     """Return the APIs of a vendor, or of an unknown server, of this ``kind`` (None: the vendor's own).
 
-    ``base_url``: the operator's own. At a host that is not the vendor's an API is where the vendor has it elsewhere
-    only if the operator says so.
+    ``base_url``: set by the operator. At a host that is not the vendor's, an API that the vendor has at another address
+    exists only if the operator says so.
     """
     if vendor is None:
         return _UNKNOWN if kind in (None, "openai_compatible") else _USUAL[kind]
@@ -529,7 +527,7 @@ def apis_of(vendor: Vendor | None, kind: ProviderKind | None, base_url: str | No
 
 
 def paths_at(vendor: Vendor, kind: ProviderKind | None, base_url: str | None) -> Mapping[Api, str]:
-    """Return the paths from the root of a provider's host; none at a host, or of a kind, that is not the vendor's."""
+    """Return the paths from the root of a provider's host; none if the host or the ``kind`` is not the vendor's."""
     if kind is not None and kind != vendor.kind:
         return {}
     host = urlsplit(base_url or vendor.base_url or "").hostname or ""
@@ -539,15 +537,15 @@ def paths_at(vendor: Vendor, kind: ProviderKind | None, base_url: str | None) ->
 
 
 def apis_perhaps(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]:
-    """Return the APIs that a server may have besides those of ``apis_of``; it is asked in them if it refuses these."""
+    """Return the APIs, besides ``apis_of``, that a server may have: tried if the server refuses the others."""
     return ("responses", "messages") if vendor is None and kind in (None, "openai_compatible") else ()
 
 
 def keeps_by_default(vendor: Vendor | None, kind: ProviderKind, base_url: str | None) -> bool:
-    """Whether a server of this ``kind`` keeps what it is asked, unless a request says ``store: false``.
+    """Whether a server of this ``kind`` stores what it is asked, unless a request says ``store: false``.
 
-    Vertex AI has no such field: "not supported in Gemini Enterprise Agent Platform"
-    (googleapis.github.io/kotlin-genai, GenerateContentConfig.store, read on 2026-11-29).
+    Vertex AI has no such field: "not supported in Gemini Enterprise Agent Platform" (googleapis.github.io/kotlin-genai,
+    GenerateContentConfig.store, read on 2026-11-29).
     """
     if kind == "vertex" or (urlsplit(base_url or "").hostname or "").endswith("aiplatform.googleapis.com"):
         return False
@@ -555,9 +553,9 @@ def keeps_by_default(vendor: Vendor | None, kind: ProviderKind, base_url: str | 
 
 
 def stores_responses(vendor: Vendor | None, base_url: str | None) -> bool:
-    """Whether a server is known to keep a response that says ``store: true``; of one that no row is of, by its host.
+    """Whether a server is known to store a response with ``store: true``. ``vendor`` unknown: the host tells.
 
-    Azure's keeps them for 30 days (learn.microsoft.com/azure/foundry/openai/how-to/responses, read on 2026-11-29).
+    Azure stores responses for 30 days (learn.microsoft.com/azure/foundry/openai/how-to/responses, read on 2026-11-29).
     """
     if vendor is not None and vendor.stores:
         return True
