@@ -1,12 +1,12 @@
 """Several keys of one provider as one ``Upstream``: each request uses the key with the most headroom.
 
-Limits are the provider's, per key and model, and per API for requests that are not raced. Headroom is assumed to refill
-steadily within a minute. After a 429 a key is not used for the time that the provider asks for; a refused key is tried
-once a minute. A ring sends once: the error of a limited or refused key tells that another one is left, which is chosen
-already, and the caller asks again at once, as an attempt of its own. The last error tells that none is left.
+The provider limits each key for each model, and for each API whose requests are not raced. Headroom is assumed to
+refill steadily within a minute. After a 429 a key rests for as long as the provider says; a refused key is tried once a
+minute. A ring sends a request once: the error of a limited or refused key says whether another key is left. If so, that
+key is chosen already, and the caller asks again at once, as another attempt.
 
-A conversation stays with the key that answered it last, as that one's prompt cache has it, for as long as the key has
-room and works. Other conversations are spread over the keys.
+A conversation stays with the key that answered it last, whose prompt cache has it, while that key works and has room.
+Other conversations are spread over the keys.
 """
 
 import time
@@ -26,7 +26,7 @@ from providers.keys.each import step_by_step
 from providers.models import Listing
 from providers.refusals import About, ErrorKind, Facts, UpstreamError, headroom, learnt_of
 
-# The names of a provider's keys in the ledger: they distinguish the keys, and are not secret.
+# The names of a provider's keys in the ledger. Names distinguish the keys, and are not secret.
 
 SHOWN_CHARS = 4  # the last characters of a key, which vendors' consoles show too
 SHORTEST_CHARS = 16  # for shorter keys, four characters are too many
@@ -35,7 +35,7 @@ SHORTEST_CHARS = 16  # for shorter keys, four characters are too many
 def key_names(keys: Sequence[str], own: Sequence[str | None] = ()) -> tuple[str, ...]:
     """Return a name for each of ``keys``: its ``own``, else its last four characters, else its number: ``#2``.
 
-    Keys that would get the same name get their numbers.
+    Keys whose names would be equal get their numbers.
     """
     names = [_name(key, named) for key, named in zip(keys, own or (None,) * len(keys), strict=True)]
     return tuple(
@@ -47,7 +47,7 @@ def _name(key: str, own: str | None) -> str | None:
     return own or (f"…{key[-SHOWN_CHARS:]}" if len(key) >= SHORTEST_CHARS else None)
 
 
-# An exchange with one of several keys, which notifies the key ring of its end.
+# An exchange with one of several keys. It notifies the key ring when it ends.
 
 
 class KeyRingExchange(WrappedExchange):
@@ -98,33 +98,34 @@ class KeyRingExchange(WrappedExchange):
 
 # Which key answered a conversation last, as prompt caches belong to keys.
 
-WARM_S = 300.0  # vendors: since the last use: the shortest time that vendors promise
+WARM_S = 300.0  # vendors: since the last use: the shortest life of a cache that a vendor promises
 KEPT = 20_000  # bound: of one provider
-# judgement: a key may have this many conversations beyond its share, and this part of it, before the next one is taken
+# judgement: how many conversations beyond its share a key may have, and by which part of it, before the next key is
+# taken
 SLACK = 0.25
 SLACK_SHARE = 0.1
 
 
 class Conversations:
-    """The keys that answered conversations within the life of a cache. Keys are numbers, times of one monotonic clock.
+    """Which key answered which conversation, within the life of a cache. Keys are numbers; all times are of one clock.
 
-    An organization has a cache for each model, so a conversation may have a key for each.
+    An organization has a cache for each model, so a conversation may have one key for each model.
     """
 
     __slots__ = ("_kept", "count")
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, bytes], tuple[int, float]] = OrderedDict()  # the last used at the end
-        self.count: dict[int, int] = {}  # by key, how many conversations it has
+        self.count: dict[int, int] = {}  # conversations by key
 
     def key_of(self, model: str, conversation: bytes, now_s: float) -> int | None:
-        """Return the key that answered last, if its cache should still be there."""
+        """Return the key that answered the conversation last, if that key's cache should still have it."""
         self._forget(now_s)
         known = self._kept.get((model, conversation))
         return None if known is None else known[0]
 
     def answered(self, model: str, conversation: bytes, key: int, now_s: float) -> None:
-        """Note that this key has just been sent all of the conversation, and answers."""
+        """Note that this key has just been sent the whole conversation, and answers."""
         self._drop((model, conversation))
         self._kept[model, conversation] = key, now_s
         self.count[key] = self.count.get(key, 0) + 1
@@ -144,10 +145,10 @@ class Conversations:
 
 
 def spread(conversation: bytes, names: Sequence[str], loads: Sequence[float]) -> int:
-    """Return the place of the key for a conversation that no key has: the same in every replica, as far as loads allow.
+    """Return the place of a key for a new conversation: the same in every replica, as far as loads allow.
 
-    That is rendezvous hashing with bounded loads: the order of keys depends only on the conversation and their names,
-    and a key with clearly more than its share of the ``loads`` is passed over.
+    Rendezvous hashing with bounded loads: the order of the keys depends only on the conversation and the keys' names,
+    and a key with clearly more than its share of the ``loads`` is skipped.
     """
     most = (1.0 + SLACK_SHARE) * sum(loads) / len(loads) + SLACK
     return next(each for each in _ordered(conversation, names) if loads[each] <= most)
@@ -164,17 +165,17 @@ REFILL_S = 60.0  # limits are per minute
 COOL_S = 0.5  # after a 429 without retry-after
 TRY_REFUSED_EVERY_S = 60.0  # only a person can correct a key
 _STEPS = 20  # headroom is compared in twentieths: with small differences a burst would go to one key
-ROOM = 0.1  # of a key's rate limit, below which a conversation leaves it for one that has more
+ROOM = 0.1  # of a key's rate limit: with less, conversations leave the key for one that has more
 AS_MUCH = 0.25  # less headroom than another key, with which a key is still given new conversations
-# With more requests under way than this many, and this many times those of another key, a key has no room either: all
-# of them may be one conversation.
+# A key with more requests under way than this many, and than this many times those of another key, has no room: all of
+# its requests may be of one conversation.
 CROWD = 4
 CROWD_TIMES = 2.0
 _MOST_MODELS = 1000  # per key; clients may name any model
-_MOST_MET = 1000  # likewise, of what single clients have met
-_CLIENTS = 3  # that have met the same, after which it is no longer the doing of one
+_MOST_MET = 1000  # the same for what single clients have met
+_CLIENTS = 3  # so many clients have met the same: the cause is not one client any more
 _UNAUTHORIZED = 401
-# A key rests for as long as its 429 says: another one is used meanwhile.
+# A key rests for as long as its 429 says. Another key is used meanwhile.
 _WAITS = Waits(cool_min_s=COOL_S, cool_max_s=inf, try_every_s=TRY_REFUSED_EVERY_S, refill_s=REFILL_S)
 
 _NO_KEYS: frozenset[str] = frozenset()
@@ -192,12 +193,12 @@ class _Key:
         self.name = name  # in the ledger
         self.upstream = upstream
         self.in_flight = 0
-        self.turn = 0  # the ring's number of its last request
+        self.turn = 0  # the ring's number of the last request with this key
         self.everywhere = Availability(_WAITS)  # for all models: an unknown key is refused for all
         self._models: dict[str, Availability] = {}
         self._met: dict[
             tuple[str, str], Availability
-        ] = {}  # by model and client: what its own requests may have caused
+        ] = {}  # by model and client: failures that the client's own requests may have caused
 
     def at(self, model: str) -> Availability:
         if (known := self._models.get(model)) is None:
@@ -221,7 +222,7 @@ class _Key:
         return max(each.cooling_s(now_s) for each in self.of(model, client))
 
     def meet(self, model: str, client: str, error: UpstreamError, now_s: float) -> None:
-        """Hold a failure that ``client`` has met against the key for that client; for all once several have met it."""
+        """Hold a failure that ``client`` has met against the key, for that client; for all once several have met it."""
         if len(self._met) >= _MOST_MET:
             self._met.clear()
         _hold(self._met.setdefault((model, client), Availability(_WAITS)), error, now_s)
@@ -237,7 +238,7 @@ class _Key:
         return all(each.readiness(now_s) is Readiness.READY or each.is_due(now_s) for each in known)
 
     def tried(self, model: str, now_s: float, client: str | None = None) -> None:
-        """Note that a refused key is being tried, so that only one request tries it."""
+        """Note that a refused key is being tried: no second request tries it."""
         for each in self.of(model, client):
             each.tried(now_s)
 
@@ -273,7 +274,7 @@ def _hold(availability: Availability, error: UpstreamError, now_s: float) -> Non
 
 
 def _as_it_can_read(request: Request, apart: Apart) -> Request:
-    """Return ``request`` in the form that the chosen key can read: without reasoning of another account."""
+    """Return ``request`` without reasoning that the chosen key's account cannot read."""
     if request.sendings.key_name not in apart.keys:
         return request
     return msgspec.structs.replace(request, fields=apart.fields)
@@ -288,7 +289,7 @@ class _Tried(msgspec.Struct, eq=False):
     """The tries of one request."""
 
     numbers: set[int] = msgspec.field(default_factory=set)  # of the keys
-    doubted: list[tuple[_Key, UpstreamError]] = []  # those of which it is open whether the request was at fault
+    doubted: list[tuple[_Key, UpstreamError]] = []  # keys that failed, perhaps by the request's fault
     next: _Key | None = None
 
 
@@ -342,11 +343,11 @@ class KeyRing:
         """Request an answer with the best key; once more with the next one.
 
         Raises:
-            UpstreamError: this key is rate-limited or refused, and another one is left; or none is left, with the least
-                ``retry-after``; or it is not about keys.
+            this key is limited or refused, and another is left; or none is left, with the least ``retry-after``; or the
+            error is not about keys.
 
         """
-        model, apart = request.model, request.apart  # the request itself has the prompt
+        model, apart = request.model, request.apart  # the request itself would keep the prompt
         exchange, key = await self._ask(
             model,
             lambda upstream: upstream.stream(request if apart is None else _as_it_can_read(request, apart)),
@@ -372,7 +373,7 @@ class KeyRing:
             UpstreamError: as for ``stream``.
 
         """
-        model = f"{request.model} ({path})"  # a key that is refused here may still be valid for this model's answers
+        model = f"{request.model} ({path})"  # a key that is refused here may be valid for the model's answers
         keys = self._keys_for(request)
         answer, key = await self._ask(
             model,
@@ -405,7 +406,7 @@ class KeyRing:
         raise unknown
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
-        """Return the models offered to the best key, or to the next one if that is rate-limited or refused.
+        """Return the models offered to the best key; if that is limited or refused, to the next one.
 
         Raises:
             UpstreamError: as for ``stream``.
@@ -435,12 +436,12 @@ class KeyRing:
         conversation: bytes | None = None,
         client: str | None = None,
     ) -> tuple[_T, _Key]:
-        """Return the answer with one key, and that, whose request stays in flight. ``first``: the name of a key.
+        """Return the answer with one key, and that key; its request stays in flight. ``first``: the name of a key.
 
-        Which it is: the one that was chosen when the last one was refused, else the best. ``keys``: those that may be
-        asked; none: all. ``apart``: the names of those that come last. ``conversation`` and ``client`` as in
-        ``Request``. Where no key takes a request that may be at fault itself, that is held against them for its client.
-        Where another takes it, it is held for all against those that did not.
+        The key is the one chosen when the last one was refused, else the best. ``keys``: those that may be asked; none:
+        all. ``apart``: names of keys that come last. ``conversation`` and ``client``: as in ``Request``. If every key
+        fails and the request may be at fault, the failures count against the keys for this client. If one key answers,
+        they count against the failed keys for everybody.
         """
         found: _Tried | None = None if sendings.tried is None else sendings.tried.get(self)
         tried, keys = found or _Tried(), keys or self._keys
@@ -461,7 +462,7 @@ class KeyRing:
             if not isinstance(error, UpstreamError):
                 raise
             sendings.trying(self, None)
-            is_rotated = sendings.tried is not None and key.upstream in sendings.tried  # and its former one is left
+            is_rotated = sendings.tried is not None and key.upstream in sendings.tried  # and its former key is left
             tried.next = key if is_rotated or error.has_another_form else None
             if tried.next is None:
                 holds = client is None or error.is_certain
@@ -506,9 +507,9 @@ class KeyRing:
         client: str | None,
         apart: frozenset[str],
     ) -> _Key | None:
-        """Return the usable key that comes next, of those that were not ``tried``: ``first``, then the best.
+        """Return the next usable key of those that were not ``tried``: ``first``, then the best.
 
-        Keys ``apart`` come last.
+        Keys in ``apart`` come last.
         """
         now_s = self._clock()
         usable = [key for key in keys if key.number not in tried and key.may_be_asked(model, now_s, client)]
@@ -520,10 +521,10 @@ class KeyRing:
         )
 
     def _with_cache(self, model: str, conversation: bytes, usable: Sequence[_Key], now_s: float) -> _Key | None:
-        """Return the key whose cache has a conversation, or should get it; None: that does not decide.
+        """Return the key whose cache has a conversation, or should get it; None: the cache does not decide.
 
-        One that has it is used while it has room. Others are those with about as much room as any; but before one of
-        them gets a new conversation, a refused key that is due is tried.
+        The key that has the conversation is used while it has room. A new conversation goes to one of the keys with
+        about as much room as any. But a refused key that is due is tried first.
         """
         keys = [key for key in usable if not key.refused(model)]
         if not keys:
@@ -540,12 +541,12 @@ class KeyRing:
         return able[spread(conversation, [key.name for key in able], loads)]
 
     def _keys_for(self, request: Request) -> Sequence[_Key]:
-        """Return the only key that may be used; all keys if none is named, or the named one is gone."""
+        """Return the one key that may be used; all keys if none is named, or the named key is gone."""
         return [key for key in self._keys if key.name == request.key_name] or self._keys
 
     @staticmethod
     def _rank(key: _Key, model: str, now_s: float) -> tuple[bool, int, int, int]:
-        """Return the sort key, the least first. A refused key that is due is first: otherwise it would not be tried."""
+        """Return the sort key, the least first. A refused key that is due comes first, or nobody would try it."""
         return not key.refused(model), -round(key.at(model).headroom(now_s) * _STEPS), key.in_flight, key.turn
 
     def _failed_with(self, key: _Key, model: str, request: Request) -> Callable[[UpstreamError], object]:
@@ -574,7 +575,7 @@ class KeyRing:
         now_s = self._clock()
         wait_s: float | None
         status: int | None
-        # A key whose rate limit has ended in the meantime is not a refused key.
+        # A key whose rate limit has ended meanwhile is not a refused key.
         waits_s = [key.cooling_s(model, client, now_s) for key in keys if not key.refused(model, client)]
         said = f"; the last one asked: {last.message}" if last is not None else ""
         if waits_s:

@@ -5,8 +5,9 @@ The extract, ``models.json``, has the version of the table, the date of its rele
 
 A missing flag means unknown: the table does not say that gpt-3.5-turbo takes no images, or that many models support
 tools. Only an explicit false is a no. A row's list of input kinds (``image``, ``audio``) is complete: a kind that is
-not listed and has no flag of its own is a no as well. Likewise thinking: the table marks the chat models that think,
-and an unmarked one of a family that does not think is plain. In other families, vendors of open models forget the mark.
+not listed and has no flag of its own is a no as well. The table marks chat models that think; an unmarked model is
+plain if its family does not think. In other families an unmarked model is unknown, as vendors of open models forget the
+mark.
 """
 
 import datetime as dt
@@ -26,18 +27,18 @@ from providers.models.usage import Price
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """The capabilities of a deployment. None: unknown, so it is tried."""
+    """The capabilities of a deployment. None: unknown, so a request that needs the capability is tried."""
 
     tools: bool | None = None  # can call functions
     json_schema: bool | None = None  # can answer in JSON by a schema
     vision: bool | None = None  # accepts images
     audio: bool | None = None  # accepts audio
     documents: bool | None = None  # accepts PDF
-    reasoning: bool | None = None  # can reason before it answers
+    reasoning: bool | None = None  # can reason before the answer
     context_tokens: int | None = None  # the longest prompt; with some vendors the longest prompt and answer together
     max_output_tokens: int | None = None  # the longest answer
-    max_documents: int | None = None  # that a request may have ranked
-    max_dimensions: int | None = None  # of the vectors that it makes
+    max_documents: int | None = None  # documents in one request for ranks
+    max_dimensions: int | None = None  # of vectors
 
 
 UNKNOWN = Capabilities()
@@ -53,9 +54,9 @@ class Datasheet(msgspec.Struct, frozen=True):
 
     price: Price | None = None  # None: unknown for input or output
     capabilities: Capabilities = UNKNOWN
-    listed: Price | None = None  # the prices that are known where that of input or output is not
+    listed: Price | None = None  # the known prices, if that of input or output is unknown
     uplifts: Mapping[str, float] = {}  # what tokens cost in a region, over these prices; "endpoint": any but global
-    only_api: str | None = None  # the only one in which it answers; None: unknown, or any of its vendor's
+    only_api: str | None = None  # the only API in which the model answers; None: unknown, or any API of the vendor
 
 
 UNLISTED = Datasheet()
@@ -65,7 +66,7 @@ _CHATS = frozenset({"chat", "responses"})
 
 
 def thinks(model: str, mode: str | None, flag: bool | None) -> bool | None:
-    """Return whether a model of the table thinks before it answers; None: the table does not tell."""
+    """Return whether a model of the table thinks before the answer; None: the table does not say."""
     if flag is not None or mode not in _CHATS:
         return flag
     return False if is_plain(model.rpartition("/")[2]) else None
@@ -98,8 +99,8 @@ class _Abilities(msgspec.Struct, frozen=True):
         return flag if flag is not None or not self.supported_modalities else modality in self.supported_modalities
 
 
-# The modes that name the only API of a model. ``chat`` does not: such models have Responses, too. Of models of Ollama's
-# that chat, ``completion`` is said all the same; of OpenAI's it is true (platform.openai.com/docs/deprecations).
+# The modes that name the only API of a model. ``chat`` does not: such models have Responses, too. ``completion`` is
+# wrong of Ollama's models that chat, and right of OpenAI's (platform.openai.com/docs/deprecations).
 _ONLY_API: Mapping[str, str] = {"responses": "responses", "completion": "completions"}
 _OF_COMPLETIONS = frozenset({"text-completion-openai", "azure_text"})
 
@@ -109,7 +110,7 @@ class _Seller(msgspec.Struct, frozen=True):
     mode: str | None = None
 
     def only_api(self) -> str | None:
-        """Return the only API of the model; None if its mode names none."""
+        """Return the only API of the model; None if the mode names none."""
         if self.mode == "completion" and self.litellm_provider not in _OF_COMPLETIONS:
             return None
         return _ONLY_API.get(self.mode or "")
@@ -126,14 +127,14 @@ class TableSource(msgspec.Struct, frozen=True):
     released: str = ""  # when the version was, ISO: prices are at least as old
 
     def age_days(self, today: dt.date) -> int | None:
-        """Return how many days ago the version was released; None if that is not known."""
+        """Return how many days ago the version was released; None if unknown."""
         try:
             return (today - dt.date.fromisoformat(self.released)).days
         except ValueError:
             return None
 
     def is_old(self, today: dt.date) -> str | None:
-        """Return a sentence about its age, if vendors may have changed many prices since."""
+        """Return a sentence about the table's age, if vendors may have changed many prices since its release."""
         age = self.age_days(today)
         if age is None or age <= OLD_DAYS:
             return None
@@ -147,7 +148,7 @@ OLD_DAYS = 90  # of a table of prices
 
 
 class _Table(msgspec.Struct):
-    source: TableSource | None  # None: a file that a person has written
+    source: TableSource | None  # None: a person wrote the file
     models: dict[str, msgspec.Raw]  # by model, or vendor/model
     dearest: dict[str, dict[str, float]] = {}  # by vendor, the highest price of each unit
     own: dict[str, msgspec.Raw] = {}  # the rows of the operator's file, which win
@@ -158,10 +159,10 @@ class _Named(msgspec.Struct):
 
 
 def _read_own(path: Path) -> _Table | None:
-    """Return the operator's file: as ``holeshot models --prices`` writes it, or rows alone; None if there is none.
+    """Return the operator's file, as ``holeshot models --prices`` writes it or as rows alone; None if there is none.
 
     Raises:
-        OSError, msgspec.DecodeError: it cannot be read, or is neither.
+        the file cannot be read, or has neither form.
 
     """
     try:
@@ -194,18 +195,18 @@ def _raise(highest: dict[str, float], units: Mapping[str, float]) -> None:
 
 
 def prices_in(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the prices of a row by their paths."""
+    """Return the prices of a row by path."""
     return {path: usd for path, usd in leaves(row) if path in UPLIFTS or parse(path, usd, row) is not None}
 
 
 def kept(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a row that are read here."""
+    """Return the fields of a row that this module reads."""
     priced = {re.split(r"[.\[]", path)[0] for path in prices_in(row)}
     return {field: row[field] for field in (*fields(), *sorted(priced - {*fields()})) if field in row}
 
 
 def table_of(models: Mapping[str, Mapping[str, Any]], source: TableSource) -> bytes:
-    """Return a table as a file has it: one model a line, so that a changed price is one changed line in a diff."""
+    """Return a table as text for a file: one model a line, so that one changed price is one changed line in a diff."""
 
     def lines(rows: Mapping[str, Any]) -> str:
         return ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
@@ -215,16 +216,16 @@ def table_of(models: Mapping[str, Mapping[str, Any]], source: TableSource) -> by
 
 
 class PriceChanged(msgspec.Struct, frozen=True):
-    """A price of one model that is another in a newer table. None: it is in one of them only."""
+    """A price of one model that differs in a newer table. None: only one of the tables has the price."""
 
     model: str
-    price: str  # litellm's name of it
+    price: str  # litellm's name of the price
     before_usd: float | None
     after_usd: float | None
 
     @property
     def has_fallen(self) -> bool:
-        """Whether it is 0 now, or below a tenth: a mistake, more often than a gift."""
+        """Whether the price is now 0, or below a tenth: more often a mistake than a gift."""
         before, after = self.before_usd or 0.0, self.after_usd
         return after is not None and after < before / 10
 
@@ -251,27 +252,27 @@ _abilities_decoder = msgspec.json.Decoder(_Abilities)
 
 
 class DatasheetTable:
-    """A table of models with rows in litellm's format. It stays on disk: a gateway needs few of its thousands of rows.
+    """A table of models with rows in litellm's format. It stays on disk: a gateway needs few of thousands of rows.
 
     Each lookup reads the file (1 MB, about 3 ms) and keeps nothing, so look up all deployments at once.
     """
 
     def __init__(self, path: Path | None, own: Path | None = None) -> None:
-        """``own``: the operator's file, whose rows win. As long as there is none, it has none."""
+        """``own``: the operator's file, whose rows win. The file need not exist."""
         self._path = path  # None: an empty table
         self._own = own
 
     @classmethod
     def shipped(cls, own: str | None = None) -> "DatasheetTable":
-        """Return the table of this release, with the operator's ``own`` file beside it."""
+        """Return the table of this release, with the operator's ``own`` file beside the table."""
         return cls(_TABLE, None if own is None else Path(own))
 
     def source(self) -> TableSource | None:
-        """Return the source and the date of the table, of the operator's file if that tells; None if it is empty."""
+        """Return the source and the date of the table: what the operator's file states, if it does; None: empty."""
         return None if (table := self._table()) is None else table.source
 
     def names_of(self, prefix: str) -> list[str]:
-        """Return what the models of a vendor are called there, by its ``litellm_prefix``.
+        """Return the names of a vendor's models in the table, by the vendor's ``litellm_prefix``.
 
         Raises:
             OSError, msgspec.DecodeError: the table cannot be read.
@@ -302,7 +303,7 @@ class DatasheetTable:
         return table
 
     def look_up(self, models: Iterable[ModelKey]) -> dict[ModelKey, Datasheet]:
-        """Return the datasheet of each ``(litellm_prefix, model)``; ``UNLISTED`` if its vendor is not in the table.
+        """Return the datasheet of each ``(litellm_prefix, model)``; ``UNLISTED`` if the vendor is not in the table.
 
         Raises:
             OSError, msgspec.DecodeError: the table cannot be read.
@@ -320,10 +321,10 @@ def fields() -> tuple[str, ...]:
 
 
 def _find(table: _Table, prefix: str, model: str) -> Datasheet:
-    """Return the row of ``prefix/model``, or of the bare name, or that after its publisher, if it is this vendor's.
+    """Return the vendor's row of ``prefix/model``, of the bare name, or of the name after the publisher.
 
-    A fine-tuned model has the figures of ``ft:BASE``, else only the abilities of BASE: its price is another. Of another
-    model of the vendor only the dearest price of each unit is known: in its family, see ``_kin``, or at the vendor.
+    A fine-tuned model has the figures of ``ft:BASE``, else only the abilities of BASE, as the price differs. Of a model
+    without a row only the dearest price of each unit is known: in the model's family, see ``_kin``, or at the vendor.
     """
     dearest: dict[str, float] = {}
     for vendor, units in table.dearest.items():
@@ -346,16 +347,16 @@ def _find(table: _Table, prefix: str, model: str) -> Datasheet:
     return Datasheet(listed=msgspec.structs.replace(listed, dearest=tuple((dearest | usd).items()), dearest_of=name))
 
 
-# Models of one family that a vendor must sell, where only their names say that they are one: a single small model's
-# price says too little of a large one's.
+# The fewest models of a family that a vendor must sell if only their names say that they are one family: the price of a
+# single small model says too little about a large one.
 _LEAST_FAMILY = 3
 
 
 def _kin(table: _Table, prefix: str, model: str) -> tuple[str, dict[str, float]]:
-    """Return the models of this vendor that a ``model`` without a row is nearest to, and their highest prices.
+    """Return this vendor's models that are nearest to a ``model`` without a row, and the highest prices of these.
 
-    They are those of its family and line; if there are none, those of its family's newest version up to its own; else
-    those of its family. Nothing, if the family is not known, or has no price either.
+    They are of the same family and line. If there are none: of the family's newest version up to the model's own, else
+    of the family. Nothing is returned if the family is unknown, or has no price either.
     """
     own = kin_of(model)
     if own is None:
@@ -415,7 +416,7 @@ def _sells(row: msgspec.Raw, prefix: str) -> bool:
 
 
 def _read(row: msgspec.Raw, model: str, dearest: Mapping[str, float]) -> Datasheet:
-    """Read a row. If its prices or its capabilities have unexpected types, only these are unknown."""
+    """Read a row. Prices or capabilities of unexpected types become unknown, and only these."""
     decoded = _row_decoder.decode(row)
     price = read(decoded)
     uplifts = {UPLIFTS[path]: factor for path, factor in leaves(decoded) if path in UPLIFTS}

@@ -1,8 +1,9 @@
 """What a call used, in the different forms of the vendors' reports, and what that costs.
 
 A price is of a *unit*: a token of text, sound or pictures, in the prompt, the answer or the prompt cache; a search, a
-second, a character. It may change with the *size* of the prompt and with the *tier* that serves the call (priority,
-flex). `Price` has those of standard service and short prompts, `Price.at` gives those of another tier or size.
+second, a character. A price may change with the *size* of the prompt and with the *tier* that serves the call
+(priority, flex). `Price` has the prices of standard service and short prompts. `Price.at` gives those of another tier
+or size.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ import msgspec
 
 from providers.refusals import LARGE_BYTES, UNREADABLE
 
-STANDARD = ""  # the tier of calls that ask for none
+STANDARD = ""  # the tier of calls that name none
 FAST = "fast"  # Anthropic's ``speed``
 OFF_PEAK = "off_peak"  # not asked for: some hours of the day
 
@@ -34,33 +35,33 @@ class Price(msgspec.Struct, frozen=True):
     cache_write_usd: float | None = None  # written to the prompt cache; None: input_usd
     reasoning_usd: float | None = None  # None: output_usd
     units: tuple[tuple[str, float], ...] = ()  # each of the other units
-    cards: "tuple[Card, ...]" = ()  # of all tiers and sizes, the shorter prompts of a tier first; (): it has only one
+    cards: "tuple[Card, ...]" = ()  # of all tiers and sizes, a tier's shorter prompts first; (): there is one price
     unknown: tuple[str, ...] = ()  # of "input" and "output": those without a known price, 0 here
-    # Of each unit, the highest price at this vendor; of a model without any price, in its family, if it has one there.
+    # The highest price of each unit: of the model's family, if the family has one at this vendor, else of the vendor.
     dearest: tuple[tuple[str, float], ...] = ()
-    dearest_of: str = ""  # that family, as "claude fable"; "": it is the vendor's
-    as_text: bool = False  # tokens without a price of their own, as of sound, cost what text does
+    dearest_of: str = ""  # that family, as "claude fable"; "": the prices are the vendor's
+    as_text: bool = False  # tokens without a price of their own, such as sound, cost as much as text
     once: bool = False  # searches are billed once a prompt, however many there were
-    request_usd: float | None = 0.0  # the most that a request costs besides its tokens if none asks it to search
-    off_peak: tuple[tuple[int, int], ...] = ()  # when those of that tier hold: minutes of a week from Monday on, UTC
+    request_usd: float | None = 0.0  # the most that a request costs besides tokens, if the request asks for no search
+    off_peak: tuple[tuple[int, int], ...] = ()  # when that tier's prices hold: minutes of a week from Monday on, UTC
     is_configured: bool = False  # the operator's, whatever tier serves; only ``dearest`` is of the table
 
     def usd(self, unit: str) -> float | None:
-        """Return the price of one ``unit``; None if it is unknown."""
+        """Return the price of one ``unit``; None if unknown."""
         return next((usd for name, usd in self.units if name == unit), None)
 
     @property
     def is_zero(self) -> bool:
-        """Whether the operator has set that calls cost nothing; a price of the table says so of much that does."""
+        """Whether the operator has set that calls cost nothing. The table says 0 of much that does cost something."""
         prices = (self, *(card.price for card in self.cards if card.price is not None))
         tokens = (getattr(price, name) or 0.0 for price in prices for name in _TOKENS_USD)
         others = (usd for price in prices for _, usd in price.units)
         return self.is_configured and not any(tokens) and not any(others)
 
     def at(self, tier: str, prompt_tokens: float) -> "Price | None":
-        """Return the price in ``tier`` for a prompt of so many tokens; None if it is unknown.
+        """Return the price in ``tier`` for a prompt of so many tokens; None if unknown.
 
-        A price without any tiers holds in all of them.
+        A price without tiers holds in all of them.
         """
         price = None if self.cards else self
         tiers = {tier} if self.tiers else {STANDARD}
@@ -70,7 +71,7 @@ class Price(msgspec.Struct, frozen=True):
         return price
 
     def usually(self, tier: str) -> "Price":
-        """Return the same prices for a deployment that asks for ``tier``: its own fields are those of that tier."""
+        """Return the prices for a deployment that always asks for ``tier``: the result's own fields are that tier's."""
         price = self.at(tier, 0)
         whole = {name: getattr(self, name) for name in ("cards", "dearest", "off_peak", "is_configured")}
         return self if price is None else msgspec.structs.replace(price, **whole)
@@ -94,7 +95,7 @@ class Price(msgspec.Struct, frozen=True):
 
     @property
     def tiers(self) -> frozenset[str]:
-        """The tiers other than the standard one whose price is known."""
+        """The tiers with a known price, besides the standard one."""
         return frozenset(card.tier for card in self.cards) - {STANDARD}
 
 
@@ -107,12 +108,12 @@ class Card(msgspec.Struct, frozen=True):
 
 
 def tier_asked_by(word: object) -> str | None:
-    """Return the tier that a request names by ``word``; None if it leaves that to the vendor."""
+    """Return the tier that a request names by ``word``; None if the request leaves the tier to the vendor."""
     return None if isinstance(word, str) and word.lower() == "auto" else tier_of(word)
 
 
 def tier_of(word: object) -> str | None:
-    """Return the tier that a request or an answer names by ``word``; None if it names none."""
+    """Return the tier that a request or an answer names by ``word``; None if the word names none."""
     if not isinstance(word, str) or not word:
         return None
     word = word.lower().removeprefix("service_tier_").removeprefix("traffic_type_")
@@ -123,8 +124,8 @@ def tier_of(word: object) -> str | None:
 
 MOST_CHARS = 32  # of a tier
 
-# Tiers that are bought as capacity, by contract, so that no price of a token holds there: Anthropic's commitments,
-# OpenAI's Scale Tier, Google's Provisioned Throughput, Bedrock's Reserved tier, Groq's performance tier.
+# Tiers that are bought as capacity, by contract, so that tokens have no price there: Anthropic's commitments, OpenAI's
+# Scale Tier, Google's Provisioned Throughput, Bedrock's Reserved tier, Groq's performance tier.
 _BOUGHT: Mapping[str | None, frozenset[str]] = {
     "anthropic": frozenset({"priority"}),
     "openai": frozenset({"scale"}),
@@ -139,12 +140,12 @@ _BOUGHT: Mapping[str | None, frozenset[str]] = {
 
 
 def is_bought(vendor: str | None, tier: str, price: Price) -> bool:
-    """Whether ``tier`` is capacity that was bought at ``vendor``, and ``price``, of the table, has none for it."""
+    """Whether ``tier`` is capacity that was bought at ``vendor``: ``price``, of the table, has no price for it."""
     is_listed = bool(price.dearest) and not price.is_configured
     return is_listed and tier in _BOUGHT.get(vendor, ()) and tier not in price.tiers
 
 
-# Tiers that serve nobody who does not ask for them: by another parameter, another API, or the hour.
+# Tiers that serve nobody who does not ask for them: by another parameter, in another API, or at an hour.
 _ASKED_ONLY = frozenset({FAST, OFF_PEAK, "batch", STANDARD})
 
 
@@ -154,7 +155,7 @@ WEEK_MIN = 7 * 24 * 60
 def is_off_peak(price: Price, since: datetime, seconds: float) -> bool:
     """Whether the off-peak prices hold all the time from ``since`` on for so many seconds.
 
-    Hours that are not listed are no proof of the contrary: DeepSeek's peak leaves out China's public holidays.
+    False is no proof of peak prices: DeepSeek's peak leaves out China's public holidays, which are not listed.
     """
     begins = since.astimezone(UTC)
     monday = begins.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=begins.weekday())
@@ -169,8 +170,8 @@ def is_off_peak(price: Price, since: datetime, seconds: float) -> bool:
     return True
 
 
-# Vendors that serve a call as standard unless it asks for another tier; at OpenAI and Azure a project or a deployment
-# may have one for all its calls.
+# Vendors that serve a call as standard unless the call asks for another tier. At OpenAI and Azure a project or a
+# deployment may have set another tier for all its calls.
 _STANDARD_UNLESS_ASKED = frozenset(
     {"gemini", "vertex_ai", "vertex_openai", "bedrock", "bedrock_openai", "bedrock_converse", "groq", "anthropic"}
 )
@@ -179,7 +180,7 @@ _STANDARD_UNLESS_ASKED = frozenset(
 def dearest_unasked(vendor: str | None, price: Price, prompt_tokens: float) -> str:
     """Return the dearest tier in which ``vendor`` may serve a call that asks for none.
 
-    A tier without a price for such prompts does not serve them.
+    A tier without a price for such long prompts does not serve them.
     """
     if vendor in _STANDARD_UNLESS_ASKED:
         return STANDARD
@@ -188,8 +189,8 @@ def dearest_unasked(vendor: str | None, price: Price, prompt_tokens: float) -> s
     return max(known, key=lambda tier: known[tier].input_usd + known[tier].output_usd)
 
 
-# The units of tokens besides those of `Price`'s own fields, each with the one that it is counted among. Counts of
-# prompts and answers include them.
+# The units of tokens besides those of `Price`'s own fields, each with the unit whose count includes it. Counts of
+# prompts and answers include all of them.
 
 _PROMPT: Mapping[str, str] = {
     "audio_input": "input",
@@ -203,7 +204,7 @@ _PROMPT: Mapping[str, str] = {
     "audio_cache_write": "cache_write",
 }
 OWN = frozenset({"input", "output", "cached_input", "cache_write", "reasoning"})  # the fields of `Price`
-# Pictures and films in a prompt are billed as text where a price list does not have them apart.
+# Pictures and films in a prompt are billed as text if a price list has no price of their own.
 _SEEN = frozenset({"image_input", "video_input", "cached_image_input", "cached_video_input"})
 _ANSWER: Mapping[str, str] = {"audio_output": "output", "image_output": "output", "video_output": "output"}
 
@@ -230,7 +231,7 @@ def least_and_most(price: Price) -> tuple[float, float, float, float]:
 
 
 def possible(price: Price, tiers: Sequence[str], low_tokens: float, high_tokens: float) -> tuple[Price | None, ...]:
-    """Return the prices that may apply to a call in one of ``tiers``; None among them: one that is unknown.
+    """Return the prices that may apply to a call in one of ``tiers``. None among them: an unknown price may apply.
 
     The prompt has between ``low_tokens`` and ``high_tokens``.
     """
@@ -259,10 +260,10 @@ def cost(
     reasoning_tokens: int | None = None,
     units: Mapping[str, int] | None = None,
 ) -> Cost:
-    """Return the cost; ``units`` has the counts of other units. Tokens among them are parts of the other counts.
+    """Return the cost. ``units``: the counts of other units; tokens among these are parts of the other counts.
 
     ``cached_tokens`` and ``cache_write_tokens`` are parts of ``prompt_tokens``, ``reasoning_tokens`` of
-    ``completion_tokens``, as in OpenAI's counts. A part that is larger than the whole is reduced to that.
+    ``completion_tokens``, as in OpenAI's counts. A part that is larger than the whole is reduced to the whole.
     """
     usd = prompt_tokens * price.input_usd + completion_tokens * price.output_usd
     cached = 0.0
@@ -332,7 +333,7 @@ def cost_usd(
 def cache_saved_usd(price: Price | None, prompt_tokens: int | None, cached_tokens: int | None) -> float | None:
     """Return how much reading ``cached_tokens`` from the prompt cache saved, in US dollars; None if unknown.
 
-    The cost of writing them to the cache is not subtracted: another call paid it.
+    What writing these tokens to the cache cost is not subtracted: another call paid for that.
     """
     if price is None or price.cached_input_usd is None or cached_tokens is None:
         return None
@@ -346,28 +347,28 @@ def cache_saved_usd(price: Price | None, prompt_tokens: int | None, cached_token
 class Usage(msgspec.Struct, frozen=True, gc=False):
     """Token counts as reported; ``None`` if not reported."""
 
-    prompt_tokens: int | None = None  # includes tokens read from the cache and written to it
+    prompt_tokens: int | None = None  # tokens that were read from the cache or written to it are included
     completion_tokens: int | None = None  # includes reasoning
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None  # read from the prompt cache
     cache_write_tokens: int | None = None  # written to the prompt cache
-    tier: str | None = None  # that served the call, by the answer; "": standard service
-    units: Mapping[str, int] | None = None  # more of what is billed, by `Price.units`, none of them 0
-    stated_usd: float | None = None  # the cost, of an answer that says it
+    tier: str | None = None  # the tier that served the call, as the answer says; "": standard service
+    units: Mapping[str, int] | None = None  # counts of other billed units, by `Price.units`, none of them 0
+    stated_usd: float | None = None  # the cost that the answer states
 
 
-# Of the details of prompts and answers, the tokens that may have a price of their own.
+# The tokens, among the details of prompts and answers, that may have a price of their own.
 _OF_PROMPT = (("audio_tokens", "audio_input"), ("image_tokens", "image_input"), ("video_tokens", "video_input"))
 _OF_ANSWER = (("audio_tokens", "audio_output"), ("image_tokens", "image_output"), ("video_tokens", "video_output"))
 _OF_LIFE = (("ephemeral_1h_input_tokens", "cache_write_1h"), ("ephemeral_12h_input_tokens", "cache_write_12h"))
 
 
 def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
-    """Read a ``usage`` object; ``tier`` is the answer's ``service_tier``.
+    """Read a ``usage`` object. ``tier``: the answer's ``service_tier``.
 
-    OpenAI includes reasoning in ``completion_tokens``. xAI does not, and Gemini's OpenAI API does not even report it.
-    There ``total_tokens`` decides: what exceeds prompt and completion is reasoning, if it equals the reported
-    reasoning, or if neither reasoning nor cached tokens are reported.
+    OpenAI includes reasoning in ``completion_tokens``. xAI does not, and Gemini's OpenAI API does not even report
+    reasoning. At these ``total_tokens`` decides: what exceeds prompt and completion is reasoning, if the excess equals
+    the reported reasoning, or if neither reasoning nor cached tokens are reported.
     """
     prompt = _count(reported.get("prompt_tokens", reported.get("input_tokens")))  # some servers have Responses' names
     completion = _count(reported.get("completion_tokens", reported.get("output_tokens")))
@@ -388,7 +389,7 @@ def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
     written = _first(reported, _WRITTEN) if written is None else written
     if not reported.keys().isdisjoint(_OF_TOOLS):
         units = _together(units, _of_tools(reported))
-        is_research = "citation_tokens" in reported  # Perplexity's, whose thoughts are beside the answer
+        is_research = "citation_tokens" in reported  # of Perplexity: thoughts are counted beside the answer
         completion = completion + (reasoning or 0) if is_research and completion is not None else completion
     if prompt is not None and completion is not None and total is not None:
         beyond = total - prompt - completion
@@ -400,9 +401,9 @@ def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
-    """Return a usage in chat's fields, as ``usage_of`` reads them; of the details only those that are known.
+    """Return a usage in chat's fields, as ``usage_of`` reads them, with the known details only.
 
-    The counts of prompt and answer must be there: 0 stands for unknown.
+    The counts of prompt and answer must be present: 0 stands for unknown.
     """
     units = usage.units or {}
     known = (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0)  # of the prompt, at least
@@ -425,22 +426,22 @@ def written_usage(usage: Usage) -> dict[str, Any]:
     return told if usage.stated_usd is None else told | {"cost": usage.stated_usd}
 
 
-# Beside the prompt's details, or in place of them: DeepSeek's name, Moonshot's, Together's and StepFun's, Anthropic's,
-# which Alibaba and LiteLLM use too; LiteLLM has a name of its own in the details.
+# Beside the prompt's details, or in place of them: the name of DeepSeek; of Moonshot, Together and StepFun; of
+# Anthropic, Alibaba and LiteLLM. LiteLLM has another name within the details.
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
 _WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens")
 
 
-# Where vendors state what they charge: OpenRouter and Perplexity, and xAI in ten billionths of a dollar.
+# Where vendors state the price they charge: OpenRouter and Perplexity; xAI in ten billionths of a dollar.
 _TICKS = 10_000_000_000
 _MOST_USD = 1_000  # no answer costs more
 _COSTS = frozenset({"cost", "cost_in_usd_ticks"})
 
 
 def stated_usd(reported: Mapping[str, Any]) -> float | None:
-    """Return the cost that a usage states, US dollars.
+    """Return the cost that a usage states, in US dollars.
 
-    With a key of one's own at OpenRouter's provider, ``cost`` is only the fee, and the provider's bill is beside it.
+    With the user's own key of OpenRouter's provider, ``cost`` is only the fee, and the provider's bill stands beside.
     """
     if (usd := _usd(reported.get("cost_in_usd_ticks"), _TICKS)) is not None:
         return usd
@@ -481,7 +482,7 @@ def _together(units: dict[str, int] | None, more: dict[str, int] | None) -> dict
     return more if units is None else units if more is None else units | more
 
 
-# Where vendors report what their own tools did: Anthropic, xAI, and for the rest Perplexity.
+# Where vendors report calls of their own tools: Anthropic, xAI; the other fields are Perplexity's.
 _OF_TOOLS = frozenset(
     {
         "server_tool_use",
@@ -493,7 +494,7 @@ _OF_TOOLS = frozenset(
 )
 _BILLED = {
     "server_tool_use": {"web_search_requests": "web_search"},
-    "server_side_tool_usage_details": {  # what is missing costs its tokens only
+    "server_side_tool_usage_details": {  # a tool that is not listed costs tokens only
         f"{unit}_calls": unit
         for unit in ("web_search", "x_search", "code_interpreter", "file_search", "document_search")
     },
@@ -502,9 +503,9 @@ _SIZED = {"low": "web_search_low", "medium": "web_search", "high": "web_search_h
 
 
 def _of_tools(reported: Mapping[str, Any]) -> dict[str, int] | None:
-    """Return the searches and the other calls that a vendor's own tools made, and the tokens that they cite.
+    """Return the searches and other calls that a vendor's own tools made, and the tokens that these cite.
 
-    Perplexity bills each request by the size of its search context, and research by its searches.
+    Perplexity bills each request by the size of the search context, and research by the number of searches.
     """
     for name, billed in _BILLED.items():
         if isinstance(said := reported.get(name), dict):
@@ -517,7 +518,7 @@ def _of_tools(reported: Mapping[str, Any]) -> dict[str, int] | None:
 
 
 def completed(usage: Usage, earlier: Usage | None) -> Usage:
-    """Return ``usage`` with what only an earlier report has: Messages sends the prompt's tokens and the tier once.
+    """Return ``usage`` with what only ``earlier`` reports have: Messages sends the prompt's tokens and the tier once.
 
     A last report may repeat a prompt's tokens without those of the cache, or an answer's without its cost, or say 0.
     """
@@ -542,7 +543,7 @@ def completed(usage: Usage, earlier: Usage | None) -> Usage:
     if (
         usage.stated_usd is None
         and earlier.stated_usd is not None
-        and usage.completion_tokens in {None, earlier.completion_tokens}  # else it was the cost of a part
+        and usage.completion_tokens in {None, earlier.completion_tokens}  # else it was a part's cost
     ):
         usage = msgspec.structs.replace(usage, stated_usd=earlier.stated_usd)
     return usage
@@ -578,7 +579,7 @@ _answers = msgspec.json.Decoder(_Answer)  # skips vectors and images without dec
 
 
 def outline(answer: bytes) -> bytes:
-    """Return a large JSON answer without what is in its list, as of embeddings; a small one, or another, unchanged."""
+    """Return a large JSON answer without its list (of embeddings, say). Small answers and others are unchanged."""
     if len(answer) <= LARGE_BYTES:
         return answer
     begin, end = answer.find(b"["), answer.rfind(b"]")
@@ -592,7 +593,7 @@ def outline(answer: bytes) -> bytes:
 
 
 def reported(answer: bytes) -> ReportedUsage:
-    """Return what a JSON answer, or one event's data, reports: its usage and its model."""
+    """Return what a JSON answer, or one event's data, reports: the usage and the model."""
     try:
         found = _answers.decode(outline(answer))
     except UNREADABLE:
@@ -611,7 +612,7 @@ _NEWER = (
 
 
 def _usage(said: dict[str, Any], tier: object) -> Usage | None:
-    """Return the token counts. OpenAI's newer APIs have ``input_tokens``; a total alone is that of the input."""
+    """Return the token counts. OpenAI's newer APIs have ``input_tokens``; a total without parts is of the input."""
     for name, newer in _NEWER:
         if name not in said and newer in said:
             said[name] = said[newer]

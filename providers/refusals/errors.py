@@ -36,12 +36,12 @@ from providers.refusals.content import is_refused_by_filter
 from providers.refusals.too_long import is_too_long
 from providers.refusals.vendor_limits import Limit, is_of_model, limit_of
 
-# What decoding JSON that others wrote may raise: no JSON or not of the type, a string in it that is not UTF-8, and
-# nested deeper than the decoder's stack.
+# Decoding JSON that others wrote may raise these: no JSON or another type, a string that is not UTF-8, nesting deeper
+# than the decoder's stack.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# What else reading it may raise, where fields are looked up in what has no type.
+# Reading decoded JSON of no type may raise these as well, where fields are looked up.
 SURPRISES: Final = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError)
-# Finish reasons that say that the server failed: OpenRouter's, vLLM's, Z.ai's and DeepSeek's
+# Finish reasons of a server that failed: OpenRouter's, vLLM's, Z.ai's and DeepSeek's
 # (github.com/vllm-project/vllm/issues/57082, github.com/BerriAI/litellm/pull/24373, read on 2026-11-27).
 FAILED: Final = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
 
@@ -53,7 +53,7 @@ class About(StrEnum):
     STEP = "step"  # a key, or a form of the request; another is sent at once: counts against nobody
     LIMIT = "limit"  # the key or account, which may do no more for a while: no error of the deployment
     API = "api"  # an API that the deployment lacks: its other APIs work
-    OPERATOR = "operator"  # the configuration: lasts until somebody corrects it
+    OPERATOR = "operator"  # the configuration: the error lasts until somebody corrects that
     GATEWAY = "gateway"
     DEPLOYMENT = "deployment"
 
@@ -73,22 +73,22 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     words: str  # why the attempt failed; the page's (gateway/page/assets/lib/words.js) are the same
     about: About = About.DEPLOYMENT
     clock: Clock | None = None
-    status: int | None = None  # HTTP's, where it is no fault of the provider's
+    status: int | None = None  # HTTP's, if the provider is not at fault
     is_sent: bool = True  # something of the request may have reached the provider
     is_billed: bool = True  # something may have been generated
     may_be_whole: bool = False  # after a finish reason the answer is whole all the same
     is_final: bool = False  # another provider would not continue the answer any better
-    is_of_nobody: bool = False  # the message says nothing of a request, so all may read it
+    is_of_nobody: bool = False  # the message says nothing about a request, so everybody may read it
     is_absence: bool = False  # what was asked for is not there
-    may_refuse: bool = False  # its words may name what is refused: "Unsupported parameter: 'verbosity'"
-    may_refuse_within: bool = False  # its words may, too, if the error came within an answer
-    may_be_elsewhere: bool = False  # may come from an address that is not the API's (a proxy's page)
+    may_refuse: bool = False  # the words may name what is refused: "Unsupported parameter: 'verbosity'"
+    may_refuse_within: bool = False  # the same, if the error came within an answer
+    may_be_elsewhere: bool = False  # perhaps sent by something else than the API, such as a proxy
 
 
 class ErrorKind(StrEnum):
     """Why an upstream request failed. The values appear in SQL, metrics and messages.
 
-    Each kind is a row: what follows from a kind is said here alone (``Facts``), and sets of kinds are made of that.
+    Each kind is a row: ``Facts`` says what follows from the kind, and sets of kinds are made from the facts.
     """
 
     facts: Facts
@@ -102,7 +102,7 @@ class ErrorKind(StrEnum):
 
     @property
     def status(self) -> int | None:
-        """The kind's HTTP status, by which APIs find their own word; None: a fault of the gateway or the provider."""
+        """The kind's HTTP status, by which APIs find their own word; None: the gateway or the provider is at fault."""
         return HTTPStatus.GATEWAY_TIMEOUT if self.facts.clock is not None else self.facts.status
 
     @property
@@ -132,29 +132,29 @@ class ErrorKind(StrEnum):
         ),
     )
     # Means: The connection broke before the answer was complete.
-    # Do: If they are many, ask the provider, with their `attempts.provider_request_id`.
+    # Do: If this happens often, ask the provider, and name the `attempts.provider_request_id`.
     DISCONNECTED = "disconnected", Facts(words="the connection was lost", may_be_whole=True)
     # Means: No first token within `ttft_timeout_s`.
-    # Do: Compare with its usual time in `/leaderboard`. Raise the time-out for models that think for long.
+    # Do: Compare with the deployment's usual time in `/leaderboard`. Raise the time-out for models that think for long.
     TTFT_TIMEOUT = "ttft_timeout", Facts(words="no first token in time", clock=Clock.TTFT)
-    # Means: The stream stood still: for `stall_timeout_s`, after text for 60 s or half of it; longer where it may have
-    # been writing a call of a tool.
-    # Do: Raise it for models that pause; else ask the provider.
+    # Means: The stream stood still: for `stall_timeout_s`, after text for 60 s or half of `stall_timeout_s`; longer
+    # where the model may have been writing a call of a tool.
+    # Do: Raise the time-out for models that pause; else ask the provider.
     STALL_TIMEOUT = "stall_timeout", Facts(words="silent for too long", clock=Clock.STALL, may_be_whole=True)
     # Means: The whole answer took longer than `total_timeout_s`.
-    # Do: Raise it, or leave it out: by default there is none.
+    # Do: Raise `total_timeout_s`, or leave it out: by default there is none.
     TOTAL_TIMEOUT = (
         "total_timeout",
         Facts(words="not done in time", clock=Clock.TOTAL, may_be_whole=True, is_final=True),
     )
-    # Means: The provider refuses the key (401 or 403; some say it with 400), or wants to be paid first (402; some say
-    # it with 429, as `insufficient_quota`). A refusal of one request alone is `bad_request` or `server_error`.
+    # Means: The provider refuses the key (401 or 403; some providers answer 400), or wants to be paid first (402; some
+    # answer 429, `insufficient_quota`). A refusal of one request alone is `bad_request` or `server_error`.
     # Do: Set a valid key and reload, or pay. Until then the deployment is tried once a minute.
     PROVIDER_AUTH = (
         "provider_auth",
         Facts(words="the provider refused the key", about=About.OPERATOR, is_billed=False, is_of_nobody=True),
     )
-    # Means: The provider does not know the model, or the path (404; of a model some say it with 400).
+    # Means: The provider does not know the model, or the path (404; for a model some answer 400).
     # Do: Correct the deployment's model name or `base_url`. `holeshot models --live` lists the names.
     NOT_FOUND = (
         "not_found",
@@ -167,9 +167,9 @@ class ErrorKind(StrEnum):
             may_be_elsewhere=True,
         ),
     )
-    # Means: The provider does not have this API, or not for this model. It is asked in another one that it has, and so
-    # from then on.
-    # Do: Nothing, or name in `apis` what it has, so that it is not asked.
+    # Means: The provider does not have this API, or not for this model. From now on another API of the provider is
+    # asked.
+    # Do: Nothing; or list the provider's APIs in `apis`, so that this one is not tried.
     NO_SUCH_API = (
         "no_such_api",
         Facts(
@@ -180,30 +180,33 @@ class ErrorKind(StrEnum):
             may_be_elsewhere=True,
         ),
     )
-    # Means: The provider answers 429, and not because its account is spent. It gets no calls for as long as it says.
-    # Do: If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
+    # Means: The provider answers 429, though the account is not spent. It gets no calls for as long as it says.
+    # Do: If this happens often, add a key (`api_keys`) or a provider, or buy a higher limit.
     RATE_LIMITED = (
         "rate_limited",
         Facts(words="rate limited", about=About.LIMIT, status=429, is_billed=False, is_of_nobody=True),
     )
-    # Means: The provider limits or refuses one of several keys (`attempts.status_code` says how). The next one was
-    # asked at once, as an attempt of its own with the role `key`; not in place of a loser that was only watched.
-    # Do: Nothing, if it is now and then. Of a key that is always refused, see `key_name`, and correct or remove it.
+    # Means: The provider limits or refuses one of several keys (`attempts.status_code` says which). The next key was
+    # asked at once, as another attempt with the role `key`; not if the refused attempt was a loser that was only
+    # watched.
+    # Do: Nothing, if this happens now and then. If a key is always refused, see `key_name`, and correct or remove the
+    # key.
     KEY_REFUSED = (
         "key_refused",
         Facts(words="one key was refused, and its provider has another", about=About.STEP, is_billed=False),
     )
-    # Means: The provider refuses something of the request that it may do without, and names it. It was asked again at
-    # once without that, or with another value, as an attempt of its own with the role `form`. The next requests go so.
-    # A loser that was only watched is not sent again.
-    # Do: Nothing. `x-holeshot-dropped` names to the client what was left out of what it had asked for.
+    # Means: The provider refuses a field of the request, and names it. The request works without this field: it was
+    # sent again at once without the field, or with another value, as another attempt with the role `form`. Later
+    # requests are sent that way from the start. A loser that was only watched is not sent again.
+    # Do: Nothing. `x-holeshot-dropped` tells the client which fields were left out.
     FORM_REFUSED = (
         "form_refused",
         Facts(words="one form of the request was refused, and there is another", about=About.STEP, is_billed=False),
     )
-    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it
-    # names), or has no room for its tier. One other is asked, or all if it is too large for a minute, too long for this
-    # one, beyond a limit of its vendor (tools, pictures, bytes), or about its tier or its choice of vendors.
+    # Means: The provider says that the request is wrong (400, 413, 422; 403 if the text was flagged; 404 of what the
+    # request names), or has no room for its tier. One other provider is asked. All are asked if the request is too
+    # large for a minute, too long for this provider, beyond a limit of its vendor (tools, pictures, bytes), or refused
+    # for its tier or its choice of vendors.
     # Do: The caller corrects the request.
     BAD_REQUEST = (
         "bad_request",
@@ -217,8 +220,8 @@ class ErrorKind(StrEnum):
             may_refuse_within=True,
         ),
     )
-    # Means: The provider has a fault of its own (5xx, an unknown status, a firewall's page).
-    # Do: See the provider's status page if it goes on.
+    # Means: The provider is at fault (5xx, an unknown status, a firewall's page).
+    # Do: If this goes on, see the provider's status page.
     SERVER_ERROR = (
         "server_error",
         Facts(words="the provider's server failed", may_refuse_within=True, may_be_elsewhere=True),
@@ -226,8 +229,8 @@ class ErrorKind(StrEnum):
     # Means: The answer is not what the API promises: HTML, broken JSON, or no event stream.
     # Do: Check `base_url`: a web page or a proxy may answer there.
     INVALID_RESPONSE = "invalid_response", Facts(words="the answer could not be read", may_be_elsewhere=True)
-    # Means: The stream contained an error that says nothing of its kind.
-    # Do: Read `attempts.error_message`. Ask the provider if it is frequent.
+    # Means: The stream contained an error without a kind.
+    # Do: Read `attempts.error_message`. If this happens often, ask the provider.
     STREAM_ERROR = (
         "stream_error",
         Facts(words="an error in the middle of the stream", may_refuse=True, may_refuse_within=True),
@@ -256,19 +259,19 @@ def kinds(holds: Callable[[Facts], bool]) -> frozenset[ErrorKind]:
 
 
 NOT_KEPT = "its message is not kept"
-MOST_KEPT = 200  # characters of a message that is stored
+MOST_KEPT = 200  # characters of a stored message
 _IDENTIFIER = re.compile(r"[A-Za-z]+(?:[_.\-][A-Za-z0-9]+)*|[0-9]{1,6}", re.ASCII)
 _LONGEST_IDENTIFIER = 40  # characters
 
 
 def identifier(said: object) -> str | None:
-    """Return a code or type that a provider sent if it is a short identifier, and so no text; else None."""
+    """Return a code or type from a provider if it is a short identifier, no text; else None."""
     word = str(said) if isinstance(said, str | int) else ""
     return word if len(word) <= _LONGEST_IDENTIFIER and _IDENTIFIER.fullmatch(word) is not None else None
 
 
-# Anthropic, of thoughts behind what a client has edited: it names the first, and those behind it fail as well
-# (anomalyco/opencode/issues/48637, kirodotdev/KiroCrew/pull/11513, read on 2026-11-29).
+# Anthropic, of thoughts after text that a client has edited. The error names the first such thought; those after it
+# fail as well (anomalyco/opencode/issues/48637, kirodotdev/KiroCrew/pull/11513, read on 2026-11-29).
 _OF_AN_EDIT = re.compile(
     r"(?:messages\.(?P<turn>\d{1,6})\.content\.\d{1,6}: )?"
     r"Invalid [^.\n]{1,80} block\. The block is bound to a different conversation",
@@ -279,25 +282,28 @@ _OF_AN_EDIT = re.compile(
 class UpstreamError(Exception):
     """A request to a provider failed. Secrets are removed from all texts.
 
-    ``message`` is for the operator; ``caller``, if it differs, for the caller: without the operator's hosts.
-    Both may quote the request. ``words`` is the provider's own text, and ``note`` what ``message`` adds to it.
-    ``kept`` may be stored, and shown to others: without words the message; else ``names`` (the provider's code and
-    type) or ``brief``, until ``words.keep`` has removed from the words what the request contains.
-    ``body`` is the provider's own JSON error object. It exists only for ``bad_request``, where it is returned to the
-    client. ``is_bound``: about reasoning that only its maker's key can read. ``is_outsized``: about more tokens than
-    this key may use in a minute; another key or provider may take them. ``is_declined``: about how the request should
-    be served (a tier, a choice of vendors); another provider may do so.
-    ``is_certain``: no request can have caused the error, as its code says; else the client that met it may have.
-    ``meant``: of an error within an answer, the status that its code stands for; None: the answer's own.
-    ``judge``: decides again the kind of an error within an answer, once the client's words are taken out of the
-    provider's; None: decided.
-    ``before``: the events that a translation has made of earlier bytes in the same read. ``is_of_day``: a rate limit is
-    of a day, by details that are not kept. ``answer``: the event with status 200 by which a vendor tells clients of its
-    own API of the error. ``has_another_key``: the key was refused, and the upstream has chosen another one for the same
-    request (``step_by_step``). ``has_another_form``: the form was refused, and the upstream has another one.
+    ``message``: for the operator. ``caller``: for the caller, without the operator's hosts; None: the same. Both may
+    quote the request. ``words``: the provider's own text. ``note``: what ``message`` adds to the words. ``kept``: may
+    be stored, and shown to others. Without words it is the message; else ``names`` (the provider's code and type) or
+    ``brief``, until ``words.keep`` has removed from the words what the request contains. ``body``: the provider's own
+    JSON error object, for ``bad_request`` only, where it is returned to the client.
+
+    ``is_bound``: about reasoning that only the maker's key can read. ``is_outsized``: about more tokens than this key
+    may use in a minute; another key or provider may accept them. ``is_declined``: about how the request should be
+    served (a tier, a choice of vendors); another provider may serve it so. ``is_certain``: no request can have caused
+    the error, as its code says; otherwise the client that met the error may have. ``is_of_day``: a rate limit of a day,
+    by details that are not kept.
+
+    ``meant``: of an error within an answer, the status that its code stands for; None: the answer's own. ``judge``:
+    decides the kind of an error within an answer again, once the client's words are removed from the provider's; None:
+    decided. ``before``: the events that a translation has made of earlier bytes in the same read. ``answer``: the event
+    with status 200 that reports the error to clients of the vendor's own API.
+
+    ``has_another_key``: the key was refused, and the upstream has chosen another for the same request
+    (``step_by_step``). ``has_another_form``: the form was refused, and the upstream has chosen another form.
     """
 
-    # Each lost attempt makes an error: rare fields are the class's until they are set.
+    # Each lost attempt makes an error: rare fields belong to the class until they are set.
     note = ""
     before = b""
     answer = b""
@@ -343,7 +349,7 @@ class UpstreamError(Exception):
 
     @property
     def said(self) -> str:
-        """The text that rules read: the message without our additions and, once marked, the client's words."""
+        """The text that rules read: the message without the gateway's words and, once marked, the client's words."""
         return self.message.removesuffix(self.note) if self._said is None else self._said
 
     @said.setter
@@ -357,26 +363,26 @@ class UpstreamError(Exception):
 
     @property
     def is_of_one_key(self) -> bool:
-        """Whether a refusal is about the key that was used, which is well: with another the same may be accepted."""
+        """Whether a refusal is about a key that works: the request may be accepted with another key."""
         return (self.is_bound and self.edited_from is None) or self.is_outsized
 
     @property
     def edited_from(self) -> int | None:
-        """The turn from which on thoughts do not fit what stands before them, 0 if it is not told; None: they may."""
+        """The turn from which on thoughts do not fit the text before them, 0 if unknown; None: they may fit."""
         if not self.is_bound or (found := _OF_AN_EDIT.search(self.said)) is None:
             return None
         return int(found["turn"] or 0)
 
     @property
     def is_of_one_deployment(self) -> bool:
-        """Whether a refusal is about the key, the terms, the length of its context or a limit of this deployment."""
+        """Whether a refusal is about this deployment: the key, the terms, the length of the context, or a limit."""
         return self.is_of_one_key or self.is_declined or self.is_of_size
 
     @property
     def is_of_one_model(self) -> bool:
-        """Whether a refusal is of what this model, or where it runs, cannot do.
+        """Whether a refusal is about something that this model, or the place where it runs, cannot do.
 
-        Its words say so, or its status that the server is at fault: its model's template does not take the request.
+        The words say so; or the status blames the server, whose template for the model does not take the request.
         """
         if self.kind is not ErrorKind.BAD_REQUEST:
             return False
@@ -391,7 +397,7 @@ class UpstreamError(Exception):
 
     @property
     def limit(self) -> Limit | None:
-        """The limit of its vendor that the request exceeds, other than that of tokens: others may take more."""
+        """The vendor's limit that the request exceeds, if not of tokens: other vendors may take more."""
         if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
             return None
         return limit_of(self.status, self.said)
@@ -410,7 +416,7 @@ class UpstreamError(Exception):
 
     @property
     def is_unpaid(self) -> bool:
-        """Whether the provider itself says that the answer is not valid: there is none, and nothing to pay."""
+        """Whether the provider itself says that the answer is not valid: no answer came, and none is paid."""
         return self.kind is ErrorKind.INVALID_ANSWER and self.words is not None
 
     @property
@@ -433,7 +439,7 @@ class UpstreamError(Exception):
             self._kept = self.kept.removesuffix(self.note) if kept is None else kept
 
     def again(self, kind: ErrorKind) -> "UpstreamError":
-        """Return the error with another ``kind``, as its deployment was asked again in vain."""
+        """Return the error with another ``kind``: the deployment was asked again in vain."""
         same = UpstreamError(
             kind,
             self.message,
@@ -470,7 +476,7 @@ class UpstreamError(Exception):
 
 
 def shortened(text: str, most: int) -> str:
-    """Return ``text`` with at most ``most`` characters, the last of them … if some are missing."""
+    """Return ``text`` with at most ``most`` characters; the last one is … if some are missing."""
     return text if len(text) <= most else text[: max(0, most - 1)] + "…"
 
 
@@ -492,8 +498,8 @@ def kind_of_status(status: int) -> ErrorKind:
 # Detects a shortage of file descriptors, ports or memory on this machine, which is not the provider's failure.
 
 _LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-# Errors of the network itself. All others may come from a resolver or OpenSSL that cannot open a file: "no such name",
-# "not trusted", or any number that the C library's resolver has left behind (EBUSY, EINVAL).
+# Errors of the network itself. Others may come from a resolver or OpenSSL that cannot open a file: "no such name", "not
+# trusted", or a number that the C library's resolver has left behind (EBUSY, EINVAL).
 _SAID_BY_NETWORK = frozenset(
     {
         *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT),
@@ -508,7 +514,7 @@ def is_shortage(error: BaseException) -> bool:
         return True
     if not isinstance(error, OSError):
         return False
-    is_numbered = not isinstance(error, socket.gaierror | ssl.SSLError)  # these have numbers of their own
+    is_numbered = not isinstance(error, socket.gaierror | ssl.SSLError)  # the numbers of these mean something else
     if is_numbered and error.errno in _LACKING:
         return True
     return not (is_numbered and error.errno in _SAID_BY_NETWORK) and out_of_descriptors()
