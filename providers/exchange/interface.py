@@ -1,7 +1,7 @@
 """The interface to all providers: send a request, read its answer as server-sent events, abort it.
 
-``Upstream`` is a provider, ``Exchange`` one running request. An exchange converts what the provider sends (a JSON body,
-another dialect's events, litellm's objects): it yields the bytes of an event stream in the dialect of the request.
+``Upstream`` is a provider, ``Exchange`` one running request. Whatever the provider sends (a JSON body, another
+dialect's events, litellm's objects), an exchange yields the bytes of an event stream in the request's dialect.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,36 +18,36 @@ from providers.refusals import Facts, MaskedRecord, UpstreamError
 
 
 class Apart(MaskedRecord, frozen=True):
-    """The request for those of a provider's ``keys`` that cannot read its reasoning: the same without the reasoning."""
+    """The request without its reasoning, for those of a provider's ``keys`` that cannot read the reasoning."""
 
-    keys: frozenset[str]  # their names
+    keys: frozenset[str]  # the names of the keys
     fields: Mapping[str, msgspec.Raw]
-    left_out: tuple[str, ...]  # the places of that reasoning
+    left_out: tuple[str, ...]  # the places where the reasoning was
 
     def shown(self) -> Iterable[tuple[str, object]]:
-        """Return the fields for its repr; of the body only the names, as the values are private."""
+        """Return the fields for the repr; of the body only the names, as the values are private."""
         yield "keys", sorted(self.keys)
         yield "fields", list(self.fields)
         yield "left_out", self.left_out
 
 
 class Request(MaskedRecord, frozen=True):
-    """A request in a dialect that the provider speaks. ``fields`` is the body's top level, values still raw JSON."""
+    """A request in a dialect that the provider speaks. ``fields``: the body's top level, values still raw JSON."""
 
     model: str  # the provider's own name for the model
     fields: Mapping[str, msgspec.Raw]
     dialect: Dialect = PIVOT  # of ``fields`` and of the answer
     drop_params: bool = False  # leave out parameters that the model does not support; the client is told
-    headers: Mapping[str, str] = {}  # only those that may be forwarded
+    headers: Mapping[str, str] = {}  # only headers that may be forwarded
     own_headers: tuple[tuple[str, str], ...] = ()  # the deployment's own, which replace all others; names in lower case
     extra_body: Mapping[str, msgspec.Raw] = {}  # the deployment's own fields, which replace the client's
-    added: frozenset[str] = frozenset()  # those of ``fields`` that are the gateway's, not the client's
+    added: frozenset[str] = frozenset()  # the ``fields`` that the gateway added, not the client
     keeps: bool = False  # the vendor keeps prompts, unless a request says ``store: false``
     upstream_stream: bool = True  # False: request one JSON body, and present it as a stream
     takes_whole: bool = False  # the client streams no answer: a refused stream may be replaced by a whole answer
     connect_timeout_s: float = 5.0
-    first_key: str | None = None  # the name of the provider's key that is asked first, while it is usable
-    conversation: bytes | None = None  # its digest: of several keys the one that answered last has the prompt cache
+    first_key: str | None = None  # the name of the provider's key to ask first, while that key is usable
+    conversation: bytes | None = None  # a digest: the key that answered last has the prompt cache
     is_ceiling: bool = False  # the client had to set a limit of the answer, so a lower one is no surprise
     unchosen: frozenset[str] = frozenset()  # by the API of the client: see ``RequestFormat``
     once: bool = False  # the request has side effects at the provider: never sent again
@@ -59,7 +59,7 @@ class Request(MaskedRecord, frozen=True):
     sendings: SendCount = msgspec.field(default_factory=SendCount)  # counted by the upstream as it sends
 
     def shown(self) -> Iterable[tuple[str, object]]:
-        """Return the fields for its repr; of headers and body only the names, as the values are private."""
+        """Return the fields for the repr; of headers and body only the names, as the values are private."""
         yield "model", self.model
         yield "dialect", self.dialect.name
         yield "fields", list(self.fields)
@@ -85,7 +85,7 @@ class Rest(Protocol):
 
     @property
     def error(self) -> UpstreamError | None:
-        """The error that the answer has reported, which is also in the bytes that were read."""
+        """The error that the answer has reported; the bytes that were read have it as well."""
 
     async def read(self) -> bytes:
         """Return the next bytes unchanged, ``b""`` at the end.
@@ -96,7 +96,7 @@ class Rest(Protocol):
         """
 
     def abort(self) -> None:
-        """Drop the exchange at once, so that the provider notices; without effect after the end."""
+        """Drop the exchange at once, so that the provider notices. Does nothing after the end."""
 
 
 class UpstreamAnswer(MaskedRecord, frozen=True):
@@ -107,11 +107,11 @@ class UpstreamAnswer(MaskedRecord, frozen=True):
     body: bytes  # the whole body, or its beginning
     connect_ms: float | None
     headers_ms: float
-    rest: Rest | None = None  # must be read to its end or aborted; None: ``body`` is everything
+    rest: Rest | None = None  # must be read to the end or aborted; None: ``body`` is everything
     secrets: Sequence[str] = ()  # as of ``Exchange``
 
     def shown(self) -> Iterable[tuple[str, object]]:
-        """Return the fields for its repr, without values of headers and body, which are private."""
+        """Return the fields for the repr, without values of headers and body, which are private."""
         yield "status", self.status
         yield "headers", list(self.headers)
         yield "body", f"{len(self.body)} bytes"
@@ -128,10 +128,10 @@ class Exchange(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether the provider has sent everything, so that there is nothing to wait for or to abort."""
+        """Whether the provider has sent everything: nothing is left to wait for or to abort."""
 
     async def read(self) -> bytes:
-        """Return the next bytes of the event stream unchanged, ``b""`` at its end.
+        """Return the next bytes of the event stream unchanged, ``b""`` at the end.
 
         Raises:
             UpstreamError: the connection broke, or the body is not an event stream.
@@ -140,30 +140,30 @@ class Exchange(Protocol):
 
     @property
     def finishing(self) -> bool:
-        """Whether the provider has sent the answer's end, but ``read`` has not returned it: see ``conclude``."""
+        """Whether the provider has sent the answer's end, and ``read`` has not returned the end: see ``conclude``."""
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """The usage that the provider has reported, and that a translation keeps until the answer's end."""
+        """The usage that the provider has reported, which a translation keeps back until the answer's end."""
 
     def conclude(self) -> bytes:
         """Return the last events of a ``finishing`` answer whose stream does not end; drop the rest."""
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Call ``listener`` with data that arrives while ``read`` waits; data that it refuses (False) goes to ``read``.
+        """Call ``listener`` with data that arrive while ``read`` waits; data that it refuses (False) go to ``read``.
 
         So the reader's task need not be woken for each event. An exchange that cannot do this ignores the call.
         """
 
     def abort(self) -> None:
-        """Drop the exchange at once, so that the provider notices; without effect after the end or an abort.
+        """Drop the exchange at once, so that the provider notices. Does nothing after the end or an abort.
 
-        A ``read`` that waits need not return: who aborts what another task reads also cancels that task.
+        A waiting ``read`` need not return: whoever aborts what another task reads also cancels that task.
         """
 
 
 def connect(upstream: object) -> None:
-    """Have a connection of ``upstream`` open for its next request, if its connections are ours."""
+    """Have a connection of ``upstream`` open for the next request, if the gateway makes its connections."""
     connecting: Callable[[], None] | None = getattr(upstream, "connect", None)
     if connecting is not None:
         connecting()
@@ -172,11 +172,11 @@ def connect(upstream: object) -> None:
 class Upstream(Protocol):
     """A provider. Cancelling a task inside any method aborts its request at the provider."""
 
-    # In its own dialects the provider takes every parameter: ``losses`` is empty, but for ``refused_fields``.
+    # In the provider's own dialects every parameter is taken: ``losses`` is empty, but for ``refused_fields``.
     accepts_all_parameters: bool
     # In chat: fields of other vendors' answers that the provider refuses in a history (``reasoning_content``).
     refused_fields: frozenset[str]
-    # ``fetch`` works: for stored responses, and any path below its base URL.
+    # ``fetch`` works: for stored responses, and any path below the base URL.
     can_fetch: bool
     # Whether the first request would wait for a library, or for credentials: see ``warm_up``.
     needs_warming: bool
@@ -201,12 +201,12 @@ class Upstream(Protocol):
         """
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
-        """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.
+        """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return the answer once it has begun.
 
-        A JSON answer has been read completely then.
+        A JSON answer is read completely before.
 
         Raises:
-            UpstreamError: as of ``stream``; or the answer is an error, or not one of the API at ``path``.
+            as of ``stream``; or the answer is an error, or not an answer of the API at ``path``.
 
         """
 
@@ -214,12 +214,12 @@ class Upstream(Protocol):
         """Send a request without a body to ``path``, and return the whole JSON answer.
 
         Raises:
-            UpstreamError: as of ``send``; always not_found where it cannot fetch.
+            as of ``send``; always not_found if the provider has nothing to fetch.
 
         """
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
-        """Return the models that the provider offers to its key.
+        """Return the models that the provider offers for the key.
 
         Raises:
             UpstreamError: as of ``send``.
@@ -231,7 +231,7 @@ class Upstream(Protocol):
 
 
 class WrappedExchange:
-    """An ``Exchange`` that is another one in all that a subclass does not change."""
+    """An ``Exchange`` that does as the one within it, but for what a subclass changes."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.status = exchange.status
@@ -246,7 +246,7 @@ class WrappedExchange:
         return self._exchange.ended
 
     async def read(self) -> bytes:
-        """Return the next bytes of the event stream, ``b""`` at its end.
+        """Return the next bytes of the event stream, ``b""`` at the end.
 
         Raises:
             UpstreamError: as of the inner exchange.
@@ -256,12 +256,12 @@ class WrappedExchange:
 
     @property
     def finishing(self) -> bool:
-        """Whether the provider has sent the answer's end, and it is held back."""
+        """Whether the provider has sent the answer's end, which is held back."""
         return self._exchange.finishing
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """The usage that is kept until then."""
+        """The usage that is kept back until the end."""
         return self._exchange.usage_so_far
 
     def conclude(self) -> bytes:
@@ -283,8 +283,8 @@ _LONGEST_LINE_BYTES = 1024 * 1024
 class BoundReasoningExchange(WrappedExchange):
     """An ``Exchange`` that calls ``found`` with the hash of each reasoning that only its maker can read.
 
-    Also calls ``told`` with what events say of such reasoning in the request (``input_transformations``), as
-    ``read_told`` finds it: before those events are read, so that it is known when the answer begins.
+    Also calls ``told`` with what events say about such reasoning in the request (``input_transformations``), as
+    ``read_told`` finds it. The call comes before these events are read, so the facts are known when the answer begins.
     """
 
     def __init__(
@@ -296,10 +296,10 @@ class BoundReasoningExchange(WrappedExchange):
     ) -> None:
         super().__init__(exchange)
         self._found, self._read_told, self._told = found, read_told, told
-        self._line = b""  # the beginning of the one that is not complete
+        self._line = b""  # the beginning of an incomplete line
 
     async def read(self) -> bytes:
-        """Return the next bytes of the event stream, ``b""`` at its end.
+        """Return the next bytes of the event stream, ``b""`` at the end.
 
         Raises:
             UpstreamError: as of the inner exchange.
@@ -307,7 +307,7 @@ class BoundReasoningExchange(WrappedExchange):
         """
         data = await self._exchange.read()
         lines = self._lines(data or b"\n")
-        # A long one in the thread, so that other calls go on.
+        # Long lines in the thread, so that other calls go on.
         hashes = bound_reasoning(lines) if len(lines) <= LARGE_BYTES else await aside(bound_reasoning, lines)
         for each in hashes:
             self._found(each)
@@ -326,7 +326,7 @@ class BoundReasoningExchange(WrappedExchange):
         self._exchange.offer_to(listening)
 
     def _lines(self, data: bytes) -> bytes:
-        """Return the lines that are complete with ``data``."""
+        """Return the lines that ``data`` complete."""
         data = self._line + data
         end = data.rfind(b"\n") + 1
         self._line = data[end:] if len(data) - end < _LONGEST_LINE_BYTES else b""
@@ -345,7 +345,7 @@ _TOLD = (
     b".done",
     b".segment",
     b'"delta"',
-)  # the types of events with a part of the sound or text, or with all of it
+)  # the types of events with a part of the sound or text, or with the whole
 _PAGE_BYTES, _GRANULE = 27, slice(6, 14)  # of Ogg
 _RIFF_BYTES = 12
 _ID3_BYTES, _ID3_VERSIONS = 10, (2, 3, 4)
@@ -409,7 +409,7 @@ def _after(mark: bytes) -> Callable[[bytes], bool]:
     return lambda head: (at := head.find(mark)) >= 0 and len(head) > at + len(mark) + 8
 
 
-# By the first bytes of a container: whether something follows its header. Sounds without one begin at once.
+# By the first bytes of a container: whether more than the header has come. Sounds without a header begin at once.
 _HEADERS: Mapping[bytes, Callable[[bytes], bool]] = {
     b"RIFF": _wave,
     b"OggS": _ogg,

@@ -31,10 +31,11 @@ from providers.http.message import (
 )
 from providers.refusals import ErrorKind, UpstreamError
 
-# The connections to one origin, and the requests that wait for one. A lost race closes its HTTP/1.1 connection. That
-# is replaced at once in the background, and an origin that loses races has a spare connection, so that the next call
-# finds an open one. Connections that were idle for too long are dropped. One that reaches its age gives way to another
-# address of its name, if that has fewer: servers that came later would get nothing while old connections live.
+# The connections to one origin, and the requests that wait for one. A lost race closes its HTTP/1.1 connection. A new
+# connection replaces it at once in the background, and an origin that loses races has a spare one, so that the next
+# call finds an open connection. Connections that were idle for too long are dropped. A connection that reaches its age
+# gives way to one to another address of the name, if that address has fewer. Otherwise servers that came later would
+# get nothing while old connections live.
 
 Dial = Callable[[ConnectionOwner, float], Awaitable[UpstreamConnection]]  # the owner, and the timeout in seconds
 
@@ -50,12 +51,12 @@ class _Waiting:
 
     def __init__(self, request: HttpRequest, loop: asyncio.AbstractEventLoop, *, fresh: bool) -> None:
         self.request = request
-        self.fresh = fresh  # it needs a new connection
+        self.fresh = fresh  # only a new connection will do
         self.sent: asyncio.Future[Response] = loop.create_future()
 
 
 class Pool:
-    """Opens and keeps connections, and assigns them to requests. It connects at the first request."""
+    """Opens and keeps connections, and assigns them to requests. The first request makes the first connection."""
 
     def __init__(
         self,
@@ -67,20 +68,20 @@ class Pool:
         addresses: Addresses | None = None,
         age_s: float | None = None,
     ) -> None:
-        """Keep connections that ``dial`` opens; ``may_share``: they may be HTTP/2, as the first one shows.
+        """Keep connections that ``dial`` opens. ``may_share``: they may be HTTP/2, as the first one shows.
 
-        ``batches``: in which answers under way are read; None: as they come. ``addresses``: where ``dial`` goes, one of
-        which a connection may leave for another at ``age_s``; None: never.
+        ``batches``: in which running answers are read; None: as they come. ``addresses``: where ``dial`` goes. At
+        ``age_s`` a connection may leave its address for another of these; None: never.
         """
         self._batches = batches
         self._may_share = may_share
         self._addresses = addresses
         self._age_s = age_s
         self._ages: dict[UpstreamConnection, float] = {}  # when each comes of age
-        self._aging: asyncio.TimerHandle | None = None  # for the first of them: a race's loser needs none of its own
-        self._aging_at = inf  # when it fires; uvloop's own handle cannot say, where that is nearly now
+        self._aging: asyncio.TimerHandle | None = None  # for the first to come of age: a loser needs none of its own
+        self._aging_at = inf  # when the timer fires; uvloop's own handle cannot say so shortly before
         self._renewals: set[asyncio.Task[None]] = set()
-        self._n_addresses = 0  # of several that calls over HTTP/2 are to go to; 0: there is one
+        self._n_addresses = 0  # how many of several addresses calls over HTTP/2 should go to; 0: there is one
         self.version: str | None = None  # the protocol of the last connection
         self._dial = dial
         self._loop = loop
@@ -89,7 +90,7 @@ class Pool:
         self._waiting: deque[_Waiting] = deque()
         self._dials: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.TimerHandle | None = None
-        self._connect_timeout_s = 0.0  # that of the last request
+        self._connect_timeout_s = 0.0  # the timeout of the last request
         self._lost_at = -IDLE_S  # when a lost race last closed a connection
         self._closed = False
         self._retired = False
@@ -127,7 +128,7 @@ class Pool:
     def suits(self, size: int) -> bool:
         """Whether a body of ``size`` bytes can be sent at once, or over a connection that is still to be opened.
 
-        If all are full, one is opened, and assumed to be like the open ones.
+        If all connections are full, a new one is opened, and assumed to be like the open ones.
         """
         among = self._free or self._all
         return not among or any(connection.takes(size) for connection in among)
@@ -141,7 +142,7 @@ class Pool:
         self._dial_spare()
 
     def drop_idle(self) -> None:
-        """Drop idle connections: one turned out to be closed, and they are about as old."""
+        """Drop idle connections: one of them turned out to be closed, and the others are about as old."""
         for connection in [each for each in self._free if not each.streams]:
             connection.close()
 
@@ -187,7 +188,7 @@ class Pool:
                 waiting.sent.set_result(connection.send(waiting.request))
         self._waiting.extendleft(reversed(passed))
         if connection.room:
-            self._free.pop(connection, None)  # moves it to the end
+            self._free.pop(connection, None)  # moves the connection to the end
             self._free[connection] = None
             if not connection.streams and (self._retired or len(self._free) > MAX_IDLE):
                 connection.close()
@@ -200,7 +201,7 @@ class Pool:
             self._dial_spare()
 
     def gone(self, connection: UpstreamConnection, *, dropped: bool) -> None:
-        """Forget a connection; replace it if a lost race has closed it, unless there are enough spare ones."""
+        """Forget a connection. Replace one that a lost race has closed, unless there are enough spare ones."""
         self._free.pop(connection, None)
         if connection in self._all:
             self._all.remove(connection)
@@ -229,7 +230,7 @@ class Pool:
         return None
 
     def _loses(self) -> bool:
-        """Whether this request may lose its race and its connection, so that a spare connection is useful."""
+        """Whether this request may lose a race, and its connection with it: a spare connection is useful then."""
         return self._loop.time() - self._lost_at < IDLE_S
 
     def _dial_for_waiting(self) -> None:
@@ -259,7 +260,7 @@ class Pool:
         try:
             connection = await self._dial(self, timeout_s)
         except UpstreamError as error:
-            if error.kind is not ErrorKind.CONNECT_TIMEOUT:  # each waiter has its own timeout
+            if error.kind is not ErrorKind.CONNECT_TIMEOUT:  # each waiting request has its own timeout
                 self._disappoint(error)
             return
         if not (connection.alive() and connection.room):
@@ -278,7 +279,7 @@ class Pool:
             if self._addresses is not None:
                 self._begin_age(connection, place, self._addresses)
         if not self._waiting:
-            connection.connect_ms = None  # no request waited for it
+            connection.connect_ms = None  # no request waited for this connection
         self.freed(connection)
 
     def _begin_age(self, connection: UpstreamConnection, place: Place, addresses: Addresses) -> None:
@@ -311,11 +312,11 @@ class Pool:
             self._watch_ages(min(self._ages.values()))
 
     async def _renew(self, connection: UpstreamConnection, place: Place, addresses: Addresses) -> None:
-        """Have a connection give way to one to an address that has fewer; keep it where none has.
+        """Replace a connection by one to an address that has fewer; keep the connection if no address has fewer.
 
-        No call waits for that: the new one is there first. What is under way goes on to its end.
+        No call waits for this: the new connection is opened first, and running requests go on to their end.
         """
-        with suppress(OSError, ValueError):  # the connection is good, whatever has become of its name
+        with suppress(OSError, ValueError):  # the connection is good, whatever has become of the name
             await addresses.found()
         if connection not in self._all or self._retired:
             return
@@ -368,25 +369,25 @@ def _time_out(sent: asyncio.Future[Response]) -> None:
         sent.set_exception(UpstreamError(ErrorKind.CONNECT_TIMEOUT, "no connection within connect_timeout_s"))
 
 
-# An origin that refuses a tenth of the HTTP/2 requests gets HTTP/1.1 for a while, as each refusal costs a round trip.
+# An origin that refuses a tenth of the HTTP/2 requests gets HTTP/1.1 for a while: each refusal costs a round trip.
 _REFUSALS, _OF_REQUESTS, _AVOIDED_S = 10, 100, 600.0
 
 
 class Connecting(msgspec.Struct, frozen=True):
-    """How connections to an origin are made and read, and what they share with those to other origins."""
+    """How connections to an origin are made and read, and what they share with connections to other origins."""
 
-    tls: TlsContexts | None = None  # of all who share it: to make a context costs 18 ms; None: its own
-    names: Names | None = None  # those that others connect to as well; None: its own
-    batches: Batches | None = None  # in which answers under way are read; None: as they come
+    tls: TlsContexts | None = None  # shared, as making a context costs 18 ms; None: not shared
+    names: Names | None = None  # names that others connect to as well; None: not shared
+    batches: Batches | None = None  # in which running answers are read; None: as they come
     versions: Versions = "auto"
-    age_s: float | None = None  # when one may leave for another of its name's addresses; None: never
+    age_s: float | None = None  # when a connection may leave for another address of its name; None: never
 
 
-ALONE: Final = Connecting()  # it shares nothing
+ALONE: Final = Connecting()  # nothing is shared
 
 
 class HttpClient:
-    """Sends requests to one origin. It connects at the first request, and belongs to the event loop of that."""
+    """Sends requests to one origin. Connects at the first request, and belongs to that request's event loop."""
 
     def __init__(self, origin: URL, *, headers: Mapping[str, str], connecting: Connecting = ALONE) -> None:
         """Send requests to ``origin`` (only its scheme, host and port matter), each with ``headers``.
@@ -430,7 +431,7 @@ class HttpClient:
         ``headers`` replace those of the client.
 
         Raises:
-            ValueError: a part of it could split the request.
+            a part of the request could split it.
 
         """
         proxy = self._proxy if self._scheme == "http" else None  # over TLS, the CONNECT request has asked the proxy
@@ -440,18 +441,18 @@ class HttpClient:
         return Head(method, self._scheme, self._authority, target, headers, absolute=proxy is not None)
 
     async def send(self, request: HttpRequest, connect_timeout_s: float) -> Response:
-        """Send a request; return its response, of any status, once its headers are there. The caller ends the response.
+        """Send a request; return the response, of any status, once its headers have come. The caller ends the response.
 
-        A request that the server did not begin to process is sent again, the last time over a new connection: when a
-        server reloads, all kept connections turn out to be closed. A request that may be sent only ``once`` gets a new
-        connection from the start. Redirects are not followed: the key must not be sent elsewhere.
+        A request that the server did not begin to process is sent again. The last time it is sent over a new
+        connection: when a server reloads, all kept connections turn out to be closed. A request that may be sent only
+        ``once`` gets a new connection from the start. Redirects are not followed: the key must not be sent elsewhere.
 
         Raises:
             UpstreamError: connect_error, connect_timeout, disconnected, or invalid_response (no HTTP).
 
         """
         loop = self._loop
-        if loop is None:  # looked up once: on Python 3.11 it costs a system call
+        if loop is None:  # looked up once: on Python 3.11 this costs a system call
             loop = self._loop = asyncio.get_running_loop()
         for number in range(1, MAX_TRIES + 1):
             pool = self._pools.get(self._versions)
@@ -470,7 +471,7 @@ class HttpClient:
         raise UpstreamError(ErrorKind.DISCONNECTED, "the connection was closed before the answer at every try")
 
     def connect(self, connect_timeout_s: float) -> None:
-        """Connect, unless the next request has a connection that it can use."""
+        """Connect, unless a connection is there for the next request."""
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()

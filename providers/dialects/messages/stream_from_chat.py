@@ -37,7 +37,7 @@ _STOP_REASONS: Mapping[str, str] = {  # any other reason becomes end_turn
     "tool_calls": "tool_use",
     "function_call": "tool_use",
 }
-_DELTAS: Mapping[str, tuple[str, str]] = {  # by a block's type, the type of its delta and the field in that
+_DELTAS: Mapping[str, tuple[str, str]] = {  # by a block's type: the type of a delta, and the delta's field
     "text": ("text_delta", "text"),
     "thinking": ("thinking_delta", "thinking"),
     "tool_use": ("input_json_delta", "partial_json"),
@@ -45,13 +45,13 @@ _DELTAS: Mapping[str, tuple[str, str]] = {  # by a block's type, the type of its
 
 
 class FromChat(ChunkTranslation):
-    """Translates one answer: every choice is a part of it, however the server numbers them.
+    """Translates one answer: every choice is a part of it, however the server numbers the choices.
 
-    One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, with its signature if the server
-    sends one (LiteLLM's ``thinking_blocks``, OpenRouter's ``reasoning_details``, Google's ``extra_content``), only if
-    the client has requested thinking, or at the end if there is nothing else: other clients expect the text first. The
-    text of a refusal becomes text. Where a server reports which stop sequence it met (vLLM's ``stop_reason``), that is
-    passed on; otherwise such an answer ends with end_turn.
+    One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, if the client has requested
+    thinking. Otherwise it is sent at the end if the answer has nothing else: other clients expect the text first. A
+    signature of thinking is passed on (LiteLLM's ``thinking_blocks``, OpenRouter's ``reasoning_details``, Google's
+    ``extra_content``). The text of a refusal becomes text. A server may report which stop sequence ended the answer
+    (vLLM's ``stop_reason``): this is passed on; without such a report the answer ends with end_turn.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class FromChat(ChunkTranslation):
         self._new_id = new_id
         self._begun = False
         self._blocks = 0
-        self._open: str | None = None  # the type of the block that is open
-        self._hidden: list[str] = []  # thinking that is not shown, while there is nothing else
+        self._open: str | None = None  # the type of the open block
+        self._hidden: list[str] = []  # thinking that is not shown, while nothing else has come
         self._calls = PartialCalls()
         self._call_open: int | None = None
-        self._is_cut = False  # more of a call's arguments is to come: what is beside them waits
+        self._is_cut = False  # a call's arguments are not whole: everything else waits
         self._waiting: list[Mapping[str, Any]] = []  # deltas
-        self._late: list[Mapping[str, Any]] = []  # what was signed while a call is open, until that has ended
-        self._sealed = ""  # Google's signature of the message, until its texts have ended
+        self._late: list[Mapping[str, Any]] = []  # signed within a call, which has to end first
+        self._sealed = ""  # Google's signature of the message: it waits until the message's texts have ended
         self._id = ""
         self._references = ChunkReferences()
         self._uncited: list[Mapping[str, Any]] = []  # references for which there is no text yet
@@ -99,7 +99,7 @@ class FromChat(ChunkTranslation):
         """Return the end of the message if the source sent a finish reason, but no [DONE].
 
         Raises:
-            UpstreamError: it sent none, but an error by its message alone.
+            the source sent no finish reason, but an error in plain text.
 
         """
         if self._stop is None:
@@ -127,7 +127,7 @@ class FromChat(ChunkTranslation):
 
     def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
         self._begun = True
-        self._id = string(chunk.get("id")) or f"chatcmpl-{self._new_id()}"  # clients tell answers apart by it
+        self._id = string(chunk.get("id")) or f"chatcmpl-{self._new_id()}"  # clients tell answers apart by the id
         message: dict[str, Any] = {
             "id": self._id,
             "type": "message",
@@ -141,7 +141,7 @@ class FromChat(ChunkTranslation):
         said.append(event("message_start", {"message": message}))
 
     def _add_calls(self, delta: Mapping[str, Any], said: list[bytes]) -> None:
-        """Add pieces of calls. Anything else within a call's arguments waits until they are whole."""
+        """Add pieces of calls. Anything else within a call's arguments waits until the arguments are whole."""
         if not self._is_cut:
             self._add(delta, said)
         elif any(value for name, value in delta.items() if name not in OF_CALLS):
@@ -159,7 +159,7 @@ class FromChat(ChunkTranslation):
             self._add(delta, said)
 
     def _add(self, delta: Mapping[str, Any], said: list[bytes]) -> None:
-        """Add all of a delta but its calls."""
+        """Add all of a delta but the calls."""
         if pictures_in(delta):
             raise no_place("a picture", "the Messages API")
         if any(sound_in(delta)):
@@ -180,7 +180,7 @@ class FromChat(ChunkTranslation):
             self._cite(self._references.annotations_in(delta), said)
 
     def _cite(self, annotations: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
-        """Add references to the open block of text, or to the next one; others have no place for them."""
+        """Add references to the open block of text, or to the next one; other blocks have no place for references."""
         self._uncited += annotations
         if self._open == "text":
             for citation in map(to_citation, self._uncited):
@@ -190,7 +190,7 @@ class FromChat(ChunkTranslation):
             self._uncited.clear()
 
     def _say(self, kind: str, text: str, said: list[bytes], *, apart: bool = False) -> None:
-        """Send a piece of text or thinking in the open block of its type, or in a new one: also if it is ``apart``."""
+        """Send a piece of text or thinking in a block of its type: the open one unless ``apart``, else a new one."""
         if self._open == "tool_use":
             self._calls.finish()
             self._say_calls(said, finished=True)
@@ -203,13 +203,13 @@ class FromChat(ChunkTranslation):
         self._say_delta(text, said)
 
     def _say_calls(self, said: list[bytes], *, finished: bool) -> None:
-        """Send the arguments of the current tool call, and of the next ones once it is complete."""
+        """Send the arguments of the current tool call; once that is complete, those of the next calls."""
         while (current := self._calls.current()) is not None:
             number, call = current
             if self._call_open != number:
                 self._seal(OF_TEXT, self._sealed, said)
                 self._seal(OF_CALL, call.signature, said)
-                for block in self._unshown:  # an agent goes on with it; who reads a text alone expects that first
+                for block in self._unshown:  # an agent sends thinking back; a reader of text expects the text first
                     self._sign(block, said)
                 self._unshown.clear()
                 self._close(said)
@@ -225,7 +225,7 @@ class FromChat(ChunkTranslation):
 
     def _think(self, thought: str, signed: Sequence[Mapping[str, Any]], signature: str, said: list[bytes]) -> None:
         if self._open != SIGNED and (whole := "".join(string(block.get("thinking")) for block in signed)):
-            thought = "" if self._shows_thinking else whole  # these have it
+            thought = "" if self._shows_thinking else whole  # blocks have the thoughts
         if thought and self._shows_thinking:
             self._say("thinking", thought, said)
         elif thought and not self._blocks and self._open is None:
@@ -242,16 +242,17 @@ class FromChat(ChunkTranslation):
                 self._seal(OF_TEXT, signature, said)
 
     def _seal(self, kind: str, signature: str, said: list[bytes]) -> None:
-        """Say what Google has signed, if anything: at the end of the thinking before it, or in a block without text."""
+        """Send Google's signature, if any: at the end of the thinking before it, or in a block without text."""
         if kind == OF_TEXT:
             self._sealed = ""
-        # Without what a call was signed with its model does not think on: an agent needs it, whether it asks or not.
+        # Without the signature of a call the model does not think on: an agent needs it, whether it asks for thinking
+        # or not.
         is_needed = kind == OF_CALL and not self._forbids_thinking
         if signature and (self._keeps_signatures or is_needed):
             self._sign({"type": SIGNED, "signature": f"{kind}:{signature}"}, said)
 
     def _sign(self, block: Mapping[str, Any], said: list[bytes]) -> None:
-        """End a block of thinking with its signature. One whose text was not streamed is whole."""
+        """End a block of thinking with its signature. A block whose text was not streamed comes whole."""
         if self._open == "tool_use":
             self._late.append(block)
             return
@@ -309,7 +310,7 @@ class FromChat(ChunkTranslation):
         elif reason in {"end_turn", "tool_use"}:  # some servers say stop for tool calls, or tool_calls without any
             met_one = isinstance(met, str) and met in self._stops
             reason = "tool_use" if len(self._calls) else "stop_sequence" if met_one else "end_turn"
-        if reason == "tool_use":  # else its arguments may have been cut off
+        if reason == "tool_use":  # else the arguments may have been cut off
             for call in self._calls.without_arguments():
                 named = self._named.get(call.name) or {"name": call.name}
                 check_none(named["name"], self._tools, self._offered)
@@ -330,7 +331,7 @@ class FromChat(ChunkTranslation):
     def _done(self, said: list[bytes]) -> None:
         if self._stop is not None and not self._ended:
             self._ended = True
-            if self._hidden:  # an answer that has only thinking is shown as that: it would be empty
+            if self._hidden:  # an answer of thinking alone would be empty, so its thinking is shown
                 self._say("thinking", "".join(self._hidden), said)
             self._close_all(said)
             usage = self._usage or {"output_tokens": 0}  # SDKs need a count: 0 stands for unknown
@@ -338,7 +339,7 @@ class FromChat(ChunkTranslation):
 
 
 def _thinking(asked: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
-    """Return how the client has requested thinking; nothing where that cannot be read."""
+    """Return how the client has requested thinking; nothing if the request cannot be read."""
     try:
         return msgspec.json.decode(asked.get("thinking", b"null"), type=dict[str, Any] | None) or {}
     except (msgspec.DecodeError, RecursionError):
@@ -353,7 +354,7 @@ def _stops(asked: Mapping[str, msgspec.Raw]) -> list[str]:
 
 
 def _named(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, Mapping[str, str]]:
-    """Return how the client names tools, by the names that were sent in chat where those are others."""
+    """Return the client's names of tools by the names that were sent in chat, where these differ."""
     if "tools" not in asked:
         return {}
     raw = asked["tools"]

@@ -66,14 +66,14 @@ class MessageItem:
         writer.say("response.output_item.added", output_index=output_index, item=self._item)
 
     def text(self, delta: str, logprobs: Sequence[Any]) -> None:
-        """Add a piece of text, with the log probabilities of its tokens if there are any."""
+        """Add a piece of text, with the log probabilities of its tokens, if any."""
         part = self._in("output_text", text="", annotations=[], logprobs=[])
         self._pieces.append(delta)
         part["logprobs"].extend(logprobs)
         self._say("response.output_text.delta", delta=delta, logprobs=logprobs)
 
     def spliced(self, text: str) -> None:
-        """Note pieces that are said already."""
+        """Note pieces that were sent already."""
         self._pieces.append(text)
 
     def refusal(self, delta: str) -> None:
@@ -97,7 +97,7 @@ class MessageItem:
         return self._item
 
     def _in(self, kind: str, **empty: Any) -> Item:
-        """Return the open part if it is of this kind, else a new one."""
+        """Return the open part of this kind; a new one if none is open."""
         if self._part is None or self._part["type"] != kind:
             self._close_part()
             self._part = {"type": kind, **empty}
@@ -125,7 +125,7 @@ class MessageItem:
 
 
 class Thought:
-    """An item: reasoning, sent as a summary to clients that requested one, since they read nothing else."""
+    """An item: reasoning. It is sent as a summary to clients that requested one, as these read nothing else."""
 
     def __init__(self, writer: EventWriter, item_id: str, output_index: int, *, as_summary: bool) -> None:
         self._writer = writer
@@ -138,11 +138,11 @@ class Thought:
 
     @property
     def is_signed(self) -> bool:
-        """Whether the item has its end."""
+        """Whether the item has ended."""
         return "encrypted_content" in self._item
 
     def sign(self, encrypted: str) -> None:
-        """Add the encrypted reasoning, which only its maker can read; nothing follows it."""
+        """Add the encrypted reasoning, which only the maker can read. Nothing follows."""
         self._item["encrypted_content"] = encrypted
 
     def add(self, delta: str) -> None:
@@ -189,7 +189,7 @@ class Called:
         output_index: int,
         *,
         call_id: str,
-        name: str | tuple[str, str],  # of the tool; if it is in a namespace, that one's name and the tool's
+        name: str | tuple[str, str],  # of the tool; in a namespace: the namespace's name and the tool's
         is_custom: bool,
     ) -> None:
         namespace, own = ("", name) if isinstance(name, str) else name
@@ -228,7 +228,7 @@ class Called:
 
 
 class BuiltInCall:
-    """An item: a call of a tool without a name, which the client runs. Its arguments come at once, as an object."""
+    """An item: a call of a built-in tool, which the client runs. Its arguments come at once, as an object."""
 
     def __init__(self, writer: EventWriter, item_id: str, output_index: int, *, call_id: str, tool: BuiltIn) -> None:
         self._writer, self._number, self._pieces, self._tool = writer, output_index, list[str](), tool
@@ -258,11 +258,11 @@ class BuiltInCall:
             self._writer.say("response.shell_call_command.done", **place, command=command)
 
 
-# The response object that events repeat: the parameters of the request, and the state of the answer.
+# The response object that events repeat: the request's parameters, and the state of the answer.
 
 _NULL = msgspec.Raw(b"null")
 _FUNCTION = msgspec.Raw(b'"function"')
-# With the values that are echoed for missing fields; None also where only a server knows the value.
+# With the values that stand for missing fields; None also if only a server knows the value.
 _ECHOED: Mapping[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
@@ -284,7 +284,7 @@ _ECHOED: Mapping[str, Any] = {
 }
 
 
-# Longer fields are not repeated: each of three events would be copied, and read again, with all of it.
+# Longer fields are not repeated: three events would copy them, and readers read them three times.
 LONGEST_ECHO_BYTES = 256 * 1024
 
 
@@ -314,24 +314,24 @@ def _or(raw: msgspec.Raw, otherwise: Any) -> Any:
 
 
 def _tools(raw: msgspec.Raw | None) -> list[dict[str, Any]]:
-    """Return the tools with all fields that the API echoes."""
+    """Return the tools with all fields that the API repeats."""
     if raw is None or len(memoryview(raw)) > LONGEST_ECHO_BYTES:
         return []
     tools: list[RawObject] = decoded(raw, list[RawObject], "tools") or []
     return [{"parameters": None, "strict": None, **tool} if tool.get("type") == _FUNCTION else tool for tool in tools]
 
 
-TRANSLATED = "rs_translated"  # the beginning of the ids of reasoning that no Responses API issued
+TRANSLATED = "rs_translated"  # ids of reasoning begin so if no Responses API issued them
 
 
 # The items of an output, one after the other: each ends before the next begins, as some programs keep one alone (pi).
 
 
 class OpenItems:
-    """Begins and ends items, and writes their events. ``stem`` is a part of all ids, set before the first item.
+    """Begins and ends items, and writes their events. ``stem``: a part of all ids, set before the first item.
 
-    What is cited beside the text is told as a message ends. A call waits until the one before it is whole: servers of
-    chat may send several at a time.
+    References are sent as their message ends. A call waits until the call before it is whole: servers of chat may send
+    several at a time.
     """
 
     def __init__(
@@ -352,15 +352,15 @@ class OpenItems:
         self._as_summary = as_summary
         self._new_id = new_id
         self._count = 0  # items begun so far
-        self._items: dict[int, Item] = {}  # complete items by their index in the output
+        self._items: dict[int, Item] = {}  # complete items by index in the output
         self._open: tuple[int, MessageItem | Thought | Called | BuiltInCall] | None = None
-        self._sealed = ""  # Google's signature of the message, until its texts have ended
+        self._sealed = ""  # Google's signature of the message: it waits until the message's texts have ended
         self._calls = PartialCalls()
-        self._calling: tuple[int, Called | BuiltInCall] | None = None  # the call whose item is open, by its number
+        self._calling: tuple[int, Called | BuiltInCall] | None = None  # number and item of the open call
 
     @property
     def output(self) -> list[Item]:
-        """The complete items, in the order in which they were begun."""
+        """The complete items, in the order in which they began."""
         return [self._items[number] for number in sorted(self._items)]
 
     def thinking(self) -> Thought:
@@ -383,7 +383,7 @@ class OpenItems:
         return self._open is not None and isinstance(self._open[1], Thought) and not self._open[1].is_signed
 
     def seal(self, signature: str) -> None:
-        """Note Google's signature of the message: at the end of the thought before it, or of its texts."""
+        """Add Google's signature of the message: at the end of the thought before it, or of the message's texts."""
         self._sealed = signature
         if self.is_thinking:
             self._seal(OF_TEXT, signature)
@@ -415,7 +415,7 @@ class OpenItems:
         self._close_open("completed")
 
     def picture(self, kind: str, data: str) -> None:
-        """Add a picture of this type, in Base64. It is complete: an item of the tool that the API has for pictures."""
+        """Add a whole picture of this type, in Base64, as an item of the API's own tool for pictures."""
         self.end_calls("completed")
         self._close_open("completed")
         number, item_id = self._next("ig")
@@ -428,23 +428,23 @@ class OpenItems:
 
     @property
     def is_within_call(self) -> bool:
-        """Whether a call has begun whose argument is not whole: what does not belong to it waits."""
+        """Whether a call has begun whose argument is not whole: everything else waits."""
         return self._calls.are_cut()
 
     def call(self, call: dict[str, Any]) -> None:
         """Add a piece of a tool call, as a delta of chat has it.
 
         Raises:
-            UpstreamError: its item has ended (invalid_response).
+            the call's item has ended (invalid_response).
 
         """
         self._calls.add(call, waits=True)
         self._say_calls()
 
     def _say_calls(self, status: str | None = None) -> None:
-        """Say what has come of the first call that is not over, and of the next ones once it is whole.
+        """Send what has come of the first unfinished call; once that is whole, of the next calls.
 
-        ``status``: all have ended, the last one so, and those before it complete.
+        ``status``: all calls have ended, the last one with this status, those before it complete.
         """
         while (current := self._calls.current()) is not None:
             number, call = current
@@ -457,7 +457,7 @@ class OpenItems:
             self._close_open("completed" if status is None or not is_last else status)
 
     def _item_of(self, number: int, call: PartialCall) -> Called | BuiltInCall:
-        """Return the open item of a call; begin it if there is none."""
+        """Return the open item of a call; begin one if there is none."""
         if self._calling is not None and self._calling[0] == number:
             return self._calling[1]
         self._seal(OF_TEXT, self._sealed)
@@ -475,13 +475,13 @@ class OpenItems:
         return item
 
     def end_calls(self, status: str) -> None:
-        """End all calls: the last one ends with ``status``, those before it are complete."""
+        """End all calls: the last one with ``status``, those before it complete."""
         if self._calls.has_rest():
             self._calls.finish()
             self._say_calls(status)
 
     def close_all(self, status: str) -> None:
-        """End all items. The last one ends with ``status``; those before it are complete.
+        """End all items: the last one with ``status``, those before it complete.
 
         Raises:
             UpstreamError: a call never had a name (invalid_response).
@@ -511,16 +511,16 @@ class OpenItems:
 
 _INCOMPLETE = dict.fromkeys(CUT_SHORT, "max_output_tokens") | dict.fromkeys(FILTERED, "content_filter")
 _UNKNOWN = Usage()
-# A part of item ids. Clients may send them back, and they have 64 characters at most.
+# A part of item ids. Clients may send ids back, with 64 characters at most.
 _chunks = msgspec.json.Decoder(dict[str, Any])
 
 
 class FromChat:
     """Translates one answer.
 
-    The last event needs the usage, which follows the finish reason, as references may, and with some servers text. So
-    it is sent at [DONE], or at the end of the stream, as are those that end a message. Without a finish reason there
-    are none: the answer has broken off.
+    The last event has the usage. Usage comes after the finish reason, as references may, and from some servers text. So
+    the last event is sent at [DONE] or at the end of the stream, and so are the events that end a message. Without a
+    finish reason none of these is sent: the answer has broken off.
     """
 
     def __init__(
@@ -545,12 +545,12 @@ class FromChat:
             references=self._references,
         )
         self._summary: list[str] | None = [] if compacts(asked) else None  # in place of an answer
-        self._is_cut = False  # more of a call's argument is to come: what is beside it waits
-        self._waiting: list[tuple[dict[str, Any], Any]] = []  # deltas, and their log probabilities
+        self._is_cut = False  # a call's argument is not whole: everything else waits
+        self._waiting: list[tuple[dict[str, Any], Any]] = []  # deltas, each with its log probabilities
         self._echo: Echo | None = None  # None until the first chunk
         self._unplaced: list[dict[str, Any]] = []  # references for which there is no message yet
         self._counted = UsageSoFar()
-        self._usage: Mapping[str, Any] | None = None  # that, if it has the answer's tokens
+        self._usage: Mapping[str, Any] | None = None  # the usage, if it has the answer's tokens
         self._finish_reason: str | None = None
         self._over = False
 
@@ -582,14 +582,14 @@ class FromChat:
         return self._writer.take()
 
     def end(self) -> bytes:
-        """Return the last event, unless it was sent, or the answer broke off; then raise the error that says why."""
+        """Return the last event, unless it was sent. If the answer broke off, raise the error that says why."""
         if self._finish_reason is None:
             self._errors.check()
         self._end()
         return self._writer.take()
 
     def spliced(self, run: Run) -> None:
-        """Note texts: the events that end an item repeat all of it."""
+        """Note texts: the events that end an item repeat all of them."""
         self._writer.skip(len(run.raw_texts))
         self._items.saying().spliced(run.text())
 
@@ -600,7 +600,7 @@ class FromChat:
     def _take(self, chunk: dict[str, Any], data: bytes) -> None:
         choices = _objects(chunk.get("choices"))
         self._errors.take(chunk, choices, data)
-        # An answer without a count is estimated; it was not one of 0 tokens.
+        # An answer without a count is estimated: no answer has 0 tokens.
         if (
             (usage := usage_in(chunk))
             and self._counted.take(usage, chunk)
@@ -608,13 +608,13 @@ class FromChat:
         ):
             self._usage = self._counted.reported
         if self._echo is None and not choices:
-            return  # Azure's first chunk, about the prompt: it has no id and no model yet
+            return  # Azure's first chunk is about the prompt, and has no id and no model yet
         echo = self._echo or self._begin(chunk)
         if tier := chunk.get("service_tier"):
             echo.note(service_tier=tier)
         if not BESIDE.isdisjoint(chunk):
             self._references.take(chunk)
-        for choice in choices:  # parts of the one answer, however the server numbers them
+        for choice in choices:  # parts of the one answer, however the server numbers the choices
             delta = delta_of(choice)
             if isinstance(delta, dict):
                 if self._summary is not None:
@@ -627,7 +627,7 @@ class FromChat:
                 self._finish(reason)
 
     def _sum_up(self, delta: dict[str, Any], summary: list[str]) -> None:
-        """Keep a piece of a summary, and say that there is one: its client reads none of it."""
+        """Keep a piece of a summary, and say that there is one: the client reads none of the text."""
         text = delta.get("content") or ""
         if text and (not isinstance(text, str) or not THINKS.isdisjoint(delta)):
             _, text = said_in(delta)
@@ -643,10 +643,10 @@ class FromChat:
         return {"id": f"cmp_{self._items.stem}_0", "type": "compaction", "encrypted_content": content}
 
     def _summed_up(self, summary: Sequence[str]) -> list[Item]:
-        """End the item of a summary, the only one; return it.
+        """End the item of a summary, which is the only item; return it.
 
         Raises:
-            UpstreamError: there is none (invalid_answer).
+            there is no summary (invalid_answer).
 
         """
         text = "".join(summary).strip()
@@ -670,7 +670,7 @@ class FromChat:
             self._items.close_all(status)
 
     def _hear_calls(self, delta: dict[str, Any], logprobs: Any) -> None:
-        """Say pieces of calls. Anything else within a call's arguments waits until they are whole."""
+        """Send pieces of calls. Anything else within a call's arguments waits until the arguments are whole."""
         if not self._is_cut:
             self._hear(delta, logprobs)
         elif any(value for name, value in delta.items() if name not in OF_CALLS):
@@ -687,7 +687,7 @@ class FromChat:
             self._hear(delta, logprobs)
 
     def _hear(self, delta: dict[str, Any], logprobs: Any) -> None:
-        """Say all of a delta but its calls."""
+        """Send all of a delta but the calls."""
         text = delta.get("content") or ""
         thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
         signed = signed_in(delta)
@@ -710,7 +710,7 @@ class FromChat:
             self._annotate(self._references.annotations_in(delta))
 
     def _annotate(self, annotations: Sequence[dict[str, Any]]) -> None:
-        """Add references to the open message, or to the next one; other items have no place for them."""
+        """Add references to the open message, or to the next one; other items have no place for references."""
         self._unplaced += annotations
         if self._items.is_saying:
             for annotation in self._unplaced:
@@ -719,14 +719,14 @@ class FromChat:
 
     def _think(self, thought: str, signed: Sequence[Mapping[str, Any]]) -> None:
         if any(block.get("thinking") for block in signed) and not self._items.is_thinking:
-            thought = ""  # these have it
+            thought = ""  # blocks have the thought
         if thought:
             self._items.thinking().add(thought)
         for block in signed:
             self._sign(block)
 
     def _sign(self, block: Mapping[str, Any]) -> None:
-        """End a thought with what only its maker can read; one whose text was not streamed is whole."""
+        """End a thought with what only the maker can read. A thought whose text was not streamed comes whole."""
         was_open = self._items.is_thinking
         if block["type"] == REDACTED and was_open:
             self._items.saying_nothing()
@@ -737,8 +737,8 @@ class FromChat:
 
     def _begin(self, chunk: dict[str, Any]) -> Echo:
         created, model = chunk.get("created"), string(chunk.get("model"))
-        # A response's id names it in later requests, so it must be unique, and known to its client alone. That of the
-        # chat answer is neither: the ledger has it, and Ollama's are numbers below 1,000.
+        # A response's id names the response in later requests, so the id must be unique, and known to its client alone.
+        # The id of the chat answer is neither: the ledger has it, and Ollama's are numbers below 1,000.
         # https://github.com/ollama/ollama/blob/main/middleware/openai.go
         self._items.stem = self._new_id()
         self._echo = Echo(
