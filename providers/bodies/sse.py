@@ -29,21 +29,21 @@ from providers.refusals import (
 _MIB = 1024 * 1024
 
 # The limits on what a stream may hold beside its data. They are far above what providers send: a server that exceeds
-# one is broken or hostile, and its answer ends with an error.
+# one is broken or hostile, and the answer ends with an error.
 MOST_LINES = 1000  # of one event
 MOST_SILENT_BYTES = 1024 * 1024  # of comments, and of other events without data, in one stream
-LARGE_BYTES = 64 * 1024  # of data; in a larger one values are counted before it is read
+LARGE_BYTES = 64 * 1024  # of data; the values in more data are counted before the data are read
 MOST_VALUES = 1_000_000  # of JSON in one event or whole answer: 6,000 tokens with 20 log probabilities each
 MOST_MASKED = 256  # comments and lines of fields that are searched for keys; further ones are removed
 
 _BOM = b"\xef\xbb\xbf"
-# Numbers: `in` first tries bytes on its left as a number, and the error that this is costs more than the search.
+# Numbers: `in` first tries a one-byte string as a number, and the error of that try costs more than the search.
 LF, CR, QUOTE, BACKSLASH = b'\n\r"\\'
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 # Atomic groups keep a CRLF together. A CR at the end may be the first half of a CRLF, so it does not count yet.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r(?!\Z))")
 _LONGEST_BLANK_LINE_BYTES = 4
-_LONGEST_JOINT_BYTES = 10  # of ``_RUN_TOGETHER`` and what is seen after it
+_LONGEST_JOINT_BYTES = 10  # of ``_RUN_TOGETHER`` and the bytes that are seen after it
 _QUOTES = 4  # at most, for a field's name and its text
 _LINES_AT_END = 2  # nothing, after the last line's end and after the blank line's
 _WITHOUT_DATA = (b":", b"id:", b"retry:")  # lines that need no data after them
@@ -51,9 +51,9 @@ _JSON_BEGINS = (b"{", b"[", b'"')
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One event. ``raw`` are its bytes, with the blank line; ``data`` its data lines joined, empty for a comment.
+    """One event. ``raw``: the bytes, with the blank line. ``data``: the data lines joined; empty for a comment.
 
-    ``is_one_line``: it is known to be only one line of data.
+    ``is_one_line``: the event is known to be one line of data.
     """
 
     raw: bytes
@@ -69,7 +69,7 @@ class EventSplitter:
     """
 
     def __init__(self, tail_limit_bytes: int = 32 * _MIB, *, are_apart: bool = False) -> None:
-        """``are_apart``: blank lines are between all events, so that lines without one between are one event."""
+        """``are_apart``: all events end with blank lines, so lines without a blank line between them are one event."""
         self._are_apart = are_apart
         self.held = self._tail = bytearray()  # the incomplete rest; always this object
         self._tail_limit_bytes = tail_limit_bytes
@@ -81,8 +81,8 @@ class EventSplitter:
         """Return everything up to the end of the last complete event, ``b""`` if there is none yet.
 
         Raises:
-            UpstreamError: one event is larger than the limit, or has more than ``MOST_LINES`` (invalid_response); or
-                there is no room for it (local_resources).
+            one event is larger than the limit, or has more than ``MOST_LINES`` (invalid_response); or there is no room
+            for the event (local_resources).
 
         """
         tail = self._tail
@@ -98,10 +98,10 @@ class EventSplitter:
             searched = max(0, len(tail) - _LONGEST_BLANK_LINE_BYTES + 1)
             tail += data
             end = _end_of_last_event(tail, searched)
-            with memoryview(tail) as whole:  # copied once: it may be large
+            with memoryview(tail) as whole:  # copied once: the tail may be large
                 block = bytes(whole[:end])
             del tail[:end]
-            # Counted as they come, so that an event of many lines is never looked at as a whole.
+            # Counted as the lines come, so that an event of many lines is never looked at as a whole.
             self._line_ends = 0 if end else self._line_ends + max(data.count(LF), data.count(CR))
             if end:
                 self._checked_bytes = 0
@@ -114,9 +114,9 @@ class EventSplitter:
         return block
 
     def _without_blank_line(self, searched: int) -> bytes:
-        """Return the events of the tail up to the last that has begun, if their server sends no blank lines.
+        """Return the events of the tail up to the last that has begun, if the server sends no blank lines.
 
-        They get one at their end. Up to ``searched`` no blank line begins.
+        Each is returned with a blank line. No blank line begins before ``searched``.
         """
         tail, start = self._tail, max(0, searched - _LONGEST_JOINT_BYTES)
         joints = [*_RUN_TOGETHER.finditer(tail, start)] if tail.find(b"\ndata:", start) >= 0 else ()
@@ -141,7 +141,7 @@ class EventSplitter:
         return len(self._tail)
 
     def tail(self) -> bytes:
-        """Return the incomplete tail unchanged, and forget it."""
+        """Return the incomplete tail unchanged, and drop it."""
         tail = bytes(self._tail)
         self._tail.clear()
         return tail
@@ -168,10 +168,10 @@ _NO_STRUCTURE = bytes(set(range(256)).difference(b'",[{'))
 
 
 def check_values(data: bytes) -> None:
-    """Check how many values JSON has, without building any; it need not be valid.
+    """Check how many values JSON has, without building any. The JSON need not be valid.
 
     Raises:
-        UpstreamError: they are more than ``MOST_VALUES`` (invalid_response).
+        there are more than ``MOST_VALUES`` (invalid_response).
 
     """
     if len(data) <= LARGE_BYTES:
@@ -179,8 +179,8 @@ def check_values(data: bytes) -> None:
     slices = range(0, len(data), _SLICE_BYTES)  # as a thread gives way only between two searches
     if sum(data.count(each, at, at + _SLICE_BYTES) for at in slices for each in _SEPARATORS) <= MOST_VALUES:
         return  # those within texts count as well
-    bare = data.replace(rb"\\", b"").replace(b'\\"', b"")  # escapes, so that every quote begins or ends a text
-    # Most texts have no separators: two quotes are left of them, and may go, as what follows keeps its side.
+    bare = data.replace(rb"\\", b"").replace(b'\\"', b"")  # without escapes every quote begins or ends a text
+    # Most texts have no separators: of these two quotes are left, which may go, as the text after them stays outside.
     few = bare.translate(None, _NO_STRUCTURE).replace(b'""', b"")
     if bare.count(QUOTE) <= _QUOTES * MOST_VALUES and separators(b"".join(few.split(b'"')[::2])) <= MOST_VALUES:
         return
@@ -188,7 +188,7 @@ def check_values(data: bytes) -> None:
 
 
 def separators(json: bytes) -> int:
-    """Return the number of values in JSON; those in strings that look like JSON count too."""
+    """Return the number of values in JSON. Strings that look like JSON count as well."""
     return json.count(b",") + json.count(b"[") + json.count(b"{")
 
 
@@ -206,9 +206,9 @@ def too_many_comments() -> UpstreamError:
 
 
 def broken_within(error: UpstreamError) -> UpstreamError:
-    """Return the error of an event that the stream's end left without its blank line, where reading it gave ``error``.
+    """Return the error of an event without a blank line at the stream's end; reading the event raised ``error``.
 
-    If it cannot be read, its rest is missing: the connection ended too early, though in good order.
+    If the event cannot be read, the rest of it is missing: the connection ended too early, though in good order.
     """
     return cut_within_event() if error.kind is ErrorKind.INVALID_RESPONSE else error
 
@@ -219,9 +219,9 @@ def cut_within_event() -> UpstreamError:
 
 
 def is_cut(rest: bytes) -> bool:
-    """Whether the ``rest`` of a stream, which lacks its blank line, is certainly less than an event.
+    """Whether the ``rest`` of a stream, which has no blank line at its end, is certainly less than an event.
 
-    A last event may lack only that line. Data that are no JSON may be whole, as far as can be known.
+    A last event may lack only the blank line. Data that are not JSON may be complete, as far as can be known.
     """
     data = _event(rest).data.strip()
     if data[:1] not in _JSON_BEGINS or data == b"[DONE]":
@@ -234,7 +234,7 @@ def is_cut(rest: bytes) -> bool:
 
 
 def lacks_data(rest: bytes) -> bool:
-    """Whether the ``rest`` of a stream is an event of which only the name has come, or half a field's name."""
+    """Whether the ``rest`` of a stream is an event of which only the name, or half the name of a field, has come."""
     lines = [line for line in _LINE_END.split(rest.removeprefix(_BOM)) if line]
     return not (all(line.startswith(_WITHOUT_DATA) for line in lines) or _event(rest).data.strip())
 
@@ -243,17 +243,17 @@ _RUN_TOGETHER = re.compile(rb"\}(\r\n|\n)(?=data: ?[{\[])")
 
 
 def set_apart(block: bytes) -> bytes:
-    """Return whole events with blank lines between those that a server has sent without: two objects are no JSON."""
+    """Return whole events with blank lines between them, where a server sent none: two objects are no JSON."""
     if block.find(b"}\ndata:") < 0 and block.find(b"}\r\ndata:") < 0:
         return block
     return _RUN_TOGETHER.sub(rb"}\1\1", block)
 
 
 def events(block: bytes) -> list[Event]:
-    """Split a block into its events; their ``raw`` joined are the block. The last one may lack its blank line.
+    """Split a block into its events, whose ``raw`` joined are the block. The last event may lack its blank line.
 
     Raises:
-        UpstreamError: one has more than ``MOST_LINES`` (invalid_response).
+        an event has more than ``MOST_LINES`` (invalid_response).
 
     """
     blank_line = b"\r\n\r\n" if CR in block else b"\n\n"
@@ -278,7 +278,7 @@ def events(block: bytes) -> list[Event]:
 
 
 def as_utf8(data: bytes) -> bytes:
-    """Return an event's data as a reader of the stream takes them: bytes that are no UTF-8 are replaced by U+FFFD."""
+    """Return an event's data as readers of the stream see them: U+FFFD in place of bytes that are not UTF-8."""
     if data.isascii():
         return data
     try:
@@ -289,7 +289,7 @@ def as_utf8(data: bytes) -> bytes:
 
 
 def end_of_event(block: bytes, at: int = 0) -> int:
-    """Return where the event that begins at ``at`` ends, with its blank line; the end of the block if it has none."""
+    """Return where the event that begins at ``at`` ends, blank line included; without one, the end of the block."""
     end = block.find(b"\n\n", at)
     if end >= 0 and block.find(b"\r", at, end) < 0:  # as nearly always: to search for all forms takes far longer
         return end + len(b"\n\n")
@@ -311,14 +311,14 @@ def _lines_of_data(block: bytes) -> list[Event] | None:
 
 
 def _data_after_name(part: bytes) -> bytes | None:
-    """Return the data of an event of a name and one line of data; None if it is another."""
+    """Return the data of an event with a name and one line of data; None if the event is different."""
     line_end = part.find(b"\n")
     is_two_lines = part.startswith(b"data: ", line_end + 1) and part.find(b"\n", line_end + 1) < 0
     return part[line_end + 7 :] if line_end > 0 and is_two_lines and CR not in part else None
 
 
 def _end_of_last_event(buffer: bytes | bytearray, start: int) -> int:
-    """Return the index after the last blank line that begins at ``start`` or later, 0 if there is none."""
+    """Return the index after the last blank line that begins at ``start`` or later, 0 without one."""
     lf = buffer.rfind(b"\n\n", start)
     end = lf + 2 if lf >= 0 else 0
     if buffer.find(b"\r", max(start, end)) < 0:
@@ -353,7 +353,7 @@ def _event(raw: bytes) -> Event:
 
 
 def _bare_error(lines: Sequence[bytes]) -> bytes:
-    """Return the data of an error that is sent as no data: as a line of JSON, or a field of that name (llama.cpp)."""
+    """Return the data of an error that was sent outside data: a line of JSON, or a field ``error`` (llama.cpp)."""
     for line in lines:
         if line.startswith(b'{"error"'):
             return line
@@ -392,9 +392,9 @@ _COMPLAINT = re.compile(rb'"(?:%s)"\s*:' % "|".join((*COMPLAINTS, "base_resp")).
 
 
 def masked(event: Event, secrets: Sequence[str], *, is_error: bool = False) -> Event:
-    """Return ``event`` with keys masked in its comments and fields, and in its data if it is an error.
+    """Return ``event`` with keys masked in comments and fields, and in the data if the event is an error.
 
-    It is an error by its name, or if ``is_error``. Without keys, the same object is returned.
+    The event is an error by its name, or if ``is_error``. Without keys, the same object is returned.
     """
     if not is_error and _is_named_line(event):
         return event
@@ -402,7 +402,7 @@ def masked(event: Event, secrets: Sequence[str], *, is_error: bool = False) -> E
     names = [text for text, _ in lines if _NAME.match(text)]
     is_error = is_error or any(map(_ERROR_NAME.search, names))
     data = _masked_data(event.data, secrets) if is_error and event.data else event.data
-    written = data == event.data  # otherwise it replaces the first line of data
+    written = data == event.data  # otherwise the masked data replace the first line of data
     raw = bytearray()
     for text, end in lines:
         if not _DATA.match(text):
@@ -418,7 +418,7 @@ def masked(event: Event, secrets: Sequence[str], *, is_error: bool = False) -> E
 class Masking:
     """Masks keys beside the data of one stream's events.
 
-    Once it has found ``MOST_MASKED``, it looks for keys no more: it removes comments, and all fields but names.
+    After ``MOST_MASKED`` the search for keys ends: comments, and all fields but names, are then removed.
     """
 
     def __init__(self, secrets: Sequence[str]) -> None:
@@ -462,7 +462,7 @@ def _without_fields(event: Event, secrets: Sequence[str]) -> Event:
 
 @lru_cache(maxsize=1024)
 def as_sent(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
-    """Return ``secrets`` that are long enough to be masked, as they are in an answer."""
+    """Return those of ``secrets`` that are long enough to be masked, in the form that an answer would have."""
     return ClientSecrets(secrets).sent
 
 
@@ -486,9 +486,9 @@ def masked_block(block: bytes, secrets: Sequence[str]) -> bytes:
 
 
 def masked_body(data: bytes, secrets: Sequence[str]) -> bytes:
-    """Return JSON of an answer with keys masked beside the model's words: in its id, fingerprint or finish reason.
+    """Return JSON of an answer with keys masked outside the model's words: in the id, fingerprint or finish reason.
 
-    Only a key that is there as it is costs more than a look. Without one, the same object is returned.
+    Only a key that is there unencoded costs more than a look. Without one, the same object is returned.
 
     Raises:
         UpstreamError: there is no room for it.
@@ -538,7 +538,7 @@ def _is_named_line(event: Event) -> bool:
 
 
 def complains(data: bytes) -> bool:
-    """Whether data that adds nothing to an answer has the text of an error, though it is not called an error."""
+    """Whether data that add nothing to an answer have the text of an error, though they are not called one."""
     if len(data) > _LONGEST_ERROR or _CHOICES.search(data) is not None or _COMPLAINT.search(data) is None:
         return False
     try:

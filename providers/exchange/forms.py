@@ -1,11 +1,11 @@
-"""The form in which a request is sent to a model that has refused another: without a field, or with another value.
+"""The form in which a request is sent again to a model that refused it: without a field, or with another value.
 
 For example, 400 "Unsupported parameter: 'verbosity'": the request is sent again without ``verbosity``, a preference,
 and ``x-holeshot-dropped`` tells the client.
 
-What a request may lose:
+What may be left out of a request, or changed:
 
-- Fields that the gateway has added are left out, without a word to the client, except that usage is not asked for.
+- Fields that the gateway has added are left out. The client is not told, unless the usage is no longer asked for.
 - A *preference* of the client's, or a hint, is left out, and the client is told: how hard to think, how much to write,
   sampling, which queue, how prompts are cached. The answer is still one to the same question. ``demands.py`` has the
   table; a dialect's format lists the preferences that only this dialect has.
@@ -58,7 +58,7 @@ from providers.vendors import (
 
 _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
 _NONE = (b"null",)
-# Fields that decide which answer is meant, where it is kept, or who may see it.
+# Fields that decide which answer is meant, where the answer is stored, or who may see it.
 _KEPT = frozenset(
     {
         *("audio", "background", "best_of", "container", "dimensions", "echo", "encoding_format", "function_call"),
@@ -71,7 +71,7 @@ _OTHER_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {
     "encoding_format": (b'"float"',),
     "tool_choice": (b'"auto"', b'{"type":"auto"}', b'{"type": "auto"}'),
 }
-# The fields of an assistant's message that only say how it was made; and the fields that every such message has.
+# Fields of an assistant's message that only say how the message was made; and the fields that every such message has.
 _OF_MAKING = OF_ANSWERS | {"function_call", "refusal"}
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _ROLE, _IDS = "developer", "tool_call_id"
@@ -104,12 +104,12 @@ class FieldPlace(NamedTuple):
 
 
 class SentFields(NamedTuple):
-    """A request's fields as they are sent, and the paths of those that are not sent as the client wrote them."""
+    """A request's fields as sent, and the paths of the fields that differ from what the client wrote."""
 
     fields: Mapping[str, msgspec.Raw]
     told: tuple[str, ...] = ()
     headers: Mapping[str, str] | None = None  # the client's headers as they are sent; None: unchanged
-    most: int = 0  # tokens of the answer that the client asked for, if more are asked for
+    most: int = 0  # tokens of the answer that the client asked for, if the gateway asks for more
 
     def of(self, request: Request) -> Request:
         """Return ``request`` with these headers."""
@@ -121,7 +121,7 @@ class SentFields(NamedTuple):
 
 
 class FormRequest(NamedTuple):
-    """A request whose form may change; its fields are those of ``api``, by the names in ``formats``."""
+    """A request whose form may change. The fields are those of ``api``, by the names in ``formats``."""
 
     request: Request
     api: str
@@ -131,7 +131,7 @@ class FormRequest(NamedTuple):
 
 
 def adapted(fields: Fields, facts: Facts, asked: FormRequest) -> SentFields:
-    """Return ``fields`` without those that are known to be refused, if this request may lose them."""
+    """Return ``fields`` without those that are known to be refused, if the request may be sent without them."""
     if not facts:
         return SentFields(fields)
     said, told, own = dict(fields), list[str](), asked.request.headers
@@ -223,7 +223,7 @@ def _without_in_tools(
 ) -> tuple[dict[str, msgspec.Raw], bool]:
     """Return ``fields`` without one field of the tools, and whether any tool had it."""
     if not asked.request.extra_body.keys().isdisjoint(asked.formats.tools.offered):
-        return fields, False  # the operator has set them
+        return fields, False  # the operator has set the tools
     try:
         left = without(fields)
     except (*UNREADABLE, Malformed):
@@ -234,7 +234,7 @@ def _without_in_tools(
 def _without_members(
     fields: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], bool]:
-    """Return ``fields`` without one member of the items in their lists, and whether any item had it."""
+    """Return ``fields`` without one member of the items in their lists, and whether any item had the member."""
     if not may_go(fact.field, fields):
         return fields, False
     left = members.without(fields, fact.field, fact.value)
@@ -265,7 +265,7 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
 
 
 def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, tools: bool) -> bool:
-    """Whether a request of these ``fields`` may meet the refusal that taught ``fact``.
+    """Whether a request with these ``fields`` may meet the refusal that taught ``fact``.
 
     The prompt is not decoded, so facts about a stricter history, schemas and whole answers concern no request.
     """
@@ -294,7 +294,7 @@ def is_to_be_kept(fields: Fields) -> bool:
 def understood(
     reading: RefusalReading, fields: Fields, asked: FormRequest, headers: Mapping[str, str] | None = None
 ) -> Facts:
-    """Return what a refusal of ``fields`` teaches; nothing if the request may not lose what was refused.
+    """Return what a refusal of ``fields`` teaches; nothing if the request needs what was refused.
 
     ``headers``: the headers that were sent in place of the client's.
     """
@@ -360,8 +360,8 @@ def _has_developer(fields: Fields, formats: RequestFormat) -> bool:
 def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: FormRequest) -> Facts | None:
     """Return which betas are not taken: those that a refusal names, else all that the body does not need, else all.
 
-    None: the request has no betas. For betas that the request may not lose, the facts say that other deployments are
-    asked; if the refusal names no beta, one fact is about all of them together.
+    None: the request has no betas. If the request needs the betas, the facts say that other deployments are asked. If
+    the refusal names no beta, one fact is about all of them together.
     """
     own = _of_operator(asked.request)
     all_asked = [each for each in betas.asked_for(headers, fields) if each.place not in own]
@@ -394,7 +394,7 @@ def _of_operator(request: Request) -> frozenset[str]:
 
 
 def _of_forced(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Facts:
-    """Return the fact that a model calls no forced tool while it thinks, if the refusal says so, and one is forced."""
+    """Return the fact that a model calls no forced tool while it thinks, if the refusal says so, and one was forced."""
     formats = asked.formats
     if not reading.of_forced or formats.thinking.forbidding is None or not _forces(fields, formats):
         return NOTHING
@@ -441,7 +441,7 @@ def _is_must(refused: RefusedField, place: FieldPlace, asked: FormRequest) -> bo
 
 
 def _member_of(refused: RefusedField, fields: Fields, asked: FormRequest) -> Fact | None:
-    """Return what to do about a refused member of a list's items; None if it is no such member, or may not be lost."""
+    """Return what to do about a refused member of a list's items; None: no such member, or the request needs it."""
     formats, api = asked.formats, asked.api
     if not OF_CLIENTS.isdisjoint(refused.path[1:-1]):
         return None  # behind these a client's own names follow
@@ -463,13 +463,13 @@ def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, asked: Fo
     """Return what to do about a field; None if nothing may be done."""
     api, limits = asked.api, asked.formats.parameters.answer_limits
     if place.top in asked.request.extra_body:
-        return None  # the operator has set it
+        return None  # the operator has set the field
     if not place.inner and place.top in limits and not refused.is_of_value:
         other = next((name for name in limits if name != place.top and refused.instead in {"", name}), None)
         if other is not None:
             return Fact(Kind.NAME, place.top, other, dialect=api)
     value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
-    # If the model takes no other kind of thinking, the field is left out, and the model thinks as it does by default.
+    # If the model takes no other kind of thinking, the field is left out. The model then thinks as by default.
     is_other_kind = refused.values or value != _DISABLED
     if refused.is_of_value and place.path == asked.formats.thinking.kind and is_other_kind:
         may_be_told = refused.values and _SHORT.fullmatch(value) is not None
@@ -490,7 +490,7 @@ def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, asked: Fo
 
 
 def _has_beside(fields: Fields, place: FieldPlace) -> bool:
-    """Whether a field that is taken only beside another is beside that one here."""
+    """Whether a field that is taken only beside another field is beside that field here."""
     beside = _ONLY_BESIDE.get(place.path)
     return beside is not None and bytes(fields.get(beside, b"")) == b"true"
 
@@ -520,7 +520,7 @@ class _Why(NamedTuple):
 
 
 def _may_lose(fields: Fields, place: FieldPlace, asked: FormRequest) -> _Why | None:
-    """Return why a request may be sent without a field; None if it may not."""
+    """Return why a request may be sent without a field; None if the request needs the field."""
     request, formats, top = asked.request, asked.formats, place.top
     given = next((name for name, sent in asked.renamed.items() if sent == top and name in request.fields), top)
     value = bytes(_value_at(fields, place) or b"")
@@ -537,12 +537,12 @@ def _may_lose(fields: Fields, place: FieldPlace, asked: FormRequest) -> _Why | N
     if top in _KEPT or top in essential or top == formats.choices or top in formats.omissible.items:
         return None
     if given not in request.fields:
-        return _Why(is_told=top in _OF_USAGE)  # the gateway has added it, and without it the usage is an estimate
+        return _Why(is_told=top in _OF_USAGE)  # the gateway has added the field; without it the usage is an estimate
     return _Why(is_told=True) if request.drop_params else None
 
 
 def _is_preference(place: FieldPlace, value: bytes, formats: RequestFormat) -> bool:
-    """Whether a field is a preference of the dialect, lies within one, or has only preferences in it."""
+    """Whether a field is a preference of the dialect, lies within one, or contains only preferences."""
     path = place.path
     if any(path == preference or path.startswith(f"{preference}.") for preference in formats.omissible.fields):
         return True
@@ -551,7 +551,7 @@ def _is_preference(place: FieldPlace, value: bytes, formats: RequestFormat) -> b
 
 
 def _optional(formats: RequestFormat, fields: Fields) -> frozenset[str]:
-    """Return the lists in which there are items that may be left out."""
+    """Return the lists whose items may be left out."""
     return frozenset(
         name for name, items in formats.omissible.items.items() if name in fields and items & {*_list(fields[name])}
     )
@@ -580,10 +580,10 @@ def _within_limit(
 
 
 def _limit_below(fields: Fields, fact: Fact, asked: FormRequest) -> int:
-    """Return the client's limit of the answer if it is lower than the model takes; 0: it is not.
+    """Return the client's limit of the answer if the limit is lower than the model takes; 0: the limit is not.
 
-    The gateway then shortens the answer itself, by way of chat. So requests whose answers are kept at the provider, or
-    that have tools which run there, stay unchanged.
+    The gateway then shortens the answer itself, by way of chat. So requests whose answers are stored at the provider,
+    or that have tools which run there, stay unchanged.
     """
     value = bytes(fields.get(fact.field, b""))
     is_lower = value.isdigit() and 0 < int(value) < fact.tokens and fact.field not in asked.request.extra_body
@@ -640,7 +640,7 @@ def _leave_out(fields: dict[str, msgspec.Raw], place: FieldPlace, formats: Reque
 
 
 def _set(fields: dict[str, msgspec.Raw], place: FieldPlace, value: msgspec.Raw | None) -> None:
-    """Set a field; None: leave out the field, and the objects around it that are empty then."""
+    """Set a field; None: leave out the field, and the objects around it that become empty."""
     if not place.inner:
         if value is not None:
             fields[place.top] = value
@@ -679,7 +679,7 @@ def _find(fields: Fields, named: tuple[str, ...], asked: FormRequest) -> FieldPl
     path = tuple(_spelt(name) for name in named)
     if (alias := asked.aliases.get(path[-1])) is not None:
         return FieldPlace(alias) if alias in fields else None
-    # Elsewhere a name with a dot is its client's, and no path.
+    # In other APIs a name with a dot is the client's, and not a path.
     are_paths = asked.formats.body is not None
     for top, value in fields.items():
         own = tuple(_spelt(name) for name in (top.split(".") if are_paths else (top,)))
@@ -704,7 +704,7 @@ def _find_one(fields: Fields, name: str, asked: FormRequest) -> FieldPlace | Non
 
 
 def _within(value: msgspec.Raw, path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the names of a path within an object; None if it is not there. Pydantic's paths also name union types."""
+    """Return the names of a path within an object; None: no such path. Pydantic's paths also name union types."""
     found = list[str]()
     for number, name in enumerate(path):
         inner = _object(bytes(value))

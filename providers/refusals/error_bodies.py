@@ -419,16 +419,16 @@ def _kind(
     meters_quota: bool = False,
     wait_s: float | None = None,
 ) -> ErrorKind:
-    """Return the kind of an error by its status, unless its words are known to be of another kind.
+    """Return the kind of an error by the status, unless the words are known to be of another kind.
 
-    ``kind`` is that of an error without a status. ``meters_quota``: its vendor calls a minute's tokens a quota.
-    ``wait_s``: after how long its headers say to come back.
+    ``kind``: of an error without a status. ``meters_quota``: the vendor calls a minute's tokens a quota. ``wait_s``:
+    after how long the headers say to come back.
 
-    A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
-    ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
-    good for all others. A 404 may be about what one request needs or names: the model is there for all others. A
-    429 may be about one request's size (OpenAI): smaller ones have room. What else is of one request is in
-    ``one_request``. Many statuses may be about a spent account.
+    A 402 or 403 may be about one request, while the key works for all others: the text was flagged, or blocked by a
+    guardrail (OpenRouter); or ``max_tokens`` is more than the account can pay (OpenRouter, 402) or than the model's
+    context (Together, 403). A 404 may be about what one request needs or names, while the model is there for all
+    others. A 429 may be about one request's size (OpenAI), while smaller ones have room. ``one_request`` has more of
+    these. Many statuses may be about a spent account.
     """
     if isinstance(code := error.get("code"), str) and code in _OF_WHAT_IT_WROTE:
         return ErrorKind.INVALID_ANSWER
@@ -439,7 +439,7 @@ def _kind(
     if about is not None or (kind is ErrorKind.RATE_LIMITED and _is_outsized(error)):
         return ErrorKind.BAD_REQUEST
     refuses = kind is ErrorKind.BAD_REQUEST and _refuses_key(error)
-    # Within a stream the words may be a tool's that runs at the provider, or the model's.
+    # Within a stream the words may be those of a tool that runs at the provider, or the model's.
     any_words = _speaks_of_limits(kind, _google_wait_s(error) if wait_s is None else wait_s)
     any_codes = kind in (ErrorKind.RATE_LIMITED, ErrorKind.STREAM_ERROR)
     is_auth = kind is ErrorKind.PROVIDER_AUTH
@@ -459,13 +459,13 @@ def _speaks_of_limits(kind: ErrorKind, wait_s: float | None) -> bool:
     return kind is ErrorKind.RATE_LIMITED and (wait_s is None or wait_s > LONGEST_BELIEVED_S)
 
 
-# Of OpenRouter, with 402: what running requests may cost fills the account until they end, or one alone would.
-# openrouter.ai/docs/api_reference/limits, read on 2026-11-28.
+# OpenRouter, with 402: the possible costs of running requests fill the account until these end, or one request alone
+# would. openrouter.ai/docs/api_reference/limits, read on 2026-11-28.
 _IN_FLIGHT, _ALONE_TOO_DEAR = "openrouter_in_flight_budget", "weight_exceeds_budget"
 
 
 def _kind_of_refusal(status: int | None, error: Mapping[str, Any]) -> ErrorKind:
-    """Return the kind of a 402 or 403, which may be about one request, or pass by itself."""
+    """Return the kind of a 402 or 403. Such an error may be about one request, or pass by itself."""
     if _is_flagged(error):
         return ErrorKind.BAD_REQUEST
     if (reason := _budget_in_flight(error)) is not None:
@@ -547,15 +547,15 @@ def read_answer(body: bytes, secrets: Sequence[str] = ()) -> dict[str, msgspec.R
     """Read the top level of a JSON object sent with a 2xx status, values still raw.
 
     Raises:
-        UpstreamError: it is empty (upstream_empty), not a JSON object (invalid_response), or an error (of the kind of
-            its code, else server_error).
+        the body is empty (upstream_empty), not a JSON object (invalid_response), or an error (of the kind of its code,
+        else server_error).
 
     """
     if not body.strip():
         raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, "answered with an empty body")
     try:
         answer = _objects.decode(body)
-    except msgspec.ValidationError:  # Gemini sends its errors in an array
+    except msgspec.ValidationError:  # Gemini sends errors in an array
         answer = _first_of_array(body)
     except UNREADABLE:
         quote = " ".join(redact(message_of_text(body[:4096]), secrets).split())[:_LONGEST_QUOTE]
