@@ -95,7 +95,8 @@ class GatheringSink:
         """Add events to the body.
 
         Raises:
-            the events are not valid in the dialect, or there is no room for them; another attempt may still answer.
+            UpstreamError: the events are not valid in the dialect, or there is no room for them; another attempt may
+                still answer.
 
         """
         take = self._gathering.take

@@ -81,8 +81,8 @@ class EventSplitter:
         """Return everything up to the end of the last complete event, ``b""`` if there is none yet.
 
         Raises:
-            one event is larger than the limit, or has more than ``MOST_LINES`` (invalid_response); or there is no room
-            for the event (local_resources).
+            UpstreamError: one event is larger than the limit, or has more than ``MOST_LINES`` (invalid_response); or
+                there is no room for the event (local_resources).
 
         """
         tail = self._tail
@@ -171,7 +171,7 @@ def check_values(data: bytes) -> None:
     """Check how many values JSON has, without building any. The JSON need not be valid.
 
     Raises:
-        there are more than ``MOST_VALUES`` (invalid_response).
+        UpstreamError: there are more than ``MOST_VALUES`` (invalid_response).
 
     """
     if len(data) <= LARGE_BYTES:
@@ -253,7 +253,7 @@ def events(block: bytes) -> list[Event]:
     """Split a block into its events, whose ``raw`` joined are the block. The last event may lack its blank line.
 
     Raises:
-        an event has more than ``MOST_LINES`` (invalid_response).
+        UpstreamError: an event has more than ``MOST_LINES`` (invalid_response).
 
     """
     blank_line = b"\r\n\r\n" if CR in block else b"\n\n"

@@ -256,8 +256,8 @@ class Translation(Protocol):
         """Translate whole events; return events of the target, ``b""`` if none can be sent yet.
 
         Raises:
-            an event is malformed, or is the provider's error. The translation of the events before it is the error's
-            ``before``, or is returned by the next call.
+            UpstreamError: an event is malformed, or is the provider's error. The translation of the events before it is
+                the error's ``before``, or is returned by the next call.
 
         """
 

@@ -429,7 +429,7 @@ class Gathering(Protocol):
         """Add one event, which has data, and not ``[DONE]``.
 
         Raises:
-            the data are valid JSON, but no event of the dialect (invalid_response).
+            UpstreamError: the data are valid JSON, but no event of the dialect (invalid_response).
 
         """
 
@@ -495,7 +495,7 @@ def whole(value: Any) -> Any:
     """Return a joined value for JSON's encoder.
 
     Raises:
-        the value is something else.
+        TypeError: the value is something else.
 
     """
     if not isinstance(value, Pieces):
@@ -619,7 +619,7 @@ def index_of(choice: Mapping[str, Any]) -> int:
     """Return the number of a decoded choice; some servers write the number as text.
 
     Raises:
-        this is no number.
+        ValueError, TypeError: this is no number.
 
     """
     return int(choice.get("index") or 0)

@@ -184,7 +184,7 @@ def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
     """Return ``raw`` as ``type_``, None where it is missing or null.
 
     Raises:
-        the value has another type.
+        Malformed: the value has another type.
 
     """
     if raw is None or bytes(raw) == b"null":
@@ -243,7 +243,7 @@ class Calls:
         """Add a result.
 
         Raises:
-            no call has this id, which stands in the field ``path``, or the call has a result already.
+            Malformed: no call has this id, which stands in the field ``path``, or the call has a result already.
 
         """
         if self._unanswered[call_id]:
@@ -294,7 +294,7 @@ def check_calls(fields: Fields) -> None:
     """Check that each result in a chat's messages has one call before it; only lists of objects are checked.
 
     Raises:
-        a result has no call, a call has two results, or two calls of a message have one id.
+        Malformed: a result has no call, a call has two results, or two calls of a message have one id.
 
     """
     raw = fields.get("messages", _NO_MESSAGES)

@@ -206,7 +206,7 @@ class Upstream(Protocol):
         A JSON answer is read completely before.
 
         Raises:
-            as of ``stream``; or the answer is an error, or not an answer of the API at ``path``.
+            UpstreamError: as of ``stream``; or the answer is an error, or not an answer of the API at ``path``.
 
         """
 
@@ -214,7 +214,7 @@ class Upstream(Protocol):
         """Send a request without a body to ``path``, and return the whole JSON answer.
 
         Raises:
-            as of ``send``; always not_found if the provider has nothing to fetch.
+            UpstreamError: as of ``send``; always not_found if the provider has nothing to fetch.
 
         """
 

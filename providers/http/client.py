@@ -431,7 +431,7 @@ class HttpClient:
         ``headers`` replace those of the client.
 
         Raises:
-            a part of the request could split it.
+            ValueError: a part of the request could split it.
 
         """
         proxy = self._proxy if self._scheme == "http" else None  # over TLS, the CONNECT request has asked the proxy

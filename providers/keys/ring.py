@@ -343,8 +343,8 @@ class KeyRing:
         """Request an answer with the best key; once more with the next one.
 
         Raises:
-            this key is limited or refused, and another is left; or none is left, with the least ``retry-after``; or the
-            error is not about keys.
+            UpstreamError: this key is limited or refused, and another is left; or none is left, with the least
+                ``retry-after``; or the error is not about keys.
 
         """
         model, apart = request.model, request.apart  # the request itself would keep the prompt

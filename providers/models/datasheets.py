@@ -162,7 +162,7 @@ def _read_own(path: Path) -> _Table | None:
     """Return the operator's file, as ``holeshot models --prices`` writes it or as rows alone; None if there is none.
 
     Raises:
-        the file cannot be read, or has neither form.
+        OSError, msgspec.DecodeError: the file cannot be read, or has neither form.
 
     """
     try:

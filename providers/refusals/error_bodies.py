@@ -547,8 +547,8 @@ def read_answer(body: bytes, secrets: Sequence[str] = ()) -> dict[str, msgspec.R
     """Read the top level of a JSON object sent with a 2xx status, values still raw.
 
     Raises:
-        the body is empty (upstream_empty), not a JSON object (invalid_response), or an error (of the kind of its code,
-        else server_error).
+        UpstreamError: the body is empty (upstream_empty), not a JSON object (invalid_response), or an error (of the
+            kind of its code, else server_error).
 
     """
     if not body.strip():

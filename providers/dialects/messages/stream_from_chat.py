@@ -99,7 +99,7 @@ class FromChat(ChunkTranslation):
         """Return the end of the message if the source sent a finish reason, but no [DONE].
 
         Raises:
-            the source sent no finish reason, but an error in plain text.
+            UpstreamError: the source sent no finish reason, but an error in plain text.
 
         """
         if self._stop is None:

@@ -435,7 +435,7 @@ class OpenItems:
         """Add a piece of a tool call, as a delta of chat has it.
 
         Raises:
-            the call's item has ended (invalid_response).
+            UpstreamError: the call's item has ended (invalid_response).
 
         """
         self._calls.add(call, waits=True)
@@ -646,7 +646,7 @@ class FromChat:
         """End the item of a summary, which is the only item; return it.
 
         Raises:
-            there is no summary (invalid_answer).
+            UpstreamError: there is no summary (invalid_answer).
 
         """
         text = "".join(summary).strip()
