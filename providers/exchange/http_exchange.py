@@ -1,4 +1,4 @@
-"""One answer over HTTP: the response's body as an event stream, whatever its format is."""
+"""One answer over HTTP: the response's body as an event stream, whatever the body's format."""
 
 import asyncio
 import re
@@ -68,7 +68,7 @@ class HttpExchange:
     """
 
     finishing = False  # ends are passed on as they arrive
-    usage_so_far = None  # likewise
+    usage_so_far = None  # no usage is kept back
 
     def __init__(
         self, response: Body, secrets: Sequence[str], events_of_answer: Callable[[bytes, Sequence[str]], bytes]
@@ -87,7 +87,7 @@ class HttpExchange:
         return self._response.ended
 
     async def read(self) -> bytes:
-        """Return the next bytes of the event stream, as they came, ``b""`` at its end.
+        """Return the next bytes of the event stream unchanged, ``b""`` at the end.
 
         Raises:
             UpstreamError: the connection broke; or the body is neither an event stream nor a JSON answer.
@@ -104,7 +104,7 @@ class HttpExchange:
         return b""
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Call ``listener`` with data that arrives while ``read`` waits, unless it has to be decompressed first."""
+        """Call ``listener`` with data that arrive while ``read`` waits, unless they have to be decompressed first."""
         if self._is_stream and isinstance(self._response, Response):
             self._response.listener = listener
 
@@ -148,10 +148,10 @@ def _first_events(block: bytes) -> tuple[bytes, bytes]:
 
 
 class TranslatedExchange:
-    """An ``Exchange`` whose events are repaired or translated, in the order of the ``translations``.
+    """An ``Exchange`` whose events are repaired or translated, by one of ``translations`` after the other.
 
-    ``unsaid`` is called with whole events that have no translation into the target's events, or not yet, and with
-    whether the answer is ``finishing``.
+    ``unsaid``: called with whole events that become no event of the target, or not yet, and with whether the answer is
+    ``finishing``.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class TranslatedExchange:
         splicer: Splicer | None = None,
     ) -> None:
         """``splicer``: of the ``translations``; None: plain events are translated like all others."""
-        self.run: Run | None = None  # what was returned last, or is offered: plain events; None: it has to be read
+        self.run: Run | None = None  # the plain events returned last, or offered; None: the data must be read
         self.status = exchange.status
         self.headers = exchange.headers
         self.connect_ms = exchange.connect_ms
@@ -173,7 +173,7 @@ class TranslatedExchange:
         self._unsaid = unsaid
         self._splicer = splicer
         self._splitter = EventSplitter()
-        self._waiting = b""  # whole events that are not translated yet
+        self._waiting = b""  # whole events that wait for translation
         self._halves = HalfCharacters()
         self._silent_bytes = 0
         self._over = False
@@ -187,7 +187,8 @@ class TranslatedExchange:
         """Return the next complete events, translated, ``b""`` at the end.
 
         Raises:
-            UpstreamError: as of the inner exchange; or an event cannot be translated, ``before`` it what could be.
+            UpstreamError: as of the inner exchange; or an event cannot be translated. ``before``: the translation of
+                the events before.
 
         """
         block, self.run = b"", None
@@ -200,7 +201,7 @@ class TranslatedExchange:
                     raise (error.after([self._translated(error.before)]) if error.before else error) from None
                 is_last = not data
                 self._waiting = self._splitter.feed(data) if data else self._splitter.rest()
-                del data  # it may be large
+                del data  # the data may be large
             if self._splicer is not None and not is_last and (run := self._plain(self._splicer)) is not None:
                 self._waiting, self.run = self._waiting[run.end :], run
                 return self._splicer.say(run)
@@ -230,14 +231,14 @@ class TranslatedExchange:
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """The usage that the provider has reported, as its own API tells it."""
+        """The usage that the provider has reported, in the words of the provider's API."""
         told = self._exchange.usage_so_far
         for each in self._translations:
             told = told or each.usage_so_far
         return told
 
     def conclude(self) -> bytes:
-        """Return the end of a ``finishing`` answer, as if its stream had ended here; do not read it afterwards."""
+        """Return the end of a ``finishing`` answer, as if the stream had ended here. The exchange is not read again."""
         self._over, self.run = True, None
         self.abort()
         self._splitter.tail()  # may be half an event
@@ -248,7 +249,7 @@ class TranslatedExchange:
             return error.before + self._translated(b"")
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Call ``listener`` with what plain events become that arrive while ``read`` waits."""
+        """Call ``listener`` with the translation of plain events that arrive while ``read`` waits."""
         if (splicer := self._splicer) is None:
             return
 
@@ -272,12 +273,12 @@ class TranslatedExchange:
         self._exchange.abort()
 
     def _plain(self, splicer: Splicer) -> Run | None:
-        """Return the plain events that come next, if they need not be translated."""
+        """Return the plain events that come next, if they can pass without translation."""
         waiting = self._waiting
         return None if self._halves.held or len(waiting) > LARGE_BYTES else splicer.find(waiting)
 
     def _translated_singly(self, splicer: Splicer, block: bytes) -> bytes:
-        """Translate events until it is learnt what plain ones become; the others wait."""
+        """Translate single events until the translation of plain ones is learnt. The others wait."""
         said: list[bytes] = []
         while block and splicer.learns and not self._over:
             end = end_of_event(block)
@@ -291,17 +292,17 @@ class TranslatedExchange:
         return b"".join(said)
 
     def _translated_large(self, block: bytes) -> bytes:
-        # Each step reads it, builds what it says and makes events of that, in a buffer that is copied as it grows.
+        # Each step reads the block, builds objects and writes events into a buffer, which is copied as it grows.
         check_room((1 + 3 * len(self._translations)) * len(block))
         return self._translated(block)
 
     def _translated(self, block: bytes) -> bytes:
-        """Apply all translations to ``block``; at the end of the answer, end each after the one before it.
+        """Apply all translations to ``block``. At the end of the answer, end each translation after the one before it.
 
-        The answer ends with [DONE], also where the target has no event that says so: what follows is not waited for.
+        The answer ends with [DONE], also if no event of the target says so: nothing after [DONE] is waited for.
 
         Raises:
-            UpstreamError: an event is malformed or an error; ``before`` it is what all translations make of the others.
+            UpstreamError: an event is malformed or an error. ``before``: the translation of the events before.
 
         """
         check_values(block)
@@ -329,9 +330,9 @@ class TranslatedExchange:
         return block
 
     def _until_error(self, block: bytes) -> tuple[bytes, UpstreamError | None]:
-        """Return the events before one that is an error only by its name, or in an array, as Google sends some.
+        """Return the events before one that is an error by its name alone, or in an array, as Google sends some.
 
-        Translations know the others by their data.
+        Translations recognise other errors by the data.
         """
         found = events(block)
         for number, event in enumerate(found):
@@ -346,14 +347,14 @@ class TranslatedExchange:
 
 
 async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> bytes:
-    """Read a whole body, without a BOM and halves of characters; ``head`` is what has been read of it before.
+    """Read a whole body, without a BOM and halves of characters. ``head``: the part that was read before.
 
     Raises:
-        UpstreamError: it is larger than the limit (invalid_response), or than the room there is (local_resources).
+        UpstreamError: the body is larger than the limit (invalid_response), or than the free memory (local_resources).
 
     """
     response.expect_all()
-    body = BytesIO()  # which gives its bytes away without a copy
+    body = BytesIO()  # gives its bytes away without a copy
     body.write(head)
     checked_bytes = _MIB
     while data := await response.read():
@@ -368,13 +369,13 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
 
 
 def masked_headers(headers: Mapping[str, str], secrets: Sequence[str], *, relayed: bool = False) -> Mapping[str, str]:
-    """Return ``headers`` with our key masked: a provider may echo it in a header that is forwarded or stored.
+    """Return ``headers`` with our key masked: a provider may echo the key in a header that is forwarded or stored.
 
-    In all of them the literal key is masked; in those that are forwarded or stored, also every encoding and part of it.
-    The ``content-…`` headers of a ``relayed`` answer are forwarded too.
+    The literal key is masked in all headers. In those that are forwarded or stored, every encoding and part of the key
+    is masked as well. The ``content-…`` headers of a ``relayed`` answer are forwarded too.
     """
     known = secrets if isinstance(secrets, tuple) else tuple(secrets)
-    together = "\n".join(headers.values())  # no secret contains a line break, as it could not be sent
+    together = "\n".join(headers.values())  # no secret contains a line break, which could not be sent
     for secret in known:
         if secret in together:
             break
@@ -397,15 +398,15 @@ def _is_undecided(head: bytes) -> bool:
     return not start.startswith(_FIELDS) and any(field.startswith(start) for field in _FIELDS)
 
 
-# Answers that are not raced, over HTTP: JSON is read completely and checked, of anything else only the beginning.
-# Audio, images and texts are streamed to the client. Their declared type distinguishes them from errors: what is
-# declared as JSON, or has no specific type and looks like an object, is read completely first.
+# Answers that are not raced, over HTTP. JSON is read completely and checked. Audio, images and texts are streamed to
+# the client after their beginning is read. The declared type tells these from errors: a body that is declared as JSON,
+# or has no specific type and looks like an object, is read completely first.
 
 _HTTP_ANSWER_LARGEST_ANSWER_BYTES = 128 * 1024 * 1024  # two thousand embeddings are about 80 MiB
 _JSON_ONLY = frozenset({"embeddings", "moderations", "rerank", "decisions", "responses/compact"}).union(
     dialect.counting.path for dialect in DIALECTS.values() if dialect.counting is not None
 )
-_LARGEST_EVENT_BYTES = 32 * 1024 * 1024  # held back until it is complete
+_LARGEST_EVENT_BYTES = 32 * 1024 * 1024  # an event is held back until it is complete
 _LONGEST_SILENCE_BYTES = 1024 * 1024  # of comments before the first event
 _EVENTS = "text/event-stream"
 _UNSAID = ("", "text/plain", "binary/octet-stream")
@@ -414,7 +415,7 @@ _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def comes_whole(path: str) -> bool:
-    """Whether every answer of the API at ``path`` is one JSON object, so that it can be compressed."""
+    """Whether every answer of the API at ``path`` is one JSON object: such an answer may be compressed."""
     return path in _JSON_ONLY
 
 
@@ -424,8 +425,8 @@ async def read_beginning(
     """Return the complete answer if it is JSON, else its first bytes and the rest.
 
     Raises:
-        UpstreamError: it is an error, empty, has fewer entries than ``fewest``, or is not an answer of the API at
-            ``path``.
+        UpstreamError: the answer is an error, is empty, has fewer entries than ``fewest``, or is not an answer of the
+            API at ``path``.
 
     """
     declared = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -455,7 +456,7 @@ class HttpRest:
     """The rest of an answer. Each read is passed on unchanged; of an event stream only complete events, mended."""
 
     def __init__(self, response: Body, stream: "_Stream | None") -> None:
-        self.ended = False  # all of it has been read
+        self.ended = False  # everything has been read
         self._response = response
         self._stream = stream
         self._broken: UpstreamError | None = None
@@ -472,7 +473,7 @@ class HttpRest:
 
     @property
     def error(self) -> UpstreamError | None:
-        """The error from an event, which is also in the bytes that were read."""
+        """The error from an event; the bytes that were read have it as well."""
         return self._stream.error if self._stream is not None else None
 
     async def read(self) -> bytes:
@@ -499,7 +500,7 @@ class HttpRest:
         if self.ended:
             try:
                 passed += self._stream.rest()
-            except UpstreamError as error:  # raised by the next read, after what came before it
+            except UpstreamError as error:  # the next read raises the error, after the data before it
                 self._broken, self.ended = error, False
         return passed
 
@@ -518,13 +519,13 @@ class HttpRest:
 
 
 class _Stream:
-    """An event stream that is passed on: its usage and error are noted, our keys masked, and cut characters joined."""
+    """An event stream that is passed on. Its usage and error are noted, our keys masked, and cut characters joined."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.usage: Usage | None = None
         self.model: str | None = None
         self.error: UpstreamError | None = None
-        self.begun = False  # there was an event that is not a comment
+        self.begun = False  # an event has come that is not a comment
         self._secrets = secrets
         self._masking = Masking(secrets)
         self._splitter = EventSplitter(tail_limit_bytes=_HTTP_ANSWER_LARGEST_ANSWER_BYTES, are_apart=True)
@@ -542,10 +543,10 @@ class _Stream:
         return passed
 
     def rest(self) -> bytes:
-        """Return the last event, if it lacks only its blank line.
+        """Return the last event, if only the blank line is missing.
 
         Raises:
-            UpstreamError: more of it is missing (disconnected).
+            UpstreamError: more than the blank line is missing (disconnected).
 
         """
         rest = self._splitter.rest()
@@ -605,7 +606,7 @@ async def _read_events(head: bytes, response: Body, secrets: Sequence[str]) -> t
 
 
 def _judge(body: bytes, secrets: Sequence[str], *, is_json: bool) -> Mapping[str, msgspec.Raw]:
-    """Return the top level of a body, or raise the error in it. It must be JSON if ``is_json``."""
+    """Return the top level of a body, or raise the error in the body. ``is_json``: the body must be JSON."""
     if is_json:
         return read_answer(body, secrets)
     try:

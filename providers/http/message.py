@@ -1,4 +1,4 @@
-"""A request as bytes of either protocol. The part that is the same for every call to a provider is built only once."""
+"""A request as bytes of either protocol. The part that is the same for every call to a provider is built once."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -17,35 +17,35 @@ from providers.refusals import UpstreamError
 HEAD_BYTES = 64 * 1024  # the header fields of one response, and its trailers
 HEAD_FIELDS = 256
 INTERIM_RESPONSES = 16  # with a status of 1xx, before the response
-# Of chunk sizes or heads of frames, in reads of which they are more than half, on one connection. One byte of body each
-# takes as much CPU as kilobytes of it.
+# Bytes of chunk sizes or heads of frames on one connection, counted in reads of which they are more than half. A byte
+# of body that comes alone costs as much CPU as kilobytes.
 FRAMING_BYTES = 2 * 1024 * 1024
 LARGE_READ_BYTES = 4096  # only larger reads are looked at: single tokens may be short
 BUFFERED_BYTES = 48 * 1024  # unread bytes of one response's body, before reading from the connection pauses
-READ_BYTES = 32 * 1024  # of a body at once: the reader may have to wait for a slow client before it can pass them on
-WHOLE_READ_BYTES = 1024 * 1024  # likewise, for readers of a whole body
-PIECES = 128  # unread, before they are joined: a piece of one byte takes forty
+READ_BYTES = 32 * 1024  # of a body at once: a slow client may delay the reader before it can pass on more
+WHOLE_READ_BYTES = 1024 * 1024  # the same, for readers of a whole body
+PIECES = 128  # unread pieces, before they are joined: a piece of one byte takes forty
 
 IDLE_S = 50.0  # less than the 60 s after which many vendors' load balancers close an idle connection
 UNKNOWN_DIALS = 4  # at a time, until it is known whether connections can be shared (HTTP/2)
 MAX_IDLE = 256  # idle connections that are kept, per origin
 MAX_TRIES = 3  # of one request that the server did not begin to process
 
-HTTP2_STREAMS = 16  # exchanges at a time on one connection: a lost packet delays all of them
+HTTP2_STREAMS = 16  # exchanges at a time on one connection: a lost packet delays all of these
 HTTP2_WINDOWS = 8  # a longer body goes over HTTP/1.1, where it does not wait a round trip for each window
 HTTP2_RESETS_WEARING = 75  # our resets on one connection, until another one is opened
-HTTP2_RESETS = 100  # likewise, until it gets no more requests: nghttp2, Envoy and netty tolerate 200 or more
+HTTP2_RESETS = 100  # resets of one connection, then it is retired: nghttp2, Envoy and netty tolerate 200 or more
 HTTP2_CONNECTION_BYTES = 16 * 1024 * 1024  # unread bytes on one connection
 HTTP2_STREAM_BYTES = 96 * 1024  # unread bytes of one response; enough for 1 MB/s at a round trip of 0.1 s
-HTTP2_WHOLE_BYTES = 1024 * 1024  # likewise, for readers of a whole body
+HTTP2_WHOLE_BYTES = 1024 * 1024  # the same, for readers of a whole body
 HTTP2_CONTINUATIONS = 64  # CONTINUATION frames of one header block
 HTTP2_USELESS_FRAMES = 1000  # consecutive frames without progress of any request or response
 HTTP2_QUIET_S = 10.0  # after this idle time a PING checks the connection: a NAT or a firewall may have forgotten it
 HTTP2_ANSWER_S = 5.0  # the time limit for an answer to that PING, or any other data
-HTTP2_WINDOW_S = 5.0  # the time limit for a server to take any more of the bodies that wait for it
+HTTP2_WINDOW_S = 5.0  # the time limit for a server to take more of the bodies that wait for it
 
 
-# A response while it arrives: filled by a connection, read by one task. It is the same for both protocols.
+# A response while it arrives. A connection fills it, one task reads it. It is the same for both protocols.
 
 Field = tuple[bytes, bytes]  # name, value
 
@@ -81,7 +81,7 @@ class Response(msgspec.Struct, eq=False):  # a struct is made without a Python c
     connect_ms: float | None  # the time to connect; None: a kept connection was used
     status: int = 0  # until the headers have arrived
     buffered: int = 0  # unread bytes
-    # Gets data that arrives while the reader waits; if it returns False, the reader is woken instead.
+    # Gets data that arrive while the reader waits. False: the reader is woken instead.
     listener: Callable[[bytes], bool] | None = None
     _fields: Sequence[Field] = ()
     _headers: Mapping[str, str] | None = None
@@ -90,7 +90,7 @@ class Response(msgspec.Struct, eq=False):  # a struct is made without a Python c
     _ended: bool = False
     _error: "UpstreamError | Unsent | None" = None
     _waiter: "asyncio.Future[None] | None" = None
-    batches: Batches | None = None  # in which it is offered, where its connection does not rest
+    batches: Batches | None = None  # the response is offered in these, where its connection does not rest
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -106,7 +106,7 @@ class Response(msgspec.Struct, eq=False):  # a struct is made without a Python c
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended: all data has arrived, though perhaps not been read, or the connection broke."""
+        """Whether the response has ended: the connection broke, or all data have arrived, perhaps not yet read."""
         return self._source is None
 
     async def begun(self) -> None:
@@ -120,14 +120,14 @@ class Response(msgspec.Struct, eq=False):  # a struct is made without a Python c
         while not self.status:
             if self._error is not None:
                 raise self._error
-            waiter = self._waiter = self._loop.create_future()  # as ``_more``, without its call
+            waiter = self._waiter = self._loop.create_future()  # ``_more``, inlined
             try:
                 await waiter
             finally:
                 self._waiter = None
 
     async def read(self) -> bytes:
-        """Return the next bytes of the body, a limited number at once; wait if there are none; ``b""`` at the end.
+        """Return the next bytes of the body, a limited number at once. Waits if there are none; ``b""`` at the end.
 
         Raises:
             UpstreamError: the connection broke before the end; raised after everything that arrived was read.
@@ -148,13 +148,13 @@ class Response(msgspec.Struct, eq=False):  # a struct is made without a Python c
         return data
 
     def expect_all(self) -> None:
-        """Declare that the reader will read all of the body without pauses."""
+        """Declare that the reader will read the whole body without pauses."""
         self._most = WHOLE_READ_BYTES
         if self._source is not None:
             self._source.widen(self)
 
     def abort(self) -> None:
-        """Drop the exchange at once, so that the server notices; without effect after the end. It wakes no reader."""
+        """Drop the exchange at once, so that the server notices. Does nothing after the end. Wakes no reader."""
         source, self._source = self._source, None
         self.listener = None
         if source is not None:
@@ -176,7 +176,7 @@ class Response(msgspec.Struct, eq=False):  # a struct is made without a Python c
             if self.batches is not None and self.batches.rest_s and len(data) < READ_BYTES:
                 self.batches.rest(self._loop, self._offer)
                 return
-            self._loop.call_soon(self._offer)  # once for all data that arrives together, as for a reader
+            self._loop.call_soon(self._offer)  # once for all data that arrive together, as for a reader
         elif self.batches is not None and self.buffered >= READ_BYTES:
             self._loop.call_soon(self._offer)  # no matter of tokens
         if len(self._pieces) > PIECES:
@@ -218,7 +218,7 @@ class Response(msgspec.Struct, eq=False):  # a struct is made without a Python c
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
     def _first(self) -> bytes:
-        """Cut off the data for one read, when more than that has arrived."""
+        """Cut off the data for one read, if more have arrived."""
         number = size = 0
         while size < self._most:
             size += len(self._pieces[number])
@@ -265,7 +265,7 @@ class Head:
     def __init__(
         self, method: str, scheme: str, authority: str, target: str, headers: Mapping[str, str], *, absolute: bool
     ) -> None:
-        """Build it; ``absolute``: with the whole URL as target, which a proxy needs.
+        """Build the constant part. ``absolute``: the target is the whole URL, which a proxy needs.
 
         Raises:
             ValueError: a method, target or field that could split the message.
@@ -290,7 +290,7 @@ class HttpRequest(msgspec.Struct, eq=False):
     head: Head
     extra: Sequence[Field]
     body: bytes | None  # None: no body, and no content-length
-    once: bool = False  # it has side effects at the server, so it must not be sent again
+    once: bool = False  # the request has side effects at the server, so it must not be sent again
     sendings: SendCount = msgspec.field(default_factory=SendCount)
 
 
@@ -298,7 +298,7 @@ def checked(headers: Mapping[str, str]) -> tuple[Field, ...]:
     """Return header fields with lower-case names.
 
     Raises:
-        ValueError: one is not valid: it has control characters, or only the connection may set it.
+        ValueError: a field is not valid: it has control characters, or only the connection may set it.
 
     """
     fields = []
@@ -341,30 +341,30 @@ class ConnectionOwner(Protocol):
 
 
 class UpstreamConnection(Protocol):
-    """An established connection. ``room`` is how many more requests it accepts now: 1 or 0 over HTTP/1.1."""
+    """An established connection. ``room``: how many more requests it accepts now: 1 or 0 over HTTP/1.1."""
 
     version: str  # "1.1" or "2"
     batches: Batches | None  # set by its pool
     connect_ms: float | None  # the time to connect, for the first response; None if no request waited for it
     room: int
-    idle_since: float  # the time of the event loop when its last exchange ended
-    place: Place | None  # the address that it goes to; None: through a proxy
+    idle_since: float  # when the connection's last exchange ended, in the event loop's time
+    place: Place | None  # the address at the other end; None: a proxy is between
 
     @property
     def streams(self) -> int:
         """The number of exchanges under way."""
 
     def send(self, request: HttpRequest) -> Response:
-        """Send ``request`` and return the response before it arrives. Call it only while there is room."""
+        """Send ``request`` and return its response, which has not arrived yet. Call this only while there is room."""
 
     def alive(self) -> bool:
-        """Whether it can be used: the other side has not closed it, as far as is known."""
+        """Whether the connection can be used: the other side has not closed it, as far as is known."""
 
     def takes(self, size: int) -> bool:
         """Whether a body of ``size`` bytes can be sent without waiting for the server to open a window."""
 
     def retire(self) -> None:
-        """Accept no more requests, and end once its exchanges have."""
+        """Accept no more requests; end once the running exchanges have ended."""
 
     def close(self) -> None:
-        """Drop it at once, with all its exchanges."""
+        """Drop the connection at once, with all its exchanges."""

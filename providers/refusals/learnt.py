@@ -12,13 +12,13 @@ from enum import StrEnum
 import msgspec
 
 SUPPOSED_S = 60.0
-HOUR_S = 3_600.0  # of what costs more than a refused request, if it has changed: see ``_SHORT``
+HOUR_S = 3_600.0  # of facts that cost more than a refused request if they are not true any more: see ``_SHORT``
 DAY_S = 86_400.0  # then a model is asked in the usual form again: the vendor may have changed the model
 MOST_MODELS = 1_000  # clients may name any model
 MOST_FACTS = 32  # of one model: clients may send any field
-MOST_CLIENTS = 128  # with facts that no other client has met; of each so many models:
+MOST_CLIENTS = 128  # with facts that no other client has met; each with facts of so many models:
 MOST_MODELS_OF_CLIENT = 16
-FORMER = "\0"  # in place of a client: a replica of a version that did not tell which
+FORMER = "\0"  # in place of a client: from a replica whose older version does not name the client
 FORGOTTEN = "\1"  # in place of a client: an operator has had the fact forgotten
 LEAST_ROOM = 256  # tokens of an answer: if fewer fit, the prompt is too long
 _SPARE_TOKENS = 64
@@ -30,9 +30,9 @@ _WORD = re.compile(r'"\w{1,40}"', re.ASCII)  # as JSON
 class Kind(StrEnum):
     """What a model refused. For example, FIELD is 400 "Unsupported parameter: 'verbosity'"."""
 
-    FIELD = "field"  # a field, or only its ``value``: the field is left out
-    NAME = "name"  # the name of a field: its value is sent as ``instead``
-    VALUE = "value"  # one ``value`` of a field: ``instead`` is sent, the nearest value that the model takes
+    FIELD = "field"  # a field, or only its ``value``: leave the field out
+    NAME = "name"  # the name of a field: send the value as ``instead``
+    VALUE = "value"  # one ``value`` of a field: send ``instead``, the nearest accepted value
     HISTORY = "history"  # roles or lists of texts: a stricter history; with ``field``: of assistant messages, or a role
     SCHEMAS = "schemas"  # strict schemas: tools and formats are best effort; with ``value``: those with this digest
     FORCED = "forced"  # a forced call of a tool while the model thinks: ``field`` tells the model not to think
@@ -41,7 +41,7 @@ class Kind(StrEnum):
     TOOLS = "tools"  # tools in the dialect named ``field``: requests with tools are sent in ``instead``
     TOOL = "tool"  # tools of the type ``value`` in the dialect ``field``: requests with these are sent in ``instead``
     STREAM = "stream"  # streams in the dialect ``field``, with the parameters ``value``: answers are asked for whole
-    REASONING = "reasoning"  # reasoning that ``field`` made with one of its keys, and only ``field`` can read
+    REASONING = "reasoning"  # reasoning that ``field`` made with one of its keys: only ``field`` can read it
     ACCOUNT = "account"  # reasoning of the key ``field``, sent with the key ``value``: the keys are of two accounts
     LENGTH = "length"  # a prompt of ``tokens``
     SIZE = "size"  # more than ``tokens`` of ``field``: tools, pictures, bytes; others are asked first
@@ -63,7 +63,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     value: str = ""  # as JSON; "": any value
     dialect: str = ""  # the API in which the field has this name; "": the fact is not about a field
     tokens: int = 0  # those of a prompt are the gateway's own estimate
-    passing: bool = False  # true of one request only, because of its other fields: not remembered
+    passing: bool = False  # true of one request only, because of its other fields: forgotten after the request
 
     @property
     def words(self) -> str:
@@ -103,7 +103,7 @@ OF_APIS = frozenset({Kind.API, Kind.TOOL, Kind.TOOLS})
 _STEERING = OF_APIS | {Kind.CALL, Kind.LENGTH, Kind.SIZE, Kind.ROOM, Kind.LEAST, Kind.BETA, Kind.MUST}
 # Of estimates; and whole answers are late in races; and a beta comes to a vendor in its own time.
 _SHORT = frozenset({Kind.BETA, Kind.LENGTH, Kind.ROOM, Kind.STREAM})
-# Two that differ in their tokens alone are about the same.
+# Two facts of these kinds that differ in their tokens alone are about the same thing.
 _MEASURED = frozenset({Kind.LENGTH, Kind.LIMIT, Kind.LEAST, Kind.ROOM, Kind.SIZE})
 _NO_KINDS: frozenset[Kind] = frozenset()
 Facts = tuple[Fact, ...]
@@ -133,8 +133,8 @@ class ListedFact(msgspec.Struct, frozen=True):
     met: Met
 
 
-# Called with a model, a fact that is new here, its end in Unix time, which is 0 for one that holds no more, and who has
-# met it: the last of the clients now.
+# Called with a model, a new fact, the fact's end in Unix time (0: the fact holds no more), and the clients that have
+# met it, the latest last.
 OnFact = Callable[[str, Fact, float, Met], object]
 _Models = dict[str, dict[Fact, Met]]
 
@@ -144,7 +144,7 @@ def _tell_nobody(_model: str, _fact: Fact, _until: float, _met: Met) -> None:
 
 
 class LearntFacts:
-    """The facts of one provider's models, with any of its keys, for a day each; bounded, for each client apart.
+    """The facts of one provider's models, with any of its keys, for a day each. Bounded, and apart for each client.
 
     The log and the other replicas are told by ``on_fact``.
     """
@@ -159,12 +159,12 @@ class LearntFacts:
         self.stops_streams = False  # of streams
         self.is_any = False  # at all
         self.is_of_some = False  # what does not hold for all
-        self.supposed: set[tuple[str | None, str, Fact]] = set()  # those that no answer has confirmed
+        self.supposed: set[tuple[str | None, str, Fact]] = set()  # facts that no answer has confirmed
 
     def of(self, model: str, client: str | None = None) -> Facts:
         """Return the facts of ``model`` for ``client``, in the order in which they were learnt.
 
-        Of two facts about the same thing, the client's own goes before the one that holds for all.
+        Of two facts about the same thing, the client's own comes before the one that holds for all.
         """
         shared = self._alive(None, model)
         own = self._alive(FORMER if client is None else client, model)  # without clients no client can doubt a fact
@@ -219,9 +219,9 @@ class LearntFacts:
                 self._on_fact(model, each, 0.0, its)
 
     def suppose(self, model: str, fact: Fact, *, client: str | None = None, why: str = "") -> None:
-        """Use a fact for a minute, though no answer has confirmed it: the request was cut, such as a loser's.
+        """Use a fact for a minute, though no answer has confirmed it: the request was cut, as a loser's is.
 
-        ``confirm`` notes the fact once it has led to an answer.
+        ``confirm`` keeps the fact once it has led to an answer.
         """
         known, now = self._alive(client, model), self._wall_clock()
         if fact.passing or fact in self.of(model, client):
@@ -232,7 +232,7 @@ class LearntFacts:
             self._share(model, fact, client)
 
     def confirm(self, model: str, facts: Facts, client: str | None = None) -> None:
-        """Note those of ``facts`` that were supposed: a form that they led to was answered."""
+        """Keep those of ``facts`` that were supposed: a request in their form was answered."""
         for fact in facts:
             if (None, model, fact) in self.supposed and client is not None:
                 self._confirm_shared(model, fact)
@@ -240,9 +240,9 @@ class LearntFacts:
                 self.note(model, fact, client=client)
 
     def forget(self, model: str, facts: Collection[Fact], client: str | None = None) -> None:
-        """Forget facts of ``model`` for ``client``: the form that they lead to was refused as well.
+        """Forget facts of ``model`` for ``client``: a request in their form was refused as well.
 
-        A fact that holds for all is forgotten for the others when a second client meets the same.
+        When a second client meets the same refusal, a fact that holds for all is forgotten for the others too.
         """
         if not facts:
             return
@@ -259,9 +259,9 @@ class LearntFacts:
                 shared[fact] = msgspec.structs.replace(met, doubted_by=client)
 
     def drop(self, model: str, fact: Fact, *, before: float | None = None) -> bool:
-        """Forget a fact for all clients, as an operator wants; return whether it was known.
+        """Forget a fact for all clients, as an operator wants; return whether the fact was known.
 
-        ``before``: another replica was asked to forget at this Unix time; facts met since then stay.
+        ``before``: when another replica was asked to forget, in Unix time; facts met since then stay.
         """
         holders = [
             client
@@ -290,7 +290,7 @@ class LearntFacts:
             passed.append(refusal.instead)
 
     def tools_in(self, model: str, dialect: str, client: str | None = None) -> Mapping[str, str]:
-        """Return by type the tools that ``model`` has refused in ``dialect``, and the name of the dialect for each."""
+        """Return the tools that ``model`` has refused in ``dialect``: a tool's type → the name of another dialect."""
         found = (fact for fact in self.of(model, client) if fact.kind is Kind.TOOL and fact.field == dialect)
         return {fact.value: fact.instead for fact in found}
 
@@ -308,9 +308,9 @@ class LearntFacts:
         return next((fact.tokens for fact in self.of(model, client) if fact.kind is Kind.LENGTH), None)
 
     def room(self, model: str, size: int, client: str | None = None) -> int | None:
-        """Return how many tokens of an answer fit beside a prompt of ``size`` bytes; None: it is not known, or too few.
+        """Return how many tokens of an answer fit beside a prompt of ``size`` bytes; None: not known, or too few.
 
-        Rather too few than too many: a request that asks for more is refused.
+        Rather too few than too many: a request for more is refused.
         """
         fact = next((each for each in self.of(model, client) if each.kind is Kind.ROOM), None)
         if fact is None or not fact.value.isdecimal():
@@ -328,7 +328,7 @@ class LearntFacts:
 
     @property
     def models(self) -> Mapping[str, Facts]:
-        """All that is known, of any client, by model."""
+        """All known facts, of any client, by model."""
         found: dict[str, Facts] = {}
         for known in self.listed():
             before = found.get(known.model, ())
@@ -336,7 +336,7 @@ class LearntFacts:
         return found
 
     def listed(self) -> Iterator[ListedFact]:
-        """Yield all that is known, with who has met it; first what holds for all."""
+        """Yield all known facts, with the clients that have met them; facts that hold for all come first."""
         for client in sorted(self._met, key=lambda client: (client is not None, client or "")):
             for model in list(self._met.get(client, ())):
                 for fact, met in self._alive(client, model).items():
@@ -380,7 +380,7 @@ class LearntFacts:
         return (other,)
 
     def _confirm_shared(self, model: str, fact: Fact) -> None:
-        """Have a fact that two clients have met hold for its whole time, and report it as met by both."""
+        """Have a fact that two clients have met hold for its full time, and report it as met by both."""
         met = self._met[None][model][fact]
         is_new = (None, model, fact) in self.supposed
         self.supposed.discard((None, model, fact))
@@ -409,7 +409,7 @@ class LearntFacts:
     def _put(
         self, client: str | None, model: str, fact: Fact, met: Met, *, replaces: bool = True
     ) -> Mapping[Fact, Met]:
-        """Keep what ``client`` has met, within the bounds; return what it replaces."""
+        """Keep what ``client`` has met, within the bounds; return what this replaces."""
         models = self._met.pop(client, {})
         before = models.pop(model, {})
         replaced = {each: its for each, its in before.items() if replaces and _replaces(fact, each)}
@@ -429,7 +429,7 @@ class LearntFacts:
             of_oldest = self._met.pop(oldest)
             gone += [(oldest, name, *each) for name, facts in of_oldest.items() for each in facts.items()]
             self._kinds.pop(oldest, None)
-        for who, name, each, its in gone:  # so a client that names ever new fields fills no store either
+        for who, name, each, its in gone:  # so a client that names ever new fields does not fill a store either
             if (who, name, each) not in self.supposed:
                 self._tell_end(name, each, its)
             self.supposed.discard((who, name, each))
@@ -455,7 +455,7 @@ class LearntFacts:
             self._on_fact(model, fact, 0.0, msgspec.structs.replace(met, clients=(client,)))
 
     def _look(self, client: str | None) -> None:
-        """Note of which kinds there are facts for ``client``."""
+        """Note the kinds of the facts that there are for ``client``."""
         kinds = frozenset(fact.kind for facts in self._met.get(client, {}).values() for fact in facts)
         if kinds:
             self._kinds[client] = kinds
@@ -493,7 +493,7 @@ def learnt_of(upstream: object) -> LearntFacts | None:
 
 
 def _replaces(fact: Fact, known: Fact) -> bool:
-    """Whether ``fact`` is about the same thing as ``known``, and says something else about it."""
+    """Whether ``fact`` is about the same thing as ``known``, and says something else about that."""
     if fact == known or fact.dialect != known.dialect or fact.kind is not known.kind:
         return False
     if fact.kind is Kind.NAME:

@@ -1,4 +1,4 @@
-"""A provider that speaks one or more dialects over HTTP, with the quirks in its catalog row."""
+"""A provider that speaks one or more dialects over HTTP, with the quirks in its vendor's row of the catalog."""
 
 import asyncio
 import base64
@@ -85,13 +85,13 @@ _FALSE = msgspec.Raw(b"false")
 _INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
 
 _encode_into = msgspec.json.Encoder().encode_into
-_LARGE_BYTES = 1024 * 1024  # of a prompt: for more, the room is checked before it is copied
+_LARGE_BYTES = 1024 * 1024  # of a prompt: before a longer one is copied, the free memory is checked
 
 _options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def streamed_body(request: Request, quirks: Quirks) -> bytes:
-    """Return the body of a request for events. Only its top level is changed: messages are not parsed."""
+    """Return the body of a request for events. Only the top level is changed: messages are not parsed."""
     return _encoded(request, _said(request, quirks, NOTHING).fields)
 
 
@@ -109,7 +109,7 @@ def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = Fa
         if vendors.with_history is not None:
             wording = vendors.with_history(fields, quirks.history)
             fields, told = wording.fields, wording.losses
-    said = {**fields, **request.extra_body, "model": _name(request.model)}  # as ``with_own``, without its call
+    said = {**fields, **request.extra_body, "model": _name(request.model)}  # ``with_own``, inlined
     streamed = request.upstream_stream
     said["stream"] = _TRUE if streamed else _FALSE
     if vendors.takes_quirks:
@@ -129,7 +129,7 @@ def _encoded(request: Request, fields: Fields) -> bytes:
     prompt = fields.get(requests.prompt, b"")
     if len(prompt) > _LARGE_BYTES:
         check_room(3 * len(prompt))
-    buffer = bytearray()  # as ``encoded``, without its call
+    buffer = bytearray()  # ``encoded``, inlined
     _encode_into(fields if requests.body is None else requests.body(fields), buffer)
     return bytes(buffer)
 
@@ -145,7 +145,7 @@ def _name(model: str) -> msgspec.Raw:
 
 
 async def _in_turns(steps: Steps[bytes]) -> bytes:
-    """Return the result of ``steps``, each of which takes a turn of the loop."""
+    """Return the result of ``steps``. Each step takes a turn of the loop."""
     while True:
         try:
             next(steps)
@@ -163,14 +163,14 @@ def _with_usage(options: msgspec.Raw) -> msgspec.Raw:
     return raw_json({**merged, "include_usage": _TRUE})
 
 
-# Of the APIs that are not raced, nothing but whose request it is may be left out.
+# APIs that are not raced: nothing may be left out but the name of the end user.
 _NOT_RACED = RequestFormat(
     prompt="input",
     reading_order=("input",),
     parameters=ParameterNames(answer_limits=()),
     omissible=OmissibleFields(fields=frozenset({"prompt_cache_key", "user"})),
 )
-# What a conversation's metadata are changed to is all that such a request says: without it nothing would change.
+# The new metadata of a conversation are all that such a request says: without them nothing would change.
 _CHANGES = msgspec.structs.replace(_NOT_RACED, prompt="metadata", reading_order=("metadata",))
 _CONVERSATION = "conversations/"  # of one: changed, or given items
 _LARGEST_ERROR_BYTES = 64 * 1024
@@ -186,12 +186,12 @@ _NOT_FOUND = 404
 _INTERNAL_ERROR = 500
 _NO_SUCH_PATH = frozenset({404, 405})
 _VERSION = re.compile(r"/v\d")
-# Azure, of models and APIs that came after its last version that is no preview.
+# Azure answers so for models and APIs that are newer than its last version without "preview".
 _NEWER = re.compile(r"enabled only for api.versions? (\d{4}-\d\d-\d\d(?:-preview)?) and later")
-# What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, Z.ai
+# Vendors that say with 400 what others answer with 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, Z.ai
 # (github.com/JailbrokenAI/wallbreaker/issues/20, read on 2026-11-29), OpenRouter, LiteLLM, Together, Bedrock
-# (anthropics/claude-code/issues/65208; of one that only an inference profile has: cline/cline/issues/2482, with an
-# apostrophe of its own, read on 2026-11-30), xAI, GitHub Models and Copilot, Cloudflare.
+# (anthropics/claude-code/issues/65208; for a model that needs an inference profile, with another apostrophe:
+# cline/cline/issues/2482, read on 2026-11-30), xAI, GitHub Models and Copilot, Cloudflare.
 _NAMED = r"[`'\"]?(?P<{}>[^\s`'\"]{{1,200}}?)[`'\"]?"
 _UNKNOWN_MODEL = re.compile(
     r"Model (?:Not Exist|does not exist)|Invalid model(?:: | '| name\b)|Unknown Model, please"
@@ -208,7 +208,7 @@ _UNKNOWN_MODEL = re.compile(
     re.IGNORECASE,
 )
 
-# Their codes, which are of other models that a request names as well: OpenAI
+# The codes of these vendors, which may be about other models that a request names as well: OpenAI
 # (github.com/skorokithakis/sysaidmin/issues/9, read on 2026-11-29), Groq, Hugging Face, GitHub, Together.
 _OF_UNKNOWN_MODELS = frozenset(
     {
@@ -217,13 +217,13 @@ _OF_UNKNOWN_MODELS = frozenset(
     }
 )
 
-# APIs whose answers cost little and change nothing: after an error within status 200 they may be asked again. Of others
-# that may be an answer that was made, and is billed.
+# APIs whose answers cost little and change nothing: after an error with status 200 these may be asked again. Such an
+# error of another API may stand for an answer that was made, and is billed.
 _ONLY_SAY = frozenset({"decisions", "embeddings", "moderations", "rerank"})
 
 
 class _Begun(NamedTuple):
-    """An answer that is not raced: when its headers had come, all of it or how it begins, and its rest."""
+    """An answer that is not raced: when its headers came, the whole body or its beginning, and the rest."""
 
     response: Body
     at: float
@@ -232,28 +232,28 @@ class _Begun(NamedTuple):
 
 
 class Server(MaskedRecord, frozen=True):
-    """Where a provider is asked, and how: what its vendor's row and its operator say of the server."""
+    """Where and how a provider is asked: what the vendor's row and the operator say of the server."""
 
     provider: str
     base_url: str
     auth: Auth = "bearer"
-    headers: Mapping[str, str] = {}  # sent with every request; the client's do not replace them
+    headers: Mapping[str, str] = {}  # sent with every request; the client's headers do not replace these
     query: Mapping[str, str] = {}  # Azure's api-version
     chat_path: str = PIVOT.path  # may contain {model}
     embeddings_path: str = "embeddings"
     models_path: str = "models"
     paths: Mapping[str, str] = {}  # of single APIs, below the base URL, or with a slash from the root of the host
-    whole: Mapping[str, str] = {}  # of those whose path says that the answer is not to be streamed
+    whole: Mapping[str, str] = {}  # of APIs whose path says that the answer is not to be streamed
     quirks: Quirks = Quirks()
-    is_own_url: bool = False  # set by the operator, so it may have a typing error
+    is_own_url: bool = False  # the operator has set the URL, so it may have a typing error
 
     def shown(self) -> Iterator[tuple[str, object]]:
-        """Return its provider: the rest may have secrets."""
+        """Return the provider's name alone: the rest may have secrets."""
         yield "provider", self.provider
 
 
 class HttpUpstream:
-    """One provider's ``Upstream``. It connects at the first request; the key is in no repr, error or log."""
+    """One provider's ``Upstream``. Connects at the first request. The key is in no repr, error or log."""
 
     can_fetch = True
     needs_warming = False
@@ -314,7 +314,7 @@ class HttpUpstream:
         """Do nothing: there is nothing to prepare."""
 
     def connect(self) -> None:
-        """Connect, unless the next request has a connection that it can use."""
+        """Connect, unless a connection is there for the next request."""
         self._client.connect(_CONNECT_S)
 
     async def stream(self, request: Request) -> Exchange:
@@ -338,7 +338,7 @@ class HttpUpstream:
         return TranslatedExchange(exchange, repairs) if repairs else exchange
 
     def losses(self, dialect: Dialect, model: str, fields: Fields) -> Sequence[Loss]:  # noqa: ARG002 - its models are alike
-        """Return the parts of a request that this vendor would refuse, or pass over and answer another question."""
+        """Return the parts of a request that this vendor would refuse, or ignore and answer another question."""
         vendors = dialect.requests.vendors
         lost = losses(fields, self._quirks) if vendors.takes_quirks else ()
         if vendors.with_history is not None:
@@ -348,10 +348,10 @@ class HttpUpstream:
         return lost
 
     async def _accepted(self, head: Head, request: Request) -> Body:
-        """Return the response to ``request`` in the form that its model takes, as far as is known.
+        """Return the response to ``request`` in the form that the model takes, as far as is known.
 
         Raises:
-            UpstreamError: as of ``taken``, which does the same more slowly: most requests are sent for the first time.
+            UpstreamError: as of ``taken``, which does the same more slowly. Most requests are sent once only.
 
         """
         api = request.dialect.name
@@ -384,15 +384,15 @@ class HttpUpstream:
         return FormRequest(request, request.dialect.name, request.dialect.requests, self._quirks.rename)
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
-        """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
+        """Return what an ``error`` within an answer that had not begun teaches about the model: see ``taught``."""
         request = self._without_overruled(request)
         return learn(self.learnt, self._of_form(request), error, lambda facts: _said(request, self._quirks, facts))
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
-        """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.
+        """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return the answer once it has begun.
 
         Raises:
-            UpstreamError: as of ``stream``; or the answer is an error, or not one of the API at ``path``.
+            UpstreamError: as of ``stream``; or the answer is an error, or not an answer of the API at ``path``.
 
         """
         started = perf_counter()
@@ -437,7 +437,7 @@ class HttpUpstream:
         return await self._begun(await taken(self.learnt, asked, say=say, ask=ask), path, request)
 
     async def _begun(self, response: Body, path: str, request: Request) -> "_Begun":
-        """Return how an answer begins; one that is an error within status 200 is raised as one."""
+        """Return how an answer begins. An error with status 200 is raised."""
         at, rest = perf_counter(), None
         try:
             fewest = fewest_entries(path, {**request.fields, **request.extra_body})
@@ -475,7 +475,7 @@ class HttpUpstream:
         return UpstreamAnswer(response.status, headers, answer, response.connect_ms, headers_ms, rest, self._secrets)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
-        """Return the models that the provider offers to this key, from all pages of its list.
+        """Return the models that the provider offers for this key, from all pages of the list.
 
         Raises:
             UpstreamError: as of ``send``; or a body is not a list of models.
@@ -502,16 +502,16 @@ class HttpUpstream:
         await self._client.aclose()
 
     def _without_overruled(self, request: Request) -> Request:
-        """Return a request without its client's betas where the operator has said others: no refusal is of those."""
+        """Return a request without the client's betas where the operator has set others: no refusal is about these."""
         if self._own_betas.isdisjoint(request.headers):
             return request
         headers = {name: value for name, value in request.headers.items() if name not in self._own_betas}
         return msgspec.structs.replace(request, headers=headers)
 
     def _with_needed(self, request: Request) -> Request:
-        """Return a request with the header without which a field of it would be refused, besides what it would say."""
+        """Return a request with the header that one of its fields requires, if there is such a field."""
         requests = request.dialect.requests
-        needed = requests.vendors.header_for  # of fields that say how to think, which most requests have none of
+        needed = requests.vendors.header_for  # of fields that say how to think, which most requests do not have
         says_how = not requests.thinking.fields.isdisjoint(request.fields)
         if needed is None or not says_how or not (header := needed(request.fields)):
             return request
@@ -521,7 +521,7 @@ class HttpUpstream:
         if word in said:
             return request
         said = f"{said}, {word}" if said else word
-        if operators is None:  # beside the client's words, so that a refusal of one leaves that out alone
+        if operators is None:  # a word beside the client's, so that a refusal of one leaves that out alone
             return msgspec.structs.replace(request, headers={**request.headers, name: said})
         own[name] = said
         return msgspec.structs.replace(request, own_headers=tuple(own.items()))
@@ -540,7 +540,7 @@ class HttpUpstream:
             if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
                 error.kind, error.body, error.is_certain = ErrorKind.NOT_FOUND, None, True
             if error.status == _INTERNAL_ERROR and blames_request(error.said):
-                error.kind, error.body = ErrorKind.BAD_REQUEST, None  # its type says that the server is at fault
+                error.kind, error.body = ErrorKind.BAD_REQUEST, None  # its type blames the server
             decide_by_fields(error, _asked_by_client(request))
             if path != PIVOT.name and lacks_path(error):
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
@@ -550,7 +550,7 @@ class HttpUpstream:
             raise
 
     def _name_url(self, error: UpstreamError, path: str, model: str) -> None:
-        """Note the requested URL at an error that may be about the path, so that the operator sees a wrong base URL."""
+        """Add the requested URL to an error that may be about the path, so that the operator sees a wrong base URL."""
         if error.status not in _NO_SUCH_PATH or error.kind is ErrorKind.BAD_REQUEST or names_model(error):
             return
         url = self._url(path, model).with_user(None).with_query(None)
@@ -559,7 +559,7 @@ class HttpUpstream:
         error.noted(redact(f" (asked was {url}{hint})", self._secrets))
 
     async def _checked(self, response: Response, request: Request | None = None) -> Body:
-        """Return a response's body if its status is 2xx; raise its error otherwise, which may quote the ``request``."""
+        """Return a response's body if the status is 2xx; otherwise raise its error, which may quote the ``request``."""
         try:
             if response.status in _SUCCESS:
                 return decoded(response)
@@ -594,7 +594,7 @@ class HttpUpstream:
         return body
 
     def _headers(self, api_key: str | None, auth: Auth, own: Mapping[str, str]) -> dict[str, str]:
-        # Some gateways would compress events, and buffer them for that.
+        # Without this header some gateways would compress events, and buffer the stream for that.
         headers = {"user-agent": "holeshot", "content-type": "application/json", "accept-encoding": "identity"}
         if api_key:
             if auth == "bearer":
@@ -642,7 +642,7 @@ class HttpUpstream:
 
 
 def _rooted(paths: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the paths of APIs, and those at which they count tokens, if these begin so."""
+    """Yield the paths of APIs, and the paths of their counts of tokens, if these paths begin with a slash."""
     for name, path in paths.items():
         yield name, path
         dialect = DIALECTS.get(name)
@@ -668,7 +668,7 @@ def _asked_by_client(request: Request) -> Mapping[str, msgspec.Raw]:
 
 
 def _knows_no(model: str, error: UpstreamError) -> bool:
-    """Whether an error with 400 says that there is no such model; clients may name others beside it."""
+    """Whether an error with 400 says that the model does not exist; a client may name other models beside it."""
     if not _OF_UNKNOWN_MODELS.isdisjoint(error.names) and model in error.said:
         return True
     found = _UNKNOWN_MODEL.match(error.said)
@@ -679,7 +679,7 @@ def _knows_no(model: str, error: UpstreamError) -> bool:
 
 
 async def _read_at_most(response: Response, limit_bytes: int) -> bytes:
-    """Read the beginning of an error's body; it ends where it cannot be read: the status says enough."""
+    """Read the beginning of an error's body, as far as possible: the status says enough."""
     body = b""
     with suppress(UpstreamError):
         readable = decoded(response)

@@ -1,4 +1,4 @@
-"""How models that speak Messages think, are told to, and what of thoughts each may read."""
+"""How models that speak Messages think, how they are told to think, and which thoughts each of them may read."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ from providers.dialects.wording import (
 from providers.models import LeastThinking, Sampling, Traits
 from providers.refusals import UNREADABLE
 
-# In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
+# How models that speak Messages differ: limits, ways of thinking, sampling parameters.
 
 
 class MessagesHabits(Habits, frozen=True):
@@ -40,10 +40,10 @@ class MessagesHabits(Habits, frozen=True):
 
     max_tokens: int = DEFAULT_MAX_TOKENS  # the limit of an answer for clients that set none
     is_longest: bool = False  # the model refuses a higher limit
-    adaptive_thinking: bool = True  # it decides itself how long it thinks, and takes an effort
+    adaptive_thinking: bool = True  # the model itself decides how long to think, and takes an effort
     takes_effort: bool = True
     takes_budget: bool = True
-    least_thinking: LeastThinking = "off"  # what it does where a request forbids it to think
+    least_thinking: LeastThinking = "off"  # what becomes of a request that forbids thinking
     sampling: Sampling = "free"
 
 
@@ -72,10 +72,10 @@ def of_messages(habits: Habits) -> MessagesHabits:
     return habits if isinstance(habits, MessagesHabits) else MessagesHabits(thinks=habits.thinks)
 
 
-# Thinking blocks that the asked API did not sign: it refuses a request with such a block. A client gets the reasoning
-# of a model without signatures as thinking with an empty one, or from a server of its own without the field. It sends
-# this back with its next request, which may go to Anthropic. What Anthropic signed may go to another provider that
-# speaks Messages, and the other way round.
+# Thinking blocks that the asked API did not sign: a request with such a block is refused. Where do they come from?
+# Reasoning of a model without signatures reaches a client as thinking with an empty signature, or without the field
+# from a server of one's own. The client sends these blocks back in the next request, which may go to Anthropic. And
+# blocks that Anthropic signed may go to another provider that speaks Messages.
 
 _EMPTY = (b'"signature":""', b'"signature": ""')
 _UNSIGNED = (*_EMPTY, b'"signature":null', b'"signature": null')
@@ -88,8 +88,8 @@ _NO_TEXT = msgspec.Raw(b'""')
 def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
     """Return a Messages request without thinking blocks that have an empty signature, or Google's; else unchanged.
 
-    For a model that signs, also without those that have none. Others, of servers of one's own, may need them back.
-    Models that take unsigned thoughts take all that are words, by whichever model, and none that are not.
+    For a model that signs, blocks without a signature are left out too. Other models, on servers of one's own, may need
+    these back. Models that take unsigned thoughts get all thoughts in words, whoever made them, and no others.
 
     Raises:
         Malformed: the conversation is not valid in Messages; only checked where such blocks seem to exist.
@@ -117,7 +117,7 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
 
 
 def _in_words(fields: Mapping[str, msgspec.Raw], conversation: bytes) -> Wording:
-    """Return a Messages request without thinking blocks that are not in words, or sealed: they say nothing there."""
+    """Return a Messages request without thinking blocks that are sealed, or not in words: nobody could read them."""
     if GOOGLES not in conversation and b'"redacted_thinking"' not in conversation:
         return Wording(fields)
     return _without_thoughts(
@@ -130,7 +130,7 @@ def _in_words(fields: Mapping[str, msgspec.Raw], conversation: bytes) -> Wording
 
 
 def _without_thinking_on(fields: Mapping[str, msgspec.Raw]) -> Wording:
-    """Return a request that does not ask to think on where another model has called tools without thoughts.
+    """Return a request that does not ask to think on after calls of tools that another model made without thoughts.
 
     Raises:
         Malformed: the conversation is not valid in Messages; only checked where thinking is enabled.
@@ -162,7 +162,7 @@ def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) ->
         return wording
     blocks = objects_at(system, "system")
     bills = [number for number, block in enumerate(blocks) if is_bill(block.get("text"))]
-    if not bills:  # a text that speaks of them
+    if not bills:  # only a text that mentions the field
         return wording
     kept = [block for number, block in enumerate(blocks) if number not in bills]
     said = {name: value for name, value in wording.fields.items() if name != "system"}
@@ -170,12 +170,12 @@ def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) ->
     return Wording(said, (*wording.losses, *(Loss(f"system[{number}]", A_BILL, hint=True) for number in bills)))
 
 
-# A citation of another vendor's search has no index of Anthropic's: a client has got it with an empty one.
+# The index of a citation of another vendor's search is not Anthropic's: the client got the citation with an empty one.
 _INDEX = b'"encrypted_index"'
 
 
 def _without_citations(wording: Wording) -> Wording:
-    """Return a Messages request without citations that Anthropic did not make: it cannot find what they are of."""
+    """Return a Messages request without citations that Anthropic did not make: it cannot find their source."""
     conversation = wording.fields.get("messages", msgspec.Raw(b"[]"))
     if _INDEX not in bytes(conversation):
         return wording
@@ -195,7 +195,7 @@ def _without_citations(wording: Wording) -> Wording:
                 block["citations"] = raw_json(kept)
                 losses.append(Loss(f"{path}[{at}].citations", "Messages has no such search of its own", hint=True))
         turn["content"] = raw_json(blocks)
-    if not losses:  # all of them are Anthropic's own
+    if not losses:  # all citations are Anthropic's own
         return wording
     return Wording({**wording.fields, "messages": raw_json(turns)}, (*wording.losses, *losses))
 
@@ -218,16 +218,16 @@ _thinking = msgspec.json.Decoder(_Thinking | None)
 
 
 def forbids_thinking(fields: Fields) -> bool:
-    """Whether a Messages request says that the model is not to think."""
+    """Whether a Messages request forbids the model to think."""
     try:
         thinking = _thinking.decode(fields.get("thinking", b"null"))
-    except UNREADABLE:  # the provider reports the error in its own words
+    except UNREADABLE:  # the provider reports a wrong value in its own words
         return False
     return thinking is not None and thinking.type == "disabled"
 
 
 def without_effort(fields: Fields) -> Wording:
-    """Return a Messages request that asks for no thinking, for a model that refuses to be asked.
+    """Return a Messages request that does not ask for thinking, for a model that refuses to be asked.
 
     Raises:
         Malformed: a field that would be changed has another type.
@@ -258,10 +258,10 @@ def without_effort(fields: Fields) -> Wording:
     return Wording(said, tuple(Loss(field, PLAIN, hint=True) for field in losses))
 
 
-# How hard to think, for a model that takes it in another form, as of other versions of Claude: "adaptive thinking is
-# not supported on this model", "This model does not support the effort parameter" (asked live for
-# github.com/elizaOS/eliza/pull/16175; of Claude Code's default at Haiku: github.com/mnfst/llm-gateway/pull/1928), and
-# of a budget likewise from 4.7 on (platform.claude.com/docs/en/build-with-claude/adaptive-thinking, read on
+# How hard to think, for a model that takes another form than other versions of Claude: "adaptive thinking is not
+# supported on this model", "This model does not support the effort parameter" (asked live for
+# github.com/elizaOS/eliza/pull/16175; about Claude Code's default at Haiku: github.com/mnfst/llm-gateway/pull/1928).
+# From 4.7 on a budget is refused as well (platform.claude.com/docs/en/build-with-claude/adaptive-thinking, read on
 # 2026-11-27).
 
 _ANOTHER_FORM = "this model is told in another form how hard to think"
@@ -269,7 +269,7 @@ _NO_EFFORT = "this model takes no effort"
 
 
 def with_effort(fields: Fields, habits: Habits) -> Wording:
-    """Return a Messages request that says in the form of the model how hard to think.
+    """Return a Messages request that says how hard to think in the form that the model takes.
 
     Raises:
         Malformed: a field that would be changed has another type.
@@ -316,7 +316,7 @@ _TOO_HARD = frozenset({b'"xhigh"', b'"max"'})
 
 
 def _thinking_least(said: RawObject, config: RawObject, least: LeastThinking) -> Wording:
-    """Return a request that forbids to think, of a model that cannot stop, with as little thinking as there is."""
+    """Return a request that forbids thinking with the least thinking, for a model that cannot stop thinking."""
     losses = [Loss("thinking", CANNOT_STOP_THINKING, hint=True)]
     if least == "between_tools":
         said["thinking"] = raw_json({"type": least})
@@ -328,7 +328,7 @@ def _thinking_least(said: RawObject, config: RawObject, least: LeastThinking) ->
 
 
 def _ease(said: RawObject, config: RawObject) -> list[Loss]:
-    """Lower an effort that is refused beside notes between tools alone; return what is lost."""
+    """Lower an effort that is refused beside thinking between tools alone; return what is lost."""
     if bytes(config.get("effort", b"")) not in _TOO_HARD:
         return []
     said["output_config"] = raw_json({**config, "effort": "high"})
@@ -341,13 +341,13 @@ def _lacks_thoughts(fields: Fields) -> bool:
     return lacks_thoughts([{"content": "" if is_string(each) else objects_at(each, "content")} for each in told])
 
 
-# Clients have to set a limit, so that it is a ceiling: programs send 32,000 or 64,000 to whatever model.
+# Clients have to set a limit, so the limit is a ceiling only: programs send 32,000 or 64,000 to whatever model.
 
 _LEAST_BUDGET_TOKENS = 1024  # the API's minimum
 
 
 def with_limit(fields: Fields, most: int) -> tuple[Fields, tuple[str, ...]]:
-    """Return a Messages request with a limit of ``most`` tokens, of which thinking leaves a quarter for the answer.
+    """Return a Messages request with a limit of ``most`` tokens. Thinking leaves a quarter of these for the answer.
 
     Raises:
         Malformed: ``thinking`` is no object.
@@ -388,12 +388,12 @@ def without_reasoning_of(fields: Mapping[str, msgspec.Raw], of: frozenset[bytes]
     return _without_thoughts(fields, is_one, OTHERS_REASON)
 
 
-# Thoughts of newer models are bound to all that came before them: "system, tools, and every earlier message". Where a
-# client has edited that (the time in its system prompt, an older result shortened) the vendor refuses the request, or
-# drops what stood behind the edit, as the request says. The field stands beside ``adaptive`` and ``enabled``, and not
-# beside ``between_tools`` (neither in the page nor in the SDK's types), and the header must name it. Counting tokens
-# has the same check. An account of before 2026-08-31 lets such thoughts through where nothing is said: whoever wants
-# that says ``block_binding: {}``. platform.claude.com/docs/en/build-with-claude/preserved-thinking, read on 2026-11-29.
+# Thoughts of newer models are bound to all that came before them: "system, tools, and every earlier message". A client
+# may edit that: the time in a system prompt, an older result shortened. Then the vendor refuses the request, or drops
+# the thoughts after the edit, as the field says. The field stands beside ``adaptive`` and ``enabled``, not beside
+# ``between_tools`` (neither in the page nor in the SDK's types), and the header must name it. Counting tokens has the
+# same check. An account of before 2026-08-31 lets such thoughts through if nothing is said; ``block_binding: {}`` asks
+# for that. platform.claude.com/docs/en/build-with-claude/preserved-thinking, read on 2026-11-29.
 _SWITCH, CONTROLS = b'"block_binding"', "thinking-binding-controls-2026-08-01"
 _DROPS = raw_json({"prefix_mismatch_behavior": "drop_block"})
 _ADAPTIVE = raw_json("adaptive")  # what these models do where nothing is said
@@ -403,7 +403,7 @@ _THOUGHT_BLOCKS = (b'"thinking"', b'"redacted_thinking"')
 
 
 def dropping_unfit(fields: Fields) -> Fields:
-    """Return a request that has thoughts dropped which do not fit what stands before them; as it is without any.
+    """Return a request that has thoughts dropped that do not fit the text before them; unchanged if it has no thoughts.
 
     Raises:
         Malformed: ``thinking`` is no object.
@@ -414,7 +414,7 @@ def dropping_unfit(fields: Fields) -> Fields:
         return fields
     asked = object_at(fields.get("thinking"), "thinking")
     if not asked and _FORCES.search(bytes(fields.get("tool_choice", b""))):
-        return fields  # which it takes while nothing is said of thinking, and not beside ``adaptive``
+        return fields  # accepted while nothing is said about thinking, and not beside ``adaptive``
     thinking = {"type": _ADAPTIVE, **asked}
     if bytes(thinking["type"]).decode().strip('"') not in HAVE_SWITCH:
         return fields
@@ -425,12 +425,12 @@ _PLACE, _NUMBER = re.compile(r"messages\.\d+\.content\.\d+"), re.compile(r"\.(\d
 
 
 def place_of(entry: UnshownEntry) -> str:
-    """Return where a thought stands that the model was not shown, by how the vendor names it."""
+    """Return the place of a thought that the model was not shown, from the vendor's name of the place."""
     return _NUMBER.sub(r"[\1]", entry.path) if _PLACE.fullmatch(entry.path) else "messages"
 
 
 def header_for(fields: Fields) -> tuple[str, str] | None:
-    """Return the header without which the vendor refuses a field of a request; None if it has no such field."""
+    """Return the header that the vendor requires beside a field of the request; None: no such field is there."""
     return ("anthropic-beta", CONTROLS) if _SWITCH in bytes(fields.get("thinking", b"")) else None
 
 
@@ -439,7 +439,7 @@ def _without_thoughts(
 ) -> Wording:
     """Return a Messages request without the thinking blocks that are to be left out, from the turn ``since`` on.
 
-    Where a turn with tool calls lacks its thinking then, and the next one answers them, the model must not think on.
+    If a turn with calls of tools loses its thinking, and the next turn has their results, the model must not think on.
     """
     losses: list[Loss] = []
     said: list[dict[str, Any]] = []

@@ -1,8 +1,8 @@
 """Reads one event of a Responses stream: its text, reasoning, tool call, usage, end or error.
 
-Nearly every event is a delta and is decoded straight into a type with few fields; the others are skipped. Of events
-that repeat the whole response only usage, error and the like are read. Where a provider sends other types, the event
-is decoded again without types, and fields that do not fit are ignored.
+Nearly every event is a delta, and is decoded straight into a type with few fields; the others are skipped. Of events
+that repeat the whole response only the usage, the error and the like are read. If a provider sends a field in another
+type, the event is decoded again without types, and fields that do not fit are ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def read(data: bytes, struct: type[_S]) -> _S:
     """Read an event's data.
 
     Raises:
-        UpstreamError: it is not a JSON object (invalid_response).
+        UpstreamError: the data are not a JSON object (invalid_response).
 
     """
     try:
@@ -41,10 +41,10 @@ def read(data: bytes, struct: type[_S]) -> _S:
 
 
 def lenient(raw: msgspec.Raw, struct: type[_S]) -> _S:
-    """Read an object inside an event; an empty one if it is not an object."""
+    """Read an object inside an event; anything else is read as an empty object."""
     try:
         return msgspec.json.decode(raw, type=struct)
-    except UNREADABLE:  # also text that is not UTF-8: what is left raw was not checked
+    except UNREADABLE:  # also text that is not UTF-8: parts that stay raw were not checked
         pass
     try:
         return _fitting(_reading_objects.decode(raw), struct)
@@ -83,16 +83,16 @@ _STATES = frozenset({"response.created", "response.queued", "response.in_progres
 _CALLS = frozenset({"function_call", "custom_tool_call"})  # of the client's own tools
 _BUILT_IN = frozenset(
     {"apply_patch_call", "computer_call", "local_shell_call", "shell_call"}
-)  # which it may run as well
-_COMPACTION = "compaction"  # all of an answer that was asked for it
+)  # the client may run these as well
+_COMPACTION = "compaction"  # the only item of an answer that was asked for one
 _HOSTED = "container_reference"  # a shell's environment at the provider
-_SEARCHED = ("tool_search_call", "client")  # it may be the client's or the provider's
+_SEARCHED = ("tool_search_call", "client")  # run by the client or by the provider
 _CALL = b'"function_call"'
 _SEARCHES = b'"web_search_call"'
 _ARGUMENTS = "response.function_call_arguments.delta"
 _OWN = "response."  # all of the API's event types but "error" begin so
 ENDS = frozenset({"response.completed", "response.incomplete"})
-FAILED = frozenset({"failed", "cancelled"})  # states of a response that has no answer, whatever its last event's type
+FAILED = frozenset({"failed", "cancelled"})  # of a response without an answer, whatever the type of the last event
 _NULL = msgspec.Raw(b"null")
 
 
@@ -113,11 +113,11 @@ class _Item(msgspec.Struct, gc=False):
     result: str | None = None  # an image in base64
     execution: str | None = None
     environment: Any = None
-    arguments: Any = None  # some servers send the object itself
+    arguments: Any = None  # some servers send the object and not a string
 
     @property
     def is_built_in(self) -> bool:
-        """Whether the item calls a tool without a name that the client runs: the answer may be nothing else."""
+        """Whether the item calls a built-in tool that the client runs: the answer may be nothing else."""
         place = self.environment.get("type") if isinstance(self.environment, dict) else None
         return (self.type in _BUILT_IN and place != _HOSTED) or (self.type, self.execution) == _SEARCHED
 
@@ -174,7 +174,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
 
 
 def read_begun(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
-    """Read an event of a response that runs on in the background: its client waits for its beginning, not for a token.
+    """Read an event of a response in the background: the client waits for the response's beginning, not for a token.
 
     Raises:
         UpstreamError: as of ``read_event``.
@@ -247,7 +247,7 @@ def _failed(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
 
 
 def _whole_calls(response: msgspec.Raw) -> list[tuple[int, str]]:
-    """Return the arguments of the function calls in a whole response, by their items' numbers."""
+    """Return the arguments of the function calls in a whole response, with their items' numbers."""
     items = [lenient(item, _Item) for item in lenient(response, _Output).output or ()]
     return [
         (index, written_arguments(item.arguments))
@@ -266,7 +266,7 @@ class _Search(msgspec.Struct, gc=False):
 
 
 def usage_in(data: bytes, response: msgspec.Raw, told: Mapping[str, Any] | None, tier: str | None) -> Usage | None:
-    """Return the usage that the ``response`` of an event with these data has ``told``; None if it has none."""
+    """Return the usage that the ``response`` of an event with these data has ``told``; None without one."""
     if told is None:
         return None
     usage = usage_of_response(told, tier)
@@ -276,7 +276,7 @@ def usage_in(data: bytes, response: msgspec.Raw, told: Mapping[str, Any] | None,
 
 
 def _searches(response: msgspec.Raw) -> int:
-    """Return how many searches a response has: each is billed, what it opens of a page found is not."""
+    """Return the number of searches in a response. Each is billed; pages that a search opens are not."""
     items = [lenient(item, _Search) for item in lenient(response, _Output).output or ()]
     calls = [item for item in items if item.type == "web_search_call"]
     return sum(call.action is None or call.action.type in {None, "search"} for call in calls)
@@ -303,13 +303,13 @@ def _error(data: bytes, event: _Event, secrets: Sequence[str]) -> UpstreamError:
 _NO_PARTS = msgspec.Raw(b"[]")
 _RETELLING_EMPTY = msgspec.Raw(b'""')
 
-_TEXTS: Mapping[bytes, tuple[str, str]] = {  # by a part's type: the field of its text, and the name of its events
+_TEXTS: Mapping[bytes, tuple[str, str]] = {  # by a part's type: the field of the text, and the events' name
     b'"output_text"': ("text", "response.output_text"),
     b'"refusal"': ("refusal", "response.refusal"),
     b'"reasoning_text"': ("text", "response.reasoning_text"),
     b'"summary_text"': ("text", "response.reasoning_summary_text"),
 }
-_ARGUMENT_EVENTS: Mapping[bytes, tuple[str, str]] = {  # likewise by an item's type
+_ARGUMENT_EVENTS: Mapping[bytes, tuple[str, str]] = {  # by an item's type: the same
     b'"function_call"': ("arguments", "response.function_call_arguments"),
     b'"mcp_call"': ("arguments", "response.mcp_call_arguments"),
     b'"custom_tool_call"': ("input", "response.custom_tool_call_input"),
@@ -323,8 +323,8 @@ def write_item(writer: EventWriter, output_index: int, raw: msgspec.Raw) -> None
     """Send an item: its beginning, one delta for each of its texts, and its end.
 
     Raises:
-        msgspec.ValidationError: it is not an item.
-        UpstreamError: it has too many parts (invalid_response).
+        msgspec.ValidationError: this is not an item.
+        UpstreamError: the item has too many parts (invalid_response).
 
     """
     item = _retelling_objects.decode(raw)
@@ -340,7 +340,7 @@ def write_item(writer: EventWriter, output_index: int, raw: msgspec.Raw) -> None
         _write_part(writer, "response.content_part", {**place, "content_index": number}, part)
     if argument in item:
         written = item[argument]
-        if bytes(memoryview(written)[:1]) == b"{":  # some servers send the object itself
+        if bytes(memoryview(written)[:1]) == b"{":  # some servers send the object and not a string
             written = raw_json(bytes(written).decode())
         writer.say(f"{argument_events}.delta", **place, delta=written)
         named = {name: item[name] for name in ("name",) if name in item and argument == "arguments"}
@@ -375,7 +375,7 @@ def output_of_last(data: bytes) -> list[msgspec.Raw]:
 
 
 def with_answer(last: Chunk) -> Chunk:
-    """Return the last event with its output as what it adds to the answer, of which no event before had anything."""
+    """Return the last event, with the response's output as new: no event before it had any."""
     if not last.finished:  # [DONE]
         return last
     said: list[Chunk] = []
@@ -400,7 +400,7 @@ def with_answer(last: Chunk) -> Chunk:
 
 # Whole responses: presented as an event stream, and gathered from one.
 
-ENDING = b""  # the last event contains the whole response, so it cannot be constructed
+ENDING = b""  # the last event contains the whole response, so it cannot be made up
 
 _FAILED = (msgspec.Raw(b'"failed"'), msgspec.Raw(b'"cancelled"'))
 _INCOMPLETE = msgspec.Raw(b'"incomplete"')
@@ -425,16 +425,16 @@ class _AnswersEvent(msgspec.Struct, gc=False):
 
 _answers_events = msgspec.json.Decoder(_AnswersEvent)
 _answers_objects = msgspec.json.Decoder(RawObject)
-_BEGUN = (msgspec.Raw(b'"queued"'), _IN_PROGRESS)  # in the background: nothing of it is there yet
+_BEGUN = (msgspec.Raw(b'"queued"'), _IN_PROGRESS)  # in the background: no part of the answer is there yet
 _lists = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
-    """Return a response as stream events: its items, with one delta for each of their texts, and its end.
+    """Return a response as stream events: its items, with one delta for each text, and its end.
 
     Raises:
-        UpstreamError: it is empty (upstream_empty), not a response (invalid_response), or failed or an error (its kind
-            is that of its code).
+        UpstreamError: the body is empty (upstream_empty), not a response (invalid_response), or a failed response or an
+            error (of the kind of its code).
 
     """
     answer = _read(body, secrets)
@@ -455,8 +455,9 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     return writer.take()
 
 
-# How what an event adds to an item joins, by the event's name without ``delta`` or ``done``: a field of the item, or of
-# a part in one of its lists. Deltas are pieces of a text; the event that ends a text has all of it, as has the item's.
+# How an event's addition joins an item, by the event's name without ``delta`` or ``done``: into a field of the item, or
+# of a part in one of the item's lists. Deltas are pieces of a text. The event that ends a text has all of it, and so
+# has the event that ends the item.
 ITEM: Mapping[str, tuple[str, str, str]] = {
     **{name: ("", "", field) for field, name in _ARGUMENT_EVENTS.values()},
     "response.code_interpreter_call_code": ("", "", "code"),
@@ -468,12 +469,12 @@ ITEM: Mapping[str, tuple[str, str, str]] = {
 
 
 class _GatheredItem:
-    """An item, of the events about it."""
+    """One item, from the events about it."""
 
     def __init__(self) -> None:
         self.is_ended = False
         self._item: RawObject = {}
-        self._texts: dict[tuple[str, int, str, str], list[str]] = {}  # by list, place in it, and as in ``ITEM``
+        self._texts: dict[tuple[str, int, str, str], list[str]] = {}  # by list, place there, and names of ``ITEM``
 
     def take(self, event: _AnswersEvent) -> None:
         name, _, what = event.type.rpartition(".")
@@ -490,7 +491,7 @@ class _GatheredItem:
                 pieces[:] = [ended]
 
     def whole(self, status: msgspec.Raw) -> RawObject:
-        """Return the item; what it lacks of the texts in its events is added. ``status``: of one without its end."""
+        """Return the item, with the texts of its events that it lacks. ``status``: of an item without an end."""
         item: dict[str, Any] = dict(self._item) if self.is_ended else {**self._item, "status": status}
         lists: dict[str, list[dict[str, Any]]] = {}
         for (list_, _, kind, field), pieces in sorted(self._texts.items()):
@@ -511,7 +512,7 @@ class _Text(msgspec.Struct, gc=False):
 
 
 _NO_TEXT = (_NULL, _RETELLING_EMPTY)
-_SAYING: Mapping[bytes, Sequence[str]] = {  # by an item's type, the fields of which one has what it says
+_SAYING: Mapping[bytes, Sequence[str]] = {  # by an item's type: the fields of which one has what the item says
     **{kind: (field,) for kind, (field, _) in _ARGUMENT_EVENTS.items()},
     b'"message"': ("content",),
     b'"reasoning"': ("content", "summary", "encrypted_content"),
@@ -533,18 +534,18 @@ def _says(item: RawObject) -> bool:
 
 
 class ResponseGathering(Gathering):
-    """Takes the response from the last event; what its output lacks, from the events about the items."""
+    """Takes the response from the last event, and what its output lacks from the events about items."""
 
     def __init__(self) -> None:
         self._response = msgspec.Raw(b"{}")
         self._fields: RawObject = {}  # of the response
-        self._items: dict[int, _GatheredItem] = {}  # by their index in the output
+        self._items: dict[int, _GatheredItem] = {}  # by index in the output
 
     def take(self, chunk: Chunk) -> None:
         """Translate one event.
 
         Raises:
-            UpstreamError: it is valid JSON, but not an event of a response (invalid_response).
+            UpstreamError: the data are valid JSON, but no event of a response (invalid_response).
 
         """
         try:
@@ -559,7 +560,7 @@ class ResponseGathering(Gathering):
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
 
     def body(self) -> bytes:
-        """Return the whole response as JSON, unchanged if its last event has all of it."""
+        """Return the whole response as JSON, unchanged if the last event has all of it."""
         output: list[RawObject] = []
         with suppress(*UNREADABLE):
             output = [
@@ -577,9 +578,9 @@ class ResponseGathering(Gathering):
 
 
 def _add_lacking(output: list[RawObject], told: Sequence[tuple[int, RawObject]]) -> bool:
-    """Add to the ``output`` of the last event the items that it lacks, or has without a text; return if there are any.
+    """Add to the ``output`` of the last event the items that it lacks, or has without text; return whether any was.
 
-    Servers may give an item another id there: so it lacks one only if it has fewer of its type.
+    Servers may give an item another id there. So an item is missing only if the output has fewer of its type.
     """
     lacks = False
     for kind in {_kind(item): None for _, item in told}:

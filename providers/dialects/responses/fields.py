@@ -1,4 +1,4 @@
-"""What both directions need of a Responses request, and of its answer."""
+"""What both directions of translation need of a Responses request and of its answer."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,9 @@ from providers.dialects.wording import REDACTED, SIGNED, Losses, Malformed, deco
 from providers.models import Usage, usage_of
 from providers.refusals import ErrorKind, UpstreamError, error_in
 
-# Fields of any object that change no answer. Here the reason is that of the others.
-# The least ``max_output_tokens``: "integer below minimum value. Expected a value >= 16", as reported in
+# Fields of any object that change no answer. Here the reason is that of the others. The least ``max_output_tokens``:
+# "integer below minimum value. Expected a value >= 16", as reported in vectorize-io/hindsight/issues/58 and
+# farion1231/cc-switch/pull/7287, read on 2026-11-29.
 # vectorize-io/hindsight/issues/58 and farion1231/cc-switch/pull/7287, read on 2026-11-29.
 LEAST_TOKENS = 16
 CHANGING_NOTHING = {"cache_control": "", "extra_content": ""}
@@ -67,38 +68,38 @@ def _details(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {}
 
 
-# Thoughts that a model of Anthropic's has signed, or encrypted, as reasoning: its text is the item's, and what only the
-# maker can read is the encrypted content, behind the kind of its block.
+# Thoughts that a model of Anthropic's has signed or encrypted, as a reasoning item. The thought's text is the item's.
+# What only the maker can read is the encrypted content, after a word for the kind of the block.
 
 
 def encrypted_of(block: Mapping[str, Any]) -> str | None:
-    """Return the encrypted content for such a block of thinking; None if it is none."""
+    """Return the encrypted content for such a block of thinking; None: the block is no such block."""
     kind = block.get("type")
     bound = block.get("signature" if kind == SIGNED else "data")
     return f"{kind}:{bound}" if kind in {SIGNED, REDACTED} and isinstance(bound, str) and bound else None
 
 
 def thinking_of(encrypted: msgspec.Raw | None, text: str) -> dict[str, Any] | None:
-    """Return the block of thinking with this ``text`` that such encrypted content stands for; None: it is none."""
+    """Return the block of thinking, with this ``text``, from such encrypted content; None: it is no such content."""
     kind, _, bound = (decoded(encrypted, str, "encrypted_content") or "").partition(":")
     if not bound or kind not in {SIGNED, REDACTED}:
         return None
     return {"type": kind, "data": bound} if kind == REDACTED else {"type": kind, "thinking": text, "signature": bound}
 
 
-# Tools that the input of a request adds to those beside it: Codex may have all of them there. And those that a search
-# among deferred ones has found.
+# Tools that the input of a request adds to ``tools`` (Codex may send all tools that way), and tools that a search among
+# deferred ones has found.
 
 _ADDED, _FOUND = b'"additional_tools"', b'"tool_search_output"'
 
 
 def all_tools(asked: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
-    """Return the tools of a request, those that its input adds among them, and those that searches have found.
+    """Return the tools of a request, with those that the input adds and those that searches have found.
 
-    One that is there already is not added again.
+    A tool that is there already is not added again.
 
     Raises:
-        Malformed: they are no lists of objects.
+        Malformed: the tools are not lists of objects.
 
     """
     raw, given = asked.get("tools"), asked.get("input", msgspec.Raw(b"null"))
@@ -112,7 +113,7 @@ def all_tools(asked: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
 
 
 def with_added_tools(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, msgspec.Raw]:
-    """Return the fields of a request, the tools that its input adds among the others; as they are if it adds none."""
+    """Return the fields of a request, with the tools that the input adds; unchanged if the input adds none."""
     try:
         tools = all_tools(asked)
     except Malformed:
@@ -121,10 +122,10 @@ def with_added_tools(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, msgspec.R
 
 
 def tools_of_items(given: msgspec.Raw) -> tuple[list[msgspec.Raw], list[msgspec.Raw]]:
-    """Return the tools that an ``input`` adds, and the lists of those that searches in it have found.
+    """Return the tools that an ``input`` adds, and the lists of tools that its searches have found.
 
     Raises:
-        Malformed: those that it adds are no list.
+        Malformed: the added tools are not a list.
 
     """
     said = bytes(given)
@@ -141,11 +142,11 @@ def tools_of_items(given: msgspec.Raw) -> tuple[list[msgspec.Raw], list[msgspec.
     return added, found
 
 
-# A search among deferred tools. Elsewhere all are offered at once; one that the client runs is a function there.
+# A search among deferred tools. Other APIs offer all tools at once; a search that the client runs is a function there.
 
 
 def is_clients(item: RawObject) -> bool:
-    """Whether a tool, a call or a result is of a search that the client runs."""
+    """Whether a tool, a call or a result belongs to a search that the client runs."""
     return item.get("execution") == _CLIENT
 
 
@@ -158,9 +159,9 @@ _CUSTOM, _FUNCTION = b'"custom"', b'"function"'
 
 
 def opened(raw: msgspec.Raw | None, losses: Losses) -> list[tuple[str, RawObject]]:
-    """Return the tools of a request with their paths, also those inside namespaces, with their names in chat.
+    """Return a request's tools with their paths, those inside namespaces too, with their names in chat.
 
-    The description of a namespace is put before that of its first tool.
+    The description of a namespace goes before the description of the namespace's first tool.
 
     Raises:
         Malformed: a namespace lacks its name or its tools.
@@ -187,9 +188,10 @@ def opened(raw: msgspec.Raw | None, losses: Losses) -> list[tuple[str, RawObject
 
 
 def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str] | BuiltIn]:
-    """Return what each tool is that has another name in chat, by that name.
+    """Return by chat's name each tool whose name differs in chat.
 
-    It is one in a namespace, with that one's name and its own, or one without a name that the client runs.
+    Such a tool is in a namespace (the value is the namespace's name and the tool's), or is built in and run by the
+    client.
     """
     names: dict[str, tuple[str, str] | BuiltIn] = {}
     for tool in decoded(raw, list[dict[str, Any]], "tools") or ():
@@ -203,7 +205,7 @@ def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str] | BuiltIn]
 
 
 def custom_names(asked: Mapping[str, msgspec.Raw]) -> frozenset[str]:
-    """Return the names that tools which take a text have in chat, but for those that a function has too."""
+    """Return the names in chat of tools that take a text, but for names that a function has too."""
     try:
         raw = all_tools(asked)
         if raw is None or _CUSTOM not in bytes(raw):
@@ -217,7 +219,7 @@ def custom_names(asked: Mapping[str, msgspec.Raw]) -> frozenset[str]:
     return frozenset(by_kind.get(_CUSTOM, set()) - by_kind.get(_FUNCTION, set()))
 
 
-# Not as text: its quotes are escaped. What a provider stores is not looked into, and only Responses can name it.
+# Not within a text, where quotes are escaped. What a provider stores is not looked into: only Responses can name it.
 _OTHER_TOOL = re.compile(
     rb'"type"\s*:\s*"(?:additional_tools|apply_patch|computer|computer_use_preview|custom|local_shell|namespace|shell'
     rb'|tool_search|compaction(?:_trigger)?|configuration_update|(?:file_search|image_generation)(?=_call))(?:_tool)?(?:_call)?"'
@@ -226,14 +228,14 @@ _STORED = ("previous_response_id", "conversation", "prompt")
 
 
 def has_other_tools(asked: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a request says all that was said, and has an agent's other tools than functions, or items of OpenAI's."""
+    """Whether a request has the whole conversation, and tools or items that only OpenAI's agents use, no functions."""
     if any(bytes(asked.get(name, b"null")) != b"null" for name in _STORED):
         return False
     return any(_OTHER_TOOL.search(asked[name]) is not None for name in ("tools", "input") if name in asked)
 
 
 def called_name(item: RawObject, path: str) -> msgspec.Raw:
-    """Read the name of the tool from an earlier call, as it is in chat.
+    """Read the name of the tool in an earlier call, as in chat.
 
     Raises:
         Malformed: there is none.
@@ -248,18 +250,18 @@ def called_name(item: RawObject, path: str) -> msgspec.Raw:
 
 # The errors of a Responses stream, and an event for them at which every SDK raises.
 
-_NUMBER = re.compile(rb'(?<!\\)"sequence_number" ?: ?(\d{1,18})\b')  # not as text in an answer: its quotes are escaped
+_NUMBER = re.compile(rb'(?<!\\)"sequence_number" ?: ?(\d{1,18})\b')  # not within a text, where quotes are escaped
 
 
 def upstream_error(error: Mapping[str, Any], secrets: Sequence[str]) -> UpstreamError:
-    """Return a provider's error object as our error; its kind is stream_error if its code is unknown."""
+    """Return a provider's error object as an ``UpstreamError``; an unknown code is a stream_error."""
     return error_in(msgspec.json.encode({"error": error}), secrets, otherwise=ErrorKind.STREAM_ERROR)
 
 
-# Codes of answers that break off without a word of their provider's. Where the connection itself breaks, as it does
-# directly, programs ask again by Node's codes, and look for them here, too: opencode (1.18.33, in its program), and
-# Qwen Code (packages/core/src/core/stream-transport-retry.ts of https://github.com/QwenLM/qwen-code, in its 0.24.4),
-# which asks again behind the first text by no other. Read on 2026-11-30.
+# Codes of answers that break off without a word of their provider's. When a connection breaks, programs ask again by
+# Node's codes, and look for these here, too: opencode (1.18.33, in its program), and Qwen Code
+# (packages/core/src/core/stream-transport-retry.ts of https://github.com/QwenLM/qwen-code, in 0.24.4), which asks again
+# after the first text by no other code. Read on 2026-11-30.
 _CODES_OF_KIND: Mapping[str, str] = {
     ErrorKind.DISCONNECTED: "ECONNRESET",
     ErrorKind.UPSTREAM_TRUNCATED: "ECONNRESET",
@@ -270,10 +272,10 @@ _CODES_OF_KIND: Mapping[str, str] = {
 
 
 def failure(kind: str, message: str, _: Details = (), __: str | None = None) -> bytes:
-    """Return the event of an error. It has the code and the message twice: at its top level, and in ``error``.
+    """Return the event of an error. The code and the message stand in it twice: at the top level, and in ``error``.
 
-    The API documents the first form and sends the second; OpenAI's SDKs raise only at the second. Codex looks for the
-    codes by which it goes on in ``response.failed`` alone (codex-rs/codex-api/src/sse/responses.rs).
+    The API documents the first form and sends the second; OpenAI's SDKs raise only at the second. Codex looks only in
+    ``response.failed`` for the codes after which it continues (codex-rs/codex-api/src/sse/responses.rs).
     """
     facts = {"code": _CODES_OF_KIND.get(kind, kind), "message": message, "param": None}
     event = {"type": "error", "sequence_number": 0, **facts, "error": {"type": "upstream_error", **facts}}
@@ -299,7 +301,7 @@ def numbered(failure: bytes, before: bytes) -> bytes:
 
 
 class EventWriter:
-    """Events that were written and not taken yet. ``number`` is the first one's."""
+    """Events that were written and not taken yet. ``number``: of the first one."""
 
     def __init__(self, number: int = 0) -> None:
         self._number = number
@@ -314,7 +316,7 @@ class EventWriter:
         self._number += 1
 
     def skip(self, count: int) -> None:
-        """Leave out the numbers of events that are written elsewhere."""
+        """Leave out ``count`` numbers: those events are written elsewhere."""
         self._number += count
 
     def take(self) -> bytes:
