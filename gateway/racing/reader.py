@@ -213,7 +213,7 @@ class AnswerReader:
     async def read_long(self, data: bytes, now: float) -> Block:
         """Do as ``read``, but parse long events in a thread, so that other calls go on.
 
-        The clocks stand meanwhile. After a cancellation the thread ends on its own, and nobody takes the result.
+        The clocks stand meanwhile. After a cancellation the thread ends on its own, and its result is dropped.
         """
         block = self._splitter.feed(data) if data else b""
         if len(block) <= LONG_BYTES:

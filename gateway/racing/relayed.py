@@ -248,7 +248,7 @@ class RelayedRequest(msgspec.Struct, frozen=True):
         return False, RelayedMeasurement(at, most_tokens(deployment.capabilities), prompt_bytes)
 
     def clocks(self, attempt: Attempt) -> AttemptClocks:
-        """Start the clocks of an attempt whose task runs. Nobody can continue such an answer, so no pause is learnt."""
+        """Start the clocks of an attempt whose task runs. Such an answer is never continued, so no pause is learnt."""
         assert attempt.task is not None
         entry = attempt.entry
         return AttemptClocks(

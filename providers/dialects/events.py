@@ -194,7 +194,7 @@ class EarlyObject:
         return bool(self._kept.strip())
 
     def add(self, piece: str) -> str:
-        """Take one more piece of the arguments; return what of the arguments may be sent on."""
+        """Add one more piece of the arguments; return what of the arguments may be sent on."""
         if self._is_past:
             return piece
         if piece.lstrip()[:1] == "{" and is_empty_object(self._kept):

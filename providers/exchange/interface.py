@@ -158,7 +158,7 @@ class Exchange(Protocol):
     def abort(self) -> None:
         """Drop the exchange at once, so that the provider notices. Does nothing after the end or an abort.
 
-        A waiting ``read`` need not return: whoever aborts what another task reads also cancels that task.
+        A waiting ``read`` need not return: aborting what another task reads includes cancelling that task.
         """
 
 

@@ -546,7 +546,7 @@ class KeyRing:
 
     @staticmethod
     def _rank(key: _Key, model: str, now_s: float) -> tuple[bool, int, int, int]:
-        """Return the sort key, the least first. A refused key that is due comes first, or nobody would try it."""
+        """Return the sort key, the least first. A refused key that is due comes first: else it would stay unused."""
         return not key.refused(model), -round(key.at(model).headroom(now_s) * _STEPS), key.in_flight, key.turn
 
     def _failed_with(self, key: _Key, model: str, request: Request) -> Callable[[UpstreamError], object]:

@@ -89,7 +89,7 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
     """Return a Messages request without thinking blocks that have an empty signature, or Google's; else unchanged.
 
     For a model that signs, blocks without a signature are left out too. Other models, on servers of one's own, may need
-    these back. Models that take unsigned thoughts get all thoughts in words, whoever made them, and no others.
+    these back. Models that take unsigned thoughts get all thoughts in words, by any model, and no others.
 
     Raises:
         Malformed: the conversation is not valid in Messages; only checked where such blocks seem to exist.
@@ -117,7 +117,7 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
 
 
 def _in_words(fields: Mapping[str, msgspec.Raw], conversation: bytes) -> Wording:
-    """Return a Messages request without thinking blocks that are sealed, or not in words: nobody could read them."""
+    """Return a Messages request without thinking blocks that are sealed, or not in words: unreadable there."""
     if GOOGLES not in conversation and b'"redacted_thinking"' not in conversation:
         return Wording(fields)
     return _without_thoughts(
