@@ -1,6 +1,7 @@
-"""What large requests and answers need: a thread for long work, memory that is looked for before, and JSON.
+"""For large requests and answers: a thread for long work, checks that memory is there, and JSON.
 
-The thread does one after the other: several would wait for one interpreter, and each turn of the event loop for all.
+The thread does one piece of work after the other: several threads would wait for one interpreter, and so would the
+event loop.
 """
 
 import asyncio
@@ -23,13 +24,13 @@ _T = TypeVar("_T")
 _STATM = Path("/proc/self/statm")
 _SWITCH_S = 0.001  # in which a turn of the event loop gets the interpreter while the thread works; 0.005 by default
 _RESTS_AFTER_S, _LONGEST_REST_S = 0.02, 0.1
-# Of its stack, as glibc's threads have. Python 3.13 lets the JSON decoder recurse 10,000 deep, for which musl's 128 KiB
-# are too few: a body full of brackets would end the process.
+# Of the thread's stack, as glibc's threads have. Python 3.13 lets the JSON decoder recurse 10,000 deep. musl's 128 KiB
+# are too few for that: a body full of brackets would end the process.
 _STACK_BYTES = 8 * 1024 * 1024
 
 
 class _Thread:
-    """It rests after longer work as long as that took: what waits in the event loop is done then."""
+    """A thread that rests after longer work for as long as the work took, so that the event loop can work."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None  # None: not needed so far
@@ -61,16 +62,16 @@ _thread = _Thread()
 def aside(work: Callable[..., _T], *given: object) -> "asyncio.Future[_T]":
     """Return the coming result of ``work(*given)``, done in the thread when its turn comes, so that other calls go on.
 
-    If it is cancelled, the thread ends the work on its own, and its result is dropped.
+    After a cancellation the thread ends the work on its own, and its result is dropped.
     """
     return _thread.submit(partial(work, *given))
 
 
-FEWEST_BYTES = 96 * 1024 * 1024  # that a process may grow by, however little memory there is
+FEWEST_BYTES = 96 * 1024 * 1024  # a process may grow by so much, however little memory there is
 
 
 class _Memory:
-    most_bytes = math.inf  # that this process may have while it takes on large answers
+    most_bytes = math.inf  # of this process, while it takes on large answers
 
     def resident_bytes(self) -> int:
         """Return this process's own resident bytes; 0 where the system does not say."""
@@ -88,7 +89,7 @@ _memory = _Memory()
 def bound_memory(most_bytes: float, processes: int = 1) -> None:
     """Have ``check_room`` refuse what would need more than ``most_bytes`` for all ``processes``.
 
-    To be called before they are forked: what this process has by then is theirs together.
+    Call this before the processes are forked: the memory of this process is shared by then.
     """
     had_bytes = _memory.resident_bytes()
     _memory.most_bytes = had_bytes + max(FEWEST_BYTES, (most_bytes - had_bytes) / processes)
@@ -97,8 +98,8 @@ def bound_memory(most_bytes: float, processes: int = 1) -> None:
 def check_room(size: int) -> None:
     """Check that ``size`` more bytes can be had, and that the process stays within its bound.
 
-    msgspec 0.22 ends the process where it gets no memory for a text that it reads, or for JSON that it makes
-    (``encoded`` does not), and a cgroup one that takes too much.
+    Without memory for a text that it reads or for JSON that it makes, msgspec 0.22 ends the process (``encoded`` does
+    not). A cgroup ends a process that takes too much.
 
     Raises:
         MemoryError: there is no room.
@@ -106,14 +107,14 @@ def check_room(size: int) -> None:
     """
     if _memory.resident_bytes() + size > _memory.most_bytes:
         raise MemoryError
-    bytes(size)  # unlike a bytearray it is not touched, which takes long for megabytes
+    bytes(size)  # a bytearray would be written to, which takes long for megabytes
 
 
 def check_room_for_answer(size: int) -> None:
-    """Check the room for what comes of an answer, of which ``size`` bytes are held.
+    """Check that there is memory for the copies of an answer of ``size`` bytes.
 
     Raises:
-        UpstreamError: there is none (local_resources).
+        UpstreamError: there is no room (local_resources).
 
     """
     try:
@@ -122,9 +123,9 @@ def check_room_for_answer(size: int) -> None:
         raise UpstreamError(ErrorKind.LOCAL_RESOURCES, "the gateway has no memory for an answer so large") from None
 
 
-# JSON and MessagePack of values that may be large. ``encode`` of msgspec 0.22 ends the process where it gets no memory:
-# it gives up its buffer of bytes, and then releases it. ``encode_into`` keeps its buffer, and raises MemoryError. That
-# takes a tenth of a microsecond more, and a copy.
+# JSON and MessagePack of values that may be large. Without memory, ``encode`` of msgspec 0.22 ends the process: it
+# gives up its buffer of bytes, and then releases it. ``encode_into`` keeps the buffer, and raises MemoryError. This
+# costs a tenth of a microsecond and a copy.
 
 _json_into = msgspec.json.Encoder().encode_into
 _packed_into = msgspec.msgpack.Encoder().encode_into
@@ -134,7 +135,7 @@ def encoded(value: Any, encoder: msgspec.json.Encoder | None = None) -> bytes:
     """Return ``value`` as JSON, which may be large.
 
     Raises:
-        MemoryError: there is no room for it.
+        MemoryError: there is no room for the JSON.
 
     """
     buffer = bytearray()
@@ -143,14 +144,14 @@ def encoded(value: Any, encoder: msgspec.json.Encoder | None = None) -> bytes:
 
 
 def raw_json(value: Any) -> msgspec.Raw:
-    """Return ``value`` as raw JSON, likewise."""
+    """Return ``value``, which may be large, as raw JSON."""
     buffer = bytearray()
     _json_into(value, buffer)
     return msgspec.Raw(bytes(buffer))
 
 
 def packed(value: Any) -> bytes:
-    """Return ``value`` as MessagePack, likewise."""
+    """Return ``value``, which may be large, as MessagePack."""
     buffer = bytearray()
     _packed_into(value, buffer)
     return bytes(buffer)

@@ -1,7 +1,7 @@
-"""Continuing an answer that another provider has begun: the dialect's part of it.
+"""Continuing an answer that another provider has begun: the dialect's part.
 
-Servers differ in how they are asked; a ``Way`` is declared with its source for each vendor, in
-``providers/vendors/vendors.toml``, or deployment, and only models known to continue are requested to.
+Servers want to be asked in different ways. A ``Way`` is declared with its source for each vendor, in
+``providers/vendors/vendors.toml``, or for a deployment. Only models that are known to continue are asked to.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,9 +13,10 @@ from providers.bodies import check_room, raw_json
 from providers.dialects.wording import Fields
 from providers.refusals import LARGE_BYTES
 
-# prefix: the last message has ``prefix: true`` (DeepSeek). repeated_prefix: likewise, and the answer begins with that
-# message (Mistral). final_message: the request says ``continue_final_message`` (vLLM, SGLang). prefill: a last message
-# of the assistant is continued as it is (Anthropic). in_progress: a last item that has this status is (vLLM).
+# How to ask for the rest of an answer. prefix: the last message has ``prefix: true`` (DeepSeek). repeated_prefix: the
+# same, and the answer begins with that message (Mistral). final_message: the request says ``continue_final_message``
+# (vLLM, SGLang). prefill: a last message of the assistant is continued (Anthropic). in_progress: a last item with this
+# status is continued (vLLM).
 Way = Literal["prefix", "repeated_prefix", "final_message", "prefill", "in_progress"]
 
 T = TypeVar("T")
@@ -31,15 +32,15 @@ class DeliveredPart(msgspec.Struct, frozen=True):
 
     text: str
     head: bytes | None  # the dialect's own: what later events must repeat, as JSON
-    obstacle: str | None = None  # why no other deployment can continue it
+    obstacle: str | None = None  # why no other deployment can continue the answer
 
 
 class ContinuationEnd(msgspec.Struct, frozen=True):
     """How a continuation ended."""
 
     event: bytes | None = None  # the data of the event with the finish reason, in the client's dialect
-    stop: str | None = None  # the stop string that it reached across the seam; what followed was dropped
-    usage: tuple[int, int] | None = None  # tokens of prompt and whole answer; None where the client did not ask for it
+    stop: str | None = None  # a stop string that began before the seam; text after it was dropped
+    usage: tuple[int, int] | None = None  # tokens of prompt and whole answer; None if the client did not ask for usage
 
 
 class Splice(Protocol):
@@ -55,17 +56,17 @@ class Splice(Protocol):
 class Continuing(Protocol):
     """How answers of a dialect are continued."""
 
-    ways: frozenset[Way]  # that its requests have
-    always_counts: bool  # its answers have usage, whether or not the client asks for it
+    ways: frozenset[Way]  # ways in which the API can ask
+    always_counts: bool  # answers have usage, whether or not the client asks for it
 
     def obstacle(self, fields: Fields) -> str | None:
         """Return why answers to this request cannot be continued; None if they can."""
 
     def begun(self, events: Iterable[bytes]) -> DeliveredPart:
-        """Read the delivered part: the data of each event.
+        """Read the delivered part, from the data of each event.
 
         Raises:
-            msgspec.DecodeError, UnicodeDecodeError: an event is not as the API has it.
+            msgspec.DecodeError, UnicodeDecodeError: an event does not have the API's format.
 
         """
 
@@ -73,20 +74,20 @@ class Continuing(Protocol):
         """Return the strings at which the client wants the answer to end."""
 
     def own_prefix(self, fields: Fields) -> str:
-        """Return the beginning of the answer that the client itself sent as a prefix; empty where there is none."""
+        """Return the beginning of the answer that the client itself sent as a prefix; "" without one."""
 
     def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:
-        """Return the request that has the answer continued after ``begun``; the limit is less by ``spent_tokens``."""
+        """Return the request to continue the answer after ``begun``; its limit is lower by ``spent_tokens``."""
 
     def splice(self, begun: DeliveredPart) -> Splice:
-        """Return what makes events that follow those of ``begun``."""
+        """Return a writer of events that follow those of ``begun``."""
 
 
 def continued(continuing: Continuing, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:
-    """Return the request that has the answer continued, as ``continuing`` makes it, which may read a long prompt.
+    """Return the request to continue the answer, made by ``continuing``, which may read a long prompt.
 
     Raises:
-        MemoryError: there is no room for it.
+        MemoryError: there is no room for the request.
 
     """
     size = len(begun) + sum(len(memoryview(raw)) for raw in fields.values())
@@ -110,7 +111,7 @@ _thoughts = msgspec.json.Decoder(str | _Thoughts | None)
 
 
 def asks_for_thoughts(raw: msgspec.Raw) -> bool:
-    """Whether a field about reasoning, of any name, requests it; unknown values count as requests."""
+    """Whether a field about reasoning, of any name, requests reasoning; unknown values count as requests."""
     try:
         asked = _thoughts.decode(raw)
     except (msgspec.DecodeError, RecursionError):
@@ -138,7 +139,7 @@ def decoded_in(events: Iterable[bytes], decoder: msgspec.json.Decoder[T]) -> Ite
     """Yield the events that are JSON objects, decoded.
 
     Raises:
-        msgspec.DecodeError, UnicodeDecodeError: one has another type.
+        msgspec.DecodeError, UnicodeDecodeError: an event has another type.
 
     """
     for data in events:
@@ -149,7 +150,7 @@ def decoded_in(events: Iterable[bytes], decoder: msgspec.json.Decoder[T]) -> Ite
 class DeliveredReading(Protocol[S_contra]):
     """What delivered events say."""
 
-    pieces: list[str]  # of its text
+    pieces: list[str]  # of the choice's text
 
     @property
     def head(self) -> msgspec.Struct | None:

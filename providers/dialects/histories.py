@@ -1,4 +1,4 @@
-"""What a provider accepts in a conversation's history, as data, and the function that adapts a history to it."""
+"""Which histories of a conversation a provider accepts, as data, and how a history is adapted."""
 
 import hashlib
 import re
@@ -39,13 +39,13 @@ class CallIds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     letters: Literal["any", "word", "alphanumeric"] = "any"  # word: letters, digits, _ and -
 
     def takes(self, call_id: str) -> bool:
-        """Whether the id is sent as it is."""
+        """Whether the id is sent unchanged."""
         pattern = f"{_ALPHABETS[self.letters]}{{{self.shortest},{self.longest}}}"
         return re.fullmatch(pattern, call_id, re.DOTALL) is not None
 
 
 class FittedIds:
-    """The ids of one conversation as an API takes them: each always the same, and never two alike."""
+    """The ids of one conversation as an API takes them: each is always changed alike, and no two become equal."""
 
     def __init__(self, form: CallIds) -> None:
         self._form = form
@@ -53,7 +53,7 @@ class FittedIds:
         self._taken: set[str] = set()
 
     def of(self, call_id: str) -> str:
-        """Return the id to be sent: its own if it is taken, else a hash."""
+        """Return the id to send: unchanged if the API takes it, else a hash."""
         fitted = self._fitted.get(call_id)
         if fitted is None:
             fitted = call_id if self._form.takes(call_id) else self._hash(call_id)
@@ -66,7 +66,7 @@ class FittedIds:
         return fitted
 
     def raw(self, value: msgspec.Raw) -> msgspec.Raw:
-        """Return a field with an id with what is to be sent; unchanged, if it is no text."""
+        """Return a field that has an id with the id to send; unchanged if the field is no text."""
         try:
             given = msgspec.json.decode(value, type=str)
         except UNREADABLE:
@@ -87,25 +87,25 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a provider accepts in a history. The default accepts everything."""
 
     call_ids: Mapping[str, CallIds] = {}  # by API
-    # Of chat. The fields of assistant messages, and of tool calls in them; the provider refuses others. None: all
+    # Of chat: the accepted fields of assistant messages, and of tool calls in them. None: all
     assistant_fields: frozenset[str] | None = None
     call_fields: frozenset[str] | None = None
-    # Of chat. Fields of both that answers of other vendors have, and that the provider refuses.
+    # Of chat: fields of both that other vendors' answers have, and that the provider refuses.
     refused_fields: frozenset[str] = frozenset()
-    # Of chat. It demands reasoning_content beside tool calls: this is sent where a client has none. None: it does not
+    # Of chat: reasoning_content is required beside tool calls; this is sent if a client has none. None: not required
     missing_reasoning: str | None = None
     user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
     one_system: bool = False  # of chat, Messages, Responses: one system prompt, the first
-    user_first: bool = False  # of chat: it begins with the user, behind its system prompt
+    user_first: bool = False  # of chat: the user speaks first, after the system prompt
     alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
     plain_texts: bool = False  # of chat: contents are a text, not a list of texts
-    offers_called: bool = False  # of chat and Responses: where functions are offered, those that were called are, too
+    offers_called: bool = False  # of chat and Responses: beside functions, those that were called must be offered
 
     @property
     def tells(self) -> bool:
-        """Whether something may be lost, so that a request has to be looked at before it is planned.
+        """Whether something may be lost, so that a request is checked before it is planned.
 
-        Not of ``refused_fields``: only requests in which one of these ``stands`` are looked at.
+        Without ``refused_fields``: these are checked only in requests in which one of them ``stands``.
         """
         return self.assistant_fields is not None or self.missing_reasoning is not None or self.one_system
 
@@ -116,7 +116,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, call_ids={**self.call_ids, api: form})
 
     def strictest(self) -> "History":
-        """Return these rules in the strictest form, for a server that refuses roles, or lists of texts."""
+        """Return the strictest form of these rules, for a server that refuses roles, or lists of texts."""
         strict = {"one_system": True, "user_first": True, "alternating": True, "plain_texts": True}
         return msgspec.structs.replace(self, user_after_tool=False, **strict)
 
@@ -139,15 +139,15 @@ _INSTRUCTIONS = frozenset({_SYSTEM, b'"developer"'})
 _SEALED_ELSEWHERE = "it is sealed reasoning of another API's model"
 _OF_FUNCTIONS = frozenset({"arguments", "name"})
 _SIGNED = frozenset({"extra_content", "reasoning_details", "thinking_blocks"})
-_UNTOLD = frozenset({"annotations", "extra_content", "provider_specific_fields"})  # they have no meaning elsewhere
+_UNTOLD = frozenset({"annotations", "extra_content", "provider_specific_fields"})  # fields with no meaning elsewhere
 _BEFORE = _Message(role=msgspec.Raw(_USER), content=raw_json(LEFT_OUT))
 # Stands between a tool's result and what cannot be in one, where the user may not follow.
 _READ = _Message(role=msgspec.Raw(_ASSISTANT), content=msgspec.Raw(b'"I have read the results."'))
 
 
 def chat_history(fields: Fields, history: History) -> Wording:
-    """Return a chat completion request with its messages as ``history`` says; what is no list of objects stays."""
-    if history == _ANY:  # nearly all; a long prompt is not copied for it
+    """Return a chat completion request with messages as ``history`` wants; anything but a list of objects stays."""
+    if history == _ANY:  # nearly all requests: no long prompt is copied for them
         return Wording(fields)
     raw = bytes(fields.get("messages", b""))
     wording = _fitted(fields, raw, history, _Conversation.fit) if _concerns(raw, history) else Wording(fields)
@@ -171,7 +171,7 @@ _functions_decoder = msgspec.json.Decoder(list[_Function])
 
 
 def _with_called(wording: Wording) -> Wording:
-    """Return a chat completion request that offers, beside its functions, those that its conversation has called."""
+    """Return a chat completion request that offers the functions that its conversation has called, besides its own."""
     fields = wording.fields
     try:
         offered = [each.function.name for each in _functions_decoder.decode(fields["tools"]) if each.function]
@@ -183,12 +183,12 @@ def _with_called(wording: Wording) -> Wording:
 
 
 def offering(wording: Wording, offered: Sequence[str], called: Sequence[str], tool: Callable[[Any], Any]) -> Wording:
-    """Return a request that also offers the functions that were ``called``, where it has ``offered`` others.
+    """Return a request that also offers the functions that were ``called``, if it has ``offered`` others.
 
-    ``tool``: from name and parameters of a function to the tool.
+    ``tool``: makes a tool of a function's name and parameters.
 
     Raises:
-        msgspec.DecodeError: its tools are no list.
+        msgspec.DecodeError: the tools are no list.
 
     """
     missing = [name for name in dict.fromkeys(called) if name and name not in offered]
@@ -207,8 +207,8 @@ _CALLED_BEFORE = "this provider needs the tools that were called before, so they
 def messages_history(fields: Fields, history: History) -> Wording:
     """Return a Messages request with system prompts among its messages as the user's texts, if ``history`` says so.
 
-    Templates of own servers refuse them there, and Claude Code sends some. A turn that calls tools gets a thought where
-    the server demands one, unless the model is not to think.
+    Templates of one's own servers refuse system prompts there, and Claude Code sends some. If the server demands
+    thoughts, a turn that calls tools gets one, unless the model is not to think.
     """
     raw = bytes(fields.get("messages", b""))
     if (form := history.call_ids.get("messages")) is not None and b'"tool_use"' in raw:
@@ -244,7 +244,7 @@ def _with_ids_of_blocks(fields: Fields, raw: bytes, ids: FittedIds) -> Fields:
 
 
 def _fitted(fields: Fields, raw: bytes, history: History, fit: "Callable[[_Conversation], None]") -> Wording:
-    """Return a request with its messages, which are ``raw``, as ``fit`` leaves them."""
+    """Return a request whose messages, ``raw``, are changed by ``fit``."""
     try:
         conversation = _Conversation(_messages_decoder.decode(raw), history)
         fit(conversation)
@@ -281,9 +281,9 @@ def _fields_of(names: frozenset[str]) -> re.Pattern[bytes]:
 
 
 def without_bound_reasoning(fields: Fields, of: frozenset[bytes] | None = None) -> Wording:
-    """Return a chat completion request without signed or encrypted reasoning, and without the reasoning beside it.
+    """Return a chat completion request without signed or encrypted reasoning, nor the reasoning in words beside it.
 
-    ``of``: only where a piece has one of these hashes.
+    ``of``: only pieces that have one of these hashes.
     """
     reason = BOUND_REASON if of is None else OTHERS_REASON
     try:
@@ -334,7 +334,7 @@ _NO_REASONING = "this provider demands the reasoning before a tool call, and the
 
 
 class _Conversation:
-    """Messages, each with its number in the request (for losses; -1: it is ours)."""
+    """Messages, each with its number in the request (for losses; -1: the gateway added it)."""
 
     def __init__(self, messages: list[_Message], history: History) -> None:
         self.messages = list(enumerate(messages))
@@ -412,17 +412,17 @@ class _Conversation:
         for name in names:
             value = message.pop(name)
             self.changed = True
-            if name == "refusal" and bytes(value) not in SAYS_NOTHING:  # it is what the assistant said
+            if name == "refusal" and bytes(value) not in SAYS_NOTHING:  # a refusal is the answer of the assistant
                 message["content"] = _joined(message.get("content", _NULL), value)
             elif name not in _UNTOLD and bytes(value) not in SAYS_NOTHING:
                 reason = "this provider refuses reasoning of others" if name in THOUGHTS else "this provider refuses it"
                 self.losses.append(Loss(f"messages[{number}].{name}", reason, hint=name in THOUGHTS))
 
     def fit_system(self) -> None:
-        """Have each system prompt in the user's messages: the one that goes first is not among them.
+        """Move each system prompt into the user's messages, but for the one that goes first.
 
         Raises:
-            msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: a message is not valid.
 
         """
         kept = list[tuple[int, _Message]]()
@@ -437,7 +437,7 @@ class _Conversation:
         self.messages = kept
 
     def fit_messages(self) -> None:
-        """As of ``fit_system``, and have each turn of Messages that calls tools begin with a thought.
+        """As ``fit_system``, and have each turn of Messages that calls tools begin with a thought.
 
         Raises:
             msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
@@ -480,10 +480,10 @@ class _Conversation:
                 self._set(first, "content", _joined(first.get("content", _NULL), message.get("content", _NULL)))
 
     def _without_users_after_tools(self) -> Iterator[tuple[int, _Message]]:
-        """Yield the messages, a text of the user's after a tool's result at the end of that.
+        """Yield the messages; a text of the user's after a tool's result goes to the end of that result.
 
-        Of several in a row the last stays the user's: programs tell so of the result before they ask (Codex: that a
-        command was stopped), and what is asked in a tool's result is not answered.
+        The last of several texts in a row stays the user's. Programs first comment on the result, then ask (Codex: that
+        a command was stopped), and a question within a tool's result is not answered.
         """
         before: _Message = {}
         has_joined = False
@@ -501,7 +501,7 @@ class _Conversation:
             yield number, message
 
     def _alternating(self) -> Iterator[tuple[int, _Message]]:
-        """Yield the messages, those of the user, or of the assistant, that follow each other as one."""
+        """Yield the messages, with consecutive ones of the user, or of the assistant, joined."""
         before: _Message = {}
         for number, message in self.messages:
             role = _role(message)
@@ -515,7 +515,7 @@ class _Conversation:
 
 
 def _refused(given: _Message, known: frozenset[str] | None, history: History) -> list[str]:
-    """Return the fields of a message or a call that a provider refuses; ``known``: it takes these alone."""
+    """Return the fields of a message or a call that a provider refuses; ``known``: the only fields that it takes."""
     return [name for name in given if name in history.refused_fields or (known is not None and name not in known)]
 
 

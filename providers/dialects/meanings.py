@@ -1,7 +1,7 @@
-"""What refusals mean, and how the vendor of each API tells it: a table of meanings and APIs.
+"""What refusals mean, and how the vendor of each API words them: a table of meanings and APIs.
 
-Programs recognise a refusal by the code or the words of their own API's vendor alone. So a refusal of another API's
-vendor, or of the gateway, is told in these. What is not in the table is told by its status.
+A program recognises a refusal only by the code or the words of its own API's vendor. So a refusal of another API's
+vendor, or of the gateway, is translated into these. A refusal that is not in the table is reported by its status.
 """
 
 import re
@@ -12,23 +12,23 @@ import msgspec
 
 from providers.refusals import UNKNOWN_LENGTHS, Meaning, StatedLengths
 
-Details = Sequence[Mapping[str, Any]]  # what an error says beside its message, for programs alone
+Details = Sequence[Mapping[str, Any]]  # what an error has besides its message, for programs alone
 
 
 class RefusalWords(msgspec.Struct, frozen=True):
     """How a vendor tells a refusal of one meaning."""
 
     type: str
-    own: re.Pattern[str]  # finds its own words: a message that has them is told as it is
-    words: str = ""  # where nothing else is known; "": the message is told as it is
-    code: str | None = None  # None: its errors have none
-    codes: frozenset[str] = frozenset()  # its others for this, which are kept
+    own: re.Pattern[str]  # finds the vendor's own words: a message that has them is not changed
+    words: str = ""  # if nothing else is known; "": the message is not changed
+    code: str | None = None  # None: the vendor's errors have none
+    codes: frozenset[str] = frozenset()  # other codes of the vendor for the same, which are kept
     details: Callable[[float | None], Details] = lambda _: ()  # by the seconds after which to come back
-    long: str = ""  # the words if ``prompt`` and ``most`` are known, as they are of a length
-    beside: str = ""  # the words if the prompt would fit, but not with the ``answer`` beside it
+    long: str = ""  # the words if ``prompt`` and ``most`` are known: for a prompt that is too long
+    beside: str = ""  # the words if the prompt fits, but not together with the ``answer``
 
     def message(self, said: str, lengths: StatedLengths = UNKNOWN_LENGTHS) -> str:
-        """Return what ``said``, the words of another vendor or of the gateway, is in its words."""
+        """Return ``said``, words of another vendor or of the gateway, in this vendor's words."""
         if not self.words or self.own.search(said) is not None:
             return said
         words = self.words
@@ -45,7 +45,7 @@ _ANY = re.compile("")
 
 
 def _retried(after_s: float | None) -> Details:
-    """Return Google's word for when to come back: its clients read no header."""
+    """Return Google's detail for when to come back: clients of its API read no header."""
     return () if after_s is None else ({"@type": f"{_RPC}RetryInfo", "retryDelay": f"{after_s:g}s"},)
 
 
@@ -55,7 +55,7 @@ def _of_day(quota: str) -> Callable[[float | None], Details]:
     return lambda after_s: (failure, *_retried(after_s))
 
 
-# Beside each, who reads it, and how. All were read on 2026-11-29:
+# Beside each entry: which program reads it, and how. All were read on 2026-11-29:
 # - Codex: codex-rs/codex-api/src/api_bridge.rs, .../sse/responses.rs and codex-rs/protocol/src/error.rs of
 #   https://github.com/openai/codex
 # - Gemini CLI: packages/core/src/utils/googleQuotaErrors.ts and retry.ts of https://github.com/google-gemini/gemini-cli
@@ -64,12 +64,12 @@ def _of_day(quota: str) -> Callable[[float | None], Details]:
 # - Cline: apps/vscode/src/services/error/ClineError.ts of https://github.com/cline/cline
 # - aider: aider/exceptions.py of https://github.com/Aider-AI/aider, by litellm's classes, which follow the status
 TELLINGS: Mapping[Meaning, Mapping[str, RefusalWords]] = {
-    # The agent shortens the conversation, and goes on; without these words it gives up.
-    # pi and opencode know the words of all three: packages/ai/src/utils/overflow.ts of
-    # https://github.com/badlogic/pi-mono, in copies of its patterns, read on 2026-11-29.
+    # The agent shortens the conversation and goes on; without these words it gives up. pi and opencode know the words
+    # of all three vendors: packages/ai/src/utils/overflow.ts of https://github.com/badlogic/pi-mono, in copies of its
+    # patterns, read on 2026-11-29.
     Meaning.TOO_LONG: {
-        # Codex, by the code alone: is_context_window_error in codex-rs/codex-api/src/sse/responses.rs of
-        # https://github.com/openai/codex, read on 2026-11-29; by status 400 and the code in its version 0.171, tried.
+        # Codex reads the code alone: is_context_window_error in codex-rs/codex-api/src/sse/responses.rs of
+        # https://github.com/openai/codex, read on 2026-11-29; version 0.171: status 400 and the code, tried.
         OPENAI: RefusalWords(
             type="invalid_request_error",
             code="context_length_exceeded",
@@ -85,7 +85,7 @@ TELLINGS: Mapping[Meaning, Mapping[str, RefusalWords]] = {
                 " completion."
             ),
         ),
-        # Claude Code, by status 400 and these words: at the last it asks for a shorter answer (2.1.332, tried).
+        # Claude Code reads status 400 and these words; at the last entry it asks for a shorter answer (2.1.332, tried).
         ANTHROPIC: RefusalWords(
             type="invalid_request_error",
             own=re.compile(r"prompt is too long|input length and `max_tokens` exceed context limit", re.IGNORECASE),
@@ -103,11 +103,12 @@ TELLINGS: Mapping[Meaning, Mapping[str, RefusalWords]] = {
             long="The input token count ({prompt}) exceeds the maximum number of tokens allowed ({most}).",
         ),
     },
-    # It passes by itself: programs try again. pi and opencode find "overloaded" in the words, all SDKs the status.
+    # This passes by itself, so programs try again. pi and opencode look for "overloaded" in the words, all SDKs at the
+    # status.
     Meaning.OVERLOADED: {
-        # OpenAI: developers.openai.com/api/docs/guides/error-codes. Codex, by 503 and the code: it sends a request five
-        # times, then it tells its user to take another model. In a response that has begun this would be at once, so it
-        # is not told by ``response.failed`` there: then Codex asks again.
+        # OpenAI: developers.openai.com/api/docs/guides/error-codes. Codex reads 503 and the code: it sends a request
+        # five times, then tells the user to take another model. In a response that has begun it would do that at once,
+        # so ``response.failed`` does not have this code: Codex then asks again.
         OPENAI: RefusalWords(
             type="service_unavailable_error",
             code="server_is_overloaded",
@@ -115,11 +116,11 @@ TELLINGS: Mapping[Meaning, Mapping[str, RefusalWords]] = {
             own=re.compile(r"overloaded", re.IGNORECASE),
             words="Our servers are currently overloaded. Please try again later.",
         ),
-        # Claude Code, by the type; Anthropic's own status, 529, means no more to it, and less to others.
+        # Claude Code reads the type; Anthropic's own status, 529, means the same to it, and less to others.
         ANTHROPIC: RefusalWords(
             type="overloaded_error", own=re.compile(r"overloaded", re.IGNORECASE), words="Overloaded"
         ),
-        # Gemini CLI, by 503: it tries again, and then offers another model.
+        # Gemini CLI reads 503: it tries again, and then offers another model.
         GOOGLE: RefusalWords(
             type="UNAVAILABLE",
             own=re.compile(r"overloaded|high demand", re.IGNORECASE),
@@ -127,25 +128,26 @@ TELLINGS: Mapping[Meaning, Mapping[str, RefusalWords]] = {
             details=_retried,
         ),
     },
-    # It has room again soon: programs wait for as long as they are told. SDKs, opencode and aider read ``retry-after``.
+    # There is room again soon: programs wait for as long as they are told. SDKs, opencode and aider read
+    # ``retry-after``.
     Meaning.RATE: {
-        # Codex over HTTP, by 429, which is final to it; in a response that has begun by the code: it waits for the
-        # seconds after "try again in".
+        # Codex over HTTP reads 429 as final. In a response that has begun it reads the code, and waits for the seconds
+        # after "try again in".
         OPENAI: RefusalWords(type="rate_limit_error", code="rate_limit_exceeded", own=_ANY),
         ANTHROPIC: RefusalWords(type="rate_limit_error", own=_ANY),
         # Gemini CLI, by RetryInfo.
         GOOGLE: RefusalWords(type="RESOURCE_EXHAUSTED", own=_ANY, details=_retried),
     },
-    # The same, but of a day: the programs of Google's API, which take its minute and its day apart, end.
+    # As RATE, but for the day: programs with Google's API tell its minute from its day, and end.
     Meaning.DAY: {
         OPENAI: RefusalWords(type="rate_limit_error", code="rate_limit_exceeded", own=_ANY),
         ANTHROPIC: RefusalWords(type="rate_limit_error", own=_ANY),
-        # Gemini CLI, by QuotaFailure with "PerDay" in its quotaId.
+        # Gemini CLI reads QuotaFailure with "PerDay" in its quotaId.
         GOOGLE: RefusalWords(type="RESOURCE_EXHAUSTED", own=_ANY, details=_of_day("RequestsPerDay")),
     },
     # A limit of the gateway in dollars: programs end, and tell why.
     Meaning.SPENT: {
-        # Codex, by 429, or the code in a response that has begun; SDKs by ``x-should-retry: false``.
+        # Codex reads 429, or the code in a response that has begun; SDKs read ``x-should-retry: false``.
         OPENAI: RefusalWords(type="insufficient_quota", code="insufficient_quota", own=_ANY),
         # Anthropic's SDKs raise EnforcedSpendLimitReachedError by the details:
         # platform.claude.com/docs/en/api/handle-errors and /rate-limits. Claude Code, by ``x-should-retry: false``.
@@ -155,10 +157,10 @@ TELLINGS: Mapping[Meaning, Mapping[str, RefusalWords]] = {
             words="You have reached your specified API usage limits.",
             details=lambda _: ({"error_code": "enforced_spend_limit_reached"},),
         ),
-        # Gemini CLI, by QuotaFailure with "PerDay" in its quotaId: without it, it tries for minutes.
+        # Gemini CLI reads QuotaFailure with "PerDay" in its quotaId; without this it tries for minutes.
         GOOGLE: RefusalWords(type="RESOURCE_EXHAUSTED", own=_ANY, details=_of_day("UsdPerDayOrMonth")),
     },
-    # The operator's account at every provider is spent: nobody's request has an answer until it is paid.
+    # The operator's account at every provider is spent: no request is answered until the operator pays.
     Meaning.UNPAID: {
         OPENAI: RefusalWords(type="insufficient_quota", code="insufficient_quota", own=_ANY),
         # Claude Code, by these words: github.com/anthropics/claude-code/issues/66314.
@@ -171,7 +173,7 @@ TELLINGS: Mapping[Meaning, Mapping[str, RefusalWords]] = {
     },
     # The text is refused: the same again is in vain.
     Meaning.CONTENT: {
-        # Codex, by 400, or the code in a response that has begun; "cyber_policy" has its own words there.
+        # Codex reads 400, or the code in a response that has begun; for "cyber_policy" it has words of its own there.
         OPENAI: RefusalWords(
             type="invalid_request_error",
             code="invalid_prompt",
@@ -194,7 +196,7 @@ TELLINGS: Mapping[Meaning, Mapping[str, RefusalWords]] = {
             words="The prompt was blocked: PROHIBITED_CONTENT",
         ),
     },
-    # The client's own key at the gateway: its user has to set another one.
+    # The client's own key at the gateway: the user has to set another one.
     Meaning.KEY: {
         OPENAI: RefusalWords(type="authentication_error", code="invalid_api_key", own=_ANY),
         # Claude Code, by 401 and the header's name.
@@ -209,7 +211,7 @@ TELLINGS: Mapping[Meaning, Mapping[str, RefusalWords]] = {
             details=lambda _: ({"@type": f"{_RPC}ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"},),
         ),
     },
-    # There is no such model, here or at its vendor: the user takes another one. All read the status, 404.
+    # The model does not exist, here or at its vendor: the user takes another one. All programs read the status, 404.
     Meaning.GONE: {
         # github.com/Aider-AI/aider/issues/2030
         OPENAI: RefusalWords(type="invalid_request_error", code="model_not_found", own=_ANY),
@@ -220,5 +222,5 @@ TELLINGS: Mapping[Meaning, Mapping[str, RefusalWords]] = {
     },
 }
 
-# By these codes Codex goes on, or ends, in a response that has begun: all but of what passes by itself at once.
+# At these codes Codex goes on, or ends, in a response that has begun: at all but those of errors that pass soon.
 CODES = frozenset(told[OPENAI].code for meaning, told in TELLINGS.items() if meaning is not Meaning.OVERLOADED)

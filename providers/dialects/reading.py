@@ -1,6 +1,6 @@
 """Reads the objects of a client's request: fields by their type, each with its path, values still raw.
 
-An object that is read stays as it is. Its reader names the fields that it knows, and ``Losses.rest`` tells the others.
+An object is not changed by reading. The reader names the fields that it knows, and ``Losses.rest`` notes the others.
 """
 
 from collections.abc import Mapping
@@ -22,20 +22,20 @@ _lists = msgspec.json.Decoder(list[RawObject])
 
 
 def present(fields: Mapping[str, msgspec.Raw]) -> RawObject:
-    """Return the fields that are not null, as a null says no more than a field that is missing."""
+    """Return the fields that are not null: a null means as much as a missing field."""
     return {name: value for name, value in fields.items() if not is_null(value)}
 
 
 def said_of(given: Mapping[str, msgspec.Raw], *names: str) -> RawObject:
-    """Return the fields of these names that an object has."""
+    """Return the fields of these names that the object has."""
     return {name: given[name] for name in names if name in given}
 
 
 def needed_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> msgspec.Raw:
-    """Return the field ``name``, of whatever type, of the object at ``path``, which is empty for the request itself.
+    """Return the field ``name``, of any type, of the object at ``path`` ("" for the request itself).
 
     Raises:
-        Malformed: it is missing.
+        Malformed: the field is missing.
 
     """
     raw = given.get(name)
@@ -49,7 +49,7 @@ def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:
     """Return the string ``name`` of the object at ``path``.
 
     Raises:
-        Malformed: it is missing, or no string.
+        Malformed: the field is missing, or no string.
 
     """
     raw = given.get(name)
@@ -62,10 +62,10 @@ def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:
 
 
 def raw_text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> msgspec.Raw:
-    """Return the string ``name`` of the object at ``path`` without decoding it: it may be a whole book.
+    """Return the string ``name`` of the object at ``path`` without decoding it: some are as long as a book.
 
     Raises:
-        Malformed: it is missing, or no string.
+        Malformed: the field is missing, or no string.
 
     """
     raw = given.get(name)
@@ -75,40 +75,40 @@ def raw_text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> msgsp
 
 
 def objects_at(raw: msgspec.Raw | None, path: str) -> list[RawObject]:
-    """Return a list of objects, values still raw; an empty list where there is none.
+    """Return a list of objects, values still raw; an empty list if there is none.
 
     Raises:
-        Malformed: it is something else.
+        Malformed: this is something else.
 
     """
     return [] if raw is None or is_null(raw) else _read(_lists, raw, path)
 
 
 def object_at(raw: msgspec.Raw | None, path: str) -> RawObject:
-    """Return an object, values still raw; an empty object where there is none.
+    """Return an object, values still raw; an empty object if there is none.
 
     Raises:
-        Malformed: it is something else.
+        Malformed: this is something else.
 
     """
     return {} if raw is None or is_null(raw) else _read(_objects, raw, path)
 
 
 def inner_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> RawObject:
-    """Return the fields, those that are not null, of the object ``name`` in the object at ``path``.
+    """Return the fields of the object ``name`` in the object at ``path``, without null ones.
 
     Raises:
-        Malformed: it is something else.
+        Malformed: this is something else.
 
     """
     return present(object_at(given.get(name), f"{path}.{name}"))
 
 
 def each_at(raw: msgspec.Raw | None, path: str) -> list[tuple[str, RawObject]]:
-    """Return the path of each object in a list, and its fields that are not null; nothing where there is no list.
+    """Return the path and the fields, without null ones, of each object in a list; nothing if there is no list.
 
     Raises:
-        Malformed: it is something else.
+        Malformed: this is something else.
 
     """
     return [(f"{path}[{number}]", present(each)) for number, each in enumerate(objects_at(raw, path))]

@@ -1,4 +1,4 @@
-"""Says plain events of one dialect in another without decoding them: a JSON string's bytes are the same in both."""
+"""Writes plain events of one dialect in another without decoding them: a JSON string's bytes are the same in both."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,21 +11,21 @@ from providers.dialects.dialect import Dialect, NotingTranslation, Translation
 from providers.dialects.events import Pattern, Run
 from providers.refusals import UpstreamError
 
-LESSONS = 8  # events that are looked at one by one until two have shown what plain ones become
+LESSONS = 8  # events that are looked at one by one until two have shown how plain events are translated
 AGAIN, LESSONS_AGAIN = 8, 2  # after so many other blocks, so many lessons: an answer may begin with thoughts
 _FIELD_BYTES = 8  # of a field's name, up to the text
 _BLANK_LINE = re.compile(rb"(\r?\n)\1")
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """An event of the target, but for its text."""
+    """An event of the target without its text."""
 
     before: bytes
     after: bytes
     counter: re.Match[bytes] | None  # in ``before``; the first group is the number
 
     def of(self, raw_texts: Sequence[bytes], number: int) -> bytes:
-        """Return events with these texts, as JSON writes them; the first has this ``number``."""
+        """Return events with these texts, written as in JSON; the first has this ``number``."""
         before, after = self.before, self.after
         if self.counter is None:
             return before + (after + before).join(raw_texts) + after
@@ -35,16 +35,16 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 class Splicer:
-    """Learns what the plain events of one answer become, and says the following ones so.
+    """Learns the translation of plain events in one answer, and translates the following ones the same way.
 
-    Of two plain events, one behind the other, that were translated each alone, the first may begin something. What the
-    second became is what all others become, but for its text and its number: they differ in nothing else. Any other
-    event may change that, so it is learnt again after it.
+    Two plain events in a row are translated one by one. The first may begin something. The translation of the second is
+    that of all others, but for text and number: plain events differ in nothing else. Any other event may change this,
+    so it is learnt again afterwards.
     """
 
     def __init__(self, source: Dialect, target: Dialect, steps: Sequence[Translation]) -> None:
         self._read_event = source.answers.read_event
-        # Of texts that end somewhere each is looked at.
+        # If texts end somewhere (stop strings, limits), each text has to be looked at.
         self._learned = None if ShorteningTranslation in map(type, steps) else source.answers.learned
         self._counter = None if target.answers.numbers is None else target.answers.numbers.counter
         self._spliced: list[Callable[[Run], None]] = [
@@ -63,7 +63,7 @@ class Splicer:
         return self._form is None and self._lessons > 0
 
     def looks_at(self, block: bytes) -> bool:
-        """Note events that have to be translated; return whether it ``learns`` from them, one by one."""
+        """Note events that have to be translated; return whether this ``learns`` from them, one by one."""
         if block.startswith(b":") and silent_bytes(block) == len(block):
             return False
         self._form = None  # other events may change what plain ones become
@@ -76,7 +76,7 @@ class Splicer:
         return self.learns and not is_large
 
     def learn(self, event: bytes, said: bytes, secrets: Sequence[str]) -> None:
-        """Learn from one whole ``event`` what was ``said`` of it."""
+        """Learn from one whole ``event`` and its translation, ``said``."""
         self._lessons -= 1
         run = self._run(event) or self._first(event, secrets)
         was_plain, self._was_plain = self._was_plain, run is not None
@@ -95,25 +95,25 @@ class Splicer:
         self._form = _Form(before + b'"', b'"' + after[0], counter)
 
     def find(self, block: bytes) -> Run | None:
-        """Return the plain events that ``block`` begins with, if they can be said; None if it has to be translated."""
+        """Return the plain events at the beginning of ``block``, if they can be spliced; None: translate the block."""
         if self._form is None or self._pattern is None:
             return None
         run = self._pattern.find(block)
         return run if run is not None and not run.start and run.is_json else None
 
     def say(self, run: Run) -> bytes:
-        """Return what such events become, and take note that it was sent."""
+        """Return the translation of plain events, and note that it was sent."""
         said = self.said(run)
         self.sent(run)
         return said
 
     def said(self, run: Run) -> bytes:
-        """Return what such events become. Once that is sent, ``sent`` must be told."""
+        """Return the translation of plain events. Once it is sent, call ``sent``."""
         assert self._form is not None  # ``run`` was found
         return self._form.of(run.raw_texts, self._number)
 
     def sent(self, run: Run) -> None:
-        """Note that it was sent."""
+        """Note that the translation was sent."""
         self._number += len(run.raw_texts)
         self._lessons = LESSONS
         for spliced in self._spliced:
@@ -129,7 +129,7 @@ class Splicer:
         if self._learned is None or (data := event.find(b"data: ")) < 0:
             return None
         if known is not None and known.before[-_FIELD_BYTES:] not in event:
-            return None  # it has no such text: the end of the answer, for one
+            return None  # no such text is there: this is the end of the answer, or another event
         try:
             self._pattern = self._learned(event, self._read_event(event[data + len(b"data: ") :].strip(), secrets))
         except UpstreamError:

@@ -1,6 +1,6 @@
-"""The parts of requests and answers that name what a provider stores under the operator's key: a table of all APIs.
+"""Which parts of requests and answers name what a provider stores under the operator's key: a table of all APIs.
 
-One walk over JSON, which the table leads, finds them.
+One walk over JSON, which the table leads, finds these names.
 """
 
 import itertools
@@ -30,8 +30,8 @@ class StoredKind(StrEnum):
     VOICE = "voice"
     CACHE = "cached prompt"
     SOURCE = "source of data"
-    SERVER = "MCP server"  # named by its URL; not stored, but the provider calls it
-    CONNECTOR = "connector"  # likewise, named by its id
+    SERVER = "MCP server"  # named by its URL; not stored, but the provider calls the server
+    CONNECTOR = "connector"  # the same, named by its id
 
 
 class NamedId(msgspec.Struct, frozen=True):
@@ -45,9 +45,9 @@ class NamedId(msgspec.Struct, frozen=True):
 class NamePlace(msgspec.Struct, frozen=True):
     """Where names are.
 
-    ``path``: field names with dots between them. ``name[]`` are the elements of a list (or the value itself, where it
-    is none), ``*`` is every field, and ``**`` an object and all objects within it, except those that ``OPAQUE`` lists.
-    Fields are equal without regard to case and underscores, as Google's and Go's JSON readers are lenient.
+    ``path``: field names with dots between them. ``name[]`` stands for the elements of a list (or for the value itself
+    if it is none), ``*`` for every field, ``**`` for an object and all objects within, except those that ``OPAQUE``
+    lists. Case and underscores of fields do not matter: Google's and Go's JSON readers ignore them too.
     """
 
     path: str
@@ -59,7 +59,7 @@ class NamePlace(msgspec.Struct, frozen=True):
 
 
 def _is_reference(item: Mapping[str, Any]) -> bool:
-    """Whether an item of the Responses API stands for a stored one. Without a type it does if it has nothing else."""
+    """Whether an item of the Responses API stands for a stored one: by its type, or as it has only an id."""
     kind = item.get("type")
     if kind == "image_generation_call":  # a further edit of the picture
         return not item.get("result")
@@ -67,7 +67,7 @@ def _is_reference(item: Mapping[str, Any]) -> bool:
 
 
 _K = StoredKind
-# Files by URL: those that a provider reads with the operator's rights, not as anybody could.
+# Files by URL that a provider reads with the operator's rights, not as anybody could.
 _PRIVATE_URL = re.compile(
     r"(?:files/|(?!https?:|data:)[a-z][a-z0-9+.-]{0,64}:"
     r"|https?:[/\\]{0,64}[^/\\?#]{0,256}\b(?:generativelanguage|[a-z0-9-]{0,64}aiplatform)\.googleapis\.com)",
@@ -85,7 +85,8 @@ _CLOUD = _form(
     r"(?:(?:gs|s3|abfss?|wasbs?):|files/\w"
     r"|https?://(?:generativelanguage|[a-z0-9-]{0,64}aiplatform)\.googleapis\.com)"
 )
-# Of a tool, wherever a list of tools is: beside a prompt, in its items, in a namespace, in another API's request.
+# Of a tool, wherever a list of tools is: beside a prompt, in the prompt's items, in a namespace, in another API's
+# request.
 _OF_A_TOOL = (
     NamePlace("vector_store_ids[]", _K.STORE),
     NamePlace("container", _K.CONTAINER),
@@ -170,7 +171,7 @@ _GOOGLES = (
     NamePlace("tools[].mcpServers[].streamableHttpTransport.url", _K.SERVER),
 )
 
-# By API (of the relayed ones, their path at the provider): what a request may name besides.
+# By API (a relayed API: by the path at the provider): what else a request may name.
 ASKED: Mapping[str, tuple[NamePlace, ...]] = {
     "chat": (
         *_OPENAIS_STATE,
@@ -179,7 +180,7 @@ ASKED: Mapping[str, tuple[NamePlace, ...]] = {
         NamePlace("messages[].**.url", _K.FILE, form=_PRIVATE_URL),
         *_within("messages[].input[]", _OF_ITEMS),
         NamePlace("messages[].audio.id", _K.AUDIO),
-        NamePlace("data_sources[].type", _K.SOURCE),  # Azure reads them under the operator's identity
+        NamePlace("data_sources[].type", _K.SOURCE),  # Azure reads these under the operator's identity
     ),
     "responses": (
         *_OPENAIS_STATE,
@@ -202,7 +203,7 @@ ASKED: Mapping[str, tuple[NamePlace, ...]] = {
         NamePlace("fallback_credit_token", _K.CREDIT),
         NamePlace("fallback_credit_token.token", _K.CREDIT),
     ),
-    # The second: of which tokens are counted.
+    # The second is the request whose tokens are counted.
     "gemini": (*_GOOGLES, *_within("generateContentRequest", _GOOGLES)),
     "interactions": (
         NamePlace("previous_interaction_id", _K.RESPONSE),
@@ -229,16 +230,16 @@ NAMES_STORED = frozenset(
     | {"cached_content", "environment", "previous_interaction_id"}
     | {"diagnostics", "fallback_credit_token", "prompt_cache_options", "systemInstruction", "thread"}
 )
-# What one organisation alone has, and no operator shares: it is looked up even where there are no clients. With a
-# container too, which may also be unknown then.
+# What one organisation alone has, and no operator shares: looked up even if there are no clients. A name beside a
+# container may be unknown as well.
 HELD = frozenset({StoredKind.CONTAINER, StoredKind.CREDIT, StoredKind.MESSAGE})
-HOLDING = frozenset({"container", "diagnostics", "fallback_credit_token", "thread"})  # fields of a request that name it
-KEEPS_NONE = "keeps no conversation"  # why a request that goes on with a conversation does not fit
-# Fields and headers of a request whose answer names what it may.
+HOLDING = frozenset({"container", "diagnostics", "fallback_credit_token", "thread"})  # fields of a request that do
+KEEPS_NONE = "keeps no conversation"  # why a request that goes on with a conversation does not fit here
+# Fields and headers of a request whose answer names something that the client may name later.
 GIVES_STORED = HOLDING | {"audio"}
-GIVING_HEADERS: Mapping[str, str] = {"anthropic-beta": "fallback-credit"}  # and a part of their value
+GIVING_HEADERS: Mapping[str, str] = {"anthropic-beta": "fallback-credit"}  # and a part of the header's value
 
-# By API: what an answer, or an event of its stream, gives a client to name.
+# By API: what an answer, or an event of a stream, gives the client to name.
 _RESPONSE = (
     ("id", _K.RESPONSE),
     ("conversation.id", _K.CONVERSATION),
@@ -274,32 +275,32 @@ ANSWERED: Mapping[str, tuple[NamePlace, ...]] = {
     ),
 }
 
-# Fields whose values are the client's own data, whatever it is called: arguments and outputs of calls, schemas, labels.
+# Fields whose values are the client's own data, whatever their names: arguments and outputs of calls, schemas, labels.
 OPAQUE = frozenset(
     {"args", "arguments", "attributes", "input", "metadata", "output", "parameters", "response", "result"}
     | {"default", "enum", "examples", "properties"}
 )
 _SCHEMA = "schema"  # how the names of further ones end
 _SLICE_BYTES = 2**17  # searched, or done else, before a pause: one to three milliseconds
-_STRADDLING_BYTES = 256  # a name that begins in a slice ends within these
-_ELEMENT, _DECODED = 50, 2_500  # what an element, and one that is decoded, takes: in bytes that are searched
+_STRADDLING_BYTES = 256  # a name that begins in a slice ends within so many bytes
+_ELEMENT, _DECODED = 50, 2_500  # how many searched bytes an element costs as much as, and an element that is decoded
 _VALUES_AT_ONCE = 1_000  # are looked at before a pause
 _LONGEST_KEY = 100  # characters; longer ones are no names of fields
-_LONGEST_PATH = 1_000  # characters of it, which is told
+_LONGEST_PATH = 1_000  # characters of a path in a message
 _LOWER = bytes(range(256)).lower()
 _ESCAPED = r"\\u00[4-7]"  # a letter or underscore of a name may be written so
 
 
 class _Node(msgspec.Struct, eq=False):
-    """What a table says of one field: what is named there, and what is below it."""
+    """What a table says about one field: what is named there, and what is below."""
 
-    is_list: bool = False  # its elements are meant
-    is_deep: bool = False  # it is an object and all objects within it
+    is_list: bool = False  # the elements of the field are meant
+    is_deep: bool = False  # the field is an object, and all objects within are meant
     places: list[NamePlace] = []
     below: dict[str, "_Node"] = {}
 
 
-_Nodes = tuple[_Node, ...]  # of one field: by its own name, by ``*``, and of each ``**`` that it is within
+_Nodes = tuple[_Node, ...]  # of one field: by its own name, by ``*``, and by each ``**`` around it
 
 
 def _tree(places: Iterable[NamePlace]) -> _Nodes:
@@ -319,7 +320,7 @@ def _opened(node: _Node) -> _Nodes:
 
 @lru_cache(maxsize=4096)
 def _below(nodes: _Nodes, key: str) -> _Nodes:
-    """Return what a table says of the field ``key`` of an object of which it says ``nodes``."""
+    """Return what a table says about the field ``key`` of an object about which it says ``nodes``."""
     name, found = plain(key), list[_Node]()
     for node in nodes:
         for each in (name, "*"):
@@ -334,11 +335,11 @@ def _field_of(nodes: _Nodes, key: str) -> _Nodes:
     return _below(nodes, key if len(key) <= _LONGEST_KEY else "")
 
 
-_At = tuple[Any, str | int] | None  # a path: what is before, and its last step
+_At = tuple[Any, str | int] | None  # a path: what comes before, and the last step
 
 
 def _walked(nodes: _Nodes, value: object, at: _At) -> Iterator[NamedId | None]:
-    """Yield what ``value`` names, of which a table says ``nodes``; None wherever work may pause."""
+    """Yield what ``value`` names, about which a table says ``nodes``; None wherever work may pause."""
     left: list[tuple[_Nodes, object, _At, Mapping[str, Any]]] = [(nodes, value, at, {})]
     for count in itertools.count(1):
         if not left:
@@ -357,7 +358,7 @@ def _walked(nodes: _Nodes, value: object, at: _At) -> Iterator[NamedId | None]:
 
 
 def _named(nodes: _Nodes, value: object, at: _At, holder: Mapping[str, Any]) -> NamedId | None:
-    """Return what a value names that is no object or list; None if it is another form of the field, or everybody's."""
+    """Return what a value that is no object or list names; None: another form of the field, or everybody's name."""
     if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
         return None
     name = str(value)
@@ -369,7 +370,7 @@ def _named(nodes: _Nodes, value: object, at: _At, holder: Mapping[str, Any]) -> 
 
 
 def _path(at: _At) -> str:
-    """Return a path as it is told."""
+    """Return a path as messages have it."""
     steps = []
     while at is not None:
         at, step = at
@@ -381,13 +382,13 @@ class StoredField(msgspec.Struct, frozen=True):
     """What one field at the top level of a body, or of an event, may name."""
 
     nodes: _Nodes
-    names: tuple[bytes, ...]  # the last ones of its places, plain and with their quotes; none if all JSON may be a name
-    hint: re.Pattern[bytes]  # is found in its JSON wherever there may be a name
+    names: tuple[bytes, ...]  # the last fields of the places, plain and quoted; none if all JSON may be a name
+    hint: re.Pattern[bytes]  # is found in the JSON wherever there may be a name
 
     def hinted(self, raw: msgspec.Raw) -> Generator[None, None, bool]:
-        """Return whether the hint is found in JSON, slice by slice if it is long.
+        """Return whether the hint is found in JSON; long JSON is searched slice by slice.
 
-        Of a long one all underscores are left out: that takes a tenth of the pattern's time.
+        Underscores of long JSON are removed first: that takes a tenth of the pattern's time.
         """
         if not self.nodes:
             return False
@@ -430,7 +431,7 @@ def asked_field(api: str, name: str) -> StoredField:
 
 
 def named_in_answer(api: str, answer: bytes) -> Iterator[NamedId]:
-    """Yield what an answer, or the data of one of its events, gives a client to name. None in what is not an object."""
+    """Yield what an answer, or the data of one of its events, gives a client to name. None in place of non-objects."""
     nodes = _ANSWERED.get(api)
     if nodes is None or not _hint(nodes).search(answer):
         return

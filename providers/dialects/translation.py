@@ -53,7 +53,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
 
 
 def _thinking_less(wording: Wording, asked: Fields, source: Dialect, habits: Habits) -> Wording:
-    """Return a chat request that says of thinking what its model takes, and forbids it if what was ``asked`` does."""
+    """Return a chat request with the thinking that its model takes; none if the request ``asked`` forbids thinking."""
     forbids = source.requests.thinking.forbids
     if habits.thinks:
         if not (habits.takes_none or habits.may_think) or forbids is None or not forbids(asked):
@@ -85,13 +85,13 @@ def _with_tools(wording: Wording, source: Dialect, target: Dialect, habits: Habi
 
 
 def _told_as_asked(wording: Wording, source: Dialect, before: Wording) -> Wording:
-    """Return a ``wording`` with what it has lost since ``before`` in the words of the request in ``source``."""
+    """Return a ``wording`` whose losses since ``before`` have the paths of the request in ``source``."""
     own = as_asked(wording.losses[len(before.losses) :], source, before)
     return msgspec.structs.replace(wording, losses=(*before.losses, *own))
 
 
 def takes_text(spoken: Dialect, beyond: Container[str]) -> bool:
-    """Whether a model that is asked in ``spoken`` has tools that take a text: as ``beyond`` says, or its API."""
+    """Whether a model asked in ``spoken`` has tools that take a text: ``beyond`` says so, or the API has them."""
     return TAKES_TEXT in (beyond if spoken.pivoting is None else spoken.pivoting.beyond)
 
 
@@ -101,7 +101,7 @@ _EFFORTS = frozenset({"reasoning_effort", "shows_thoughts", "thinking_budget"})
 
 
 def as_asked(losses: Sequence[Loss], source: Dialect, wording: Wording) -> Sequence[Loss]:
-    """Return losses of a chat request in the words of the one in ``source`` from which it was made, its ``wording``."""
+    """Return losses of a chat request by the paths of the request in ``source`` that became it, as ``wording``."""
     if not losses or source.pivoting is None:
         return losses
     names = _names_of(source)
@@ -110,14 +110,14 @@ def as_asked(losses: Sequence[Loss], source: Dialect, wording: Wording) -> Seque
 
 
 def _names_of(dialect: Dialect) -> Mapping[str, str]:
-    """Return the names of chat's fields in ``dialect``, where they differ."""
+    """Return chat's fields whose names differ in ``dialect``, with those names."""
     own = {} if dialect.pivoting is None else dialect.pivoting.names
     return {"messages": dialect.requests.prompt, **dialect.requests.parameters.renamed, **own}
 
 
 def _named(names: Mapping[str, str], field: str) -> str:
     top = _TOP.split(field, 1)[0]
-    is_part = field != top and top in _LISTS  # of what has no place: it is not all of the prompt that is lost
+    is_part = field != top and top in _LISTS  # of a lost part: not the whole prompt is lost
     return field if is_part else names.get(top, field)
 
 
@@ -126,7 +126,7 @@ _TOP = re.compile(r"[.\[]")  # behind the name of a field at the top
 
 
 def named_in(source: Dialect, target: Dialect, asked: Fields, path: str) -> str:
-    """Return how the client of a request ``asked`` in ``source`` calls the field ``path`` of it in ``target``."""
+    """Return the name that the client of a request ``asked`` in ``source`` has for its field ``path`` in ``target``."""
     if source is target:
         return path
     given, sent = source.requests, target.requests
@@ -149,7 +149,7 @@ def _nothing_left(source: Dialect, target: Dialect) -> Loss:
 
 
 def as_call(target: Dialect, asked: Fields, source: Dialect, sent: Fields) -> AsCall | None:
-    """Return what makes a call of JSON; None unless that was ``sent`` for where a call was ``asked`` for."""
+    """Return a translation of JSON into a call; None unless JSON was ``sent`` for where a call was ``asked`` for."""
     choice = bytes(sent.get(source.requests.tools.choice, b""))
     if (
         source.requests.tools.unforced is None
@@ -167,7 +167,7 @@ def as_call(target: Dialect, asked: Fields, source: Dialect, sent: Fields) -> As
 
 
 def texts_called(target: Dialect, asked: Fields, source: Dialect, beyond: Container[str]) -> Collection[str]:
-    """Return the names of functions that ``source`` was offered for tools which take a text, as they were ``asked``."""
+    """Return the names of functions that stand for tools which take a text, ``asked`` for in ``source``."""
     names = target.requests.tools.custom_names
     return () if names is None or takes_text(source, beyond) else names(asked)
 
@@ -186,9 +186,9 @@ def translations(
 ) -> list[Translation]:
     """Return the steps that translate an answer from ``source`` to ``target``, the dialect of the request ``asked``.
 
-    ``secrets`` are masked in errors. ``called``: makes a call of its text. ``texts``: functions that stand for tools
-    which take a text. ``one_call``: the provider has not heard that one is wanted. ``most``: so many tokens
-    are given of more that were asked for. ``seal``: closes what only its maker reads.
+    ``secrets``: masked in errors. ``called``: makes a call of the text. ``texts``: functions that stand for tools with
+    a text argument. ``one_call``: the provider was not told that one call is wanted. ``most``: tokens that are given to
+    a client that asked for fewer than the provider takes. ``seal``: closes what only the maker can read.
     """
     steps: list[Translation] = []
     if source is target and called is None and not texts and not one_call and not most:

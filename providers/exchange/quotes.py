@@ -1,12 +1,11 @@
-"""Blanks out the words of a refusal that stood in its request, before any rule reads the refusal.
+"""Blanks out the words of a refusal that stood in the request, before any rule reads the refusal.
 
-A vendor that refuses a value quotes the value, which may be any sentence, also one by which we know a refusal. For
-example, 400 "Invalid value: 'insufficient_quota'. Supported values are: …" quotes a client's word, and says nothing of
-the account. The vendor's own sentence may as well stand in a prompt. So a quote is known by how the message presents
-it: in quotes, after a colon, ``got`` or ``received``; or because the quote is a name or a value of the request from end
-to end. Letters and digits are compared, so it does not matter how the quote was escaped. A name of one word is not
-blanked out, unless it is the refused value, or the message presents it as a tool and the request has a tool of that
-name.
+A vendor that refuses a value quotes the value. The value may be any sentence, even one by which a refusal is
+recognised: 400 "Invalid value: 'insufficient_quota'. Supported values are: …" quotes a client's word, and says nothing
+about the account. On the other hand, the vendor's own sentence may stand in a prompt. So a quote is recognised by how
+the message presents it: in quotes, or after a colon, ``got`` or ``received``; or because the quote is a whole name or
+value of the request. Only letters and digits are compared, so escapes do not matter. A name of one word is not blanked
+out, unless it is the refused value, or the message presents the name as a tool's and the request has such a tool.
 """
 
 import re
@@ -37,7 +36,7 @@ _END: Final = "\0"  # of a text of the request
 _LEAST_PARTS: Final = 4  # of a word with hyphens that is taken for a sentence
 _LEAST_WORDS: Final = 3  # of a value that the message neither presents as a value nor calls wrong
 _WITHOUT_SPACES: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # so a sentence may be one word
-# Fields whose texts are content: a word in these is no value that a vendor may refuse.
+# Fields whose texts are content: no vendor refuses a word in these as a value.
 _FORMATS: Final = tuple(dialect.requests for dialect in DIALECTS.values())
 _CONTENT: Final = frozenset(
     {
@@ -59,22 +58,23 @@ _OF_TEXT: Final = (
 _GIVEN: Final = rf"\b(?:(?:got|received|value|given|provided)\b|input(?:_value)?['\"]?[:=]|{_OF_TEXT}['\"]?\s?[:=])"
 _GIVES, _GIVEN_ANYWHERE = re.compile(rf"{_GIVEN}\W{{0,64}}$", re.IGNORECASE), re.compile(_GIVEN, re.IGNORECASE)
 _WORDS: Final = re.compile(r"\W{0,64}(?:['\"`][\w.-]{1,100}['\"`][^\w'\"`]{0,64}){2,}")  # several, each in quotes
-# The vendor's own words follow these, also in an error that a proxy quotes.
+# The vendor's own words follow, even in an error that a proxy quotes.
 _SAYS: Final = re.compile(
     r"(\w{0,64}(?:error|exception|message|msg|detail|raw))['\"]?\s{0,64}[:=]\s{0,64}['\"]?$", re.IGNORECASE
 )
 _REFUSED: Final = re.compile(
     r"\W{0,2} ?(?:(?:is|was|are) (?:not|an? |in|un)|isn.t |does not exist|not in )", re.IGNORECASE
 )
-# Text before a value of one word that presents it as a value, and not as a field's name or the first of those taken.
+# Text before a value of one word that presents the word as a value; not as a field's name, or as the first accepted
+# value.
 _OF_VALUE: Final = re.compile(r"(?:\b(?:got|received|input|value|given|variant)\W{1,3}|[:=] ?)$", re.IGNORECASE)
 _OF_NAMES: Final = re.compile(
     r"\b(?:parameter|param|argument|field|property|key|option|attribute|supplied|object|are|one of|levels)"
     r"(?:s|\(s\))?(?: in object| supplied)?: ?$",
     re.IGNORECASE,
 )
-# Text around a word that presents it as a tool's name. Without quotes only a word that is written, or introduced, like
-# a name counts: "function tools" are any tools.
+# Text around a word that presents the word as a tool's name. Without quotes a word counts only if it is written, or
+# introduced, like a name: "function tools" are any tools.
 _OPEN, _CLOSE = r"(?P<open>['\"`\u2018\u201c\u00ab]?)", r"(?P<close>['\"`\u2019\u201d\u00bb]?)"
 _TOOL: Final = r"(?<![\w.])(?:tool|function)"
 _WORD: Final = rf"{_OPEN}(?P<word>(?<![\w.-])[\w.-]{{0,99}}\w){_CLOSE}(?![\w-])"
@@ -94,7 +94,7 @@ _TOOL_NAMED: Final = (
 _IS_WRITTEN_AS_NAME: Final = re.compile(r"_|[a-z][A-Z]|\d|\w[.-]\w")
 _CALLS_A_NAME: Final = re.compile(r"[:=]|name|called", re.IGNORECASE)
 _SAID: Final = frozenset({"anthropic_beta", "model"})  # fields of names
-# Objects whose names are their client's; and fields whose values are of the API.
+# Objects whose names are the client's; and fields whose values are the API's.
 OF_CLIENTS: Final = frozenset(
     {
         "$defs",
@@ -114,21 +114,21 @@ _NAMES_TOOLS: Final = frozenset({"name", "allowedFunctionNames"})
 
 
 class _Request(NamedTuple):
-    """The texts of a request, by their letters and digits."""
+    """The texts of a request, reduced to their letters and digits."""
 
     texts: Content
     whole: frozenset[bytes]  # names and values of several words
-    names: frozenset[bytes]  # the names among them
-    values: frozenset[bytes]  # the values among them of fields that are no content
+    names: frozenset[bytes]  # the names
+    values: frozenset[bytes]  # the values of fields that are no content
     words: frozenset[str]  # values of one word, of fields that are no content
     tools: frozenset[str]  # what may be the names of tools
-    said: frozenset[tuple[str, bytes]]  # with the names below which vendors tell their errors
+    said: frozenset[tuple[str, bytes]]  # with the names below which vendors report errors
 
 
 def mark(error: UpstreamError, own: "VendorsWords") -> None:
     """Have rules read only the vendor's ``own`` words of ``error``; the first call decides.
 
-    An error that came within an answer is judged again by the words that are left.
+    The kind of an error that came within an answer is decided again by the words that are left.
     """
     if error.is_marked:
         return
@@ -141,8 +141,8 @@ def mark(error: UpstreamError, own: "VendorsWords") -> None:
 class VendorsWords:
     """Returns a message without its quotes of ``requests``; "" if these are too large, or no longer in memory.
 
-    ``requests`` are the fields of the request in each form; None: no longer in memory. ``texts``: more of its content.
-    Both are read once, and not before there is a message.
+    ``requests``: the fields of the request in each form; None: no longer in memory. ``texts``: more of the content.
+    Both are read once, and only when there is a message.
     """
 
     __slots__ = ("_request", "_requests", "_said", "_texts")
@@ -150,7 +150,7 @@ class VendorsWords:
     def __init__(self, *requests: Mapping[str, msgspec.Raw] | None, texts: Iterable[str] = ()) -> None:
         self._requests, self._texts = requests, texts
         self._request: _Request | None = None
-        self._said: dict[str, str] = {}  # of each message: it is often asked for twice
+        self._said: dict[str, str] = {}  # by message: most are asked for twice
 
     def __call__(self, message: str) -> str:
         """Return a ``message`` without its quotes."""
@@ -194,7 +194,7 @@ def _read(requests: Sequence[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -
         begin = len(values)
         _gather(value, names, values, tools, said)
         if name in _SAID and not any(re.search(r"\s", each) for each in values[begin:]):
-            del values[begin:]  # names that vendors say
+            del values[begin:]  # names of vendors
         elif name not in _CONTENT:
             words.update(each for each in values[begin:] if len(each) <= _EXAMINED_CHARS)
     own, told = _letters([*values]), _letters([*names])
@@ -255,14 +255,14 @@ def _gather_named(value: Any, name: str, found: set[str]) -> None:
 
 
 def _letters(texts: Sequence[str]) -> list[bytes]:
-    """Return the letters and digits of texts, as they are and decoded."""
+    """Return the letters and digits of texts, undecoded and decoded."""
     joined = _END.join(text.replace(_END, " ") for text in texts)
     forms = dict.fromkeys((joined, decoded(joined)))
     return [each for form in forms for each in squeezed(form, keep=b"\0").split(b"\0")]
 
 
 def _several(texts: Collection[str]) -> Iterator[bytes]:
-    """Yield the letters of those that may be in a message, and are more than one word."""
+    """Yield the letters of the texts that may be in a message, and have more than one word."""
     short = [text for text in texts if len(text) <= _EXAMINED_CHARS and _is_sentence(text)]
     yield from filter(None, _letters(short))
 
@@ -275,7 +275,7 @@ def _is_sentence(text: str) -> bool:
 
 
 def _without(text: str, request: _Request) -> str:
-    """Return ``text`` with each quote from the request replaced by as many letters that are no words."""
+    """Return ``text`` with each quote from the request replaced by as many letters that form no words."""
     letters, places = bytearray(), list[int]()
     for place, character in enumerate(text):
         folded = squeezed(character)
@@ -314,7 +314,7 @@ def _in_quotes(text: str, request: _Request) -> Iterator[tuple[int, int]]:
             if inner in request.words and is_value and not follows:
                 yield begin, end
         elif _is_vendors(before, letters, request):
-            at = begin  # there may be quotes in what it says
+            at = begin  # the vendor's own words may have quotes
         elif letters in request.texts:
             yield begin, end
         else:
@@ -355,7 +355,7 @@ def _may_be(value: bytes, text: str, span: tuple[int, int], request: _Request) -
     if before[-1:].isalnum() or after[:1].isalnum() or _is_vendors(before, value, request):
         return False
     if not any(map(str.isalnum, before + after)):
-        return False  # nothing is said of it
+        return False  # nothing is said about the word
     if _PRESENTS.search(before) is not None:
         return True
     is_refused = _REFUSED.match(after) is not None
@@ -365,6 +365,6 @@ def _may_be(value: bytes, text: str, span: tuple[int, int], request: _Request) -
 
 
 def _is_vendors(before: str, letters: bytes, request: _Request) -> bool:
-    """Whether the text behind ``before`` is the vendor's: below a name that vendors use and the request has not."""
+    """Whether the text after ``before`` is the vendor's: below a name that vendors use, and the request does not."""
     told = _SAYS.search(before)
     return told is not None and (told[1].lower(), letters) not in request.said

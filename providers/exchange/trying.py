@@ -45,7 +45,7 @@ class TriedForms(msgspec.Struct, eq=False):
     first: UpstreamError  # the first refusal, unchanged
     last: str = ""  # why the request was refused last, for the log and the page
     is_again: bool = False  # whether the request was sent in a second form
-    is_of_must: bool = False  # whether the request was refused for something that it may not lose
+    is_of_must: bool = False  # whether the request was refused for something that it needs
 
     @property
     def new(self) -> Facts:
@@ -99,7 +99,7 @@ async def taken(
 
 
 def tried_of(learnt: LearntFacts, request: Request) -> TriedForms | None:
-    """Return the forms in which a request was refused before; None if it is sent for the first time."""
+    """Return the forms in which a request was refused before; None if this is its first form."""
     kept = request.sendings.tried
     return None if kept is None else kept.get(learnt)
 
@@ -151,8 +151,8 @@ def refused(
     wrong = [fact for fact in tried.known if fact.dialect and mentions(refusal, _names(fact))]
     learnt.forget(request.model, wrong, client)
     _note_musts(learnt, request, tried.new, refusal)
-    # The last refusal is about a form that lacks only the fields of the first refusals; unless it is about a changed
-    # field itself.
+    # The last refusal is about a form that lacks only the fields of the first refusals; unless it is about a field that
+    # was changed.
     if refusal.kind is tried.first.kind:
         changed = [fact for fact in tried.new if mentions(refusal, _names(fact))]
         unchanged = [fact for fact in tried.new if _names(fact) and fact not in changed]

@@ -14,8 +14,8 @@ from aiohappyeyeballs import AddrInfoType
 
 from providers.refusals import out_of_descriptors
 
-# Lookups. The resolver may hang for half a minute, and both event loops have only a few threads for it, which others
-# use too (Redis, the database): with them, two names that hang would hold up all others. So each has its own thread.
+# Lookups. The resolver may hang for half a minute, and both event loops have few threads for lookups, which Redis and
+# the database use too: two names that hang would hold up everything else. So each lookup has a thread of its own.
 
 
 def look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> asyncio.Future[list[AddrInfoType]]:
@@ -56,7 +56,7 @@ def _tell(future: asyncio.Future[list[AddrInfoType]], found: object) -> None:
         future.set_result(cast("list[AddrInfoType]", found))
 
 
-# What the resolver says of a name that is gone, or has no address any more. Anything else: the resolver is away.
+# What the resolver says about a name that is gone, or has no address any more. Anything else: the resolver is away.
 _GONE = frozenset(
     getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY") if hasattr(socket, name)
 )
@@ -67,11 +67,11 @@ def _is_gone(error: BaseException) -> bool:
 
 
 FRESH_S = 30.0
-SHARED_S = 1.0  # an older lookup may wait for a datagram that was lost: another one is begun beside it
+SHARED_S = 1.0  # an older lookup may wait for a lost datagram: another one is begun beside it
 _MOST_LOOKUPS = 4  # of a name, each in a thread
 KEPT_S = 3600.0  # for so long the last good addresses are used, while the resolver is away
 TELLING_S = 300.0  # a resolver that nobody has asked for so long may be back
-FAILING_S = 30.0  # for so long an address that failed comes after the others, and then one connection tries it
+FAILING_S = 30.0  # an address that failed comes after the others for so long; then one connection tries the address
 LEFT_S = 300.0  # an address that no answer had for so long is not the name's: balancers give a few of many in turns
 
 
@@ -82,9 +82,9 @@ class Place:
 
     def __init__(self, info: AddrInfoType) -> None:
         self.info = info
-        self.found_at = 0.0  # when the resolver last had it
+        self.found_at = 0.0  # when the resolver last listed this address
         self.used = 0  # connections of all clients: open, or being opened
-        self.retry_at = 0.0  # it has failed: until then it comes after the others; 0: it has not
+        self.retry_at = 0.0  # the address failed, and comes after the others until then; 0: it has not failed
 
     def failed(self, now_s: float) -> None:
         """Put the address behind the others for a while."""
@@ -92,7 +92,7 @@ class Place:
 
 
 class Addresses:
-    """The addresses of one name. All who connect to it share it, so that they spread over them together."""
+    """The addresses of one name. All who connect to it share these, so that connections spread over them."""
 
     def __init__(self, names: "Names", loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
         self.host = host
@@ -100,18 +100,18 @@ class Addresses:
         self._names = names
         self._loop = loop
         self._port = port
-        self._places: list[Place] = []  # those of the last answer, in its order
-        self._known: dict[object, Place] = {}  # and those of before that may still be the name's, by address
+        self._places: list[Place] = []  # places of the last answer, in its order
+        self._known: dict[object, Place] = {}  # by address: these, and earlier ones that may still be the name's
         self._answered_at = 0.0  # when the places were last known to be right
-        self._is_stale = False  # a connection has failed: they may have changed
-        self._lookup: asyncio.Future[list[AddrInfoType]] | None = None  # the latest one that runs
+        self._is_stale = False  # a connection has failed: the addresses may have changed
+        self._lookup: asyncio.Future[list[AddrInfoType]] | None = None  # the latest running lookup
         self._lookups = 0  # how many run
         self._asked_at = -SHARED_S
         self._is_late = False  # nobody waits for a resolver that is late
-        self.is_away = False  # it failed, which is told
+        self.is_away = False  # the resolver failed, which was reported
 
     async def found(self) -> Sequence[Place]:
-        """Return the places. All who ask together share one lookup; it goes on if they give up.
+        """Return the places. All who ask together share one lookup, which goes on if they give up.
 
         Raises:
             OSError, ValueError: no address is known: as ``socket.getaddrinfo`` does.
@@ -163,7 +163,7 @@ class Addresses:
         return any(each.used < place.used for each in others if each.info[0] == place.info[0])
 
     def beside(self, place: Place) -> int:
-        """Return how many addresses of its family there are."""
+        """Return how many addresses of the same family there are."""
         return len({id(each) for each in self._places if each.info[0] == place.info[0]})
 
     def doubt(self) -> None:
@@ -176,13 +176,13 @@ class Addresses:
         return self.is_away and self._loop.time() - self._asked_at < TELLING_S
 
     def _begin(self, now_s: float, *, rarely: bool) -> asyncio.Future[list[AddrInfoType]] | None:
-        """Return the lookup that runs, a new one if it is old; ``rarely``: not for each who asks."""
+        """Return the running lookup, a new one if that is old. ``rarely``: not a new one for each who asks."""
         is_old = now_s - self._asked_at >= SHARED_S and self._lookups < _MOST_LOOKUPS
         if not is_old and (self._lookup is not None or rarely):
             return self._lookup
         lookup = self._lookup = look_up(self._loop, self.host, self._port)
         self._lookups, self._asked_at = self._lookups + 1, now_s
-        if lookup.done():  # an address: its callbacks would come later
+        if lookup.done():  # an address: callbacks would run later
             self._looked_up(lookup)
         else:
             lookup.add_done_callback(self._looked_up)
@@ -220,10 +220,10 @@ class Addresses:
 
 
 class TellAway(Protocol):
-    """Is told when the resolver is away, and when it is back."""
+    """Is called when the resolver is away, and when it is back."""
 
     def __call__(self, host: str, *, is_away: bool) -> None:
-        """Note that connections to ``host`` are made by its last good addresses, or no longer."""
+        """Note that connections to ``host`` use its last good addresses, or no longer do."""
 
 
 def _tell_nobody(host: str, *, is_away: bool) -> None:
@@ -253,5 +253,5 @@ class Names:
 
     @property
     def away(self) -> int:
-        """How many names are connected to by their last good addresses, as the resolver is away."""
+        """How many names are connected to by their last good addresses, because the resolver is away."""
         return sum(each.is_told_away for each in self._known.values())

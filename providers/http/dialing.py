@@ -28,10 +28,9 @@ from providers.refusals import MASK, ErrorKind, MaskedRecord, UpstreamError, is_
 if TYPE_CHECKING:
     from providers.http.http2 import Http2Connection
 
-# TLS session resumption: it makes the handshake cheaper when a lost race's connection is replaced. A resumed
-# handshake has no certificates to send, read and check. OpenSSL makes a whole one where the server does not know the
-# session any more. A session is resumed only under the name that its certificate was checked for, and only in the
-# context that checked it.
+# TLS session resumption: the handshake of a connection that replaces a lost race's becomes cheaper, as no certificates
+# are sent, read and checked. If the server does not know the session any more, OpenSSL makes a whole handshake. A
+# session is resumed only under the name that its certificate was checked for, and only in the context that checked it.
 
 
 def resume_sessions(context: ssl.SSLContext) -> None:
@@ -40,7 +39,7 @@ def resume_sessions(context: ssl.SSLContext) -> None:
 
 
 class _Resuming(ssl.SSLObject):
-    whole: dict[str | None, ssl.SSLObject]  # by name, the last whole handshake of which no session was taken yet
+    whole: dict[str | None, ssl.SSLObject]  # by name: the last whole handshake whose session was not taken yet
     sessions: dict[str | None, ssl.SSLSession]  # by name
     _begun = False
 
@@ -55,12 +54,12 @@ class _Resuming(ssl.SSLObject):
             self.whole[name] = self
 
     def getpeercert(self, binary_form: bool = False) -> Any:
-        """Return None: no caller needs a certificate that OpenSSL has checked, and to parse one takes 40 µs."""
+        """Return None: no caller needs a certificate that OpenSSL has checked, and parsing one takes 40 µs."""
         del binary_form
 
     def _resume(self, name: str | None) -> None:
         whole = self.whole.pop(name, None)
-        latest = None if whole is None else whole.session  # its tickets have followed it by now
+        latest = None if whole is None else whole.session  # the session's tickets have come by now
         if latest is not None:
             self.sessions[name] = latest
         session = self.sessions.get(name)
@@ -75,11 +74,11 @@ _END = b"\r\n\r\n"
 
 
 class ProxyRefused(Exception):
-    """The proxy refuses the tunnel; the message is its status line."""
+    """The proxy refuses the tunnel; the message is the proxy's status line."""
 
 
 class Tunnel(asyncio.Protocol):
-    """Asks a proxy for a tunnel. ``opened`` returns when it is established; after that, TLS takes over."""
+    """Asks a proxy for a tunnel. ``opened`` returns when the tunnel is established; after that, TLS takes over."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, authority: str, authorization: str | None) -> None:
         self._opened: asyncio.Future[None] = loop.create_future()
@@ -94,7 +93,7 @@ class Tunnel(asyncio.Protocol):
         cast("asyncio.Transport", transport).write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Process the answer. No data follows it, as in TLS the client sends first."""
+        """Process the answer. No data follow it, as in TLS the client sends first."""
         self._answer += data
         if self._opened.done():
             return
@@ -118,7 +117,7 @@ class Tunnel(asyncio.Protocol):
         """Wait for the tunnel.
 
         Raises:
-            ProxyRefused: the proxy refuses it.
+            ProxyRefused: the proxy refuses the tunnel.
 
         """
         await self._opened
@@ -140,7 +139,7 @@ _LONGEST_SHOWN = 100  # characters of an entry of NO_PROXY
 
 
 class Proxy(MaskedRecord, frozen=True):
-    """A proxy. ``authorization`` is the value of proxy-authorization; it is a secret."""
+    """A proxy. ``authorization``: the value of proxy-authorization, a secret."""
 
     scheme: str  # of the proxy itself: http or https
     host: str
@@ -158,7 +157,7 @@ def _proxies() -> Mapping[str, str]:
 
 
 def proxy_of(scheme: str, host: str, port: int | None = None) -> Proxy | None:
-    """Return the proxy for an origin, None if there is none. ``port``: None is that of the scheme.
+    """Return the proxy for an origin, None if there is none. ``port`` None: the scheme's.
 
     Raises:
         ValueError: the environment names a proxy that is not supported.
@@ -183,9 +182,9 @@ def proxy_of(scheme: str, host: str, port: int | None = None) -> Proxy | None:
 
 
 def is_direct(scheme: str, host: str, port: int | None) -> bool:
-    """Return whether NO_PROXY lists an origin. ``port``: None is that of the scheme.
+    """Return whether NO_PROXY lists an origin. ``port`` None: the scheme's.
 
-    A name is not looked up: it is in no network.
+    A name is not looked up, so no network contains it.
     """
     port = _PORTS.get(scheme, 0) if port is None else port
     plain = _plain(host)
@@ -196,7 +195,7 @@ def is_direct(scheme: str, host: str, port: int | None) -> bool:
 
 
 def not_understood() -> list[str]:
-    """Return the entries of NO_PROXY that are none, if there is a proxy; what might be a password is masked."""
+    """Return the words of NO_PROXY that are no entries, if there is a proxy; possible passwords are masked."""
     if _PORTS.keys().isdisjoint(_proxies()):
         return []
     unread = (entry for entry in _listed_direct() if _read_entry(entry) is None)
@@ -208,11 +207,11 @@ class _Direct(Struct, frozen=True):
 
     network: IPv4Network | IPv6Network | None = None
     domain: str = ""  # empty: every name
-    is_below: bool = False  # only the names below it
+    is_below: bool = False  # only names below the domain
     port: int | None = None  # None: every port
 
     def holds(self, name: str, address: IPv4Network | IPv6Network | None, port: int) -> bool:
-        """Return whether a host, by its name and as the network of its address alone, is one of these."""
+        """Return whether a host is one of these. ``address``: the network of the host's address alone."""
         if self.port not in {None, port}:
             return False
         if self.network is not None:
@@ -228,7 +227,7 @@ def _listed_direct() -> list[str]:
 def _read_entry(entry: str) -> _Direct | None:
     """Return an entry of NO_PROXY as curl (separators, networks) and Go (ports, ``*.domain``) read it, None if neither.
 
-    ``.domain`` is as curl has it: the domain, too.
+    ``.domain`` as in curl: the domain and all names below.
     """
     if entry == "*":
         return _Direct()
@@ -251,7 +250,7 @@ def _read_entry(entry: str) -> _Direct | None:
 
 
 def _network(written: str) -> IPv4Network | IPv6Network | None:
-    """Return the network, or the one of a single address; an IPv4 address that is written as IPv6 is IPv4."""
+    """Return the network, or that of a single address; an IPv4 address that is written as IPv6 is IPv4."""
     if not _NETWORK.fullmatch(written):
         return None
     try:
@@ -264,7 +263,7 @@ def _network(written: str) -> IPv4Network | IPv6Network | None:
 
 
 def _plain(name: str) -> str:
-    """Return a name in lower case and ASCII, without the dot at its end."""
+    """Return a name in lower case and ASCII, without the dot at the end."""
     lower = name.lower().removesuffix(".")
     try:
         return lower.encode("idna").decode()
@@ -281,9 +280,9 @@ _OFFERED = {"auto": ["h2", "http/1.1"], "1.1": ["http/1.1"], "2": ["h2"]}
 class TlsContexts:
     """TLS contexts that trust the system's certificate authorities, or those in SSL_CERT_FILE.
 
-    There is one for each list of protocols, since ALPN is configured per context. Each costs 18 ms, so they are made at
-    their first use, and shared by all that connect. They are made again after ``renew``, as OpenSSL reads a file of
-    authorities once; connections that are open stay.
+    Each list of protocols has its own context, as ALPN is configured per context. A context costs 18 ms, so it is made
+    at the first use, and shared by all that connect. Contexts are made again after ``renew``, as OpenSSL reads a file
+    of authorities once; open connections stay.
     """
 
     def __init__(self, make: Callable[[], ssl.SSLContext] = ssl.create_default_context) -> None:
@@ -294,7 +293,8 @@ class TlsContexts:
         """Return the context that offers ``versions``.
 
         Raises:
-            OSError: it cannot be made for lack of file descriptors. Python would make one that trusts no authority.
+            OSError: the context cannot be made for lack of file descriptors. Python would make one that trusts no
+                authority.
 
         """
         context = self._made.get(versions)
@@ -312,7 +312,7 @@ class TlsContexts:
         self._made.clear()
 
     def of(self, url: str) -> ssl.SSLContext | Literal[True]:
-        """Return what aiohttp takes as ``ssl`` of a request, whose own context is made once, as it is imported.
+        """Return what aiohttp takes as ``ssl`` of a request. aiohttp makes its own context once, when it is imported.
 
         Raises:
             OSError: as of ``offering``.
@@ -321,14 +321,14 @@ class TlsContexts:
         return self.offering("1.1") if url[:8].lower() == "https://" else True
 
 
-_MOST_FILES = 1000  # that are watched in the folders of SSL_CERT_DIR
+_MOST_FILES = 1000  # watched in the folders of SSL_CERT_DIR, at most
 
 
 def authority_files(environ: Mapping[str, str]) -> Iterator[Path]:
     """Yield the files and folders that OpenSSL reads authorities from.
 
-    Of a folder that a variable names, its files too: one that is written again leaves the folder as it was. In the
-    system's own, which has hundreds, each is a link that is made again.
+    Of a folder that a variable names, the files too: a file that is written again does not change the folder. In the
+    system's own folder, which has hundreds, each file is a link that is made again.
     """
     paths = ssl.get_default_verify_paths()
     yield Path(environ.get(paths.openssl_cafile_env) or paths.openssl_cafile)
@@ -412,7 +412,7 @@ class Dialer:
                 transport.abort()
                 raise
             assert inner is not None
-            choice.connection_made(inner)  # the caller of start_tls has to do that
+            choice.connection_made(inner)  # the caller of start_tls has to do this
         if choice.connection is None:
             raise ConnectionError("it does not speak HTTP/2, which http_version: 2 demands")
         if self._proxy is None:
@@ -462,7 +462,7 @@ class Dialer:
         return UpstreamError(ErrorKind.LOCAL_RESOURCES, message, caller=f"no connection, {why}")
 
     def _failure(self, error: OSError | RuntimeError | ValueError | ProxyRefused | MemoryError) -> UpstreamError:
-        """Return the error, which tells its caller no host."""
+        """Return the error without a host in its text for the caller."""
         match error:
             case ProxyRefused():
                 caller = "no connection (refused on the way)"
@@ -483,7 +483,7 @@ class Dialer:
                 return f"the proxy answered {error}"
             case ssl.SSLCertVerificationError():
                 return f"its certificate is not trusted ({error}); name a private CA in SSL_CERT_FILE"
-            case socket.gaierror() | UnicodeError():  # an unknown name, or one that IDNA does not allow
+            case socket.gaierror() | UnicodeError():  # an unknown name, or one that IDNA forbids
                 host = self._proxy.host if self._proxy is not None else self._host
                 return f"the name {host} does not resolve"
             case _:
@@ -492,22 +492,22 @@ class Dialer:
 
 
 class _Way:
-    """Which of a name's addresses one connection goes to; it counts as used meanwhile."""
+    """Which of a name's addresses one connection goes to; the address counts as used meanwhile."""
 
     __slots__ = ("place",)
 
     def __init__(self) -> None:
-        self.place: Place | None = None  # None: not known yet, or that of a proxy
+        self.place: Place | None = None  # None: not known yet, or a proxy's
 
     def begin(self, place: Place, now_s: float) -> None:
         """Go to ``place`` first."""
-        if place.retry_at:  # one tries whether it still fails, and others keep to what does not
+        if place.retry_at:  # one connection tries whether the address still fails; others keep to addresses that do not
             place.failed(now_s)
         self.place = place
         place.used += 1
 
     def arrive(self, places: Sequence[Place], address: object, now_s: float) -> None:
-        """Note that the one at ``address`` has answered, of the ``places`` that were tried in this order."""
+        """Note that the place at ``address`` has answered, of the ``places`` that were tried in this order."""
         if self.place is None or self.place.info[4] == address:
             return
         found = next((place for place in places if place.info[4] == address), None)
@@ -518,12 +518,12 @@ class _Way:
             found.used += 1
 
     def arrived(self) -> None:
-        """Note that there is a connection."""
+        """Note that the connection was made."""
         if self.place is not None:
             self.place.retry_at = 0.0
 
     def failed(self, now_s: float) -> None:
-        """Note that there is none."""
+        """Note that no connection was made."""
         if self.place is not None:
             self.place.failed(now_s)
 
@@ -580,7 +580,7 @@ class _Choice(asyncio.Protocol):
             self.connection.data_received(bytes(self._early))
 
     def data_received(self, data: bytes) -> None:
-        """Keep data that arrives before the choice."""
+        """Keep data that arrive before the choice."""
         self._early += data
 
 

@@ -1,4 +1,4 @@
-"""One provider that is not OpenAI-compatible, called through litellm, which is imported at its first use."""
+"""One provider that is not OpenAI-compatible, called through litellm. litellm is imported at the first call."""
 
 import asyncio
 import json
@@ -31,16 +31,16 @@ DONE = b"data: [DONE]\n\n"
 
 
 class PumpedExchange:
-    """An ``Exchange`` that is filled by the task that reads litellm's stream."""
+    """An ``Exchange`` that the task fills which reads litellm's stream."""
 
     finishing = False  # ends are passed on as they arrive
-    usage_so_far = None  # likewise
+    usage_so_far = None  # no usage is kept back
 
     def __init__(self) -> None:
         self.status = 200
         self.secrets: Sequence[str] = ()  # errors from litellm have been redacted already
         self.headers: Mapping[str, str] = {}
-        self.connect_ms: float | None = None  # litellm does not report it
+        self.connect_ms: float | None = None  # litellm does not report the time
         self._pump: asyncio.Task[None] | None = None
         self._opened = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -73,7 +73,7 @@ class PumpedExchange:
         return b""
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Ignore it: litellm's own cost per chunk is a hundred times that of waking a task."""
+        """Do nothing: litellm's own cost per chunk is a hundred times that of waking a task."""
 
     def abort(self) -> None:
         """Cancel the reading task, which closes the connection; without effect after the end or an abort."""
@@ -103,7 +103,7 @@ class PumpedExchange:
         self._opened.set()
 
     def put(self, block: bytes) -> None:
-        """Add bytes of the event stream. Empty ones are ignored: for the reader they would be the end."""
+        """Add bytes of the event stream. Empty ones are ignored: they would be the end for the reader."""
         if block:
             self._blocks.append(block)
             self._arrived.set()
@@ -121,8 +121,8 @@ class PumpedExchange:
 def event(response: Any, chunk: Any) -> bytes:
     """Return one of litellm's chunks as an event, without litellm's own additions.
 
-    Litellm adds an empty choice and a price to usage, and sends usage even if the provider did not. It also sends a
-    finish reason at the end of every stream, however that ended.
+    Litellm adds an empty choice and a price to usage, and sends usage even if the provider did not. At the end of every
+    stream it sends a finish reason, however the stream ended.
 
     Raises:
         UpstreamError: the provider's stream ended without a finish reason.
@@ -143,20 +143,20 @@ def event(response: Any, chunk: Any) -> bytes:
                 return b""
     try:
         return b"data: " + encoded(data) + b"\n\n"
-    except UnicodeEncodeError:  # half a character, as JSON writes it; the other half may be in the next event
+    except UnicodeEncodeError:  # half a character, as JSON writes such; the next event may have the other half
         return b"data: " + json.dumps(data).encode() + b"\n\n"
 
 
 def _finished(response: Any) -> bool:
-    """Whether the provider has sent a finish reason; assumed where litellm does not track it."""
+    """Whether the provider has sent a finish reason; assumed if litellm does not track finish reasons."""
     names = ("received_finish_reason", "intermittent_finish_reason")
     return any(getattr(response, name, "") is not None for name in names)
 
 
 # The parts of a chat request that reach a model behind litellm: fields that litellm accepts and the model supports.
 
-# Fields that a client may set. Litellm's own parameters, such as addresses and credentials, are keywords too: these can
-# only be set in the configuration (``extra_body``).
+# Fields that a client may set. Litellm's own parameters, such as addresses and credentials, are keywords too: only the
+# configuration can set these (``extra_body``).
 _CHAT_FIELDS = frozenset({
     "audio",
     "frequency_penalty",
@@ -215,15 +215,15 @@ _DEFAULTS: Mapping[str, Any] = {
 _LONGEST_DEFAULT_BYTES = 32
 _MARKER = b'"cache_control"'
 _KEEP_MARKERS = frozenset({"anthropic", "bedrock", "databricks", "gemini", "vertex_ai"})
-_MOST_MODELS = 1000  # clients may name any; with more of them, the cache is cleared
+_MOST_MODELS = 1000  # clients may name any model; beyond so many, the cache is cleared
 
 
 class SupportedFields:
-    """The fields that the models of one provider support according to litellm, once it is imported."""
+    """The fields that the models of one provider support according to litellm, once litellm is imported."""
 
     def __init__(self, prefix: str, imported: Callable[[], Any | None]) -> None:
         self._prefix = prefix
-        self._imported = imported  # the litellm module, None until it is imported
+        self._imported = imported  # the litellm module, None until the import
         self._lists: dict[str, frozenset[str] | None] = {}
 
     def losses(self, model: str, fields: Mapping[str, msgspec.Raw]) -> tuple[Loss, ...]:
@@ -243,7 +243,7 @@ class SupportedFields:
     def spoken(
         self, model: str, fields: Mapping[str, msgspec.Raw], unchosen: frozenset[str] = frozenset()
     ) -> dict[str, Any]:
-        """Return the decoded fields for litellm, without defaults that it would refuse."""
+        """Return the decoded fields for litellm, without defaults that litellm would refuse."""
         spoken = {}
         for name, raw in fields.items():
             if name not in _CHAT_FIELDS or bytes(raw) == b"null":
@@ -252,9 +252,9 @@ class SupportedFields:
             if listed is None or name in listed or name in _UNLISTED:
                 spoken[name] = msgspec.json.decode(raw)
             elif name == "max_completion_tokens" and "max_tokens" in listed:
-                spoken["max_tokens"] = msgspec.json.decode(raw)  # its older name
+                spoken["max_tokens"] = msgspec.json.decode(raw)  # the field's older name
             elif not _says_nothing(name, raw) and demanded([Loss(name, "")], fields, unchosen):
-                spoken[name] = msgspec.json.decode(raw)  # litellm refuses it, or drops it if allowed
+                spoken[name] = msgspec.json.decode(raw)  # litellm refuses the field, or drops it if allowed
         return spoken
 
     def _takes(self, model: str, name: str) -> bool:
@@ -296,7 +296,7 @@ _EMBEDDING_FIELDS = frozenset({"dimensions", "encoding_format", "input", "user"}
 # not report when it is connected, so a request's connect_timeout_s cannot be applied here.
 _TIMEOUT_S = 600.0
 _BAD_REQUEST = 400
-_OWN_ARGUMENTS = frozenset(  # of what it is called with
+_OWN_ARGUMENTS = frozenset(  # litellm's arguments
     {"api_base", "api_key", "extra_headers", "max_retries", "model", "num_retries", "timeout"}
 )
 _PROVIDER_HEADER = "llm_provider-"  # litellm's prefix on the provider's own headers
@@ -370,7 +370,7 @@ class LiteLLMUpstream:
         )
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
-        """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
+        """Return what an ``error`` within an answer that had not begun teaches about the model: see ``taught``."""
         asked = FormRequest(request, CHAT.name, CHAT.requests)
         return learn(self.learnt, asked, error, lambda facts: adapted(request.fields, facts, asked))
 
@@ -445,7 +445,7 @@ class LiteLLMUpstream:
         raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
 
     async def aclose(self) -> None:
-        """Cancel all running requests, and wait for their end."""
+        """Cancel all running requests; wait until they have ended."""
         for pump in self._pumps:
             pump.cancel()
         if self._pumps:
@@ -454,9 +454,9 @@ class LiteLLMUpstream:
     async def _pump(self, litellm: Any, arguments: dict[str, Any], exchange: PumpedExchange) -> None:
         """Send the request, then put the answer into the exchange.
 
-        It always waits inside litellm's own read, never for the reader of the exchange: so a cancellation is raised
-        where litellm awaits the connection, which closes it at once; litellm's ``aclose`` does not. Unread data is
-        kept, at most one answer.
+        This always waits inside litellm's own read, never for the reader of the exchange. So a cancellation is raised
+        where litellm awaits the connection, which closes the connection at once; litellm's ``aclose`` does not. At most
+        one answer is kept unread.
         """
         opened = False
         try:

@@ -1,12 +1,12 @@
 """What a client demands of an answer, and what it only prefers: one table of fields, for losses and refusals alike.
 
-A *must* keeps a deployment out that cannot hold it, unless its ``drop_params`` says otherwise. A *preference* says how
-to answer the same question: a deployment that takes it comes first, and one that does not is asked without it. A *hint*
+A *must* keeps a deployment out that cannot fulfil it, unless its ``drop_params`` says otherwise. A *preference* says
+how to answer the same question: deployments that take the preference come first, others are asked without it. A *hint*
 affects cost or speed alone. Whatever is left out, the client is told.
 
-A field that is not in the table is a must. Values that decide the answer (a temperature of 0), and those that no API
-takes, which are the client's mistake, are no preferences either. What programs send unasked, by field and value, is a
-table of its own: ``defaults.toml``.
+A field that is not in the table is a must. Values that decide the answer (a temperature of 0) are no preferences. Nor
+are values that no API takes: these are the client's mistake. The fields and values that programs send unasked are a
+table of their own: ``defaults.toml``.
 """
 
 import re
@@ -31,8 +31,8 @@ class Demand(StrEnum):
     HINT = "hint"
 
 
-# Fields by their paths, without numbers, in snake case and without Google's ``generationConfig``: all APIs' names for
-# one field have one row. What is within a field has the field's row.
+# Fields by path, without numbers, in snake case and without Google's ``generationConfig``: all APIs' names for one
+# field have one row. A field within another field has that field's row.
 _PREFERENCES: Final = frozenset({
     # How hard, and in which way, to think; the last ones are vendors' own in chat.
     *("reasoning_effort", "reasoning", "thinking", "thinking_config", "output_config.effort", "thinking_budget"),
@@ -49,9 +49,9 @@ _PREFERENCES: Final = frozenset({
     *("tools.function_declarations.behavior", "enable_enhanced_civic_answers"),
     # How closely pictures are looked at.
     *("media_resolution", "image.context_compression"),
-    "web_search_options",  # a search that the model may make, or leave
-    "safety_identifier",  # whose request it is, for a vendor's safety
-    # What of tools, beside what they are: examples, when they are loaded, in which pieces their arguments come.
+    "web_search_options",  # a search that the model may make or not
+    "safety_identifier",  # whose request this is, for a vendor's safety
+    # Details of tools: examples, when a tool is loaded, in which pieces its arguments come.
     *("tools.defer_loading", "tools.eager_input_streaming", "tools.input_examples", "tools.allowed_callers"),
     *("tools.function_declarations.response", "tools.function_declarations.response_json_schema"),
     "tools.output_schema",
@@ -59,9 +59,9 @@ _PREFERENCES: Final = frozenset({
     *("routing_config", "model_selection_config", "tool_config.retrieval_config"),
     "tool_config.include_server_side_tool_invocations",
 })  # fmt: skip
-# What an assistant's message in chat says of how it was made, at whatever vendor: clients send back all of it.
-# Groq's compound models have ``executed_tools`` (console.groq.com/docs/compound), LiteLLM ``provider_specific_fields``
-# (litellm/types/utils.py of github.com/BerriAI/litellm). Read on 2026-11-29.
+# Fields of an assistant's message in chat that say how the answer was made, at any vendor: clients send all of them
+# back. Groq's compound models have ``executed_tools`` (console.groq.com/docs/compound), LiteLLM
+# ``provider_specific_fields`` (litellm/types/utils.py of github.com/BerriAI/litellm). Read on 2026-11-29.
 OF_ANSWERS: Final = frozenset({
     *("annotations", "executed_tools", "extra_content", "provider_specific_fields", "reasoning", "reasoning_content"),
     *("reasoning_details", "thinking_blocks"),
@@ -74,14 +74,14 @@ _HINTS: Final = frozenset({
     "stream_options.include_obfuscation",  # padding of OpenAI's streams
     "anthropic_beta",
     "litellm_session_id",  # of each task of Cline's: src/core/api/providers/litellm.ts, read on 2026-11-29
-    # What answers say of themselves, and clients send back with them; who speaks, of several of one role.
+    # What answers say about themselves, and clients send back; who speaks, among several with one role.
     *(f"messages.{name}" for name in OF_ANSWERS),
     *("messages.tool_calls.index", "messages.tool_calls.extra_content", "messages.tool_calls.provider_specific_fields"),
     "messages.tool_calls.function.provider_specific_fields",
     *("messages.name", "messages.phase", "input.phase"),
     "input.caller",  # whether a program of the vendor's has called an earlier function
-    "background_options",  # of what runs in the background, which is a field of its own
-    # Where a provider does not take it, the answer's later calls are left out: see ``one_call.py``.
+    "background_options",  # about what runs in the background, which another field decides
+    # If a provider does not take these, the answer's later calls are left out: see ``one_call.py``.
     *("parallel_tool_calls", "tool_choice.disable_parallel_tool_use"),
 })  # fmt: skip
 # Sampling that shapes chance: the values that an API takes, from the least to the most.
@@ -101,10 +101,10 @@ _DECIDING: Final[Mapping[str, float]] = {"temperature": 0, "top_p": 0, "top_k": 
 _NONE: Final = frozenset[str]()
 _NO_MUSTS: Final = frozenset({Demand.PREFERENCE, Demand.HINT})
 _TIERS: Final = frozenset({"service_tier"})
-_DEARER: Final = frozenset({b'"priority"', b'"fast"'})  # tiers for which their client pays more
+_DEARER: Final = frozenset({b'"priority"', b'"fast"'})  # tiers for which the client pays more
 _LONGEST_DEFAULT: Final = 500  # bytes of a field in which a default is looked for
 _OF_CALLS: Final = "max_tool_calls"  # of tools that run at the provider
-_PROMPTS: Final = ("messages.", "input.")  # within them, how closely a picture or a file is looked at: ``detail``
+_PROMPTS: Final = ("messages.", "input.")  # below these: how closely a picture or a file is looked at, ``detail``
 _DETAILS: Final = frozenset({"messages.content.image_url.detail", "input.content.detail", "input.output.detail"})
 _LISTS: Final = ("input.", "messages.", "tools.")
 # An earlier call in chat, and what its client has of it; all else is what some vendor has added.
@@ -117,10 +117,10 @@ _CONFIG = re.compile(r"generation(?:C|_c)onfig\.")
 
 
 def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> Demand | None:
-    """Return how much the client of a request with these ``fields`` depends on the one at this path.
+    """Return how much the client depends on the field at this path, in a request with these ``fields``.
 
-    ``unchosen``: sampling of which any value is a preference, as clients of that API do not choose it. None: it is not
-    in the table, or no value of those that are.
+    ``unchosen``: sampling that clients of that API do not choose, so any value is a preference. None: the field is not
+    in the table, or not with this value.
     """
     name = _plain(field)
     if name in _SAMPLING and _is_chance(name, fields.get(field), unchosen):
@@ -138,19 +138,19 @@ def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> D
 
 
 def may_go(field: str, fields: Fields) -> bool:
-    """Whether the client of a request with these ``fields`` only prefers the one at this path, or hints at it."""
+    """Whether the field at this path is only a preference or a hint, in a request with these ``fields``."""
     return demand_of(field, fields) in _NO_MUSTS
 
 
 def members_named(name: str) -> list[str]:
-    """Return the paths, of what stands in lists and is no must, that end with ``name``."""
+    """Return the paths that end with ``name``, of fields in lists that are no must."""
     return sorted(
         path for path in _PREFERENCES | _HINTS | _DETAILS if path.startswith(_LISTS) and path.endswith(f".{name}")
     )
 
 
 def of_loss(loss: Loss, fields: Fields, unchosen: frozenset[str] = _NONE) -> Demand:
-    """Return how much the client of a request with these ``fields`` depends on what is lost of it."""
+    """Return how much the client of a request with these ``fields`` depends on what was lost."""
     if loss.nearly:
         return Demand.PREFERENCE
     return Demand.HINT if loss.hint else demand_of(loss.field, fields, unchosen) or Demand.MUST
@@ -191,7 +191,7 @@ def _as_json(value: Any) -> str:
 
 
 def _is_unasked(name: str, said: Any) -> bool:
-    """Whether a value is one that programs send unasked, or an object of such values and of preferences."""
+    """Whether programs send a value unasked; or an object of such values and of preferences."""
     if said is None:
         return False
     if isinstance(said, dict):
@@ -202,7 +202,7 @@ def _is_unasked(name: str, said: Any) -> bool:
 
 
 def _said(field: str, fields: Fields) -> Any:
-    """Return the value at a path, if it is short; None: there is none."""
+    """Return the value at a path, if it is short; None without one."""
     name, inner = field, list[str]()
     while name not in fields:
         name, _, last = name.rpartition(".")

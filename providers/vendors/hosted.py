@@ -1,11 +1,11 @@
-"""What runs at providers: the one list, by vendor, of the ways in which a search or another tool is asked for there.
+"""What runs at providers: the one list, by vendor, of the ways to ask for a search or another hosted tool.
 
-Such tools act, search or spend, so what asks for one is sent to one provider at a time. They are asked for by tools, by
-fields beside them, by a suffix of the model's name, or by the model itself. Each page was read on 2026-11-27.
+Such tools act, search or spend, so a request for one is sent to one provider at a time. A request asks for a tool by
+``tools``, by other fields, by a suffix of the model's name, or by the model itself. Each page was read on 2026-11-27.
 
-A model whose every answer has a search, at a price for the request (Perplexity's sonar, OpenAI's search previews), is
-none of these: the search is what it costs, as tokens are, and an operator who races it pays for each. One that goes on
-searching is.
+A model whose every answer has one search, at a price for the request (Perplexity's sonar, OpenAI's search previews),
+does not count: the search costs what the answer costs, as tokens do, and an operator who races the model pays for each.
+A model that goes on searching counts.
 """
 
 import re
@@ -20,10 +20,10 @@ import msgspec
 from providers.bodies import encoded
 from providers.refusals import UNREADABLE
 
-# Tools by their type. Those of a request are read where each API is; all types that are not the client's run there.
+# Tools by type. An API reads the tools of its own requests; all types that are not the client's run at the provider.
 
 BY_CLIENTS: Final = frozenset({"function", "custom"})
-# In OpenAI's newer API. A search among the tools of the request itself does nothing, whoever runs it.
+# In OpenAI's newer API. A search among the request's own tools changes nothing, whoever runs it.
 ALSO_BY_CLIENTS: Final = frozenset(
     {"apply_patch", "computer", "computer_use", "computer_use_preview", "local_shell", "namespace", "tool_search"}
 )
@@ -31,17 +31,17 @@ BY_CLIENTS_IN: Final = frozenset({("shell", "local")})  # of tools that may also
 DECLARED: Final = "functionDeclarations"
 BY_GOOGLES_CLIENTS: Final = frozenset({DECLARED, "computerUse"})  # of Google's kinds of tools; a client runs these
 _DECLARED: Final = BY_GOOGLES_CLIENTS | {"function_declarations", "computer_use"}
-_SPECIFIED: Final = frozenset({"toolSpec", "cachePoint"})  # of Converse, likewise
+_SPECIFIED: Final = frozenset({"toolSpec", "cachePoint"})  # of Converse
 
 
 class _Way(Enum):
-    """How the value of a field says that something is to run."""
+    """How the value of a field asks for a tool."""
 
     SWITCH = auto()  # anything but null, false, "off", an empty list, or an object that is switched off
     PLUGINS = auto()  # a list of names, or of objects with an id; or an object by name
     GOOGLES = auto()  # a list of tools in Google's form
     CONVERSES = auto()  # a list of tools in the form of Bedrock's Converse
-    MODELS = auto()  # a list of models, of which one runs something of its own accord
+    MODELS = auto()  # a list of models, one of which runs a tool by itself
     PRESET = auto()  # the name of one of Perplexity's presets: others have presets of a prompt, or of routes
 
 
@@ -58,11 +58,11 @@ FIELDS: Final = (
     _Asking("openai", ("web_search_options",)),  # platform.openai.com/docs/guides/tools-web-search
     # learn.microsoft.com/azure/ai-foundry/openai/references/on-your-data
     _Asking("azure", ("data_sources",), searches=False),
-    _Asking("azure", ("dataSources",), searches=False),  # of its older versions
+    _Asking("azure", ("dataSources",), searches=False),  # of older versions
     _Asking("openrouter", ("plugins",), _Way.PLUGINS),  # openrouter.ai/docs/guides/features/plugins
     _Asking("openrouter", ("models",), _Way.MODELS),  # openrouter.ai/docs/guides/routing/model-fallbacks
     _Asking("perplexity", ("preset",), _Way.PRESET),  # docs.perplexity.ai/docs/agent-api/presets
-    _Asking("xai", ("search_parameters",)),  # docs.x.ai/docs/guides/live-search: its mode is auto, on or off
+    _Asking("xai", ("search_parameters",)),  # docs.x.ai/docs/guides/live-search: the mode is auto, on or off
     _Asking("dashscope", ("enable_search",)),  # alibabacloud.com/help/model-studio/web-search
     _Asking("dashscope", ("enable_code_interpreter",), searches=False),
     # ai.google.dev/gemini-api/docs/openai: of a program's SDK the first is what comes, of plain HTTP the second.
@@ -87,10 +87,10 @@ FIELDS: Final = (
     _Asking("nano-gpt", ("webSearch",)),
     _Asking("nano-gpt", ("linkup",)),
     _Asking("302.ai", ("web-search",)),  # 302ai-en.apifox.cn/273308610e0
-    # sensecore.cn/help/docs/model-as-a-service/nova/chat/ChatCompletions/ChatCompletion; its plugins are an object
+    # sensecore.cn/help/docs/model-as-a-service/nova/chat/ChatCompletions/ChatCompletion; plugins are an object
     _Asking("sensenova", ("know_ids",), searches=False),
 )  # fmt: skip
-# OpenRouter's plugins that neither act nor cost anything. Another one that is not known may do both.
+# OpenRouter's plugins that neither act nor cost anything. An unknown plugin may do both.
 _HARMLESS: Final = frozenset(
     {"auto-router", "auto-beta-router", "context-compression", "moderation", "pareto-router", "response-healing"}
 )
@@ -98,14 +98,14 @@ _PRESETS: Final = frozenset(
     {"fast", "low", "medium", "high", "xhigh"}
     | {"fast-search", "pro-search", "deep-research", "advanced-deep-research"}
 )
-# How the names of models end, or begin, which run something of their own accord or by their suffix.
+# Ends, or beginnings, of the names of models that run a tool by themselves, or by this suffix.
 MODELS: Final = (
     ("openrouter", "*:online"),  # openrouter.ai/announcements/introducing-web-search-via-the-api
-    ("openrouter", "*:online:*"),  # with another variant behind it
+    ("openrouter", "*:online:*"),  # followed by another variant
     ("nano-gpt", "*:online/*"),  # docs.nano-gpt.com/api-reference/endpoint/chat-completion.md
     ("nano-gpt", "brave-research*"),
     ("302.ai", "*-web-search"),  # 302ai-en.apifox.cn/273308610e0
-    ("jina", "jina-deepsearch*"),  # jina.ai/deepsearch: it searches until it has an answer
+    ("jina", "jina-deepsearch*"),  # jina.ai/deepsearch: searches until there is an answer
     ("openrouter", "openrouter/fusion*"),  # openrouter.ai/docs/guides/routing/routers/fusion-router
     # docs.venice.ai/api-reference/endpoint/chat/model_feature_suffix
     ("venice", "*:*enable_web_search=on*"),
@@ -115,28 +115,28 @@ MODELS: Final = (
     ("groq", "groq/compound*"),  # console.groq.com/docs/compound/systems: up to ten calls of tools for an answer
     ("groq", "compound-beta*"),
     ("volcengine", "bot-20[0-9]*-*"),  # an application with plugins: volcengine.com/docs/82379/1526787
-    # Each of its searches is billed, and so they are at OpenAI's: docs.perplexity.ai/getting-started/pricing
+    # Each search is billed, here and at OpenAI: docs.perplexity.ai/getting-started/pricing
     ("perplexity", "*deep-research*"),
 )  # fmt: skip
 
-# The vendors whose models search by a tool in their own APIs, as the pages above say.
+# Vendors whose models search by a tool in the vendor's own API, as the pages above say.
 SEARCHING: Final = frozenset({"anthropic", "google", "openai", "vertex_ai", "xai"})
-# And whose Responses compact: developers.openai.com/api/docs/guides/compaction, and of Azure's Codex's source
-# (``supports_remote_compaction``). Read on 2026-11-29.
+# Vendors whose Responses compact a conversation: developers.openai.com/api/docs/guides/compaction; Azure: Codex's
+# source (``supports_remote_compaction``). Read on 2026-11-29.
 COMPACTING: Final = frozenset({"azure", "openai"})
 FIELD_NAMES: Final = frozenset(each.place[0] for each in FIELDS)
 SEARCH_NAMES: Final = frozenset(each.place[0] for each in FIELDS if each.searches)
-_OF_FUNCTIONS: Final = frozenset({"function", "name"})  # that have no type
-_OWN_BODY: Final = "extra_body"  # of a program that sends it as it stands
+_OF_FUNCTIONS: Final = frozenset({"function", "name"})  # fields of functions without a type
+_OWN_BODY: Final = "extra_body"  # of a program that sends this field literally
 _OFF: Final = frozenset({"off", "false", "none", "disabled", "no", ""})
 _SWITCHES: Final = ("enable", "enabled", "mode", "search_enable", "type")
-# How types of tools begin that the client runs, in Messages (a date follows Anthropic's) and where no API is known, as
-# in what an operator adds to requests. Another type that nobody here knows may act, so it counts as one that does.
+# Beginnings of the types of tools that the client runs: in Messages (a date follows Anthropic's), and in fields of no
+# known API, such as those that an operator adds to requests. Another unknown type may act, so it counts as hosted.
 BY_CLIENTS_ANYWHERE: Final = (
     *(BY_CLIENTS | ALSO_BY_CLIENTS - {"tool_search"}),
     *("bash", "browser_toolset", "memory", "text_editor"),
 )
-# In the tools of any API; a search that is switched off counts too, as it may be billed.
+# Among the tools of any API. A search that is switched off counts too: it may be billed.
 _SEARCH_TOOL: Final = re.compile(
     rb'"(type"\s*:\s*"(openrouter:)?(web|x|browser)_search|name"\s*:\s*"(\$web_search|nova_grounding)"'
     rb'|google_?search(_?retrieval)?"|(google_?maps|enterprise_?web_?search)"\s*:)',
@@ -150,7 +150,7 @@ def runs_there(fields: Mapping[str, msgspec.Raw]) -> bool:
 
 
 def is_added(body: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether what an operator adds to each request asks for it, also by tools of whichever API."""
+    """Whether the fields that an operator adds to each request ask for a hosted tool, in the form of any API."""
     return runs_there(body) or ("tools" in body and runs_among(body["tools"]))
 
 
@@ -160,7 +160,7 @@ def runs_among(tools: msgspec.Raw) -> bool:
 
 
 def has_hosted(value: Any) -> bool:
-    """Whether one of decoded tools, or of those within them, runs at the provider, in the form of any API."""
+    """Whether one of decoded tools, or of tools within these, runs at the provider, in the form of any API."""
     left = [*value] if isinstance(value, list) else [value]
     while left:
         each = left.pop()
@@ -177,20 +177,20 @@ def has_hosted(value: Any) -> bool:
 
 
 def searches_by_field(fields: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a body lets its vendor search the web by a field beside ``tools``."""
+    """Whether a body lets the vendor search the web by a field beside ``tools``."""
     return not SEARCH_NAMES.isdisjoint(fields) and _asks(fields, _SEARCHES)
 
 
 def lets_search(fields: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a body lets its vendor search the web, in any dialect."""
+    """Whether a body lets the vendor search the web, in any dialect."""
     return searches_by_field(fields) or ("tools" in fields and _SEARCH_TOOL.search(fields["tools"]) is not None)
 
 
 def only_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
-    """Return the paths of what a model may run at its vendor, or may leave: it has tools that the client runs as well.
+    """Return the paths of hosted tools that a model may use or not: the client has tools of its own beside them.
 
-    Searches, pages, code, pictures, advice. None where nothing else is offered: then it is what the client came for.
-    Nor is it one that the client forces.
+    Searches, pages, code, pictures, advice. None if nothing else is offered, as the client then wants the hosted tool;
+    nor a tool whose call the client forces.
     """
     tools = _decoded(fields["tools"]) if "tools" in fields else None
     listed = [(at, tool) for at, tool in enumerate(tools if isinstance(tools, list) else ()) if isinstance(tool, dict)]
@@ -210,14 +210,14 @@ def only_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
 
 
 def types_of_tools(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
-    """Return the types of a request's tools, but that of functions, in the form of any API that has types."""
+    """Return the types of a request's tools, except functions, in the form of any API that has types."""
     tools = _decoded(fields["tools"]) if "tools" in fields else None
     kinds = {tool.get("type") for tool in (tools if isinstance(tools, list) else ()) if isinstance(tool, dict)}
     return frozenset(kind for kind in kinds if isinstance(kind, str)) - {"function"}
 
 
 def _chosen(choice: Any) -> list[tuple[str, str, str]]:
-    """Return type, name and path of each tool among which a choice has the model choose; none where it is free."""
+    """Return type, name and path of each tool that the model may choose from; none if the choice is free."""
     if not isinstance(choice, dict):
         return []
     kind = choice.get("type")
@@ -235,13 +235,13 @@ def _chosen(choice: Any) -> list[tuple[str, str, str]]:
 
 
 def _names(choice: tuple[str, str, str], kind: str, tool: dict[str, Any]) -> bool:
-    """Whether a choice is of a vendor's ``tool`` of this ``kind``, by its name or its type, which may have a date."""
+    """Whether a choice names a vendor's ``tool`` of this ``kind``, by name or by type, which may have a date."""
     chosen, name, _ = choice
     return name == tool.get("name") if name else kind.startswith(chosen)
 
 
 def _is_own(tool: dict[str, Any]) -> bool:
-    """Whether the client runs a tool, or one of Google's lists in it."""
+    """Whether the client runs a tool, or the tools in one of Google's lists."""
     kind = tool.get("type")
     if kind and isinstance(kind, str):
         return _is_clients(kind, tool)
@@ -250,7 +250,7 @@ def _is_own(tool: dict[str, Any]) -> bool:
 
 @lru_cache(maxsize=1024)
 def runs_itself(model: str) -> bool:
-    """Whether a model, by its provider's name for it, runs something beside its answer whatever it is asked."""
+    """Whether a model, by the provider's name, runs a tool beside every answer."""
     return any(fnmatchcase(model.lower(), pattern) for _, pattern in MODELS)
 
 

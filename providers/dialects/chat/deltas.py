@@ -1,7 +1,7 @@
-"""The deltas of a chat stream as all readers and translations take them, in whichever of its forms a server sends them.
+"""The deltas of a chat stream, in one form for all readers and translations, whichever form a server sends.
 
-Some servers call a chunk's delta ``message``, the name that it has in whole answers. Some count parallel tool calls
-wrongly, or not at all. Some still send ``function_call``, which came before tool calls.
+Some servers call a chunk's delta ``message``, its name in whole answers. Some count parallel tool calls wrongly, or not
+at all. Some still send ``function_call``, which came before tool calls.
 """
 
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 class ChunkTranslation(ABC):
-    """Reads the chunks of one answer for a translation, and raises the provider's error among them."""
+    """Reads the chunks of one answer for a translation. Raises the provider's error if a chunk has one."""
 
     def __init__(
         self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = (), *, offered: Offered = lambda _: ()
@@ -83,21 +83,21 @@ class ChunkTranslation(ABC):
         return b"".join(said)
 
 
-OF_CALLS = frozenset({"role", "tool_calls"})  # what a delta has that is only of calls
+OF_CALLS = frozenset({"role", "tool_calls"})  # fields of a delta that are about calls only
 # What of a delta is no thought.
 _ANSWERS = frozenset({"audio", "content", "function_call", "images", "refusal", "tool_calls"})
 
 
 class StreamErrors:
-    """Finds the errors of a stream: in its choices, beside them, and those that are not called errors."""
+    """Finds the errors of a stream: in choices, beside choices, and those that are not called errors."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self._secrets = secrets
-        self._complaint: bytes | None = None  # the last event, without choices, if it has the text of an error
+        self._complaint: bytes | None = None  # the last event without choices, if it has the text of an error
         self._said = False  # whether there has been anything of an answer
 
     def take(self, chunk: Mapping[str, Any], choices: Sequence[Any], data: bytes) -> None:
-        """Raise the error in a chunk. ``data``: as it came."""
+        """Raise the error in a chunk. ``data``: the chunk as it came."""
         is_error = chunk.get("error") or chunk.get("object") == "error"
         is_error = is_error or ("base_resp" in chunk and base_code(chunk["base_resp"]))
         for each in choices:
@@ -116,13 +116,13 @@ class StreamErrors:
             self._complaint = None
 
     def check(self) -> None:
-        """Raise what the stream said last instead of a finish reason, if that was an error."""
+        """Raise the error that the stream ended with in place of a finish reason, if it did."""
         if self._complaint is not None:
             raise error_in(self._complaint, self._secrets, otherwise=ErrorKind.SERVER_ERROR)
 
 
 def complaint(data: bytes) -> bytes:
-    """Return the chunk that passes on an event of another API, if it has the text of an error; nothing otherwise."""
+    """Return a chunk for an event of another API that has the text of an error; b"" for other events."""
     return b"data: %s\n\n" % msgspec.json.encode({**_decoder.decode(data), "choices": []}) if complains(data) else b""
 
 
@@ -140,7 +140,7 @@ THINKS = frozenset({*_THOUGHTS, "reasoning_details", "thinking_blocks"})  # a te
 
 
 def said_in(delta: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the thinking and the text of a delta, each once, in whichever of their forms a server sends them."""
+    """Return the thinking and the text of a delta, each once, whichever of their forms a server sends."""
     content = delta.get("content")
     thought, text = ("", content) if isinstance(content, str) else texts_in(content)
     thought = next((told for name in _THOUGHTS if (told := string(delta.get(name)))), thought)
@@ -174,7 +174,7 @@ def _joined_texts(told: Any) -> str:
 
 
 def unsigned_in(details: Any, blocks: Any) -> str:
-    """Return the thinking in OpenRouter's ``details``, or else LiteLLM's ``blocks``, that has no signature."""
+    """Return the unsigned thinking in OpenRouter's ``details``, or else in LiteLLM's ``blocks``."""
     thought = ""
     for told in (details, blocks) if details or blocks else ():
         pieces = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
@@ -184,7 +184,7 @@ def unsigned_in(details: Any, blocks: Any) -> str:
 
 
 def calls_in(delta: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
-    """Return the pieces of tool calls in a delta; some servers send one without a list around it."""
+    """Return the pieces of tool calls in a delta; some servers send one piece without a list around it."""
     calls = delta.get("tool_calls")
     if not calls:
         return ()
@@ -193,10 +193,10 @@ def calls_in(delta: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
 
 
 def signed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the blocks of thinking of Anthropic's in a delta that end with a signature, or are encrypted.
+    """Return Anthropic's blocks of thinking in a delta that end with a signature, or are encrypted.
 
-    LiteLLM sends them as ``thinking_blocks``, OpenRouter as ``reasoning_details``; without any, return likewise what
-    other vendors' models have encrypted, as OpenRouter sends it.
+    LiteLLM sends them as ``thinking_blocks``, OpenRouter as ``reasoning_details``. Without any, return the reasoning
+    that other vendors' models have encrypted, as OpenRouter sends it.
     """
     blocks, details = delta.get("thinking_blocks"), delta.get("reasoning_details")
     if blocks is None and details is None:
@@ -215,7 +215,7 @@ def _sealed_in(details: Any) -> list[Mapping[str, Any]]:
 
 
 def googles_in(holder: Mapping[str, Any]) -> str:
-    """Return the signature of Google's in a delta, or in a call within it: in its own field, or OpenRouter's detail."""
+    """Return Google's signature in a delta or in a call within it: in Google's field, or as OpenRouter's detail."""
     extra, details = holder.get("extra_content"), holder.get("reasoning_details")
     google = extra.get("google") if isinstance(extra, dict) else None
     if isinstance(google, dict):
@@ -239,9 +239,9 @@ def _of_detail(detail: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def delta_of(choice: Mapping[str, Any]) -> Any:
-    """Return the delta of a decoded choice; it is an object, unless the server sent something else. None: no delta.
+    """Return the delta of a decoded choice: an object, unless the server sent something else. None: no delta.
 
-    A ``function_call`` in it is a tool call, which has no id.
+    A ``function_call`` in the delta becomes a tool call, which has no id.
     """
     delta: Any = choice.get("delta")
     if delta is None:
@@ -253,7 +253,7 @@ def delta_of(choice: Mapping[str, Any]) -> Any:
 
 
 def usage_in(chunk: Mapping[str, Any]) -> Any:
-    """Return the usage that a decoded chunk reports: Groq's and Moonshot's have places of their own for it."""
+    """Return the usage that a decoded chunk reports; Groq and Moonshot report it in other places."""
     if (usage := chunk.get("usage")) is not None:
         return usage
     choices = chunk.get("choices")
@@ -289,7 +289,7 @@ class UsageSoFar:
         self.reported: Mapping[str, Any] = {}  # the same, as the chunks have it
 
     def take(self, usage: Any, chunk: Mapping[str, Any]) -> bool:
-        """Add the usage that a decoded chunk reports (``usage_in``); return whether it is any."""
+        """Add the usage that a decoded chunk reports (``usage_in``); return whether there was any."""
         if not isinstance(usage, dict) or not usage:
             return False
         self.reported = usage_after(self.reported or None, usage)
@@ -301,7 +301,7 @@ _COSTS = frozenset({"cost", "cost_in_usd_ticks", "cost_details", "is_byok"})
 
 
 def pictures_in(delta: Mapping[str, Any]) -> list[str]:
-    """Return the addresses of the pictures in a delta, most of them with the picture itself (``data:``)."""
+    """Return the addresses of the pictures in a delta; most addresses contain the picture (``data:``)."""
     content = delta.get("content")
     given = [*(delta.get("images") or ()), *(content if isinstance(content, list) else ())]
     found = [each.get("image_url") for each in given if isinstance(each, dict)]
@@ -322,7 +322,7 @@ def split_data(url: str) -> tuple[str, str] | None:
 
 
 def no_place(what: str, api: str) -> UpstreamError:
-    """Return the error of an answer with something that the client's API cannot say, to be raised."""
+    """Return the error, to be raised, of an answer with something that the client's API has no place for."""
     return UpstreamError(ErrorKind.NO_PLACE, f"answered with {what}, for which {api} has no place")
 
 
@@ -333,12 +333,12 @@ class _Call:
         self.id = ""
         self.name = ""
         self._arguments = Arguments()
-        self._chars = 0  # of them
+        self._chars = 0  # characters of the arguments
         self._is_custom = False
         self._repeats = False
 
     def add(self, call_id: str, name: str, arguments: str, *, is_custom: bool) -> str:
-        """Add a piece; return what of its ``arguments`` is new."""
+        """Add a piece; return the new part of its ``arguments``."""
         self.id = self.id or call_id
         self.name = self.name or name
         self._is_custom = is_custom
@@ -351,10 +351,11 @@ class _Call:
         return new
 
     def _new(self, arguments: str) -> str:
-        """Return what of a piece is new: some servers send all arguments so far with each, or all once more at the end.
+        """Return the new part of a piece: some servers repeat all arguments so far with each piece, or once at the end.
 
-        A piece that begins with all of an object so far cannot go on with it, as two objects are no JSON, except where
-        an object is its next value. There it does, unless this call is known to repeat: ``{"a":`` and ``{"a":1}}``.
+        A piece that begins with the whole object so far is a repetition, as two objects in a row are no JSON. But where
+        an object may be the next value, the piece goes on, unless this call is known to repeat: ``{"a":`` and
+        ``{"a":1}}``.
         """
         if arguments[:1] != "{" or not self._arguments.pieces[0].startswith("{"):
             return arguments
@@ -374,16 +375,16 @@ class _Call:
         return self._is_custom or self._arguments.is_whole()
 
     def came_at_once(self) -> bool:
-        """Whether all its arguments came in one piece, so far as is known."""
+        """Whether all arguments came in one piece, as far as is known."""
         return len(self._arguments.pieces) == 1 and self._arguments.is_whole()
 
 
 class CallNumbers:
-    """Finds to which tool call of a choice each piece belongs. Calls are numbered from 0, as they begin.
+    """Finds the tool call of a choice that each piece belongs to. Calls are numbered from 0, as they begin.
 
-    A piece belongs to the call with its index, or else its id, or else to the last one. But some servers give all
-    parallel calls one index: there a piece with another id and a name begins a call. If the name is the same, only
-    after the arguments are complete: some servers give every piece an id of its own, and the name again.
+    A piece belongs to the call with its index, or else its id, or else to the last call. Some servers give all parallel
+    calls one index: there a piece with another id and a name begins a call. With the same name it does so only after
+    the arguments are complete: some servers give every piece another id, and the name again.
     """
 
     def __init__(self) -> None:
@@ -391,10 +392,10 @@ class CallNumbers:
         self._by_id: dict[tuple[int | None, str], int] = {}  # the first with this id, of those with an index, or of all
         self._by_index: dict[int, int] = {}  # the last
         self._early: dict[int, EarlyObject] = {}  # of calls with arguments
-        self._kept: set[int] = set()  # of them, those whose object is not said
+        self._kept: set[int] = set()  # numbers of the calls whose empty object is kept back
 
     def take(self, piece: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """Return the number of the call to which a piece belongs, and the piece without arguments that came before."""
+        """Return the number of the call that a piece belongs to, and the piece without arguments that came before."""
         index, custom = piece.get("index"), piece.get("custom")
         function = custom or piece.get("function")
         function = function if isinstance(function, dict) else {}
@@ -412,9 +413,9 @@ class CallNumbers:
         return number, piece if new == arguments else {**piece, "function": {**function, "arguments": new}}
 
     def say(self, piece: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """Return what may be said after one more piece: as of ``take``, but for objects that may have come too early.
+        """Return what may be sent after one more piece: as ``take``, but for objects that may have come too early.
 
-        An empty one is kept until the call's arguments come in its place, or all calls have ended: ``rest``.
+        An empty object is kept back until the call's arguments replace it, or all calls have ended: ``rest``.
         """
         number, piece = self.take(piece)
         function = piece.get("function")
@@ -426,7 +427,7 @@ class CallNumbers:
         return number, piece if said == arguments else {**piece, "function": {**function, "arguments": said}}
 
     def is_behind(self, number: int) -> bool:
-        """Whether a call that did not begin with an empty object has gone on, while others are kept that did."""
+        """Whether a call that did not begin with an empty object has gone on, while others that did are kept back."""
         if not self._kept or number in self._kept or number not in self._early:
             return False
         return not (self._early[number].came or self._calls[number].came_at_once())
@@ -450,7 +451,7 @@ class CallNumbers:
 
     @staticmethod
     def _is_another(last: _Call, call_id: str, name: str, arguments: str) -> bool:
-        """Whether a piece is of another call than the ``last`` one with its index."""
+        """Whether a piece belongs to another call than the ``last`` call with its index."""
         if not (name and last.name) or (call_id and call_id == last.id):
             return False
         if call_id and last.id:
@@ -465,21 +466,21 @@ def _is_same(arguments: str, others: str) -> bool:
 
 
 def string(value: Any) -> str:
-    """Return ``value`` if it is text, otherwise none."""
+    """Return ``value`` if it is text, otherwise ""."""
     return value if isinstance(value, str) else ""
 
 
 def written_arguments(arguments: Any) -> str:
-    """Return a call's arguments, or a piece of them, as text; some servers send the object itself."""
+    """Return a call's arguments, or a piece of them, as text; some servers send the object and not a string."""
     if isinstance(arguments, str):
         return arguments
     return msgspec.json.encode(arguments).decode() if arguments else ""
 
 
 def with_deltas(data: bytes) -> bytes:
-    """Return a chunk whose choices have a ``message`` with that as their ``delta``, its tool calls numbered.
+    """Return a chunk whose choices have a ``message`` with the message as their ``delta``, its tool calls numbered.
 
-    What is not a chunk stays as it is.
+    Anything but a chunk is unchanged.
     """
     with suppress(*UNREADABLE, TypeError, AttributeError):
         chunk = _decoder.decode(data)

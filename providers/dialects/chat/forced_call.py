@@ -1,7 +1,7 @@
-"""A tool that must be called, at a model that takes no such choice: its answer in JSON is given back as the call.
+"""A forced call at a model that takes no such choice: the model answers in JSON, which the client gets as the call.
 
-The model is asked in its native format for JSON that matches the tool's parameters, and the client gets the call that
-it has asked for, whole or streamed.
+The model is asked, in its native format, for JSON that matches the tool's parameters. The client gets the call that it
+asked for, whole or streamed.
 """
 
 import hashlib
@@ -25,15 +25,15 @@ _FUNCTION = "function"
 
 
 class ForcedTool(msgspec.Struct, frozen=True):
-    """A tool that a model may be asked for as JSON."""
+    """A tool whose arguments a model can be asked for as JSON."""
 
     name: str
-    schema: Mapping[str, Any]  # of its parameters, an object's
+    schema: Mapping[str, Any]  # of the parameters, an object's
     path: str  # of these
 
 
 def forced_in_chat(fields: Fields) -> ForcedCall | None:
-    """Return what a chat request forces; None if its model may choose."""
+    """Return which call a chat request forces; None if the model may choose."""
     raw = bytes(fields.get("tool_choice", b""))
     if raw in {b"", b"null", b'"auto"', b'"none"'}:
         return None
@@ -48,11 +48,11 @@ def forced_in_chat(fields: Fields) -> ForcedCall | None:
             return ForcedCall(named) if allowed.get("mode") == "required" else None
         return ForcedCall((choice[kind]["name"],)) if kind in {_FUNCTION, "custom"} else None
     except (*UNREADABLE, AttributeError, KeyError, TypeError):
-        return None  # the provider reports the error in its own words
+        return None  # the provider reports a wrong value in its own words
 
 
 def schema_of(tools: Sequence[ForcedTool]) -> tuple[Any, list[Loss]]:
-    """Return the schema of the JSON that stands for a call of one of ``tools``, and what of theirs it does not keep."""
+    """Return the schema of JSON that stands for a call of one of ``tools``, and the losses of that schema."""
     kept = [KeptSchema(raw_json({"type": "object", **tool.schema}), tool.path) for tool in tools]
     losses = [Loss(keyword, NOT_KEPT, hint=True) for each in kept for keyword in each.lost]
     if len(tools) == 1:
@@ -70,7 +70,7 @@ def schema_of(tools: Sequence[ForcedTool]) -> tuple[Any, list[Loss]]:
 
 
 def loses_format(asked: Fields, losses: Losses) -> bool:
-    """Whether a chat request has a format beside a forced call, which no API but OpenAI's takes: it is left out."""
+    """Whether a chat request has a format beside a forced call: only OpenAI's API takes both. The format goes."""
     if not _has_format(asked) or forced_in_chat(asked) is None:
         return False
     losses.add("response_format", NO_TEXT, hint=True)
@@ -82,7 +82,7 @@ def _has_format(fields: Fields) -> bool:
 
 
 def asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
-    """Return a chat request that asks for JSON instead of a call; for a free choice, where that cannot be asked for."""
+    """Return a chat request that asks for JSON in place of a call; for a free choice, if JSON cannot be asked for."""
     fields = wording.fields
     tools = _tools(fields, forced)
     said = {name: value for name, value in fields.items() if name != "parallel_tool_calls"}
@@ -116,7 +116,7 @@ def _offered(tool: dict[str, Any]) -> tuple[str, Any]:
 def forced_among(offered: Iterable[tuple[str, Any]], forced: ForcedCall, within: str) -> list[ForcedTool]:
     """Return the tools of which one must be called; none if one of them cannot be asked for as JSON.
 
-    ``offered``: the name of each tool, with the schema of its parameters, which is at ``within`` there.
+    ``offered``: each tool's name, with an object that has the schema of the parameters at ``within``.
     """
     meant = [
         ForcedTool(name, schema, f"tools[{number}].{within}")
@@ -135,7 +135,7 @@ _OFF_WITHIN = {"type": "disabled", "effort": "none", "enabled": False}  # by the
 
 
 def forbids_thinking(fields: Fields) -> bool:
-    """Whether a chat request says, in the words of any vendor, that the model is not to think."""
+    """Whether a chat request forbids the model to think, in the words of any vendor."""
     return any(_is_off(fields[name]) for name in _EFFORTS if name in fields)
 
 
@@ -144,13 +144,13 @@ def _is_off(said: msgspec.Raw) -> bool:
         return bytes(said) in _OFF
     try:
         told = msgspec.json.decode(said, type=dict[str, Any])
-    except UNREADABLE:  # the provider reports the error in its own words
+    except UNREADABLE:  # the provider reports a wrong value in its own words
         return False
     return any(name in told and told[name] == off for name, off in _OFF_WITHIN.items())
 
 
 def without_thinking(fields: Fields, not_thinking: Mapping[str, Any]) -> Wording:
-    """Return a chat request that does not think, by its vendor's fields for that, ``not_thinking``."""
+    """Return a chat request that does not think, by the vendor's fields for that, ``not_thinking``."""
     said = {name: value for name, value in fields.items() if name not in _EFFORTS}
     asked = [name for name in fields if name in _EFFORTS and name not in not_thinking]
     said |= {name: raw_json(value) for name, value in not_thinking.items()}
@@ -158,9 +158,9 @@ def without_thinking(fields: Fields, not_thinking: Mapping[str, Any]) -> Wording
 
 
 class AsCall(OfChoices):
-    """A ``Translation`` of chat chunks: the text of each choice, JSON, becomes a tool call.
+    """A ``Translation`` of chat chunks: the text of each choice, which is JSON, becomes a tool call.
 
-    ``name``: of the only tool; None: the JSON says which, so that it is read as a whole.
+    ``name``: of the only tool. None: the JSON names the tool, so the text is kept until it is whole.
     """
 
     def __init__(self, name: str | None) -> None:
@@ -169,7 +169,7 @@ class AsCall(OfChoices):
         self._texts: dict[int, list[str]] = {}
 
     def keeps(self, choice: dict[str, Any]) -> bool:
-        """Make a piece of a call of a choice's text; nothing is left of it if the text is kept for later."""
+        """Turn a choice's text into a piece of a call; into nothing if the text is kept for later."""
         index, delta, ends = choice.get("index", 0), choice["delta"], choice.get("finish_reason")
         text = delta.pop("content", None)
         if "role" in delta:
@@ -198,7 +198,7 @@ class AsCall(OfChoices):
 
 
 def _read(text: str) -> tuple[str | None, str]:
-    """Return the tool that JSON calls, with its arguments; no tool, and the text, if it calls none."""
+    """Return the tool that JSON calls, and the arguments; None and the text if the JSON calls no tool."""
     try:
         said = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         return msgspec.json.decode(said[NAME], type=str), bytes(said[ARGUMENTS]).decode()

@@ -1,7 +1,7 @@
 """Events and whole answers of Gemini: their text, thoughts, function calls, usage, finish reason or error.
 
-Each event is a whole ``GenerateContentResponse``, with the parts that are new. Nothing follows the last one: the end of
-the response ends the answer.
+Each event is a whole ``GenerateContentResponse`` with the new parts. Nothing follows the last event: the end of the
+response ends the answer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,12 +77,12 @@ def event(fields: Mapping[str, Any]) -> bytes:
 
 
 def failure(kind: str, message: str, details: Details = (), _: str | None = None) -> bytes:
-    """Return the event of an error of this kind of ours, or with this word of Google's for its status.
+    """Return the event of an error, with Google's word for this ``kind`` of ours, or with this word of Google's.
 
-    @ai-sdk/google skips an event that has nothing but an error, and takes the stream's end for the answer's: opencode
-    goes on with half an answer. At a feedback that is no object it raises, with all of the event in its words, by which
-    opencode asks again (1.18.33). Others take an empty text for none: Gemini CLI 0.61, pi 1.6.0, google-genai for
-    Python. All were tried on 2026-11-30.
+    @ai-sdk/google skips an event with nothing but an error, and takes the end of the stream for the end of the answer:
+    opencode goes on with half an answer. At a feedback that is no object it raises an error that quotes the whole
+    event; by these words opencode asks again (1.18.33). Others ignore an empty text in place of a feedback: Gemini CLI
+    0.61, pi 1.6.0, google-genai for Python. All were tried on 2026-11-30.
     """
     return event({"error": _error(_STATUS_OF_KIND.get(kind, 500), message, details), "promptFeedback": ""})
 
@@ -93,7 +93,7 @@ class _Call(msgspec.Struct, gc=False):
 
 
 class _Object(msgspec.Struct, gc=False):
-    """An object of which only matters that it is there. A union with ``msgspec.Raw`` would take none."""
+    """An object whose presence alone matters. A union with ``msgspec.Raw`` would not accept one."""
 
 
 class _Part(msgspec.Struct, gc=False, rename="camel"):
@@ -123,7 +123,7 @@ class _Candidate(msgspec.Struct, gc=False, rename="camel"):
 
 
 class UsageMetadata(msgspec.Struct, gc=False, rename="camel"):
-    """Google's counts. The answer's tokens are without its thoughts."""
+    """Google's counts. The answer's tokens do not include thoughts."""
 
     prompt_token_count: int | None = None
     candidates_token_count: int | None = None
@@ -133,8 +133,8 @@ class UsageMetadata(msgspec.Struct, gc=False, rename="camel"):
     prompt_tokens_details: Any = None
     cache_tokens_details: Any = None
     candidates_tokens_details: Any = None
-    service_tier: Any = None  # that served the call
-    traffic_type: Any = None  # likewise, at Vertex AI
+    service_tier: Any = None  # the tier that served the call
+    traffic_type: Any = None  # the same, at Vertex AI
 
 
 class _Feedback(msgspec.Struct, gc=False, rename="camel"):
@@ -151,8 +151,8 @@ class _Event(msgspec.Struct, gc=False, rename="camel"):
 
 
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"  # Google's default; some servers have it in each event
-# An answer that says nothing and ends otherwise has failed: by a call that could not be read, for one. What came before
-# such an end is an answer.
+# An answer that says nothing and ends for another reason has failed, such as by a call that could not be read. Text
+# before such an end is an answer.
 MAY_BE_EMPTY = SHORT | {"STOP", UNSPECIFIED}
 _decoder = msgspec.json.Decoder(_Event)
 
@@ -160,9 +160,8 @@ _decoder = msgspec.json.Decoder(_Event)
 def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     """Read one event's data. An event without data gives an empty chunk; some proxies end streams with ``[DONE]``.
 
-    A prompt that was blocked has no candidates: the reason of that is the answer's finish reason, and a refusal, which
-    behind a text only ends it.
-    A call comes whole, in one event.
+    A blocked prompt has no candidates: the reason is then the answer's finish reason, and a refusal. After a text it
+    only ends the answer. A call comes whole, in one event.
 
     Raises:
         UpstreamError: the data is not a JSON object (invalid_response).
@@ -182,7 +181,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
 
 
 def texts(data: bytes) -> Iterator[tuple[int, str]]:
-    """Yield the texts of an event that are no thoughts, with their candidates' numbers.
+    """Yield the texts of an event that are no thoughts, with the numbers of their candidates.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
@@ -206,7 +205,7 @@ def choices(data: bytes) -> Iterator[tuple[int, bool]]:
 
 
 def usage_of(told: UsageMetadata, searches: int = 0) -> Usage:
-    """Return Google's counts as ours: the answer's tokens include its thoughts, the prompt's what tools have found."""
+    """Return Google's counts as a ``Usage``: with the answer's thoughts, and what tools have found for the prompt."""
     prompt = told.prompt_token_count
     if prompt is not None:
         prompt += told.tool_use_prompt_token_count or 0
@@ -236,7 +235,7 @@ def _searches(grounding: _Grounding) -> int:
 
 
 def _units(told: UsageMetadata) -> dict[str, int] | None:
-    """Return the tokens that are not text; those of the prompt without what the cache had."""
+    """Return the tokens that are not text; the prompt's without those from the cache."""
     units = _by_kind(told.candidates_tokens_details, "{}_output")
     cached = _by_kind(told.cache_tokens_details, "cached_{}_input")
     for unit, count in _by_kind(told.prompt_tokens_details, "{}_input").items():
@@ -279,7 +278,7 @@ def _chunk(data: bytes, said: _Event) -> Chunk:
                 tools.append((WHOLE_CALL, arguments))
                 names.append(name)
                 answer_chars += len(name) + len(arguments)
-            # Code is shown to the reader as text is; it has no characters that are counted as an answer's.
+            # Readers see code as they see text, but its characters do not count as an answer's.
             answer = answer or part.inline_data is not None or part.file_data is not None
             answer = answer or part.executable_code is not None or part.code_execution_result is not None
     blocked = said.prompt_feedback.block_reason if said.prompt_feedback is not None else None
@@ -310,7 +309,7 @@ def _parts(candidate: _Candidate) -> Sequence[_Part]:
 
 
 def _fitted(data: bytes) -> _Event:
-    """Read an event that does not fit the types; what does not fit is left out, candidate by candidate."""
+    """Read an event that does not fit the types; fields that do not fit are left out, candidate by candidate."""
     try:
         value = msgspec.json.decode(data)
     except UNREADABLE:
@@ -357,17 +356,17 @@ _PLAIN = frozenset({"text", "thought"})  # parts with nothing else can be joined
 # How a candidate's fields join; of all others, as of grounding, the last one has all. Google's own SDK joins citations.
 CANDIDATE = FieldTable({"logprobsResult": TOKENS, "citationMetadata": FieldTable({}, Join.SET)}, Join.LAST)
 PART = FieldTable({"text": Join.TEXT, "inlineData": FieldTable({"data": Join.BASE64}, Join.LAST)}, Join.LAST)
-_RAW_SOUND = ("audio/l16", "audio/pcm")  # how the types of sound begin that can be cut anywhere, as in Google's streams
+_RAW_SOUND = ("audio/l16", "audio/pcm")  # types of sound that can be cut anywhere begin so, as in Google's streams
 _SURPRISES = (*UNREADABLE, KeyError)
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
-    """Return a whole answer as an event stream: it is the only event, as it is.
+    """Return a whole answer as an event stream with one event, the answer unchanged.
 
     An array has the events of a stream: some proxies do not pass on that events were asked for.
 
     Raises:
-        UpstreamError: as of ``read_answer``; also if it has neither candidates nor a prompt's feedback
+        UpstreamError: as of ``read_answer``; also if the answer has neither candidates nor feedback on the prompt
             (invalid_response).
 
     """
@@ -391,7 +390,7 @@ class _Gathered:
         self._fields: dict[str, Any] = {}
         self._content: _RawObject = {}
         self._parts: list[Any] = []
-        self._kind: Any = None  # of the last part, if it can grow
+        self._kind: Any = None  # of the last part, if that can grow
 
     def take(self, given: _RawObject) -> None:
         for name, value in given.items():
@@ -431,7 +430,7 @@ class _Gathered:
 
 
 class GeminiGathering(Gathering):
-    """Makes one answer of its events: joins texts that follow each other, and keeps everything else unchanged."""
+    """Makes one answer of the events: joins consecutive texts, and keeps everything else unchanged."""
 
     def __init__(self) -> None:
         self._fields: _RawObject = {}
@@ -441,7 +440,7 @@ class GeminiGathering(Gathering):
         """Read one event.
 
         Raises:
-            UpstreamError: it is valid JSON, but not an event of Gemini (invalid_response).
+            UpstreamError: the data are valid JSON, but no event of Gemini (invalid_response).
 
         """
         if not chunk.data.strip():

@@ -1,9 +1,9 @@
-"""What both directions need of a Gemini request: its spellings, its nesting, its schemas, its effort of thinking.
+"""What both directions of translation need of a Gemini request: spellings, nesting, schemas, effort of thinking.
 
 Google's servers take names in ``camelCase`` and in ``snake_case``, one object where a list is expected, and Base64 in
-both alphabets. What is translated is read in all of these; what passes unchanged is not touched.
+both alphabets. Fields that are translated are read in all of these forms; fields that pass unchanged are not touched.
 
-``generationConfig`` nests the parameters that other APIs have at the top level. In the gateway its fields are at the
+``generationConfig`` nests the parameters that other APIs have at the top level. In the gateway these fields are at the
 top level too, by names with a dot (``generationConfig.temperature``), so that defaults, maximums and losses know them.
 ``body_of`` puts them back.
 """
@@ -31,9 +31,9 @@ from providers.dialects.wording import (
 
 CONFIG = "generationConfig"
 IN_CONFIG = f"{CONFIG}."
-_OF_THE_URL = frozenset({"model", "stream"})  # in no body: they are parts of the address
+_OF_THE_URL = frozenset({"model", "stream"})  # in no body: these are parts of the address
 
-UNSIGNED = "skip_thought_signature_validator"  # Google's word for calls of other models, which it did not sign
+UNSIGNED = "skip_thought_signature_validator"  # Google's word in place of a signature, for calls of other models
 _UNSIGNED_JSON = f'"{UNSIGNED}"'.encode()
 _CALLED = re.compile(rb'"function(?:C|_c)all"')
 _SIGNATURES = ("thoughtSignature", "thought_signature")
@@ -47,25 +47,25 @@ def camel(name: str) -> str:
 
 
 def spelt(given: RawObject) -> RawObject:
-    """Return an object with its fields' names in the spelling of Google's documents."""
+    """Return an object with the fields' names as Google's documents spell them."""
     return {camel(name): value for name, value in given.items()} if "_" in "".join(given) else given
 
 
 def spelt_at(raw: msgspec.Raw | None, path: str) -> RawObject:
-    """Return an object, values still raw; an empty one where there is none.
+    """Return an object, values still raw; an empty one if there is none.
 
     Raises:
-        Malformed: it is something else.
+        Malformed: this is something else.
 
     """
     return spelt(object_at(raw, path))
 
 
 def listed_at(raw: msgspec.Raw | None, path: str) -> list[RawObject]:
-    """Return a list of objects; one that is given without a list is its only one.
+    """Return a list of objects; an object without a list is its only element.
 
     Raises:
-        Malformed: it is something else.
+        Malformed: this is something else.
 
     """
     if raw is None:
@@ -79,7 +79,7 @@ def flattened(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
     """Return a body's top level with the fields of ``generationConfig`` beside the others.
 
     Raises:
-        Malformed: it is not an object.
+        Malformed: the body is not an object.
 
     """
     flat: dict[str, msgspec.Raw] = {}
@@ -93,9 +93,9 @@ def flattened(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
 
 
 def body_of(fields: Fields) -> dict[str, msgspec.Raw]:
-    """Return the top level of the body that has these fields: what ``flattened`` does, undone.
+    """Return the top level of the body that has these fields: the reverse of ``flattened``.
 
-    A ``generationConfig`` beside them is the deployment's own: its fields replace the client's.
+    A ``generationConfig`` beside the fields is the deployment's own: it replaces the client's fields.
     """
     body: dict[str, msgspec.Raw] = {}
     config: RawObject = {}
@@ -121,13 +121,14 @@ def name_in_chat(name: str) -> str:
 
 
 def plain_base64(data: str) -> str:
-    """Return Base64 in the usual alphabet and with its padding: Google's SDK for Python sends that for URLs."""
+    """Return Base64 in the usual alphabet with padding: Google's SDK for Python sends the alphabet for URLs."""
     data = data.replace("-", "+").replace("_", "/")
     return data + "=" * (-len(data) % 4)
 
 
-# What Google reads at an address of others, by how that ends: it asks for the kind, and a signed address is as good
-# (ai.google.dev/gemini-api/docs/file-input-methods, read on 2026-11-28: all models but Gemini 2.0, https alone).
+# What Google reads at others' addresses, by the end of the address: Google asks for the kind of file, and takes signed
+# addresses (ai.google.dev/gemini-api/docs/file-input-methods, read on 2026-11-28: all models but Gemini 2.0, https
+# alone).
 
 _AT_ADDRESSES: Mapping[str, str] = {
     **dict.fromkeys(("jpg", "jpeg"), "image/jpeg"),
@@ -143,7 +144,7 @@ _ADDRESS = re.compile(r"https://[^/?#]+/[^?#]*\.(\w+)(?:[?#].*)?", re.DOTALL)
 
 
 def kind_at(address: str) -> str | None:
-    """Return the media type of what is at an address; None if Google does not read it, or it is not known."""
+    """Return the media type of the file at an address; None if unknown, or if Google does not read such files."""
     found = _ADDRESS.fullmatch(address) if len(address) <= _LONGEST_ADDRESS else None
     return None if found is None else _AT_ADDRESSES.get(found[1].lower())
 
@@ -155,7 +156,7 @@ _NAMED = frozenset({"properties", "$defs", "defs"})
 _RENAMED: Mapping[str, str] = {"defs": "$defs", "ref": "$ref"}
 _NUMBERS = frozenset({"maxItems", "minItems", "maxLength", "minLength", "maxProperties", "minProperties"})
 _MOST_DIGITS = 18  # those of a 64-bit number; Python refuses thousands
-_DROPPED = frozenset({"propertyOrdering", "example", "nullable"})  # no counterpart, and no rule that binds an answer
+_DROPPED = frozenset({"propertyOrdering", "example", "nullable"})  # no counterpart, and no rules for an answer
 
 
 def json_schema_of(schema: Any) -> Any:
@@ -176,7 +177,7 @@ def json_schema_of(schema: Any) -> Any:
 
 
 def _keyword(name: str, value: Any) -> Any:
-    """Return the value of one keyword as JSON Schema has it."""
+    """Return the value of one keyword in JSON Schema's form."""
     if name in _NAMED and isinstance(value, dict):
         return {key: json_schema_of(one) for key, one in value.items()}
     if name in _LISTED and isinstance(value, list):
@@ -190,10 +191,10 @@ def _keyword(name: str, value: Any) -> Any:
 
 
 def read_json_schema(raw: msgspec.Raw, path: str) -> Any:
-    """Return the raw schema of OpenAPI's form as JSON Schema.
+    """Return a raw schema of OpenAPI's form as JSON Schema.
 
     Raises:
-        Malformed: it is not an object.
+        Malformed: the schema is not an object.
 
     """
     schema = decoded(raw, dict[str, Any], path)
@@ -213,9 +214,9 @@ HIGHER: Mapping[str, str] = {"xhigh": "high", "max": "high"}  # there is nothing
 
 
 def thinking_of(effort: str, *, levels: bool, least: str, budget: int | None = None) -> dict[str, Any] | None:
-    """Return the ``thinkingConfig`` for chat's effort, ``least`` at least; None if there is none of this name.
+    """Return the ``thinkingConfig`` for chat's effort, ``least`` at least; None if no effort has this name.
 
-    ``budget``: what the client has asked for, where the effort stands for it.
+    ``budget``: the client's own, if the effort stands for one.
     """
     effort = HIGHER.get(effort, effort)
     if effort not in _BUDGETS_TOKENS:
@@ -239,7 +240,7 @@ def effort_of(config: RawObject, path: str) -> str | None:
     if level is not None:
         return level.lower() if level.lower() in _LEVELS else None
     budget = decoded(config.get("thinkingBudget"), int, f"{path}.thinkingBudget")
-    if budget is None or budget < 0:  # -1: as it sees fit
+    if budget is None or budget < 0:  # -1: the model decides
         return None
     if budget == 0:
         return "none"
@@ -254,7 +255,7 @@ TIERS: Mapping[str, str] = {"flex": "flex", "priority": "priority"}
 
 
 def without_effort(fields: Fields) -> Wording:
-    """Return a Gemini request that asks for no thinking, for a model that refuses to be asked.
+    """Return a Gemini request that does not ask for thinking, for a model that refuses to be asked.
 
     Raises:
         Malformed: ``thinkingConfig`` is no object.
@@ -269,10 +270,10 @@ def without_effort(fields: Fields) -> Wording:
 
 
 def without_foreign(fields: Fields, *, signs: bool) -> Wording:
-    """Return a Gemini request without what Anthropic's models have signed; unchanged, if there is none.
+    """Return a Gemini request without signatures of Anthropic's models; unchanged if there are none.
 
-    ``signs``: the model refuses calls that it has not signed. Those of other models, or whose client has lost the
-    signature, have Google's word (ai.google.dev/gemini-api/docs/thought-signatures, read on 2026-11-29).
+    ``signs``: the model refuses calls that it has not signed. Calls of other models, or calls whose signature the
+    client has lost, get Google's word (ai.google.dev/gemini-api/docs/thought-signatures, read on 2026-11-29).
 
     Raises:
         Malformed: the conversation is not valid in Gemini.
@@ -298,7 +299,7 @@ _OF_OTHERS = "Gemini refuses the signatures of other models' thoughts"
 
 
 def _without(fields: Fields, is_left_out: Callable[[msgspec.Raw], bool], reason: str, *, tells: bool) -> Wording:
-    """Return a request without these signatures; ``tells``: also that a call has Google's word, if that is all."""
+    """Return a request without these signatures. ``tells``: a call that only gets Google's word is a loss too."""
     losses: list[Loss] = []
     is_changed = False
     said: list[Object] = []
@@ -313,7 +314,7 @@ def _without(fields: Fields, is_left_out: Callable[[msgspec.Raw], bool], reason:
             if "functionCall" in left or "function_call" in left:
                 calls.append(left)
             elif names and not left.keys() - {"text", "thought"} and bytes(left.get("text", b'""')) == b'""':
-                continue  # it was there for its signature
+                continue  # the part was there for its signature only
             kept.append(left)
         if calls and not any(name in call for call in calls for name in _SIGNATURES):
             calls[0]["thoughtSignature"] = msgspec.Raw(_UNSIGNED_JSON)

@@ -1,6 +1,6 @@
 """Events and whole answers of interactions: their text, thoughts, function calls, usage, state or error.
 
-An answer is a list of steps. Each is begun, grows by deltas and is stopped; the interaction's end has its usage, and
+An answer is a list of steps. Each step begins, grows by deltas and stops. The end of the interaction has the usage, and
 ``[DONE]`` follows. ai.google.dev/gemini-api/docs/streaming and the types of google-genai 3.6.1, read on 2026-11-29.
 """
 
@@ -34,11 +34,11 @@ from providers.refusals import SURPRISES, UNREADABLE, ErrorKind, UpstreamError, 
 
 CREATED, COMPLETED, STATE = "interaction.created", "interaction.completed", "interaction.status_update"
 START, DELTA, STOP = "step.start", "step.delta", "step.stop"
-# States of an interaction, as ``status``. One that is not over is no answer yet.
+# States of an interaction, as ``status``: these are not the end, so there is no answer yet.
 RUNNING = frozenset({"in_progress", "queued"})
 FAILED = frozenset({"failed", "cancelled"})
 CUT = frozenset({"incomplete", "budget_exceeded", "requires_continuation"})
-ACTS = "requires_action"  # of the client: it has called functions
+ACTS = "requires_action"  # the client has to act: it is to run functions
 _CALL = "function_call"
 _SHOWN = frozenset({"audio", "document", "image", "video"})  # deltas of what a reader sees, besides text
 
@@ -63,7 +63,7 @@ class _Step(msgspec.Struct, gc=False):
 
 
 class InteractionCounts(msgspec.Struct, gc=False):
-    """Google's counts. The answer's tokens are without its thoughts."""
+    """Google's counts. The answer's tokens do not include its thoughts."""
 
     total_input_tokens: int | None = None
     total_output_tokens: int | None = None
@@ -133,7 +133,7 @@ def _of_whole(data: bytes, said: _Event, told: _Interaction, secrets: Sequence[s
 
 
 def read_begun(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
-    """Read an event of an interaction that runs on in the background: its client waits for its beginning.
+    """Read an event of an interaction in the background: the client waits for the interaction's beginning.
 
     Raises:
         UpstreamError: as of ``read_event``.
@@ -161,7 +161,7 @@ def _of_delta(data: bytes, index: int, delta: _Delta) -> Chunk:
 
 
 def _of_step(data: bytes, index: int, step: _Step) -> Chunk:
-    """Read the beginning of a step: of a call it has the name, and may have all arguments."""
+    """Read the beginning of a step. A call's has the name, and perhaps all arguments."""
     if step.type != _CALL:
         return Chunk(data, idle=step.type in {"model_output", "thought", None})
     name, arguments = step.name or "", started(step.arguments)
@@ -176,13 +176,13 @@ def _of_step(data: bytes, index: int, step: _Step) -> Chunk:
 
 
 def started(arguments: Any) -> str:
-    """Return the arguments with which a call begins as text; none if they are empty, and deltas may bring them."""
+    """Return the arguments with which a call begins, as text; "" if they are empty, as deltas may bring them."""
     written = arguments if isinstance(arguments, str) else encoded(arguments).decode() if arguments else ""
     return "" if is_empty_object(written) else written
 
 
 def failed(data: bytes, status: str, secrets: Sequence[str]) -> UpstreamError:
-    """Return the error of an interaction that has no answer: its own, or else its state."""
+    """Return the error of an interaction without an answer: its own, or else its state."""
     try:
         told = msgspec.json.decode(data, type=dict[str, Any])
         told = told.get("interaction") or told
@@ -208,7 +208,7 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 def usage_of(told: InteractionCounts, tier: object = None) -> Usage:
-    """Return Google's counts as ours: the answer's tokens include its thoughts, the prompt's what tools have found."""
+    """Return Google's counts as a ``Usage``: with the answer's thoughts, and what tools have found for the prompt."""
     prompt = told.total_input_tokens
     if prompt is not None:
         prompt += told.total_tool_use_tokens or 0
@@ -219,7 +219,7 @@ def usage_of(told: InteractionCounts, tier: object = None) -> Usage:
 
 
 def _units(told: InteractionCounts) -> dict[str, int] | None:
-    """Return the tokens that are not text, those of the prompt without what the cache had, and the searches."""
+    """Return the tokens that are not text (the prompt's without those from the cache), and the searches."""
     units = _by_kind(told.output_tokens_by_modality, "{}_output")
     cached = _by_kind(told.cached_tokens_by_modality, "cached_{}_input")
     for unit, count in _by_kind(told.input_tokens_by_modality, "{}_input").items():
@@ -245,10 +245,10 @@ def _by_kind(details: Any, unit: str) -> dict[str, int]:
 
 
 def fitted(data: bytes) -> _Event:
-    """Read an event that does not fit the types; what does not fit is left out.
+    """Read an event that does not fit the types; fields that do not fit are left out.
 
     Raises:
-        UpstreamError: it is not a JSON object (invalid_response).
+        UpstreamError: the data are not a JSON object (invalid_response).
 
     """
     try:
@@ -271,7 +271,7 @@ def fitted(data: bytes) -> _Event:
 
 
 def _kept(value: Any, struct: Any) -> Any:
-    """Return an object with those of its fields that fit; None if it is none."""
+    """Return an object with those of its fields that fit; None if it is no object."""
     if not isinstance(value, dict):
         return None
     fields = {each.name: fit(value.get(each.name), each.type) for each in msgspec.structs.fields(struct)}
@@ -288,10 +288,10 @@ _ERRORS = (msgspec.Raw(b'"failed"'), msgspec.Raw(b'"cancelled"'))
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
-    """Return a whole interaction as an event stream: its steps, with a delta for each of their contents, and its end.
+    """Return a whole interaction as an event stream: its steps, with a delta for each content, and its end.
 
     Raises:
-        UpstreamError: as of ``read_answer``; also if it is no interaction (invalid_response), or has failed.
+        UpstreamError: as of ``read_answer``; also if this is no interaction (invalid_response), or has failed.
 
     """
     answer = read_answer(body, secrets)
@@ -312,7 +312,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
 
 
 def _told(index: int, step: RawObject) -> Iterator[bytes]:
-    """Yield the events of a step: those parts of it that deltas bring are no part of its beginning."""
+    """Yield the events of a step. Its beginning does not have the parts that deltas bring."""
     kind = msgspec.json.decode(step.get("type", b'""'))
     deltas: list[Any] = []
     begun: dict[str, Any] = dict(step)
@@ -338,12 +338,12 @@ def _told(index: int, step: RawObject) -> Iterator[bytes]:
     yield event(STOP, {"index": index})
 
 
-# How a content of the model's grows by deltas of its type; a content of another type is the next one.
+# How the model's content grows by deltas of its type. A delta of another type begins the next content.
 _CONTENT = FieldTable({"text": Join.TEXT, "data": Join.BASE64, "annotations": Join.LIST}, Join.LAST)
 
 
 class _GatheredStep:
-    """A step, of the events about it."""
+    """One step, from the events about it."""
 
     def __init__(self, begun: Mapping[str, Any]) -> None:
         self._step: dict[str, Any] = dict(begun)
@@ -384,8 +384,8 @@ class _GatheredStep:
             step = {**step, "summary" if step.get("type") == "thought" else "content": self._contents}
         if written := "".join(self._arguments):
             try:
-                step = {**step, "arguments": _raws.decode(written)}  # numbers keep their digits
-            except UNREADABLE:  # a limit has cut them off
+                step = {**step, "arguments": _raws.decode(written)}  # raw: numbers keep their digits
+            except UNREADABLE:  # a limit has cut the arguments off
                 step = {**step, "arguments": step.get("arguments") or {}}
         return step
 
@@ -394,12 +394,12 @@ _encoder = msgspec.json.Encoder(enc_hook=whole)
 
 
 def _index_of(said: Mapping[str, Any]) -> int:
-    """Return the number of an event's step; the first one's, as of ``fitted``, if it has none."""
+    """Return the number of an event's step; 0 if it has none, as of ``fitted``."""
     return fit(said.get("index"), int) or 0
 
 
 class InteractionGathering(Gathering):
-    """Makes one interaction of its events: its steps, and what its last event says of the whole."""
+    """Makes one interaction of the events: its steps, and what the last event says about the whole."""
 
     def __init__(self) -> None:
         self._fields: dict[str, Any] = {}
@@ -409,7 +409,7 @@ class InteractionGathering(Gathering):
         """Read one event.
 
         Raises:
-            UpstreamError: it is valid JSON, but not an event of an interaction (invalid_response).
+            UpstreamError: the data are valid JSON, but no event of an interaction (invalid_response).
 
         """
         if not chunk.data.strip():

@@ -36,10 +36,10 @@ CANNOT_THINK_ON = "Messages cannot continue reasoning after a tool without the e
 def arguments_at(function: RawObject, path: str, losses: Losses, api: str) -> msgspec.Raw:
     """Return the arguments of the ``function`` called at ``path``, as ``api`` takes them: an object.
 
-    Where they are none, that is a loss, and the object is empty.
+    Arguments that are no object are a loss, and are replaced by an empty object.
 
     Raises:
-        Malformed: they are no text.
+        Malformed: the arguments are no text.
 
     """
     arguments = arguments_object(decoded(function.get("arguments"), str, f"{path}.arguments") or "")
@@ -50,10 +50,10 @@ def arguments_at(function: RawObject, path: str, losses: Losses, api: str) -> ms
 
 
 def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
-    """Note what chat's ``stream_options`` want besides usage, which is always sent.
+    """Note what chat's ``stream_options`` ask for besides the usage, which is always sent.
 
     Raises:
-        Malformed: it is no object.
+        Malformed: the field is no object.
 
     """
     path, padding = "stream_options", "include_obfuscation"
@@ -62,16 +62,16 @@ def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
     losses.rest(options, (padding, "include_usage"), path, reason)
 
 
-OF_DOCUMENT = ("citations", "context")  # beside a file, in its part: no fields of chat's, but the pivot's
+OF_DOCUMENT = ("citations", "context")  # beside a file, in its part: the pivot's own fields, not chat's
 
-# What Messages, Converse and Gemini read alike in a chat request; ``api`` is the name of the one that is asked.
+# Parts of a chat request that Messages, Converse and Gemini read alike. ``api``: the name of the API that is asked.
 
 
 def request_of(fields: Mapping[str, msgspec.Raw]) -> tuple[RawObject, list[RawObject]]:
     """Return the fields of a request that are not null, and its messages.
 
     Raises:
-        Malformed: it has none.
+        Malformed: there are no messages.
 
     """
     asked = present(fields)
@@ -82,10 +82,10 @@ def request_of(fields: Mapping[str, msgspec.Raw]) -> tuple[RawObject, list[RawOb
 
 
 def stops_of(asked: RawObject) -> list[str]:
-    """Return the stop sequences, of which a request may state one alone.
+    """Return the stop sequences; a request may state a single one without a list.
 
     Raises:
-        Malformed: they are no texts.
+        Malformed: these are no texts.
 
     """
     if "stop" not in asked:
@@ -96,10 +96,10 @@ def stops_of(asked: RawObject) -> list[str]:
 
 
 def budget_of(asked: RawObject) -> int | None:
-    """Return how many tokens may be thought, where an effort stands for that: no field of chat's, but the pivot's.
+    """Return how many tokens of thinking an effort stands for: from the pivot's own field, not chat's.
 
     Raises:
-        Malformed: it is no number.
+        Malformed: the field is no number.
 
     """
     if "reasoning_effort" not in asked:
@@ -120,7 +120,7 @@ def lose_rest_of_answer(
 ) -> None:
     """Note what an assistant's message has besides what is ``said`` of it, and the ``thoughts`` that are sent back.
 
-    ``unsigned``: why others are not.
+    ``unsigned``: why other thoughts are not sent back.
     """
     no_field, rest = f"{api} has no such field", dict(message)
     for name in sorted(message.keys() & set(THOUGHTS)):
@@ -135,7 +135,7 @@ def lose_rest_of_answer(
     losses.rest(rest, said, path, no_field)
 
 
-DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
+DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # default values
     "frequency_penalty": (b"0", b"0.0"),
     "function_call": (b'"none"', b'"auto"'),
     "functions": (b"[]",),
@@ -155,7 +155,7 @@ def limit_of(asked: RawObject, losses: Losses, api: str) -> int | None:
     """Return the most tokens of an answer; None: the request sets no limit.
 
     Raises:
-        Malformed: it is no number, or below 1.
+        Malformed: the limit is no number, or below 1.
 
     """
     old = decoded(asked.get("max_tokens"), int, "max_tokens")
@@ -169,7 +169,7 @@ def limit_of(asked: RawObject, losses: Losses, api: str) -> int | None:
 
 
 def function_of(tool: RawObject, path: str, losses: Losses, api: str) -> tuple[str, RawObject, Object] | None:
-    """Return the path, the fields and the schema of a tool's function; None if it has none.
+    """Return the path, the fields and the schema of a tool's function; None if the tool is no function.
 
     Raises:
         Malformed: the tool is not valid in chat.
@@ -212,10 +212,10 @@ def chosen_tool(asked: RawObject) -> str | msgspec.Raw | None:
 
 
 def form_of(asked: RawObject, losses: Losses, api: str) -> RawObject | None:
-    """Return what the request says of a JSON schema for the answer, with the schema; None: it asks for text.
+    """Return what the request says about a JSON schema for the answer, with the schema; None: text is asked for.
 
     Raises:
-        Malformed: it is not valid in chat.
+        Malformed: this is not valid in chat.
 
     """
     form = object_at(asked.get("response_format"), "response_format")
@@ -234,7 +234,7 @@ def form_of(asked: RawObject, losses: Losses, api: str) -> RawObject | None:
     return given
 
 
-# Names of users. Each API refuses some names that the other accepts, and gets their hash instead.
+# Names of users. Each API refuses some names that the other accepts: for these the hash is sent.
 
 _LONGEST_IN_CHAT = 64  # characters
 _LONGEST_IN_MESSAGES = 256
@@ -261,7 +261,7 @@ def _hash(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
 
 
-# Ids of tool calls in the characters that Messages allows: it refuses a conversation with others.
+# Ids of tool calls in the characters that Messages allows: a conversation with other ids is refused.
 
 
 def allowed_id(call_id: str) -> str:
@@ -273,9 +273,9 @@ def allowed_id(call_id: str) -> str:
 
 
 # Reasoning effort: chat's levels, and their counterparts in Messages, an effort or a budget of thinking tokens. Chat
-# has the levels of Messages (low to max), and none and minimal. Newer models decide themselves how long they think,
-# and take an effort; older models take a budget, here with the figures that LiteLLM uses. A client's budget becomes
-# the highest level whose figure it reaches, at most ``high``, which every reasoning model in chat accepts.
+# has the levels of Messages (low to max), and none and minimal. Newer models decide themselves how long to think, and
+# take an effort. Older models take a budget, here with LiteLLM's figures. A client's budget becomes the highest level
+# whose figure it reaches, at most ``high``, which every reasoning model in chat accepts.
 
 _EFFORTS: Mapping[str, str] = {  # from chat to Messages, which has nothing below low
     "minimal": "low",
@@ -304,7 +304,7 @@ def effort_of_budget(budget_tokens: int) -> str:
 
 
 def budget_of_effort(effort: str, limit: int) -> int | None:
-    """Return a budget of thinking tokens for a level, with a quarter of ``limit`` left; None: it allows none."""
+    """Return a budget of thinking tokens for a level, with a quarter of ``limit`` left; None: there is no room."""
     budget = min(_BUDGETS_TOKENS.get(effort, _BUDGETS_TOKENS["high"]), limit * 3 // 4)
     return None if limit <= _LEAST_BUDGET_TOKENS else max(_LEAST_BUDGET_TOKENS, budget)
 
@@ -319,11 +319,11 @@ def thinking_of_effort(
     least: LeastThinking,
     budget: int | None = None,
 ) -> Object:
-    """Return the fields of a Messages request for an effort; ``said`` are the fields that the request has already.
+    """Return the fields of a Messages request for an effort. ``said``: the fields that the request has already.
 
-    The budget counts towards max_tokens, and is added to that, unless it is the client's limit or the highest that the
-    model takes (``limited``). ``least``: what it does instead of not thinking. ``budget``: what the client has asked
-    for, where an effort stands for it.
+    The budget counts towards max_tokens, and is added to that, unless max_tokens is the client's limit or the highest
+    that the model takes (``limited``). ``least``: what the model does instead of not thinking. ``budget``: the client's
+    own, if the effort stands for one.
     """
     if effort is None:
         return {}
@@ -334,7 +334,8 @@ def thinking_of_effort(
         losses.add("reasoning_effort", reason)
         return {}
     if not adaptive and lacks_thoughts(said["messages"]):
-        # A hint: an agent's task must not fail in the middle. The API itself continues without thinking in this case.
+        # A hint: an agent's task must not fail in the middle, and the API itself continues without thinking in this
+        # case.
         losses.add("reasoning_effort", CANNOT_THINK_ON, hint=True)
         return {}
     if adaptive:  # without ``display``, newer models do not send their thinking
@@ -343,15 +344,15 @@ def thinking_of_effort(
     stated, budget = budget, _BUDGETS_TOKENS[effort] if budget is None else max(budget, _LEAST_BUDGET_TOKENS)
     if not limited:
         limit += budget
-    elif stated is not None and budget >= limit:  # Gemini takes one that is: a quarter is left for the answer
+    elif stated is not None and budget >= limit:  # Gemini takes such a budget; a quarter is left for the answer
         budget = max(_LEAST_BUDGET_TOKENS, limit * 3 // 4)
     return {"thinking": {"type": "enabled", "budget_tokens": min(budget, limit - 1)}, "max_tokens": limit}
 
 
 def thinking_as(fields: Fields, kind: str) -> Fields:
-    """Return a Messages request that thinks in another way, as its model refused the client's: enabled or adaptive.
+    """Return a Messages request with the kind of thinking that its model takes: enabled or adaptive.
 
-    It is without thinking where the API would refuse a budget; as it is, where it is not valid.
+    Without thinking if the API would refuse a budget; unchanged if the request is not valid.
     """
     try:
         thinking, config = (object_at(fields.get(name), name) for name in ("thinking", "output_config"))
@@ -380,7 +381,7 @@ def _as_little_as_possible(losses: Losses, least: LeastThinking) -> Object:
 
 
 def _reason_not_to_think(effort: str, said: Object, *, adaptive: bool, limit: int | None) -> str | None:
-    """Return why the API would refuse this effort, None if it accepts it."""
+    """Return why the API would refuse this effort; None if it would not."""
     if effort not in _EFFORTS:
         return f"Messages has no effort {effort!r}"
     if said.get("tool_choice", {}).get("type") in {"any", "tool"}:
@@ -391,7 +392,7 @@ def _reason_not_to_think(effort: str, said: Object, *, adaptive: bool, limit: in
 
 
 def lacks_thoughts(turns: Sequence[Object]) -> bool:
-    """Whether the last turn answers tool calls of a turn that does not begin with its thinking."""
+    """Whether the last turn has results of tool calls whose own turn does not begin with thinking."""
     content = turns[-1].get("content") if turns else None
     if not isinstance(content, list) or not any(_kind(block) == "tool_result" for block in content):
         return False
@@ -404,16 +405,16 @@ def _kind(block: Object) -> str:
     return (decoded(kind, str, "type") or "") if isinstance(kind, msgspec.Raw) else str(kind)
 
 
-# Thoughts that a model has signed, or encrypted: their blocks are the same in Messages and in LiteLLM's chat.
+# Thoughts that a model has signed or encrypted: the blocks are the same in Messages and in LiteLLM's chat.
 
-_SIGNED_FIELDS: Mapping[bytes, tuple[str, str]] = {  # by a block's type: its text, and what only its maker can read
+_SIGNED_FIELDS: Mapping[bytes, tuple[str, str]] = {  # by a block's type: its text, and what only the maker can read
     b'"thinking"': ("thinking", "signature"),
     b'"redacted_thinking"': ("type", "data"),
 }
 
 
 def signed_thought(block: RawObject, signer: str = ANTHROPIC) -> Object | None:
-    """Return a block of thinking that can be sent back to the model that made it, of ``signer``; None if it is none."""
+    """Return a block of thinking that can be sent back to the model of ``signer`` that made it; None if it cannot."""
     text, bound = _SIGNED_FIELDS.get(bytes(block.get("type", b"")), ("", ""))
     if text not in block or not bytes(block.get(bound, b"")).startswith(b'"') or bytes(block[bound]) == b'""':
         return None
@@ -433,7 +434,7 @@ def signed_thoughts(message: RawObject) -> list[Object]:
 
 
 def _of_detail(detail: RawObject) -> RawObject:
-    """Return one of OpenRouter's details as a block; an empty one, if it is of another vendor's model."""
+    """Return one of OpenRouter's details as a block; empty if another vendor's model made it."""
     if not bytes(detail.get("format", b'"anthropic"')).startswith(b'"anthropic'):
         return {}
     kinds = {
@@ -484,8 +485,8 @@ _NAMED = ("$defs", "definitions", "properties")  # with an object of schemas
 class KeptSchema:
     """A schema that Messages supports, made from a client's.
 
-    An object that does not mention additional properties is closed: whatever matches that matches the original too. A
-    short keyword that it lacks is told in the description, as Anthropic's SDKs do
+    An object that does not mention additional properties is closed: whatever matches then matches the original too. A
+    short keyword that Messages lacks is written into the description, as Anthropic's SDKs do
     (platform.claude.com/docs/en/build-with-claude/structured-outputs#how-sdk-transformation-works, read on 2026-11-29).
     """
 
@@ -493,7 +494,7 @@ class KeptSchema:
         """Read the schema at ``path``.
 
         Raises:
-            Malformed: it is not a JSON object.
+            Malformed: the schema is not a JSON object.
 
         """
         self.lost: list[str] = []  # paths of unsupported keywords
@@ -503,7 +504,7 @@ class KeptSchema:
             kept = self._keep(schema, path)
         except UNREADABLE as error:
             raise Malformed(f"{path!r} is invalid: {error}", path) from None
-        self.kept: Any = kept if self._changed else raw  # unchanged, if all of it is supported
+        self.kept: Any = kept if self._changed else raw  # unchanged, if every keyword is supported
 
     def _keep(self, schema: Object, path: str) -> Object:
         kept: Object = {}

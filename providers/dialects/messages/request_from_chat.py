@@ -51,30 +51,30 @@ from providers.models import LeastThinking, Sampling
 _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
 _PDF = re.compile(r"https?://[^?#]+\.pdf(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
-_LONGEST_BLANK_BYTES = 64  # a longer text is not searched for words: it may be a whole book
+_LONGEST_BLANK_BYTES = 64  # longer texts are not searched for words: one may be a whole book
 
 
 class Turns:
-    """A chat conversation read into turns of blocks, for APIs that have a system prompt and blocks of their own.
+    """A chat conversation as turns of blocks, for APIs with a system prompt and blocks of their own.
 
-    ``_losses`` get what cannot be said in ``api``. A subclass makes the blocks, and joins them to turns.
+    ``_losses`` get whatever ``api`` cannot express. A subclass makes the blocks, and joins them to turns.
     """
 
     api = "Messages"
     system_comes_first = "this model takes system prompts only first"
     thoughts_are_signed = "Messages refuses thinking blocks that it did not sign"
-    assistant_is_text = ""  # why all else that an assistant said is a loss; empty: it is not
-    documents = "documents as PDF or plain text"  # that it takes
+    assistant_is_text = ""  # why anything but an assistant's text is a loss; "": nothing is
+    documents = "documents as PDF or plain text"  # documents that are taken
 
     def __init__(self, losses: Losses, allowed: Callable[[str], str] = allowed_id) -> None:
-        """``allowed`` returns a call's id in the letters that the API allows."""
+        """``allowed``: writes a call's id in the letters that the API allows."""
         self.system: list[Object] = []
         self.turns: list[Object] = []
-        self.takes_signed = False  # whether thoughts that the model has signed are sent back to it
+        self.takes_signed = False  # whether thoughts that the model has signed are sent back
         self._ids = UniqueIds(allowed)
         self._losses = losses
         self._no_field = f"{self.api} has no such field"
-        self._lost_calls: set[str] = set()  # ids of calls that are of no function
+        self._lost_calls: set[str] = set()  # ids of calls of tools that are no functions
 
     def read(self, messages: Sequence[RawObject]) -> None:
         """Translate all messages of a request.
@@ -102,10 +102,10 @@ class Turns:
             last = f"messages[{len(messages) - 1}]"
             self._losses.add(last, f"{self.api} continues an assistant's last message, and does not answer it")
 
-    # What a subclass has of its own.
+    # What a subclass has to make.
 
     def _say(self, role: str, blocks: list[Object], text: msgspec.Raw | None = None) -> None:
-        """Add what the user or the assistant said; ``text``: the same, if it is one text."""
+        """Add what the user or the assistant said. ``text``: the same, if it is a single text."""
         raise NotImplementedError
 
     def _tell(self, blocks: list[Object]) -> None:
@@ -123,14 +123,14 @@ class Turns:
         raise NotImplementedError
 
     def _thought_block(self, thought: Object) -> Object:
-        """Return the block of a thought that is signed or encrypted; given is that of Messages."""
+        """Return the block of a signed or encrypted thought, from a block of Messages."""
         return thought
 
     def _image(self, url: str, part: RawObject, at: str) -> list[Object]:
         raise NotImplementedError
 
     def _file(self, data: str, file: RawObject, part: RawObject, at: str) -> list[Object] | None:
-        """Return the block of a document; None, if it is in no format that the API takes."""
+        """Return the block of a document; None if the API does not take the document's format."""
         raise NotImplementedError
 
     def _document_at(self, address: str, file: RawObject, part: RawObject, at: str) -> list[Object]:  # noqa: ARG002 - another's
@@ -144,7 +144,7 @@ class Turns:
         return []
 
     def _end_part(self, part: RawObject, blocks: list[Object]) -> None:
-        """Handle the end of a part, whose block is the last one, if it has one."""
+        """Handle the end of a part, whose block, if it has one, is the last."""
 
     # What all have in common.
 
@@ -199,14 +199,14 @@ class Turns:
         plain = is_string(content) and len(blocks) == 1 and not calls
         for number, call in enumerate(calls):
             blocks += self._call(call, f"{path}.tool_calls[{number}]")
-        if thoughts and not blocks:  # alone they are no turn
+        if thoughts and not blocks:  # thoughts alone are no turn
             self._losses.add(f"{path}.thinking_blocks", f"{self.api} takes no turn of thoughts alone", hint=True)
             thoughts = []
         self._say("assistant", thoughts + blocks, content if plain and not thoughts else None)
 
     def _call(self, call: RawObject, at: str) -> list[Object]:
         kind = decoded(call.get("type"), str, f"{at}.type") or "function"
-        if kind == CUSTOM:  # of a tool that is not offered any more: those that are were functions before
+        if kind == CUSTOM:  # of a tool that is not offered any more: offered ones became functions before
             object_at(call.get(CUSTOM), f"{at}.custom")
             call, kind = as_function_call(call), "function"
         if kind != "function":
@@ -228,9 +228,9 @@ class Turns:
         empty_is_said: bool = False,
         in_result: bool = False,
     ) -> list[Object]:
-        """Return a message's content as blocks. A blank text is left out, as it is refused.
+        """Return a message's content as blocks. A blank text is left out: it would be refused.
 
-        ``texts_only``: why all else is a loss; empty where it is not.
+        ``texts_only``: why anything but text is a loss; "": nothing is.
         """
         if content is None or is_null(content):
             return []
@@ -318,7 +318,7 @@ class MessagesTurns(Turns):
         if is_error(message, path):
             told = block.get("content")
             if isinstance(told, list) and any(each["type"] != "text" for each in told):
-                told.insert(0, {"type": "text", "text": as_error("")})  # it refuses the flag beside a picture
+                told.insert(0, {"type": "text", "text": as_error("")})  # the flag beside a picture is refused
             else:
                 block["is_error"] = True
                 if not blocks:  # and the flag without a word: github.com/jlevy/markform/issues/153, read on 2026-11-29
@@ -374,17 +374,17 @@ class MessagesTurns(Turns):
 
 
 def is_error(message: RawObject, path: str) -> bool:
-    """Whether a result of a tool tells that it has failed: no field of chat's, but the pivot's.
+    """Whether a result says that the tool has failed, in the pivot's own field, not chat's.
 
     Raises:
-        Malformed: it is neither true nor false.
+        Malformed: the field is neither true nor false.
 
     """
     return decoded(message.get("is_error"), bool, f"{path}.is_error") is True
 
 
 def _marked(source: Mapping[str, msgspec.Raw], block: Object) -> Object:
-    """Copy a cache marker: chat has none of its own, so a marker in chat means that of Messages."""
+    """Copy a mark of what to cache: chat has none of its own, so a mark in chat means the same as in Messages."""
     if "cache_control" in source and not is_null(source["cache_control"]):
         block["cache_control"] = source["cache_control"]
     return block
@@ -404,13 +404,13 @@ _TRANSLATED = frozenset(
         "response_format",
         "safety_identifier",
         "service_tier",
-        "shows_thoughts",  # it does
+        "shows_thoughts",  # Messages shows thoughts
         "stop",
         "stream_options",  # Messages always sends usage
         "temperature",
         "tool_choice",
         "tools",
-        "top_k",  # servers of open models have it in chat
+        "top_k",  # servers of open models have this field in chat
         "top_p",
         "user",
     }
@@ -464,13 +464,12 @@ def from_chat(
 ) -> Wording:
     """Translate a chat completion request into a Messages request.
 
-    ``default_max_tokens`` is the limit of an answer for clients that set none; ``is_longest``: no answer may be longer,
-    its thoughts included. With ``adaptive_thinking``, which Claude has since 4.6, an effort stays an effort; otherwise
-    it becomes a budget of tokens. ``least_thinking``: what becomes of
-    a request that forbids it, as some models cannot stop. ``sampling`` says which of temperature,
-    top_p and top_k it takes. A temperature or top_p of 1, the default in both APIs, is not sent: newer models refuse
-    any value. ``signs``: it reads the thoughts that it has signed.
-    ``searches``: its vendor searches the web.
+    ``default_max_tokens``: the limit of an answer for clients that set none. ``is_longest``: no answer may be longer,
+    thoughts included. ``adaptive_thinking``, as of Claude since 4.6: an effort stays an effort; otherwise it becomes a
+    budget of tokens. ``least_thinking``: what becomes of a request that forbids thinking, as some models cannot stop.
+    ``sampling``: which of temperature, top_p and top_k the model takes. A temperature or top_p of 1, the default in
+    both APIs, is not sent: newer models refuse any value. ``signs``: the model reads thoughts that it has signed.
+    ``searches``: the vendor searches the web.
 
     Raises:
         Malformed: the request is not valid in chat.

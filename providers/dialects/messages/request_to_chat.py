@@ -41,7 +41,7 @@ _TRANSLATED = frozenset(
     }
 )
 _MOST_STOPS = 4  # stop sequences in chat
-_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
+_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # default values
     "speed": (b'"standard"',),
     "mcp_servers": (b"[]",),
     "context_management": (b"{}",),
@@ -75,11 +75,13 @@ def to_chat(
 ) -> Wording:
     """Translate a Messages request into a chat completion request.
 
-    ``system`` becomes the first message; each tool result becomes a message; a failed tool is marked in the text of its
-    result; a budget of thinking tokens becomes an effort (``effort.py``), adaptive and disabled thinking become none.
-    With ``thoughts``, earlier thinking is sent as ``reasoning_content``; what the vendor ``signed`` has signed is sent
-    back to it; ``marks`` of what to cache are kept or lost; what is ``beyond`` chat is kept in the pivot's own fields.
-    One on a call alone has no place: the next turn's covers it.
+    ``system`` becomes the first message, and each tool result a message. The text of a failed tool's result says that
+    the tool failed. A budget of thinking tokens becomes an effort (``effort.py``), adaptive and disabled thinking
+    become none.
+
+    ``thoughts``: send earlier thinking as ``reasoning_content``. ``signed``: the vendor to whom what it has signed is
+    sent back. ``marks``: keep marks of what to cache; else they are lost. ``beyond``: what chat has no place for and
+    the pivot's own fields keep. A mark on a call alone has no place: that of the next turn covers the call.
 
     Raises:
         Malformed: the request is not valid in Messages.
@@ -111,10 +113,10 @@ def to_chat(
 
 
 def _mark_last(last: Object, mark: msgspec.Raw) -> None:
-    """Mark the end of the prompt, its ``last`` message, as a request does that leaves the place to Anthropic."""
+    """Mark the end of the prompt, its ``last`` message: the request leaves the place to Anthropic."""
     if last["role"] == "tool":
         last[MARK] = mark
-    elif not last["content"]:  # nothing of it is left to mark
+    elif not last["content"]:  # no part of the message is left to mark
         pass
     elif isinstance(last["content"], list):
         last["content"][-1] = last["content"][-1] | {MARK: mark}
@@ -163,7 +165,7 @@ def _tools(asked: RawObject, losses: Losses, changes: InstructedChanges | None) 
 
 
 def _function(tool: RawObject, path: str, losses: Losses, settings: Sequence[str] = ()) -> Object:
-    """Return the function for a tool; its description tells of these ``settings``."""
+    """Return the function for a tool; ``settings`` go into the description."""
     schema = tool.get("input_schema")
     if schema is None:
         raise Malformed(f"{path}.input_schema: Field required", f"{path}.input_schema")
@@ -204,7 +206,7 @@ def _functions(members: Sequence[ToolsetMember], tool: RawObject, path: str, los
 
 
 def _own_tool(kind: str, tool: RawObject) -> tuple[RawObject, tuple[str, ...]] | None:
-    """Return a tool of Anthropic's with its description and schema, and the fields that these tell."""
+    """Return a tool of Anthropic's with a description and a schema, and the fields that these express."""
     own = own_tool(kind, {name: msgspec.json.decode(value) for name, value in tool.items()})
     if own is None:
         return None
@@ -239,7 +241,7 @@ def _tool_choice(asked: RawObject, losses: Losses) -> Object:
 
 
 def _chosen(asked: RawObject, choice: RawObject) -> str:
-    """Return the name of the function that must be called; one of the client's own comes before a toolset's member."""
+    """Return the name of the function that must be called: the client's own comes before a member of a toolset."""
     name = text_at(choice, "name", "tool_choice")
     own = f'"{name}"'.encode()
     if not any(bytes(tool.get("name", b"")) == own for tool in objects_at(asked.get("tools"), "tools")):

@@ -1,7 +1,7 @@
-"""Tools of OpenAI's that have no name and that the client runs: elsewhere each is a function, and so are their calls.
+"""OpenAI's tools without a name that the client runs: in other APIs each is a function, and its calls are a function's.
 
-The function's parameters are what the item of a call has, so that its calls become such items again. The shapes are
-those of openai 3.57 (``types/responses``) and of codex-rs/protocol/src/models.rs, read on 2026-11-29.
+The function's parameters are the fields of a call's item, so that calls become such items again. The shapes are those
+of openai 3.57 (``types/responses``) and of codex-rs/protocol/src/models.rs, read on 2026-11-29.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,8 +78,8 @@ class BuiltIn(NamedTuple):
 
     name: str  # of the function
     call: str  # the type of the item of a call
-    prefix: str  # of that item's id
-    holds: str  # the field of that item that has the arguments
+    prefix: str  # of the id of a call's item
+    holds: str  # the item's field that has the arguments
     about: str = ""
     parameters: Json = {}  # noqa: RUF012 -- never written to
     usual: Json = {}  # noqa: RUF012 -- likewise: what the arguments say unless the model says otherwise
@@ -87,7 +87,7 @@ class BuiltIn(NamedTuple):
     settings: tuple[str, ...] = ()  # of the tool
 
     def told(self, tool: Json) -> Json:
-        """Return the function for a ``tool`` as a request has it."""
+        """Return the function for a ``tool`` of a request."""
         about = [self.about]
         if "display_width" in tool and "display_height" in tool:
             about.append(f"The screen has {tool['display_width']} x {tool['display_height']} pixels.")
@@ -109,7 +109,7 @@ class BuiltIn(NamedTuple):
         return {**self.usual, **arguments}
 
     def arguments(self, item: Mapping[str, Any]) -> Json:
-        """Return the arguments of a call, of its decoded ``item``."""
+        """Return the arguments of a call from its decoded ``item``."""
         if self.call == _OF_COMPUTER and item.get(_LIST) is not None:
             return {_LIST: item[_LIST]}
         held = item.get("action" if self.holds == _LIST else self.holds)
@@ -172,12 +172,12 @@ OF_CALLS = (
     "environment",
     "pending_safety_checks",
     "created_by",
-)  # fields of their items
+)  # fields of the items of these tools
 OF_RESULTS = ("call_id", "output", "max_output_length", "acknowledged_safety_checks", "created_by")
 
 
 def built_in(tool: Mapping[str, Any]) -> BuiltIn | None:
-    """Return what a decoded ``tool`` is of these; None: it is another one, or its vendor runs it."""
+    """Return which of these a decoded ``tool`` is; None: another tool, or one that the vendor runs."""
     own = BUILT_IN.get(str(tool.get("type")))
     if own is SEARCH:
         return own if tool.get("execution") == "client" else None
@@ -187,16 +187,16 @@ def built_in(tool: Mapping[str, Any]) -> BuiltIn | None:
 
 
 def chosen(kind: str | None) -> str | None:
-    """Return the name of the function that a choice of this type means; None: it is of no such tool."""
+    """Return the name of the function that a choice of this type means; None: the type is no such tool's."""
     own = BUILT_IN.get(kind or "")
     return None if own is None else own.name
 
 
 def called(item: Mapping[str, msgspec.Raw]) -> tuple[str, str]:
-    """Return the function that an item of an earlier call means, and its arguments.
+    """Return the function that the item of an earlier call means, and the arguments.
 
     Raises:
-        msgspec.DecodeError, KeyError: it is no such item.
+        msgspec.DecodeError, KeyError: the item is no such call.
 
     """
     said = {name: msgspec.json.decode(item[name]) for name in ("type", *OF_CALLS) if name in item}
@@ -205,17 +205,17 @@ def called(item: Mapping[str, msgspec.Raw]) -> tuple[str, str]:
 
 
 def call_id_of(item: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
-    """Return the id of a call, or of the one that a result is of: a local shell's may have it in ``id`` alone."""
+    """Return the id of a call, or of the call that a result answers; a local shell's may stand in ``id`` alone."""
     return item.get("call_id") or item.get("id")
 
 
 def result_of(item: Mapping[str, msgspec.Raw], *, flags: bool) -> tuple[msgspec.Raw, bool]:
-    """Return the output of a result as that of a function, and whether it has failed.
+    """Return the output of a result as a function's, and whether the tool has failed.
 
-    ``flags``: that is told beside the output, and not in it.
+    ``flags``: the failure is a field beside the output, and no text in it.
 
     Raises:
-        msgspec.DecodeError: it is no such item.
+        msgspec.DecodeError: the item is no such result.
 
     """
     output = item.get("output", _NOTHING)

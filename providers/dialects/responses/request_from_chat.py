@@ -55,22 +55,22 @@ LONGEST_ID = CallIds(64)  # OpenAI's limit
 
 
 class Transcript:
-    """Input items, made from chat messages in their order."""
+    """Input items, made of chat messages in their order."""
 
     def __init__(self, losses: Losses, *, instructs: bool = True, seal: Seal | None = None) -> None:
-        """``instructs``: a system message at the beginning becomes the instructions. ``seal`` opens what it closed."""
+        """``instructs``: a first system message becomes the instructions. ``seal``: opens what it has closed."""
         self._instructs, self._seal = instructs, seal
         self.instructions: msgspec.Raw | None = None
         self.items: list[Item] = []
         self._losses = losses
         self._ids = UniqueIds(FittedIds(LONGEST_ID).of)
-        self._custom_calls: set[bytes] = set()  # their ids, raw: their results are items of another type
+        self._custom_calls: set[bytes] = set()  # the raw ids of calls whose results are items of another type
 
     def add(self, message: RawObject, path: str) -> None:
         """Add the message at ``path``; a system message at the beginning becomes the instructions.
 
         Raises:
-            Malformed: it lacks a field that its role requires.
+            Malformed: the message lacks a field that its role requires.
 
         """
         known: tuple[str, ...] = ("role", "content")
@@ -98,7 +98,7 @@ class Transcript:
             self.instructions = content
             return
         said = content if is_string(content) else self._parts(content, f"{path}.content")
-        if said != []:  # else all of it is lost
+        if said != []:  # else everything in the message is lost
             self.items.append({"type": "message", "role": role, "content": said})
 
     def _assistant(self, message: RawObject, path: str) -> None:
@@ -113,7 +113,7 @@ class Transcript:
             parts = [*before, {"type": "refusal", "refusal": refusal}]
         calls = each_at(message.get("tool_calls"), f"{path}.tool_calls")
         if parts not in ([], msgspec.Raw(b'""')) or not calls:
-            # What was behind the last call of all has none to be before: something must follow it.
+            # Thoughts after the last call of all have no call to stand before: something must follow them.
             self._think(thoughts, lambda place: not calls or not (place.calls or place.behind_text))
             self.items.append({"type": "message", "role": "assistant", "content": parts})
         for number, (at, call) in enumerate(calls, 1):
@@ -121,9 +121,9 @@ class Transcript:
             self._call(call, at)
 
     def _thoughts(self, message: RawObject, path: str) -> list[tuple[str, ThoughtPlace]]:
-        """Return the encrypted reasoning of a message that was sealed for this account; the other is lost.
+        """Return the reasoning of a message that was sealed for this account; other reasoning is lost.
 
-        Beside such, what was said of it in words is no loss: the model has it.
+        The words beside sealed reasoning are no loss: the model has the reasoning.
         """
         sealed = _sealed_in(message)
         known = [] if self._seal is None else [self._seal.opened(data) for data in sealed]
@@ -135,7 +135,7 @@ class Transcript:
         return opened
 
     def _think(self, thoughts: list[tuple[str, ThoughtPlace]], is_here: Callable[[ThoughtPlace], bool]) -> None:
-        """Add the ``thoughts`` whose place is here, and take them from those that are left."""
+        """Add the ``thoughts`` whose place is here, and remove them from the list."""
         for each in [each for each in thoughts if is_here(each[1])]:
             thoughts.remove(each)
             self.items.append({"type": "reasoning", "summary": [], "encrypted_content": each[0]})
@@ -208,9 +208,9 @@ class Transcript:
 
 
 def without_bound_reasoning(fields: Mapping[str, msgspec.Raw], of: frozenset[bytes] | None = None) -> Wording:
-    """Return a Responses request without its encrypted reasoning, and without the ids that refer to it.
+    """Return a Responses request without its encrypted reasoning, and without ids that refer to the reasoning.
 
-    ``of``: only without the pieces that have these hashes.
+    ``of``: only pieces that have these hashes.
     """
     reason = BOUND_REASON if of is None else OTHERS_REASON
     try:
@@ -259,7 +259,7 @@ def without_effort(fields: Mapping[str, msgspec.Raw]) -> Wording:
 
 
 def _without_reasoning(raw: msgspec.Raw) -> tuple[msgspec.Raw, list[int]]:
-    """Return items without those of reasoning, nor the ids of items that were made with them; and their numbers."""
+    """Return items without reasoning, and without the ids of items that were made with it; and the numbers of these."""
     try:
         items = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
     except UNREADABLE:
@@ -276,7 +276,7 @@ def _without_reasoning(raw: msgspec.Raw) -> tuple[msgspec.Raw, list[int]]:
 
 
 def responses_history(fields: Mapping[str, msgspec.Raw], history: History) -> Wording:
-    """Return a Responses request with its conversation as ``history`` says; what is no list of items stays."""
+    """Return a Responses request with its conversation as ``history`` wants; anything but a list of items stays."""
     wording = _with_ids_and_system(fields, history)
     has_called = history.offers_called and "tools" in fields and b'"function_call"' in bytes(fields.get("input", b""))
     return _with_called(wording) if has_called else wording
@@ -294,7 +294,7 @@ def _with_ids_and_system(fields: Mapping[str, msgspec.Raw], history: History) ->
         changed = has_system and any(bytes(item.get("role", b"")) in _INSTRUCTING for item in items)
         if changed:
             items, losses = _with_one_system(items, said)
-    except (*UNREADABLE, KeyError):  # its provider says so
+    except (*UNREADABLE, KeyError):  # the provider reports what is wrong
         return Wording(fields)
     if form is not None:
         ids = FittedIds(form)
@@ -313,7 +313,7 @@ _functions_decoder = msgspec.json.Decoder(list[_Function])
 
 
 def _with_called(wording: Wording) -> Wording:
-    """Return a request that offers, beside its functions, those that its conversation has called."""
+    """Return a request that offers the functions that its conversation has called, besides its own."""
     fields = wording.fields
     try:
         offered = [each.name for each in _functions_decoder.decode(fields["tools"]) if each.type == "function"]
@@ -344,7 +344,7 @@ def _with_one_system(items: list[Item], said: dict[str, msgspec.Raw]) -> tuple[l
 
 
 def _plain(content: msgspec.Raw) -> str | None:
-    """Return a content as one text; None if there is more in it."""
+    """Return a content as one text; None if there is anything else in the content."""
     if is_string(content):
         return msgspec.json.decode(content, type=str)
     parts = msgspec.json.decode(content, type=list[dict[str, msgspec.Raw]])
@@ -374,7 +374,7 @@ def _output_text(text: msgspec.Raw) -> Item:
 
 _ANY_JSON = b'"json_object"'
 
-_LOST: Mapping[str, tuple[str, tuple[bytes, ...]]] = {  # the reason, and the values that are defaults
+_LOST: Mapping[str, tuple[str, tuple[bytes, ...]]] = {  # the reason, and values that are defaults
     "n": ("Responses gives one answer", (b"1",)),
     "stop": ("Responses has no stop sequences", (b"[]",)),
     "seed": ("Responses takes no seed", ()),
@@ -402,16 +402,16 @@ _READ = frozenset({
 def from_chat(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
     """Translate a chat completion request into a Responses request that is not stored.
 
-    The instructions are in the input where the model of these ``habits`` reads them behind it: no cache has them there.
-    Reasoning is asked for encrypted where it gives it so.
+    If the model of these ``habits`` reads the instructions after the input, they become a part of the input: otherwise
+    no cache would have them. If the model encrypts reasoning, the encrypted reasoning is asked for.
 
     Raises:
-        Malformed: it has no messages, or a field has another type than the API requires.
+        Malformed: there are no messages, or a field has another type than the API requires.
 
     """
     asked, losses = present(fields), Losses(once=True, changing_nothing=CHANGING_NOTHING)
     said: dict[str, Any] = said_of(asked, *SHARED, "parallel_tool_calls")
-    # OpenAI looks for the word JSON, if that is asked for, in the input alone.
+    # If JSON is asked for, OpenAI looks for the word JSON in the input alone.
     is_any_json = _ANY_JSON in bytes(fields.get("response_format", b""))
     transcript = Transcript(losses, instructs=not (is_any_json or habits.instructions_last), seal=habits.seal)
     for path, message in each_at(needed_at(asked, "messages", ""), "messages"):
@@ -462,7 +462,7 @@ def _limit(asked: RawObject, losses: Losses) -> dict[str, Any]:
     if not given:
         return {}
     name, limit = min(given.items(), key=lambda pair: pair[1])
-    if 0 < limit < LEAST_TOKENS:  # others are refused, as they are anywhere
+    if 0 < limit < LEAST_TOKENS:  # lower limits are refused everywhere
         reason = f"Responses generates at least {LEAST_TOKENS} tokens: what is beyond is left out"
         losses.note([Loss(name, reason, nearly=True)])
         limit = LEAST_TOKENS

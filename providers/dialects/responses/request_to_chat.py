@@ -68,7 +68,7 @@ _OWN_PHASES = "chat completions have no phases: only the model that named them c
 _NO_CHECKS = "chat completions have no safety checks of calls"
 _NOT_TAKEN_BACK = "chat completions do not take this back with an earlier answer"
 # What is read of each item, and of each part of one.
-_OF_SERVERS = ("type", "id", "status", "caller")  # of any item: the next two are set by a server; no model reads them
+_OF_SERVERS = ("type", "id", "status", "caller")  # of any item; a server sets the last three, no model reads them
 _OF_RESULTS = ("call_id", "output", "name", "namespace")  # the call has the last two too
 _ITEMS: Mapping[str | None, tuple[str, ...]] = {
     "message": ("role", "content"),
@@ -76,11 +76,11 @@ _ITEMS: Mapping[str | None, tuple[str, ...]] = {
     "custom_tool_call": ("call_id", "name", "namespace", "input"),
     "function_call_output": _OF_RESULTS,
     "custom_tool_call_output": _OF_RESULTS,
-    "additional_tools": ("role", "tools"),  # they are among the request's
+    "additional_tools": ("role", "tools"),  # the tools become tools of the request
     **dict.fromkeys(CALLS, OF_CALLS),
     **dict.fromkeys(RESULTS, OF_RESULTS),
 }
-# What OpenAI's own tools did in earlier answers: another model goes on without it.
+# What OpenAI's own tools did in earlier answers: another model continues without this.
 _OF_OPENAI = frozenset({
     *("web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call", "program"),
     *("program_output", "mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response"),
@@ -113,23 +113,23 @@ class Conversation:
         elsewhere: bool = False,
         is_summed_up: bool = False,
     ) -> None:
-        """``thoughts``: earlier reasoning is kept; ``signed``: that which has a signature of this vendor's.
+        """``thoughts``: keep earlier reasoning. ``signed``: keep the reasoning that this vendor has signed.
 
-        ``elsewhere``: items before these are at a provider. ``is_summed_up``: its last item asks for a summary.
+        ``elsewhere``: the items before these are at a provider. ``is_summed_up``: the last item asks for a summary.
         """
         self._is_summed_up = is_summed_up
         self._calls = Calls(elsewhere=elsewhere)
         self.updates: dict[str, RawObject] = {}  # what items have changed of the request's fields
-        self._answered: list[tuple[str, str]] = []  # ids of the calls that have results, and where
+        self._answered: list[tuple[str, str]] = []  # ids of the calls that have results, and the paths of the results
         self._said: list[dict[str, Any]] = []
         self._losses = losses
         self._takes_thoughts = thoughts
         self._takes_signed = signed
         self._signed: dict[str, Any] = {}  # fields for the next message of the assistant: blocks, Google's signature
-        self._of_call: dict[str, Any] = {}  # likewise for the next call
+        self._of_call: dict[str, Any] = {}  # for the next call
         self._thought: list[str] = []  # reasoning for the next message of the assistant
         self._open: dict[str, Any] | None = None  # the assistant's message, until another role follows
-        self._places: list[str] = []  # of the parts that were read last
+        self._places: list[str] = []  # paths of the parts that were read last
         self._shown_at: list[str] = []  # where these were:
         self._shown: list[ChatPart] = []  # parts from tool results, to be added after the last result of a turn
 
@@ -150,7 +150,7 @@ class Conversation:
             self._calls.answer(call_id, path)
 
     def say(self, role: str, content: Content, path: str) -> None:
-        """Add a message at ``path`` that is not the assistant's, unless all of it is lost."""
+        """Add a message at ``path`` that is not the assistant's, unless everything in it is lost."""
         self._close()
         if not content:
             return
@@ -163,7 +163,7 @@ class Conversation:
         self._said.append(self._losses.places.put({"role": role, "content": content}, path, places))
 
     def instead(self, item: RawObject, path: str) -> msgspec.Raw | None:
-        """Return what stands in place of a summary of ours, or of what asks for one; None: it is another item."""
+        """Return what replaces a summary of ours, or an item that asks for a summary; None: this is another item."""
         if item.get("type") != _TRIGGER:
             return opened_summary(item)
         if not self._is_summed_up:
@@ -175,7 +175,7 @@ class Conversation:
         """Add the item at ``path``.
 
         Raises:
-            Malformed: it lacks a field that its type requires.
+            Malformed: the item lacks a field that its type requires.
 
         """
         kind = decoded(item.get("type"), str, f"{path}.type")
@@ -208,7 +208,7 @@ class Conversation:
                 is_left_out = kind in _OF_OPENAI or (kind == "compaction" and any(map(_is_said, self._said)))
                 reason = _OF_COMPACTION.get(kind, f"chat completions have no {kind} items")
                 self._losses.add(path, reason, hint=is_left_out)
-                self._calls.elsewhere = True  # it may be a call, or stand for what was left out
+                self._calls.elsewhere = True  # this may be a call, or stand for something that was left out
                 return
         self._losses.lose(item, "caller", path, _NO_SUCH_FIELD, b'{"type":"direct"}')
         self._losses.rest(item, (*_OF_SERVERS, *known), path, _NO_SUCH_FIELD)
@@ -221,7 +221,7 @@ class Conversation:
                 self.updates.setdefault(name, {}).update(present(object_at(item[name], f"{path}.{name}")))
 
     def _search(self, item: RawObject, path: str) -> None:
-        """Add a search among tools, or what it has found: these tools are among the request's."""
+        """Add a search among tools, or the tools that it has found, which become tools of the request."""
         self._losses.rest(item, (*_OF_SERVERS, "call_id", "execution", "arguments", "tools"), path, _NO_SUCH_FIELD)
         if not is_clients(item):
             self._losses.add(path, AT_ONCE, hint=True)
@@ -235,7 +235,7 @@ class Conversation:
             self._call({"id": needed_at(item, "call_id", path), "type": "function", "function": function}, path)
 
     def _called(self, item: RawObject, path: str) -> None:
-        """Add a call of the client's own function, or of its tool that takes a text."""
+        """Add a call of the client's own function, or of a tool of the client's that takes a text."""
         said: ChatPart = {"name": called_name(item, path)}
         if item["type"] == _FUNCTION_CALL:
             said["arguments"] = written_object(needed_at(item, "arguments", path))
@@ -294,7 +294,7 @@ class Conversation:
         self._of_call = {}
 
     def _begin(self, content: Content | None, path: str) -> dict[str, Any]:
-        """Begin a message of the assistant, with the reasoning before it."""
+        """Begin a message of the assistant, with the reasoning that came before."""
         self._show()
         self._open = self._losses.places.put({"role": "assistant", "content": content}, path)
         if self._thought:
@@ -308,7 +308,7 @@ class Conversation:
     def _close(self) -> None:
         self._open = None
         self._calls.begin_turn()
-        if self._thought or self._signed or self._of_call:  # the answer broke off after it
+        if self._thought or self._signed or self._of_call:  # the answer broke off after the reasoning
             self._losses.add("input", _OWN_THOUGHTS, hint=True)
             self._thought, self._signed, self._of_call = [], {}, {}
 
@@ -353,7 +353,7 @@ class Conversation:
         self._said.append(self._losses.places.put(message, path))
 
     def _show(self) -> None:
-        """Add what tools showed as a user's message. It comes after all results, which must follow their calls."""
+        """Add what tools showed as a user's message, after all results: these must follow their calls."""
         if self._shown:
             message = {"role": "user", "content": self._shown}
             self._said.append(self._losses.places.put(message, self._shown_at[0], self._shown_at))
@@ -386,7 +386,7 @@ class Conversation:
         return said
 
     def _part(self, part: RawObject, kind: str | None, at: str) -> ChatPart | None:
-        """Return a part in chat's form; None if it is lost, which is noted."""
+        """Return a part in chat's form; None if the part is lost, which is noted."""
         said: ChatPart | None = None
         match kind:
             case "input_text":
@@ -472,7 +472,7 @@ _OF_COMPACTION: Mapping[str, str] = {
     " or send the conversation itself",
     "compaction_trigger": "the summary that it asked for is behind it",
 }
-_LOST: Mapping[str, tuple[str, bytes]] = {  # the reason, and the value that is the default
+_LOST: Mapping[str, tuple[str, bytes]] = {  # the reason, and the default value
     "previous_response_id": ("chat completions keep no earlier responses", b"null"),
     "conversation": ("chat completions keep no conversations", b"null"),
     "prompt": ("chat completions have no prompt templates", b"null"),
@@ -484,7 +484,7 @@ _LOST: Mapping[str, tuple[str, bytes]] = {  # the reason, and the value that is 
     "moderation": ("chat completions give the results of moderation in another shape", b"null"),
 }
 _AUTO, _NONE = msgspec.Raw(b'"auto"'), msgspec.Raw(b'"none"')
-# Fields that stand for items which a provider has: with any of them, input is optional.
+# Fields that stand for items at a provider: beside one of these, ``input`` is optional.
 ELSEWHERE = ("previous_response_id", "conversation", "prompt")
 _NO_SUCH_FIELD = "chat completions have no such field"
 _READ = frozenset({
@@ -498,12 +498,13 @@ _READ = frozenset({
 def to_chat(
     fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, signed: str = "", beyond: Container[str] = ()
 ) -> Wording:
-    """Translate a Responses request; with ``thoughts``, earlier reasoning is sent as ``reasoning_content``.
+    """Translate a Responses request. ``thoughts``: earlier reasoning is sent as ``reasoning_content``.
 
-    What the vendor ``signed`` has signed is sent back to it; what is ``beyond`` chat is kept in the pivot's own fields.
+    ``signed``: the vendor to whom what it has signed is sent back. ``beyond``: what chat has no place for and the
+    pivot's own fields keep.
 
     Raises:
-        Malformed: it has no input, or a field has another type than the API requires.
+        Malformed: there is no input, or a field has another type than the API requires.
 
     """
     asked, losses = present(fields), Losses(once=True, beyond=beyond, changing_nothing=CHANGING_NOTHING)

@@ -1,4 +1,4 @@
-"""A conversation over several turns: the items so far, which the next turn sends again, as it sends only new input."""
+"""A conversation over several turns: the items so far, which the gateway adds to the next turn's new input."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from providers.models import Usage
 from providers.refusals import UNREADABLE, UpstreamError
 
 _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete|output_item\.done)"')
-# Items whose ids are names only: another provider may refuse a foreign one.
+# Items whose ids are only names: another provider may refuse an id that is not its own.
 _ID_IS_NAME = frozenset({"message", "function_call", "custom_tool_call", "reasoning", "shell_call", "apply_patch_call"})
 _EMPTY = (b"", b"null", b"[]", b'""')
 _REASONING, _ASSISTANT = b'"reasoning"', b'"assistant"'
@@ -49,10 +49,10 @@ def joined(*items: bytes) -> bytes:
 
 
 def single_items(items: bytes) -> list[bytes]:
-    """Return each of a list of items, which is JSON without the brackets.
+    """Return each of a list of items (JSON without the brackets).
 
     Raises:
-        msgspec.DecodeError: it is no such list.
+        msgspec.DecodeError: this is no such list.
 
     """
     return [bytes(raw) for raw in _items.decode(b"[%b]" % items)]
@@ -82,9 +82,9 @@ class Heard:
 
     def __init__(self) -> None:
         self.id: str | None = None
-        self.is_over = False  # whether the answer is complete, or was cut by a limit of its own
-        self.is_lost = False  # whether its output was longer than is kept
-        self.about = b""  # the answer, once it is over, without its items, instructions and tools; empty: too long
+        self.is_over = False  # whether the answer is complete, or was cut short by its own limit
+        self.is_lost = False  # whether the output was longer than is kept
+        self.about = b""  # the ended answer without items, instructions and tools; empty: too long
         self._done: list[bytes] = []
         self._done_bytes = 0
         self._output: list[bytes] | None = None
@@ -93,11 +93,11 @@ class Heard:
         """Read the data of one event."""
         if _TELLING.search(data) is None:
             return
-        data = as_utf8(data)  # the next provider is asked with it
+        data = as_utf8(data)  # the next provider is sent these data
         try:
             event = _event.decode(data)
             response = _response.decode(event.response) if memoryview(event.response) else None
-        except UNREADABLE:  # another attempt's business: the client gets it as it is
+        except UNREADABLE:  # left to the attempt itself: the client gets the data unchanged
             return
         if response is not None:
             self.id = response.id or self.id
@@ -142,17 +142,17 @@ class Heard:
     def said(self) -> Sequence[tuple[str | None, bytes]]:
         """The id of each item of the answer, and the item as input of the next turn.
 
-        Reasoning without content is among them: who sends them knows whether its id still names it.
+        Reasoning without content is included: the sender knows whether its id is still valid.
         """
         return [(id_of(raw), _as_input(raw) or raw) for raw in self._items]
 
     @property
     def _items(self) -> Sequence[bytes]:
-        return self._output or self._done  # some servers leave them out of the last event
+        return self._output or self._done  # some servers leave the items out of the last event
 
 
 def _about(response: bytes | msgspec.Raw) -> bytes:
-    """Return what a response says beside its items, as JSON; nothing, if that is longer than is kept."""
+    """Return what a response has besides its items, as JSON; b"" if that is longer than is kept."""
     try:
         fields = _item.decode(response)
     except UNREADABLE:
@@ -162,7 +162,7 @@ def _about(response: bytes | msgspec.Raw) -> bytes:
 
 
 def answered_again(about: bytes, items: Sequence[tuple[str | None, bytes]]) -> bytes:
-    """Return a response as it was answered, of what a ``Heard`` told of it; instructions and tools are not in it."""
+    """Return a response as it was answered, from the parts of a ``Heard``; without instructions and tools."""
     output = [raw if name is None else encoded({"id": name, **_item.decode(raw)}) for name, raw in items]
     return encoded({**_item.decode(about), "output": msgspec.Raw(b"[%b]" % b",".join(output))})
 
@@ -175,13 +175,13 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 
 
 def id_of_response(answer: bytes) -> str | None:
-    """Return the id of the response whose JSON or events begin with ``answer``; None if it has none."""
+    """Return the id of the response whose JSON or events begin with ``answer``; None without one."""
     found = _ID_OF_RESPONSE.search(answer)
     return None if found is None else found[1].decode(errors="replace")
 
 
 def ended(data: bytes) -> bytes | None:
-    """Return the response in the data of its last event; None: it is another event."""
+    """Return the response in the data of a last event; None: this is another event."""
     if _ENDING.search(data) is None:
         return None
     try:
@@ -192,7 +192,7 @@ def ended(data: bytes) -> bytes | None:
 
 
 def state_of(answer: bytes) -> tuple[str | None, Usage | None]:
-    """Return the status and the usage of a stored response, as far as it tells them."""
+    """Return the status and the usage of a stored response, as far as it states them."""
     try:
         status = _response.decode(answer).status
     except UNREADABLE:
@@ -211,7 +211,7 @@ _named = msgspec.json.Decoder(_Named)
 
 
 def id_of(raw: bytes | msgspec.Raw) -> str | None:
-    """Return the id of an item; None if it has none."""
+    """Return the id of an item; None without one."""
     try:
         return _named.decode(raw).id
     except UNREADABLE:
@@ -219,9 +219,9 @@ def id_of(raw: bytes | msgspec.Raw) -> str | None:
 
 
 def _as_input(raw: bytes) -> bytes | None:
-    """Return an item of an output as one of an input; None if it stands for something that one provider has.
+    """Return an item of an output as an item of an input; None if the item stands for something that one provider has.
 
-    Reasoning that is neither text nor encrypted can be named only to who stored it.
+    Reasoning that is neither text nor encrypted means something only to the provider that stored it.
     """
     try:
         item = _item.decode(raw)
@@ -230,7 +230,7 @@ def _as_input(raw: bytes) -> bytes | None:
         return raw
     if kind == "reasoning":
         if bytes(item.get("id", b"")).startswith(b'"%b' % TRANSLATED.encode()):
-            return raw  # taken out, or translated back, where it is sent
+            return raw  # removed, or translated back, when the request is sent
         if is_bare(item):
             return None
     if kind in _ID_IS_NAME and "id" in item:
@@ -240,12 +240,12 @@ def _as_input(raw: bytes) -> bytes | None:
 
 
 def is_bare(item: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether reasoning is neither text nor encrypted: only its id names it, to who stored it."""
+    """Whether reasoning is neither text nor encrypted: a bare id, for the provider that stored the reasoning."""
     return all(bytes(item.get(name, b"")) in _EMPTY for name in ("encrypted_content", "content"))
 
 
 # Reasoning that a provider of Responses would not find. A client gets the reasoning of a chat model as an item with an
-# id of ours, and sends it back with its next request. And where nothing is stored, an id alone stands for nothing:
+# id of ours, and sends the item back with its next request. And where nothing is stored, an id alone means nothing:
 # "Item with id 'rs_…' not found. Items are not persisted when `store` is set to false."
 # https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items
 
@@ -258,13 +258,13 @@ _WITHOUT_CONTENT = "it is reasoning without its content, and nothing is stored t
 ENCRYPTED = "reasoning.encrypted_content"
 
 
-# From GPT-6.2 on a reasoning item is dropped whose beginning, reader, account or end user is another, and told by its
-# id. developers.openai.com/api/docs/guides/keep-prefix-unchanged.md, read on 2026-11-29.
+# From GPT-6.2 on, a reasoning item is dropped if its beginning, reader, account or end user differs, and the answer
+# names the id. developers.openai.com/api/docs/guides/keep-prefix-unchanged.md, read on 2026-11-29.
 _ID = re.compile(r"[\w-]{1,80}", re.ASCII)
 
 
 def place_of(entry: UnshownEntry) -> str:
-    """Return where a reasoning item stands that the model was not shown: by its id, as its place is not told."""
+    """Return where a reasoning item stands that the model was not shown: its id, as no place is stated."""
     return f"input[{entry.id}]" if _ID.fullmatch(entry.id) else "input"
 
 
@@ -323,7 +323,7 @@ def _without_earlier_triggers(items: Sequence[RawObject]) -> list[RawObject]:
 
 
 def _of_broken(items: Sequence[RawObject]) -> frozenset[int]:
-    """Return the places of reasoning with an id that nothing of its model's answer follows."""
+    """Return the places of reasoning with an id after which nothing of the same answer follows."""
     found, is_followed = set[int](), False
     for number in range(len(items) - 1, -1, -1):
         item = items[number]
