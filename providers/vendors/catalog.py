@@ -60,7 +60,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     drop: frozenset[str] = frozenset()  # parameters that the vendor answers with an error
     rename: Mapping[str, str] = {}  # from OpenAI's name to the vendor's: max_completion_tokens -> max_tokens
-    temperatures: tuple[float, float] | None = None  # the least and the most that it takes; None: as its API has it
+    temperatures: tuple[float, float] | None = None  # the least and the most accepted; None: those of the API
     usage_option: Literal["stream_options", "none"] = "stream_options"  # none: always sent, an error if requested
     system_role: bool = False  # the vendor has no developer role: such messages are sent as system
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; others refuse it
