@@ -60,10 +60,10 @@ class LimitReached(ApiError):
         message: str | None = None,
     ) -> None:
         """``amount`` and ``most``: as for ``limit_reached``."""
-        retry_s = retry_after_s(quota, unix_s)
-        has_end = retry_s < inf and not _is_too_large(quota, amount)
+        retry_s, is_too_large = retry_after_s(quota, unix_s), _is_too_large(quota, amount)
+        has_end = retry_s < inf and not is_too_large
         super().__init__(
-            message or _beyond(quota, whose, amount, most, retry_s) + self.final,
+            message or _beyond(quota, whose, amount, most, retry_s) + ("" if is_too_large else self.final),
             headers={"retry-after": str(ceil(retry_s))} if has_end else {},
         )
         self.limit = quota.name
