@@ -37,6 +37,7 @@ from providers.dialects import (
     AS_CALL,
     CANNOT_STOP_THINKING,
     DIALECTS,
+    MARK,
     OURS,
     PIVOT,
     SEALED_MARK,
@@ -49,6 +50,7 @@ from providers.dialects import (
     RequestFormat,
     Wording,
     as_asked,
+    is_marked,
     rendered,
     stands,
     takes_text,
@@ -89,8 +91,11 @@ def is_odd(dialect: Dialect, fields: Fields) -> bool:
 
 
 def is_foreign(names: frozenset[str], dialect: Dialect, fields: Fields) -> bool:
-    """Whether a conversation in chat may have fields of these ``names``, which a vendor refuses."""
-    return dialect is PIVOT and stands(names, bytes(fields.get(dialect.requests.prompt, _NO_PROMPT)))
+    """Whether a conversation in chat, or its tools, may have fields of these ``names``, which a vendor refuses."""
+    if dialect is not PIVOT:
+        return False
+    said = bytes(fields.get(dialect.requests.prompt, _NO_PROMPT))
+    return stands(names, said) or (MARK in names and is_marked(fields))
 
 
 class Fitting(msgspec.Struct, frozen=True):
@@ -522,7 +527,7 @@ class _Translations:
         asking = spoken.requests.thoughts.asking
         if asking is None or not self._question.unstored or self._question.is_too_many:
             return wording
-        if maker_of(deployment.model) == "open":
+        if maker_of(deployment.model) == "open" or "include" in deployment.dropped.get(spoken.name, ()):
             return wording
         key = (spoken, id(wording.fields))
         known = self._known.get(key)

@@ -90,6 +90,7 @@ class Deployment(MaskedRecord, frozen=True):
     takes_unsigned: bool = False  # in Messages, thoughts that nobody has signed are read
     takes_signed: str = ""  # in chat, the model reads the thoughts that this vendor has signed
     beyond: frozenset[str] = frozenset()  # what the deployment takes though chat has no place for it, as in ``Habits``
+    dropped: Mapping[str, frozenset[str]] = {}  # by dialect, fields that its vendor or model answers with an error
     refuses_storing: bool = False  # in Responses: refuses ``store: true``
     compacts: bool = True  # in Responses: may make a conversation shorter, in an item of its own
     functions_only: bool = False  # in Responses: takes no other tools
@@ -358,7 +359,7 @@ def _written(number: float) -> msgspec.Raw:
 class Common(msgspec.Struct, frozen=True):
     """The abilities that all deployments of a model share: most calls need no check of single deployments."""
 
-    # Dialects that all speak natively, without losing any part of a request, but for ``refused_fields``.
+    # Dialects that all speak natively, without losing any part of a request but ``dropped`` and ``refused_fields``.
     speaks: frozenset[Dialect]
     context_tokens: float  # the shortest known
     max_output_tokens: float  # likewise
@@ -367,6 +368,7 @@ class Common(msgspec.Struct, frozen=True):
     thinks: bool = True  # none of them is known not to think, or has another way to be told not to
     takes_forced: bool = True  # a request may force a call of a tool at all of them
     has_keys: bool = False  # the provider of one of them has several keys
+    dropped: Mapping[str, frozenset[str]] = {}  # by dialect, fields that one of them refuses
     refused_fields: frozenset[str] = frozenset()  # in chat, fields of a history that one of them refuses
     whole_for: frozenset[str] = frozenset()  # fields with some of whose values one of them does not stream
 
@@ -374,7 +376,7 @@ class Common(msgspec.Struct, frozen=True):
     def of(cls, deployments: Iterable[Deployment]) -> "Common":
         """Return the abilities that all ``deployments`` share."""
         each = list(deployments)
-        free = [one.upstream.accepts_all_parameters and not one.traits.narrows for one in each]
+        free = [one.upstream.accepts_all_parameters and not one.traits.changes for one in each]
         spoken = [set(one.speaks) if is_free else set() for one, is_free in zip(each, free, strict=True)]
         common = set.intersection(*spoken) if spoken else set()
         return cls(
@@ -387,9 +389,18 @@ class Common(msgspec.Struct, frozen=True):
             all(one.capabilities.reasoning is not False and one.traits.is_usual for one in each),
             all(one.traits.forced_tools == "taken" for one in each),
             any(has_several_keys(one.upstream) for one in each),
+            {
+                name: frozenset[str]().union(*(one.dropped.get(name, ()) for one in each))
+                for name in {name for one in each for name in one.dropped}
+            },
             frozenset[str]().union(*(one.upstream.refused_fields for one in each)),
             frozenset[str]().union(*(one.whole for one in each)),
         )
+
+    def drops_from(self, dialect: Dialect, fields: Mapping[str, msgspec.Raw]) -> bool:
+        """Whether one of them may be sent a request without one of its ``fields``."""
+        dropped = self.dropped.get(dialect.name)
+        return dropped is not None and not dropped.isdisjoint(fields)
 
 
 _T = TypeVar("_T")

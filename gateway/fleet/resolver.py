@@ -31,6 +31,7 @@ from providers import (
     Api,
     Datasheet,
     Price,
+    Traits,
     Upstream,
     Vendor,
     addresses,
@@ -201,6 +202,7 @@ class Resolver:
             takes_unsigned=vendor is not None and vendor.quirks.takes_unsigned,
             takes_signed=vendor.quirks.signer(model) if vendor is not None else "",
             beyond=vendor.quirks.beyond_chat(model) if vendor is not None else frozenset(),
+            dropped=_dropped(vendor, traits),
             refuses_storing=vendor is not None and vendor.quirks.refuses_storing,
             compacts=vendor is None or vendor.name in COMPACTING,
             functions_only=vendor is not None and vendor.quirks.functions_only,
@@ -247,6 +249,18 @@ class Resolver:
         provider = self._settings.providers[deployment.provider]
         clocks = _clocks(*timeouts, provider.timeouts, self._settings.timeouts)
         return msgspec.structs.replace(deployment, clocks=clocks)
+
+
+def _dropped(vendor: Vendor | None, traits: Traits) -> Mapping[str, frozenset[str]]:
+    """Return, by dialect, the fields at the top of a request that a deployment may be sent without, or less of."""
+    of_model = traits.drop | {path.partition(".")[0] for path in traits.drop_within}
+    found = dict[str, frozenset[str]]()
+    for name, dialect in DIALECTS.items():
+        vendors = dialect.requests.vendors
+        dropped = frozenset[str]() if vendor is None else vendor.quirks.dropped_in(name, is_chats=vendors.takes_quirks)
+        if dropped := dropped | (of_model if vendors.takes_rules else frozenset()):
+            found[name] = dropped
+    return found
 
 
 def limits(settings: Settings) -> Mapping[str, int]:

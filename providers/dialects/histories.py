@@ -96,6 +96,8 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     missing_reasoning: str | None = None
     user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
     one_system: bool = False  # of chat, Messages, Responses: one system prompt, the first
+    system_turns: bool = True  # of Messages: instructions may stand among its messages
+    documents: bool = True  # of Messages: it has blocks of documents; else those of plain text are sent as texts
     user_first: bool = False  # of chat: the user speaks first, after the system prompt
     alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
     plain_texts: bool = False  # of chat: contents are a text, not a list of texts
@@ -107,7 +109,17 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Without ``refused_fields``: these are checked only in requests in which one of them ``stands``.
         """
-        return self.assistant_fields is not None or self.missing_reasoning is not None or self.one_system
+        return (
+            self.assistant_fields is not None
+            or self.missing_reasoning is not None
+            or self.moves_system
+            or not self.documents
+        )
+
+    @property
+    def moves_system(self) -> bool:
+        """Whether, in Messages, instructions among its messages are sent as the user's."""
+        return self.one_system or not self.system_turns
 
     def with_ids(self, api: str, letters: str, longest: int) -> "History":
         """Return these rules with other ids of calls: Mistral's, in letters and digits alone, have one length."""
@@ -208,17 +220,29 @@ def messages_history(fields: Fields, history: History) -> Wording:
     """Return a Messages request with system prompts among its messages as the user's texts, if ``history`` says so.
 
     Templates of one's own servers refuse system prompts there, and Claude Code sends some. If the server demands
-    thoughts, a turn that calls tools gets one, unless the model is not to think.
+    thoughts, a turn that calls tools gets one, unless the model is not to think. A document of plain text is a
+    text if the server has no documents.
     """
     raw = bytes(fields.get("messages", b""))
     if (form := history.call_ids.get("messages")) is not None and b'"tool_use"' in raw:
         fields = _with_ids_of_blocks(fields, raw, FittedIds(form))
         raw = bytes(fields["messages"])
-    has_system = history.one_system and _SYSTEM in raw
+    steps = []
+    if history.moves_system and _SYSTEM in raw:
+        steps.append(_Conversation.fit_system)
+    if not history.documents and b'"document"' in raw:
+        steps.append(_Conversation.fit_documents)
     calls = history.missing_reasoning is not None and b'"tool_use"' in raw
-    if not (has_system or (calls and b'"disabled"' not in bytes(fields.get("thinking", b"")))):
+    if calls and b'"disabled"' not in bytes(fields.get("thinking", b"")):
+        steps.append(_Conversation.fit_thoughts)
+    if not steps:
         return Wording(fields)
-    return _fitted(fields, raw, history, _Conversation.fit_system if not calls else _Conversation.fit_messages)
+
+    def fit(conversation: _Conversation) -> None:
+        for step in steps:
+            step(conversation)
+
+    return _fitted(fields, raw, history, fit)
 
 
 _IDS_OF_BLOCKS = {b'"tool_use"': "id", b'"tool_result"': "tool_use_id"}
@@ -436,15 +460,41 @@ class _Conversation:
                 kept.append(told)
         self.messages = kept
 
-    def fit_messages(self) -> None:
-        """As ``fit_system``, and have each turn of Messages that calls tools begin with a thought.
+    def fit_documents(self) -> None:
+        """Have each document of plain text as a text, also in results of tools; others are lost.
 
         Raises:
             msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
 
         """
-        if self._history.one_system:
-            self.fit_system()
+        for number, message in self.messages:
+            content = message.get("content", _NULL)
+            if b'"document"' in bytes(content) and not is_string(content):
+                self._set(message, "content", self._without_documents(content, f"messages[{number}].content"))
+
+    def _without_documents(self, content: msgspec.Raw, at: str) -> msgspec.Raw:
+        blocks = _parts_decoder.decode(content)
+        for number, block in enumerate(blocks):
+            kind, place = bytes(block.get("type", _NULL)), f"{at}[{number}]"
+            inner = block.get("content", _NULL)
+            if kind == b'"document"' and (text := _text_of(block)) is not None:
+                blocks[number] = {"type": msgspec.Raw(b'"text"'), "text": text}
+                self.losses.append(Loss(f"{place}.type", _AS_TEXT, hint=True))
+                if b"true" in bytes(block.get("citations", _NULL)):
+                    self.losses.append(Loss(f"{place}.citations", _NO_DOCUMENTS))
+            elif kind == b'"document"':
+                self.losses.append(Loss(place, _NO_DOCUMENTS))
+            elif kind == b'"tool_result"' and bytes(memoryview(inner)[:1]) == b"[":
+                block["content"] = self._without_documents(inner, f"{place}.content")
+        return raw_json(blocks)
+
+    def fit_thoughts(self) -> None:
+        """Have each turn of Messages that calls tools begin with a thought.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
+
+        """
         for number, message in self.messages:
             content = message.get("content", _NULL)
             if _role(message) != _ASSISTANT or is_string(content):
@@ -565,6 +615,25 @@ def tagged(content: msgspec.Raw) -> msgspec.Raw:
         if "text" in part:
             part["text"] = raw_json(as_users(msgspec.json.decode(part["text"], type=str)))
     return raw_json(parts)
+
+
+_NO_DOCUMENTS = "this provider has no documents"
+_AS_TEXT = "this provider has no documents: it is sent as a text"
+
+
+def _text_of(document: _Message) -> msgspec.Raw | None:
+    """Return the words of a document, behind its title and what is said of it; None: they are in no plain text."""
+    source = _message_decoder.decode(document.get("source", _NULL))
+    kind, inner = bytes(source.get("type", _NULL)), source.get("content", _NULL)
+    if kind == b'"text"':
+        said = [source["data"]] if "data" in source else []
+    elif kind == b'"content"' and (is_string(inner) or _is_text(inner)):
+        said = [part["text"] for part in _parts(inner) if "text" in part]
+    else:
+        return None
+    texts = [msgspec.json.decode(document.get(name, _NULL), type=str | None) for name in ("title", "context")]
+    texts += [msgspec.json.decode(each, type=str) for each in said]
+    return raw_json("\n\n".join(text for text in texts if text))
 
 
 def _role(message: _Message) -> bytes:

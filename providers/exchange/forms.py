@@ -51,6 +51,7 @@ from providers.vendors import (
     Quirks,
     demand_of,
     may_go,
+    nearest_effort,
     runs_among,
     runs_there,
     types_of_tools,
@@ -75,11 +76,12 @@ _OTHER_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {
 _OF_MAKING = OF_ANSWERS | {"function_call", "refusal"}
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _ROLE, _IDS = "developer", "tool_call_id"
+_DOCUMENT = "document"  # a block of Messages
 # OpenAI: 400 "The 'metadata' parameter is only allowed when 'store' is enabled." So the refusal holds for all others.
 _ONLY_BESIDE: Mapping[str, str] = {"metadata": "store"}
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _OF_USAGE = ("stream_options", "include_usage")  # a client that sets these wants the usage itself
 _OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.LEAST, Kind.MUST, Kind.NAME, Kind.VALUE})
+_OF_TYPES = "tools.type"  # of which the default may be a value that a server does not know
 _AROUND_SCHEMAS = ("function", "json_schema", "format")
 _DIGEST = 16  # characters
 _DISABLED = '"disabled"'
@@ -254,6 +256,8 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
         if fact.kind is Kind.HISTORY and fact.field == _IDS:
             history = history.with_ids(fact.dialect, fact.value, fact.tokens)
     extra -= {_IDS}
+    if _DOCUMENT in extra:
+        history, extra = msgspec.structs.replace(history, documents=False), extra - {_DOCUMENT}
     if _ROLE in extra:
         quirks, extra = msgspec.structs.replace(quirks, system_role=True), extra - {_ROLE}
     if "" in extra:
@@ -303,12 +307,8 @@ def understood(
         said = asked.request.headers if headers is None else headers
         if (of_betas := _of_betas(reading.betas, fields, said, asked)) is not None:
             return of_betas
-    if reading.of_prefill and begun(fields, formats) is not None:
-        return (Fact(Kind.PREFILL, dialect=api),)
-    # Whatever field or value it names:
-    if formats.vendors.with_history is not None and (reading.of_system or reading.of_ids is not None):
-        letters, longest = reading.of_ids or ("", 0)
-        return (Fact(Kind.HISTORY, _IDS if letters else "", value=letters, dialect=api, tokens=longest),)
+    if of_turns := _of_turns(reading, fields, asked):
+        return of_turns
     named = _of_fields(reading, fields, asked)
     if named is None or any(fact.kind is Kind.MUST for fact in named):
         return tuple(named or _of_forced(reading, fields, asked))
@@ -335,6 +335,20 @@ def understood(
         only = _ROLE if reading.of_roles and _has_developer(fields, formats) else ""
         found.append(Fact(Kind.HISTORY, only, dialect=api))
     return tuple(dict.fromkeys(found)) or _of_forced(reading, fields, asked)
+
+
+def _of_turns(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Facts:
+    """Return the fact that turns, or blocks in them, are not taken, whatever field or value a refusal names."""
+    formats, api = asked.formats, asked.api
+    if reading.of_prefill and begun(fields, formats) is not None:
+        return (Fact(Kind.PREFILL, dialect=api),)
+    if formats.vendors.with_history is None:
+        return NOTHING
+    if reading.of_system or reading.of_ids is not None:
+        letters, longest = reading.of_ids or ("", 0)
+        return (Fact(Kind.HISTORY, _IDS if letters else "", value=letters, dialect=api, tokens=longest),)
+    has_documents = reading.of_documents and b'"document"' in bytes(fields.get(formats.prompt, b""))
+    return (Fact(Kind.HISTORY, _DOCUMENT, dialect=api),) if has_documents else NOTHING
 
 
 def _of_limits(reading: RefusalReading, fields: Fields, asked: FormRequest) -> list[Fact]:
@@ -448,7 +462,9 @@ def _member_of(refused: RefusedField, fields: Fields, asked: FormRequest) -> Fac
     if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools.offered, *formats.json_formats}:
         # A wrong value of one request says nothing of others.
         return Fact(Kind.SCHEMAS, value=_digest(fields, formats) if refused.is_of_value else "", dialect=api)
-    if not refused.is_of_value and (path := f"{refused.path[0]}.{refused.path[-1]}") in formats.omissible.in_tools:
+    path = f"{refused.path[0]}.{refused.path[-1]}"
+    without = formats.omissible.in_tools.get(path)
+    if without is not None and (not refused.is_of_value or (path == _OF_TYPES and without(fields) is not fields)):
         return Fact(Kind.FIELD, path, dialect=api)
     member = members.found(fields, refused.path, _spelt)
     if member is None or not may_go(member.path, fields):
@@ -477,9 +493,9 @@ def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, asked: Fo
     if (
         refused.is_of_value
         and place.path in asked.formats.thinking.paths
-        and (nearest := _nearest(value, refused.values))
+        and (nearest := nearest_effort(value.strip('"'), refused.values))
     ):
-        return Fact(Kind.VALUE, place.path, nearest, value, api)
+        return Fact(Kind.VALUE, place.path, f'"{nearest}"', value, api)
     may_tell = not refused.is_of_value or _may_be_told(place, value, asked.formats)
     if _may_lose(fields, place, asked) is None or not may_tell:
         return None
@@ -500,19 +516,6 @@ def _may_be_told(place: FieldPlace, value: str, formats: RequestFormat) -> bool:
     if place.path in formats.thinking.paths:
         return not value.startswith('"') or _SHORT.fullmatch(value) is not None
     return place.top not in _PRIVATE and _SHORT.fullmatch(value) is not None
-
-
-def _nearest(value: str, values: tuple[str, ...]) -> str | None:
-    """Return, as JSON, the effort in ``values`` nearest to ``value``, the higher of two; None if there is none."""
-    wanted = value.strip('"')
-    if wanted not in _EFFORTS or wanted in values:
-        return None
-    place = _EFFORTS.index(wanted)
-    known = [name for name in _EFFORTS if name in values and (name == "none") <= (wanted == "none")]
-    nearest = min(known, key=lambda name: (abs(_EFFORTS.index(name) - place), -_EFFORTS.index(name)), default=None)
-    if nearest is None and wanted != "none" and "default" in values:  # Groq's word for thinking at all
-        nearest = "default"
-    return None if nearest is None else f'"{nearest}"'
 
 
 class _Why(NamedTuple):

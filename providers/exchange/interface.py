@@ -172,7 +172,8 @@ def connect(upstream: object) -> None:
 class Upstream(Protocol):
     """A provider. Cancelling a task inside any method aborts its request at the provider."""
 
-    # In the provider's own dialects every parameter is taken: ``losses`` is empty, but for ``refused_fields``.
+    # In the provider's own dialects every parameter is taken: ``losses`` is empty, but for ``refused_fields`` and for
+    # what the vendor's row drops, as ``Deployment.dropped`` tells.
     accepts_all_parameters: bool
     # In chat: fields of other vendors' answers that the provider refuses in a history (``reasoning_content``).
     refused_fields: frozenset[str]

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from providers.bodies import raw_json
-from providers.dialects import HOLD_MARKS, MARK, Fields
+from providers.dialects import CACHE_REASON, HOLD_MARKS, MARK, Fields, Loss, Wording
 from providers.refusals import UNREADABLE
 from providers.vendors import members_named
 
@@ -91,6 +91,17 @@ def without(fields: Fields, path: str, value: str = "") -> Fields:
         return _left(fields, path, value)
     except RecursionError:  # no API has members that deep
         return fields
+
+
+def unmarked(fields: Fields, paths: Sequence[str]) -> Wording:
+    """Return the fields of a request without marks of what to cache at these ``paths``, as ``without`` has them."""
+    losses = list[Loss]()
+    for path in paths:
+        left = without(fields, path)
+        if left is not fields:
+            fields = left
+            losses.append(Loss(path.removeprefix(EVERYWHERE), CACHE_REASON, hint=True))
+    return Wording(fields, tuple(losses))
 
 
 def _left(fields: Fields, path: str, value: str) -> Fields:

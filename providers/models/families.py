@@ -44,6 +44,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     logprobs: bool = False  # of Google's models: log probabilities are returned
     addresses: bool = True  # of Google's models: files at others' addresses are read
     drop: frozenset[str] = frozenset()  # parameters that are answered with an error
+    drop_within: frozenset[str] = frozenset()  # likewise, paths within an object: ``text.verbosity``
     at_rest: frozenset[str] = frozenset()  # of these, parameters that are accepted in a request without thinking
     one_of: tuple[str, ...] = ()  # parameters of which one is accepted: several are an error
     lacks_tiers: frozenset[str] = frozenset()  # values of service_tier that are answered with an error
@@ -60,6 +61,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     takes_forced: bool = True  # a request may force a call of a tool, if need be without thinking
     takes_none: bool = False  # an effort of none is known to mean no thinking, or as little as possible
     narrows: bool = False  # other parameters are accepted than by the vendor's other models
+    changes: bool = False  # by more than leaving out what it drops
     is_usual: bool = True  # none of this matters to a request
 
 
@@ -97,6 +99,7 @@ class _Family(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # A regular expression that finds a model of the family. Its groups are line, older (line), major and minor; for a
     # line that is numbered in another way, number and size.
     name: str
+    at: tuple[str, ...] = ()  # vendors: elsewhere its models are of no family
     all: Mapping[str, Any] = {}  # the traits of all models of the family
     rows: tuple[_Row, ...] = ()
 
@@ -173,7 +176,7 @@ def traits_of(model: str, vendor: str = "") -> Traits:
     name = model.rpartition("/")[2].lower()
     for family, (pattern, told) in _families().items():
         found = pattern.search(name)
-        if found is None:
+        if found is None or (told.at and vendor not in told.at):
             continue
         said: dict[str, Any] = {"family": family, **told.all}
         kin = _read(family, found)
@@ -185,11 +188,13 @@ def traits_of(model: str, vendor: str = "") -> Traits:
                 dropped = frozenset() if "*" in row.takes else frozenset(said.get("drop", ())) | row.also
                 said["drop"] = dropped - row.takes
         traits = msgspec.convert(said, Traits)
-        narrows = bool(traits.drop or traits.rename or traits.efforts or traits.one_of or traits.lacks_tiers)
+        changes = bool(traits.rename or traits.efforts or traits.one_of or traits.lacks_tiers)
+        narrows = changes or bool(traits.drop or traits.drop_within)
         return msgspec.structs.replace(
             traits,
             takes_forced=traits.forced_tools in _FORCED,
             narrows=narrows,
+            changes=changes,
             takes_none=bool(traits.not_thinking) or (bool(traits.efforts) and not traits.rests),
             is_usual=(
                 traits.forced_tools == "taken"
@@ -210,12 +215,12 @@ def unforced(traits: Traits, *, forbids: bool) -> Traits:
 
 def refusing(traits: Traits, fields: frozenset[str]) -> Traits:
     """Return the traits of a model that is asked where these parameters are an error, though accepted elsewhere."""
-    return msgspec.structs.replace(traits, drop=traits.drop | fields, narrows=True, is_usual=False)
+    return msgspec.structs.replace(traits, drop=traits.drop | fields, narrows=True, changes=True, is_usual=False)
 
 
 def within(traits: Traits, temperatures: tuple[float, float]) -> Traits:
     """Return the traits of a model that is asked where other ``temperatures`` are an error, as ``refusing`` does."""
-    return msgspec.structs.replace(traits, temperatures=temperatures, narrows=True, is_usual=False)
+    return msgspec.structs.replace(traits, temperatures=temperatures, narrows=True, changes=True, is_usual=False)
 
 
 class Kin(NamedTuple):
@@ -241,8 +246,8 @@ def kin_of(model: str, family: str | None = None) -> Kin | None:
     """Return what ``model`` shares with others; None: the model is of another family, or its name has no words."""
     name = model.rpartition("/")[2].lower()
     families = _families()
-    for own, (pattern, _) in families.items():
-        if family in {None, own} and (found := pattern.search(name)) is not None:
+    for own, (pattern, told) in families.items():
+        if family in {None, own} and not told.at and (found := pattern.search(name)) is not None:
             kin, groups = _read(own, found), found.groupdict()
             if (number := groups.get("number")) is None:  # a line that is numbered in another way, with sizes
                 return kin

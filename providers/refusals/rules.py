@@ -252,6 +252,15 @@ _OF_IDS = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_ID = 128  # characters, where the length is not told: Anthropic takes so many
+# Of documents, as blocks of Messages that a server does not have (Alishahryar1/free-claude-code/issues/357; DeepSeek's
+# words, of an image: studynil.com/ai/llm/deepseek/issues/claude-code-deepseek-compat-send-images-error.html), read on
+# 2026-11-30.
+_OF_DOCUMENTS = re.compile(
+    r"(?:unknown variant|input tag|type:?) ['`\"]?document\b"
+    r"|\bdocument['`\"]? (?:blocks?|content)\b.{0,20}\bnot support"
+    r"|not support ['`\"]?documents?['`\"]? (?:blocks?|content)",
+    re.IGNORECASE,
+)
 # And of ``stream_options``, without which they send no usage, or send it all the same
 # (earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237).
 # The name alone may be a value that a client wrote: it must be that of a parameter, or be said to be none.
@@ -501,6 +510,7 @@ class RefusalReading(NamedTuple):
     of_history: bool = False  # the roles, or lists of texts, are not taken
     of_roles: bool = False  # a role's name is not taken
     of_prefill: bool = False  # an answer that the request begins is not continued
+    of_documents: bool = False  # blocks of documents are not taken, in Messages
     of_system: bool = False  # as ``of_roles``: a system message after the first turn
     of_ids: tuple[str, int] | None = None  # that the ids of calls have these letters, and at most so many
     of_usage: bool = False  # ``stream_options`` is not taken
@@ -538,6 +548,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_history=_OF_HISTORY.search(text) is not None,
         of_roles=_OF_ROLES.search(text) is not None,
         of_prefill=_OF_PREFILL.search(text) is not None,
+        of_documents=_OF_DOCUMENTS.search(text) is not None,
         of_system=_OF_SYSTEM.search(text) is not None,
         of_ids=_ids_in(text),
         of_usage=_OF_USAGE.search(text) is not None,

@@ -66,6 +66,10 @@ _OF_TOOL_TYPE = re.compile(
     r"|type:? \W?(?P<g>\w+)\W? is (?:not|un)",
     re.IGNORECASE,
 )
+# And of any type but that of functions, which alone it names.
+_OF_FUNCTIONS_ALONE = re.compile(
+    r"\btools?\b[^;!?\n]{0,40}\btype\b[^;!?\n]{0,60}input should be ['`]function['`]", re.IGNORECASE
+)
 _CODES_OF_NO_MODEL = frozenset({"model_not_found", "DeploymentNotFound"})
 # What a 404 says that knows nothing of the request: web servers and frameworks, OpenAI, Groq, llama.cpp.
 _OF_PATH = re.compile(
@@ -104,6 +108,8 @@ def refused_tool(error: UpstreamError, types: Collection[str]) -> str | None:
     """Return which of these ``types`` of a request's tools the API lacks by the words of an error; None: none."""
     if error.kind not in _REFUSING or (b"tool" not in (error.body or b"") and "tool" not in error.said):
         return None
+    if _OF_FUNCTIONS_ALONE.search(error.said[:_LONGEST]) is not None:
+        return min(types, default=None)
     words = (found[found.lastgroup] for found in _OF_TOOL_TYPE.finditer(error.said[:_LONGEST]) if found.lastgroup)
     return next((word for word in words if word in types), None)
 

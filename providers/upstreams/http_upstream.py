@@ -15,7 +15,17 @@ import msgspec
 from yarl import URL
 
 from providers.bodies import check_room, encoded, masked_body, raw_json
-from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, OmissibleFields, ParameterNames, RequestFormat
+from providers.dialects import (
+    DIALECTS,
+    MARK,
+    PIVOT,
+    Dialect,
+    Loss,
+    OmissibleFields,
+    ParameterNames,
+    RequestFormat,
+    is_marked,
+)
 from providers.exchange import NAMES as BETAS
 from providers.exchange import (
     Exchange,
@@ -42,6 +52,7 @@ from providers.exchange import (
     read_body,
     refused,
     taken,
+    unmarked,
     with_strict,
 )
 from providers.exchange import masked_headers as masked
@@ -80,6 +91,7 @@ from providers.vendors import Auth, Quirks, ignored, is_plain, losses, shape
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
 
+_NONE = frozenset[str]()
 _TRUE = msgspec.Raw(b"true")
 _FALSE = msgspec.Raw(b"false")
 _INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
@@ -106,6 +118,10 @@ def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = Fa
         quirks = with_strict(quirks, facts) if facts else quirks
         if vendors.takes_quirks:
             fields = shape(fields, quirks, request.model)
+            if quirks.refused_marks and is_marked(fields):
+                fields = unmarked(fields, quirks.refused_marks).fields
+        elif dropped := quirks.drop_in.get(request.dialect.name):
+            fields = {name: value for name, value in fields.items() if name not in dropped}
         if vendors.with_history is not None:
             wording = vendors.with_history(fields, quirks.history)
             fields, told = wording.fields, wording.losses
@@ -270,8 +286,8 @@ class HttpUpstream:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         quirks = server.quirks
-        self.accepts_all_parameters = not (quirks.drop or quirks.ignores or quirks.history.tells)
-        self.refused_fields = quirks.history.refused_fields
+        self.accepts_all_parameters = not (quirks.ignores or quirks.history.tells)
+        self.refused_fields = quirks.history.refused_fields | ({MARK} if quirks.refused_marks else _NONE)
         self._provider = server.provider
         self._base_url = URL(server.base_url)
         if self._base_url.user is not None and api_key:
@@ -340,7 +356,10 @@ class HttpUpstream:
     def losses(self, dialect: Dialect, model: str, fields: Fields) -> Sequence[Loss]:  # noqa: ARG002 - its models are alike
         """Return the parts of a request that this vendor would refuse, or ignore and answer another question."""
         vendors = dialect.requests.vendors
-        lost = losses(fields, self._quirks) if vendors.takes_quirks else ()
+        dropped = self._quirks.dropped_in(dialect.name, is_chats=vendors.takes_quirks)
+        lost = losses(fields, dropped, dialect.requests.omissible.items)
+        if vendors.takes_quirks and self._quirks.refused_marks and is_marked(fields):
+            lost += unmarked(fields, self._quirks.refused_marks).losses
         if vendors.with_history is not None:
             lost += vendors.with_history(fields, self._quirks.history).losses
         if passed_over := self._quirks.ignores & dialect.requests.essential:

@@ -8,6 +8,7 @@ from .catalog import Vendor as Vendor
 from .catalog import ignored as ignored
 from .catalog import is_plain as is_plain
 from .catalog import losses as losses
+from .catalog import nearest_effort as nearest_effort
 from .catalog import paths_at as paths_at
 from .catalog import shape as shape
 from .demands import OF_ANSWERS as OF_ANSWERS

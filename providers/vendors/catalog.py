@@ -26,6 +26,7 @@ from providers.dialects import (
 )
 from providers.models import Traits
 from providers.refusals import UNREADABLE
+from providers.vendors.demands import at_top
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog lists
 # the parameters that the vendor rejects or renames, so that one client request can be sent to all vendors. Only the top
@@ -34,6 +35,7 @@ from providers.refusals import UNREADABLE
 _NOTHING = (b"null",)
 DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "frequency_penalty": (b"null", b"0", b"0.0"),
+    "include": (b"null", b"[]"),
     "logit_bias": (b"null", b"{}"),
     "logprobs": (b"null", b"false"),
     "n": (b"null", b"1"),
@@ -45,6 +47,7 @@ DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "temperature": (b"null", b"1", b"1.0"),
     "top_logprobs": (b"null", b"0"),
     "top_p": (b"null", b"1", b"1.0"),
+    "truncation": (b"null", b'"disabled"'),
     "verbosity": (b"null", b'"medium"'),
 }
 DEVELOPER = b'"developer"'  # a role
@@ -58,7 +61,10 @@ _messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Changes to requests to this vendor, and repairs of answers. The default changes nothing."""
 
-    drop: frozenset[str] = frozenset()  # parameters that the vendor answers with an error
+    drop: frozenset[str] = frozenset()  # of chat: parameters that the vendor answers with an error
+    # Of chat: the preferences and hints that it takes, as it answers those of other vendors with an error. None: any.
+    preferences: frozenset[str] | None = None
+    drop_in: Mapping[str, frozenset[str]] = {}  # of other APIs, by their names
     rename: Mapping[str, str] = {}  # from OpenAI's name to the vendor's: max_completion_tokens -> max_tokens
     temperatures: tuple[float, float] | None = None  # the least and the most accepted; None: those of the API
     usage_option: Literal["stream_options", "none"] = "stream_options"  # none: always sent, an error if requested
@@ -71,6 +77,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # What is taken though chat has no place for it (``Habits.beyond``), by a word in the names of models.
     beyond: Mapping[str, frozenset[str]] = {}
     takes_marks: bool = False  # cache_control in chat marks what to cache, as in Messages
+    refused_marks: tuple[str, ...] = ()  # in chat: the paths at which it is an error; ``*.cache_control``: everywhere
     states_cost: bool = False  # the usage of an answer states the cost, which counts more than the prices of the table
     free: tuple[str, ...] = ()  # endings of the names of models that cost nothing
     unsigned_call: str | None = None  # a thought signature for other vendors' tool calls, which are refused without one
@@ -93,6 +100,10 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the vendor whose signed thoughts ``model`` reads in chat; "": none."""
         return next((each for begin, each in self.takes_signed.items() if model.startswith(begin)), "")
 
+    def dropped_in(self, api: str, *, is_chats: bool) -> frozenset[str]:
+        """Return the parameters that an ``api`` answers with an error; ``is_chats``: they are those of chat."""
+        return self.drop if is_chats else self.drop_in.get(api, frozenset())
+
     def beyond_chat(self, model: str) -> frozenset[str]:
         """Return what ``model`` takes though chat has no place for it."""
         return next((each for word, each in self.beyond.items() if word in model), frozenset())
@@ -101,7 +112,15 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def is_plain(quirks: Quirks) -> bool:
     """Whether ``quirks`` change no field of a request (``shape``, history), but for how usage is asked for."""
     return (
-        not (quirks.drop or quirks.rename or quirks.system_role or quirks.typed_branches or quirks.needs_parameters)
+        not (
+            quirks.drop
+            or quirks.drop_in
+            or quirks.refused_marks
+            or quirks.rename
+            or quirks.system_role
+            or quirks.typed_branches
+            or quirks.needs_parameters
+        )
         and not (quirks.signed_details or quirks.unsigned_details)
         and quirks.unsigned_call is None
         and quirks.usage_option == "stream_options"
@@ -135,18 +154,25 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") ->
     return shaped
 
 
-def losses(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[Loss, ...]:
-    """Return the parameters that the client sent and this vendor does not support, in the client's order.
+def losses(
+    fields: Mapping[str, msgspec.Raw], dropped: frozenset[str], hints: Mapping[str, frozenset[str]] = {}
+) -> tuple[Loss, ...]:
+    """Return the parameters that the client sent and this vendor does not support (``dropped``), in the client's order.
 
-    A default value is no loss. Nor is ``stream_options`` if usage is always sent.
+    A default value is no loss. Nor is ``stream_options`` if usage is always sent. ``hints``: by parameter, the items of
+    a list that may be left out of it.
     """
-    if quirks.drop.isdisjoint(fields):
+    if dropped.isdisjoint(fields):
         return ()
     return tuple(
-        Loss(name, "this provider does not support it")
+        Loss(name, "this provider does not support it", hint=name in hints and hints[name].issuperset(_texts(value)))
         for name, value in fields.items()
-        if name in quirks.drop and bytes(value) not in DEFAULTS.get(name, _NOTHING)
+        if name in dropped and bytes(value) not in DEFAULTS.get(name, _NOTHING)
     )
+
+
+def _texts(value: msgspec.Raw) -> Sequence[object]:
+    return _read(value, list[str]) or (None,)
 
 
 def ignored(fields: Mapping[str, msgspec.Raw], names: Collection[str]) -> tuple[Loss, ...]:
@@ -170,8 +196,8 @@ _ZERO = (b"0", b"0.0")  # a temperature beside which other ways of sampling chan
 
 def fitted_to(traits: Traits, fields: Fields) -> Wording:
     """Return a request of chat, Responses or Messages as a model with these ``traits`` takes it, and what was lost."""
-    narrows = traits.drop or traits.efforts or traits.rename or traits.lacks_tiers or traits.temperatures
-    if not (narrows or fields.keys() >= {*traits.one_of}):
+    narrows = traits.drop or traits.efforts or traits.temperatures
+    if traits.one_of and not (narrows or fields.keys() >= {*traits.one_of}):
         return Wording(fields)  # as most requests to a Claude
     said = {name: value for name, value in fields.items() if name not in traits.rename}
     for name, own in traits.rename.items():
@@ -179,23 +205,23 @@ def fitted_to(traits: Traits, fields: Fields) -> Wording:
             said.setdefault(own, fields[name])
     losses: list[Loss] = []
     effort = _effort(fields)
-    if effort in _EFFORTS and traits.efforts and effort not in traits.efforts:
-        effort, reason = _nearest(effort, traits.efforts), f"this model takes {', '.join(traits.efforts)}"
+    if effort is not None and (nearest := nearest_effort(effort, traits.efforts)) is not None:
+        effort, reason = nearest, f"this model takes {', '.join(traits.efforts)}"
         losses.append(Loss(_set_effort(said, effort), reason, hint=True))
     if traits.temperatures is not None and "temperature" in said:
         _set_temperature(said, traits.temperatures, losses)
     rests = traits.rests if effort is None else effort == "none"
-    for name in [name for name in said if name in traits.drop and not (rests and name in traits.at_rest)]:
-        value = bytes(said.pop(name))
-        if value not in DEFAULTS.get(name, _NOTHING):
-            losses.append(Loss(name, "this model does not take it", hint=name in _LEAST))
+    refused = [name for name in said if name in traits.drop and not (rests and name in traits.at_rest)]
+    losses += _leave_out(said, refused, traits.drop_within)
     if traits.one_of:
         said = _with_one_of(traits.one_of, said, losses)
     tier = _read(said["service_tier"], str) if traits.lacks_tiers and "service_tier" in said else None
     if tier is not None and tier in traits.lacks_tiers:
         del said["service_tier"]
         losses.append(Loss("service_tier", "this model has no such tier", hint=True))
-    unchanged = not losses and len(said) == len(fields) and all(name in fields for name in said)
+    unchanged = (
+        not losses and len(said) == len(fields) and all(fields.get(name) is value for name, value in said.items())
+    )
     return Wording(fields if unchanged else said, tuple(losses))
 
 
@@ -205,6 +231,25 @@ def _set_temperature(said: dict[str, msgspec.Raw], taken: tuple[float, float], l
     if temperature is not None and not least <= temperature <= most:
         said["temperature"] = raw_json(min(max(temperature, least), most))
         losses.append(Loss("temperature", f"this model takes {least} to {most}", hint=True))
+
+
+def _leave_out(said: dict[str, msgspec.Raw], names: Sequence[str], within: Collection[str]) -> list[Loss]:
+    """Leave parameters out of a request, and those at the paths ``within`` its objects; return what that loses."""
+    taken = {name: bytes(said.pop(name)) for name in names}
+    for path in within:
+        top, _, name = path.partition(".")
+        holder = _read(said[top], dict[str, msgspec.Raw]) if top in said else None
+        if not holder or name not in holder:
+            continue
+        taken[path] = bytes(holder.pop(name))
+        said[top] = raw_json(holder)
+        if not holder:
+            del said[top]
+    return [
+        Loss(path, "this model does not take it", hint=path in _LEAST)
+        for path, value in taken.items()
+        if value not in DEFAULTS.get(path.rpartition(".")[2], _NOTHING)
+    ]
 
 
 def _with_one_of(names: Sequence[str], said: dict[str, msgspec.Raw], losses: list[Loss]) -> dict[str, msgspec.Raw]:
@@ -263,11 +308,17 @@ def _set_effort(said: dict[str, msgspec.Raw], effort: str) -> str:
     return f"{holder}.effort"
 
 
-def _nearest(effort: str, taken: Sequence[str]) -> str:
-    """Return the nearest of the efforts ``taken``; of two the higher."""
+def nearest_effort(effort: str, taken: Sequence[str]) -> str | None:
+    """Return the nearest of the efforts ``taken``, of two the higher; None: it is one of them, or none is known.
+
+    Who wants thoughts is not asked to do without: ``default``, Groq's word for thinking at all, is nearer.
+    """
+    if effort not in _EFFORTS or effort in taken:
+        return None
     place = _EFFORTS.index(effort)
-    known = [each for each in taken if each in _EFFORTS]
-    return min(known, key=lambda each: (abs(_EFFORTS.index(each) - place), -_EFFORTS.index(each)))
+    known = [each for each in _EFFORTS if each in taken and (each == "none") <= (effort == "none")]
+    nearest = min(known, key=lambda each: (abs(_EFFORTS.index(each) - place), -_EFFORTS.index(each)), default=None)
+    return "default" if nearest is None and effort != "none" and "default" in taken else nearest
 
 
 # Whether a provider refuses to stream may depend on the parameters of a request, and on the kinds of their values.
@@ -566,5 +617,14 @@ def stores_responses(vendor: Vendor | None, base_url: str | None) -> bool:
 def load_catalog() -> Mapping[str, Vendor]:
     """Return the catalog: vendors by name, in the order of the file, which is read once."""
     rows = tomllib.loads(files(__package__).joinpath("vendors.toml").read_text(encoding="utf-8"))
-    named = {name: {"name": name, **row} for name, row in rows.items()}
-    return MappingProxyType(msgspec.convert(named, dict[str, Vendor]))
+    named = msgspec.convert({name: {"name": name, **row} for name, row in rows.items()}, dict[str, Vendor])
+    return MappingProxyType({name: _without_others(vendor) for name, vendor in named.items()})
+
+
+def _without_others(vendor: Vendor) -> Vendor:
+    """Return a vendor that is not sent other vendors' preferences, if it refuses them."""
+    quirks = vendor.quirks
+    if quirks.preferences is None:
+        return vendor
+    drop = quirks.drop | (at_top() - quirks.preferences)
+    return msgspec.structs.replace(vendor, quirks=msgspec.structs.replace(quirks, drop=drop))

@@ -110,6 +110,10 @@ _LISTS: Final = ("input.", "messages.", "tools.")
 # An earlier call in chat, and what its client has of it; all else is what some vendor has added.
 _CALLS: Final = "messages.tool_calls."
 _IN_CALLS: Final = frozenset({"custom.input", "custom.name", "function.arguments", "function.name", "id", "type"})
+# Parts that have some in them.
+_OF_ALL: Final = frozenset(
+    {*(each.removesuffix(".") for each in _LISTS), "stream_options", "tool_choice", "tool_config"}
+)
 _NUMBER = re.compile(r"\[\d*\]")
 _NAMESPACE = re.compile(r"^(?:input\.)?tools\.tools\.")  # within one, or added later, a tool has the same fields
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
@@ -174,6 +178,13 @@ def _is_within(name: str, names: frozenset[str]) -> bool:
         if not inner:
             return False
     return True
+
+
+@cache
+def at_top() -> frozenset[str]:
+    """Return the names at the top of a request that are preferences or hints at some vendor, or have one in them."""
+    tops = {path.partition(".")[0] for path in (*_PREFERENCES, *_HINTS, *_SAMPLING, *unasked())}
+    return frozenset(tops - _OF_ALL)
 
 
 @cache

@@ -111,6 +111,25 @@ def _without_in_tools(name: str, fields: Fields) -> Fields:
     return {**fields, "tools": raw_json(kept)}
 
 
+def _without_default_type(fields: Fields) -> Fields:
+    """Return a request whose own tools do not say that they are ``custom``, which they are unless they say otherwise.
+
+    Raises:
+        Malformed: its tools are not valid in Messages.
+
+    """
+    if not _CUSTOM.search(raw := fields.get("tools", msgspec.Raw())):
+        return fields
+    tools = [dict(tool) for tool in objects_at(raw, "tools")]
+    for tool in tools:
+        if bytes(tool.get("type", b"")) == b'"custom"':
+            del tool["type"]
+    return {**fields, "tools": raw_json(tools)}
+
+
+_CUSTOM = re.compile(rb'"type"\s*:\s*"custom"')
+
+
 def _with_tools_loaded(fields: Fields) -> Fields:
     """Return a request whose tools are loaded at once; what was found of them is told in words.
 
@@ -153,7 +172,7 @@ _tools = msgspec.json.Decoder(list[_Tool] | None)
 
 def _history(fields: Fields, history: History) -> Wording:
     """Return a request as ``history`` says: without instructions in its conversation there are no changes of tools."""
-    raw = bytes(fields.get("messages", b"")) if history.one_system else b""
+    raw = bytes(fields.get("messages", b"")) if history.moves_system else b""
     if b'"tool_addition"' in raw or b'"tool_removal"' in raw:
         with suppress(Malformed):  # the provider reports the error in its own words
             fields = with_tools_changed(fields)
@@ -304,6 +323,7 @@ MESSAGES = Dialect(
                 "tools.defer_loading": _with_tools_loaded,
                 "tools.eager_input_streaming": partial(_without_in_tools, "eager_input_streaming"),
                 "tools.input_examples": partial(_without_in_tools, "input_examples"),
+                "tools.type": _without_default_type,
             },
         ),
         vendors=VendorsDiffer(

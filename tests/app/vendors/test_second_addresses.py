@@ -123,3 +123,47 @@ async def test_thoughts_that_nobody_has_signed_go_back_in_words(place: Place) ->
     answer = await place.said(asked("v4", *turns))
     assert answer["dropped"] == ""
     assert place.deepseek.seen[-1].body["messages"][1]["content"][0] == thought
+
+
+WORDS: Json = {
+    "type": "document",
+    "title": "a.txt",
+    "source": {"type": "text", "media_type": "text/plain", "data": "rain"},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_document_of_words_is_a_text_where_there_are_no_documents(place: Place, stream: bool) -> None:
+    turns = [
+        {"role": "user", "content": [WORDS, {"type": "text", "text": "read it"}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [WORDS]}]},
+    ]
+    async with place.running.post(asked("v4", *turns, stream=stream), path="/v1/messages") as response:
+        assert response.status == 200, await response.text()
+    told = response.headers["x-holeshot-dropped"]
+    assert "messages[0].content[0].type" in told
+    assert "messages[2].content[0].content[0].type" in told
+    sent = place.deepseek.seen[-1].body["messages"]
+    text = {"type": "text", "text": "a.txt\n\nrain"}
+    assert sent[0]["content"] == [text, {"type": "text", "text": "read it"}]
+    assert sent[2]["content"][0]["content"] == [text]
+    assert place.deepseek.refusals == [], place.deepseek.said
+
+
+async def test_another_document_is_asked_of_who_has_documents(place: Place) -> None:
+    pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQK"}}
+    turn = {"role": "user", "content": [pdf, {"type": "text", "text": "say: well"}]}
+    async with place.running.post(asked("v4,claude", turn), path="/v1/messages") as response:
+        assert response.status == 200, await response.text()
+    assert "x-holeshot-dropped" not in response.headers
+    assert place.anthropic.seen[-1].body["messages"][0]["content"][0] == pdf
+    assert (place.deepseek.seen, place.deepseek.refusals) == ([], [])
+
+
+async def test_instructions_in_a_conversation_are_the_users_there_and_stay_where_they_are_taken(place: Place) -> None:
+    turns = [user("Hi"), {"role": "assistant", "content": "Yo"}, {"role": "system", "content": "Be."}, user("say: a")]
+    answer = await place.said(asked("v4", *turns))
+    assert answer["dropped"] == "messages[2].role"
+    assert place.deepseek.seen[-1].body["messages"][2]["role"] == "user"
+    assert place.deepseek.refusals == [], place.deepseek.said

@@ -153,6 +153,21 @@ async def test_tools_that_only_responses_take_go_there_and_other_calls_stay_in_c
         assert asked(running) == ["chat", "responses", "responses", "chat"]
 
 
+async def test_a_server_whose_messages_have_openais_tools_alone_is_asked_in_chat(serve: Serve) -> None:
+    tool = {"type": "custom", "name": "look", "input_schema": {"type": "object", "properties": {}}}
+    async with serve(alpha=None, config=config("chat", "messages")) as running:
+        refusal = Status(400, {"error": {"message": "[{'loc': ('body', 'tools', 0, 'type'), 'msg': \"Input should be"
+                                                    " 'function'\"}]"}})  # fmt: skip
+        running["alpha"].answers = lambda body: (
+            [refusal] if (api := asked(running)[-1]) == "messages" and body.get("tools") else ANSWERS[api]
+        )
+        for _ in range(2):
+            status, said, _ = await call(running, "messages", tools=[tool])
+            assert (status, "Hello" in said) == (200, True)
+        await call(running, "messages")
+        assert asked(running) == ["messages", "messages", "chat", "chat", "messages"]
+
+
 PATCH: dict[str, Any] = {"type": "custom", "name": "apply_patch", "format": {"type": "text"}}
 LOOK: dict[str, Any] = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
 SEARCH: dict[str, Any] = {"type": "web_search"}

@@ -193,6 +193,25 @@ async def test_what_a_server_does_not_know_of_tools_is_left_out_and_told(serve: 
         assert running["alpha"].received[-1].body["messages"] == with_found_tools()["messages"]
 
 
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_tools_that_say_what_they_are_anyway_do_not_say_it_where_that_is_refused(
+    serve: Serve, stream: bool
+) -> None:
+    def refusing_types(body: Any) -> Sequence[Step]:
+        said = [number for number, tool in enumerate(body["tools"]) if "type" in tool]
+        refusal = error_of(f"tools.{said[0]}.type: Input should be 'function'") if said else None
+        return ANSWERS["messages"] if refusal is None else [Status(400, refusal)]
+
+    tool = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
+    asked = {"max_tokens": 9, "messages": QUESTION, "tools": [tool, {"type": "custom", **tool, "name": "read"}]}
+    async with serve(alpha=None, config={"providers": {"alpha": {"apis": ["messages"]}}}) as running:
+        running["alpha"].answers = refusing_types
+        for sendings in (2, 3):
+            assert await told(running, asked | {"stream": stream}, "/v1/messages") == (200, "tools.type")
+            assert len(running["alpha"].received) == sendings
+        assert running["alpha"].received[-1].body["tools"] == [tool, {**tool, "name": "read"}]
+
+
 async def test_in_a_race_who_does_not_know_it_is_asked_without_and_the_other_with_it(serve: Serve) -> None:
     apis, learnt = {"apis": ["messages"]}, asyncio.Event()
     async with serve(

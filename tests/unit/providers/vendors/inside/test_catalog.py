@@ -1,12 +1,15 @@
 """The vendors as rows of data."""
 
 from collections.abc import Mapping
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
 
 from providers import DatasheetTable, apis_of, load_catalog
 from providers.vendors import Vendor, paths_at
+from providers.vendors.demands import at_top
+from strict_vendors import made
 
 PROMISED = [
     "openai",
@@ -163,6 +166,17 @@ def test_who_refuses_fields_that_it_does_not_know_is_not_sent_the_newer_ones_of_
     assert {"prompt_cache_retention", "safety_identifier", "verbosity"} <= dropped
     assert {"moderation", "prompt_cache_options"} <= dropped
     assert ("prompt_cache_key" in dropped) is (vendor not in {"cerebras", "mistral"})
+
+
+@pytest.mark.parametrize("vendor", ["openai", "azure", "groq", "mistral", "gemini"])
+def test_who_is_not_sent_the_preferences_of_others_is_sent_all_that_it_takes(
+    catalog: Mapping[str, Vendor], vendor: str
+) -> None:
+    quirks, stand_in = catalog[vendor].quirks, cast("Any", made(vendor))
+    taken = {*stand_in.chat.fields} & at_top()
+    assert quirks.preferences is not None
+    assert taken == quirks.preferences
+    assert quirks.drop >= at_top() - taken
 
 
 def test_deepseek_is_not_sent_the_developer_role(catalog: Mapping[str, Vendor]) -> None:

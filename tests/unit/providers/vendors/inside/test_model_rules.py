@@ -54,9 +54,64 @@ def test_a_default_that_a_model_refuses_is_left_out_without_a_loss() -> None:
         assert (set(said) <= {"seed", "stop"}, lost, hints) == (True, [], [])
 
 
-@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1", "gpt-3.5-turbo", "ft:gpt-4o-2024-08-06:acme::x", "chatgpt-4o"])
-def test_a_model_that_does_not_think_takes_all(model: str) -> None:
-    assert rules(model) is None
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1", "gpt-3.5-turbo", "ft:gpt-4o-2024-08-06:acme::x"])
+def test_a_model_that_does_not_think_takes_all_but_what_came_later(model: str) -> None:
+    assert fitted(model, max_tokens=9, verbosity="medium", **SAMPLING, **PENALTIES) == (
+        {"max_tokens": 9, **SAMPLING, **PENALTIES}, [], [],
+    )  # fmt: skip
+    assert fitted(model, verbosity="low") == ({}, ["verbosity"], [])
+    assert fitted(model, text={"verbosity": "low", "format": {"type": "text"}}) == (
+        {"text": {"format": {"type": "text"}}}, ["text.verbosity"], [],
+    )  # fmt: skip
+    assert fitted(model, text={"verbosity": "medium"}) == ({}, [], [])
+    assert rules("chatgpt-4o") is None
+
+
+EFFORTS_ELSEWHERE = [
+    ("groq", "openai/gpt-oss-120b", "minimal", "low"),
+    ("groq", "openai/gpt-oss-120b", "none", "low"),
+    ("groq", "openai/gpt-oss-20b", "max", "high"),
+    ("groq", "qwen/qwen3-32b", "low", "default"),  # Groq's word for thinking at all
+    ("groq", "qwen/qwen3-32b", "none", "none"),
+    ("xai", "grok-4.3", "xhigh", "high"),
+    ("xai", "grok-4.5", "none", "low"),
+    ("xai", "grok-4.6", "max", "xhigh"),
+    ("xai", "grok-7", "xhigh", "xhigh"),
+    ("mistral", "mistral-medium-latest", "low", "high"),
+    ("mistral", "mistral-medium-latest", "none", "none"),
+    ("openrouter", "x-ai/grok-4.5", "none", "none"),
+    ("vllm", "openai/gpt-oss-120b", "max", "max"),
+]
+
+
+@pytest.mark.parametrize(("vendor", "model", "asked", "sent"), EFFORTS_ELSEWHERE)
+def test_an_effort_is_one_that_the_model_has_at_this_vendor(vendor: str, model: str, asked: str, sent: str) -> None:
+    raw = msgspec.Raw(msgspec.json.encode(asked))
+    wording = fitted_to(traits_of(model, vendor), {"reasoning_effort": raw})
+    assert json.loads(bytes(wording.fields["reasoning_effort"])) == sent
+    assert [(loss.field, loss.hint) for loss in wording.losses] == (
+        [("reasoning_effort", True)] if sent != asked else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("vendor", "model"), [("xai", "grok-4.20-0309-reasoning"), ("mistral", "magistral-medium-latest")]
+)
+def test_where_a_model_takes_no_effort_none_is_sent(vendor: str, model: str) -> None:
+    wording = fitted_to(traits_of(model, vendor), {"reasoning_effort": msgspec.Raw(b'"low"')})
+    assert (wording.fields, [loss.field for loss in wording.losses]) == ({}, ["reasoning_effort"])
+    if vendor == "xai":
+        wording = fitted_to(traits_of(model, vendor), {"reasoning": msgspec.Raw(b'{"effort":"low","summary":"auto"}')})
+        assert json.loads(bytes(wording.fields["reasoning"])) == {"summary": "auto"}
+
+
+@pytest.mark.parametrize("vendor", ["bedrock", "vertex_ai"])
+def test_litellms_presets_of_the_clouds_know_what_claude_takes(vendor: str) -> None:
+    both = {"temperature": msgspec.Raw(b"0.7"), "top_p": msgspec.Raw(b"0.9")}
+    assert fitted_to(traits_of("anthropic.claude-haiku-4-5-20251001-v1:0", vendor), both).fields.keys() == {
+        "temperature"
+    }
+    assert fitted_to(traits_of("claude-sonnet-5-5", vendor), both).fields == {}
 
 
 def test_the_chat_variant_of_gpt_5_takes_all_and_those_after_it_only_defaults() -> None:

@@ -22,14 +22,14 @@ def shaped(quirks: Quirks, **values: Any) -> Any:
 def test_without_quirks_a_body_stays_as_it_is() -> None:
     body = {"model": "m", "messages": [{"role": "developer", "content": "Be brief."}], "n": 2, "unheard_of": {"a": 1}}
     assert shaped(Quirks(), **body) == body
-    assert losses(fields(**body), Quirks()) == ()
+    assert losses(fields(**body), Quirks().drop) == ()
 
 
 # What they say of translations and answers, of models, or of requests that are not sent, or are before: their shape
 # stays as it is.
 NO_CHANGE = {
-    "beyond", "free", "functions_only", "ignores", "lacks_schemas", "refuses_storing", "repairs", "states_cost",
-    "takes_marks", "takes_signed", "takes_thoughts", "takes_unsigned", "temperatures", "whole",
+    "beyond", "free", "functions_only", "ignores", "lacks_schemas", "preferences", "refuses_storing", "repairs",
+    "states_cost", "takes_marks", "takes_signed", "takes_thoughts", "takes_unsigned", "temperatures", "whole",
 }  # fmt: skip
 OTHERS: dict[str, Any] = {
     "drop": frozenset({"seed"}),
@@ -57,7 +57,7 @@ def test_a_parameter_the_vendor_refuses_is_left_out_and_reported() -> None:
     quirks = Quirks(drop=frozenset({"logit_bias", "logprobs"}))
     body = {"model": "m", "logprobs": True, "logit_bias": {"1": 2}}
     assert shaped(quirks, **body) == {"model": "m"}
-    assert [loss.field for loss in losses(fields(**body), quirks)] == ["logprobs", "logit_bias"]
+    assert [loss.field for loss in losses(fields(**body), quirks.drop)] == ["logprobs", "logit_bias"]
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_a_parameter_the_vendor_refuses_is_left_out_and_reported() -> None:
 def test_what_asks_for_nothing_is_left_out_and_not_missed(default: dict[str, Any]) -> None:
     quirks = Quirks(drop=frozenset(default))
     assert shaped(quirks, **default) == {}
-    assert losses(fields(**default), quirks) == ()
+    assert losses(fields(**default), quirks.drop) == ()
 
 
 def test_what_changes_no_answer_is_missed_but_keeps_nobody_out() -> None:
     quirks = Quirks(drop=frozenset({"user", "seed", "prompt_cache_options", "prompt_cache_retention"}))
     asked = fields(user="ann", seed=1, prompt_cache_options={"mode": "explicit"}, prompt_cache_retention="24h")
-    lost = losses(asked, quirks)
+    lost = losses(asked, quirks.drop)
     assert [loss.field for loss in lost] == ["user", "seed", "prompt_cache_options", "prompt_cache_retention"]
     assert [loss.field for loss in demanded(lost, asked)] == ["seed"]
 
@@ -99,7 +99,7 @@ def test_stream_options_are_not_sent_where_usage_comes_unasked() -> None:
     quirks = Quirks(usage_option="none")
     body = {"stream_options": {"include_usage": True}}
     assert shaped(quirks, **body) == {}
-    assert losses(fields(**body), quirks) == ()
+    assert losses(fields(**body), quirks.drop) == ()
 
 
 def test_a_developer_message_becomes_a_system_message_with_everything_else_kept() -> None:

@@ -1,0 +1,185 @@
+"""What a vendor's documents settle is not refused first: no preference and no hint costs a refused request.
+
+And the other side: what a vendor takes reaches it as it was sent.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strict_vendors import Served
+from tests.app.gateway.running_gateway import RunningGateway
+from tests.app.vendors.places import Place, gateway_before, standing_in
+
+Json = dict[str, Any]
+
+PLACES: Mapping[str, Place] = {
+    "gpt-4.1": Place("openai", "openai", "gpt-4.1", "chat"),
+    "gpt-5": Place("openai", "openai", "gpt-5", "chat"),
+    "azure-4.1": Place("azure", "azure", "gpt-4.1", "chat"),
+    "gpt-oss": Place("groq", "groq", "openai/gpt-oss-120b", "chat"),
+    "qwen": Place("groq", "groq", "qwen/qwen3-32b", "chat"),
+    "grok": Place("xai", "xai", "grok-4.5", "chat"),
+    "grok-named": Place("xai", "xai", "grok-4.20-0309-reasoning", "chat"),
+    "mistral": Place("mistral", "mistral", "mistral-medium-latest", "chat"),
+    "mistral-large": Place("mistral", "mistral", "mistral-large-latest", "chat"),
+    "gemini": Place("gemini", "gemini", "gemini-3.5-flash", "chat"),
+    "deepseek": Place("deepseek", "deepseek", "deepseek-v4-pro", "chat"),
+}
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "messages": "/v1/messages",
+    "responses": "/v1/responses",
+    "gemini": "/v1beta/models/{}:generateContent",
+}
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+MARK = {"cache_control": {"type": "ephemeral"}}
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+def user(*parts: Json) -> Json:
+    """Return messages that say these parts, in chat and in Messages."""
+    return {"messages": [{"role": "user", "content": [*parts, {"type": "text", "text": "Hi"}]}]}
+
+
+SAID: Mapping[str, Json] = {
+    "chat": user(),
+    "messages": {**user(), "max_tokens": 4096},
+    "responses": {"input": "Hi"},
+    "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+}
+CALLED = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
+MARKED = {"role": "user", "content": [{"type": "text", "text": "Hi", **MARK}]}
+RESULT = [
+    {"role": "user", "content": "Hi"},
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "call00001", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "call00001", "content": "rain", **MARK},
+]
+# What real clients send of preferences and hints, in each API.
+PREFERENCES: Mapping[str, Sequence[Json]] = {
+    "chat": [
+        *({"reasoning_effort": effort} for effort in EFFORTS),
+        {"verbosity": "low"},
+        {"thinking": {"type": "enabled"}},
+        {"thinking": {"type": "disabled"}},
+        {"enable_thinking": True},
+        {"enable_thinking": False},
+        {"thinking_budget": 1024},
+        {"reasoning": {"effort": "low"}},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"top_k": 40, "min_p": 0.05},
+        {"frequency_penalty": 0.1, "presence_penalty": 0.1},
+        {"prompt_cache_key": "k", "safety_identifier": "u"},
+        {"drop_params": True, "litellm_session_id": "s"},
+        MARK,
+        {"messages": [{"role": "system", "content": "Be."}, MARKED]},
+        {"tools": [{**CALLED, **MARK}]},
+        {"tools": [CALLED], "messages": RESULT},
+    ],
+    "responses": [
+        *({"reasoning": {"effort": effort}} for effort in EFFORTS),
+        {"text": {"verbosity": "low"}},
+        {"include": ["reasoning.encrypted_content"], "store": False},
+        {"truncation": "auto", "prompt_cache_key": "k", "safety_identifier": "u"},
+    ],
+    "messages": [
+        *({"output_config": {"effort": effort}} for effort in EFFORTS[2:]),
+        {"thinking": {"type": "enabled", "budget_tokens": 2048}},
+        {"thinking": {"type": "disabled"}},
+        {"system": [{"type": "text", "text": "Be.", **MARK}]},
+        {"tools": [{"name": "f", "input_schema": SCHEMA, **MARK}]},
+        {"messages": [{"role": "user", "content": "Hi"}, {"role": "system", "content": "Be."}, MARKED]},
+        user({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}),
+    ],
+    "gemini": [
+        *({"generationConfig": {"thinkingConfig": {"thinkingLevel": level}}} for level in ("MINIMAL", "HIGH")),
+        {"generationConfig": {"thinkingConfig": {"thinkingBudget": 0}}},
+        {"generationConfig": {"temperature": 1, "topP": 0.95, "topK": 64}},
+    ],
+}
+Gateway = tuple[RunningGateway, dict[str, Served]]
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    """A gateway before all places, each alone, and two that are raced."""
+    raced: Json = {
+        "raced": {
+            "deployments": [f"{name}/{PLACES[name].model}" for name in ("azure-4.1", "gpt-oss", "grok", "mistral")],
+            "race": {"mode": "race", "width": 4},
+        }
+    }
+    async with AsyncExitStack() as stack:
+        vendors = await stack.enter_async_context(standing_in(PLACES))
+        yield await stack.enter_async_context(gateway_before(tmp_path, PLACES, vendors, models=raced)), vendors
+
+
+async def asked(running: RunningGateway, api: str, model: str, fields: Json, *, stream: bool = False) -> str:
+    """Ask; return what its client is told was left out."""
+    path = PATHS[api].format(model)
+    sent = {**SAID[api], **fields}
+    if api == "gemini":
+        path = path.replace(":generateContent", ":streamGenerateContent?alt=sse") if stream else path
+    else:
+        sent |= {"model": model, "stream": stream}
+    async with running.post(sent, path=path) as response:
+        assert response.status == 200, (model, fields, await response.text())
+        await response.read()
+    return str(response.headers.get("x-holeshot-dropped", ""))
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", PATHS)
+async def test_no_preference_is_refused_first(gateway: Gateway, api: str, stream: bool) -> None:
+    running, vendors = gateway
+    wrong = []
+    for model in (*PLACES, "raced"):
+        for fields in PREFERENCES[api]:
+            before = {name: len(vendor.refusals) for name, vendor in vendors.items()}
+            await asked(running, api, model, fields, stream=stream)
+            refused = [each.message for name, vendor in vendors.items() for each in vendor.refusals[before[name] :]]
+            wrong += [(model, fields, *refused)] if refused else []
+    assert wrong == []
+
+
+TAKING: Mapping[str, Place] = {
+    "openrouter": Place("openrouter", "openrouter", "anthropic/claude-sonnet-4.5", "chat"),
+    "dashscope": Place("dashscope", "dashscope", "qwen3.7-plus", "chat"),
+    "vllm": Place("vllm", "vllm", "Qwen/Qwen3.5-27B", "chat"),
+    "gpt-oss": PLACES["gpt-oss"],
+    "gpt-4.1": PLACES["gpt-4.1"],
+}
+# By place, what reaches it as it was sent.
+TAKEN: Mapping[str, Sequence[Json]] = {
+    "openrouter": [
+        {"tools": [{**CALLED, **MARK}], "messages": [MARKED]},
+        {"verbosity": "low"},
+        {"reasoning": {"effort": "low"}},
+    ],
+    "dashscope": [{"messages": [MARKED]}, {"enable_thinking": True, "thinking_budget": 1024}],
+    "vllm": [{"messages": [MARKED]}, {"chat_template_kwargs": {"enable_thinking": False}}, {"top_k": 40}],
+    "gpt-oss": [{"messages": [MARKED]}, {"reasoning_effort": "high"}, {"include_reasoning": True}],
+    "gpt-4.1": [
+        {"prompt_cache_key": "k", "safety_identifier": "u", "service_tier": "flex"},
+        {"frequency_penalty": 0.1, "temperature": 0.7, "top_p": 0.9},
+        {"verbosity": "medium"},
+    ],
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_what_a_vendor_takes_reaches_it(tmp_path: Path, stream: bool) -> None:
+    async with standing_in(TAKING) as vendors, gateway_before(tmp_path, TAKING, vendors) as running:
+        for name, given in TAKEN.items():
+            for fields in given:
+                dropped = await asked(running, "chat", name, fields, stream=stream)
+                sent = vendors[name].seen[-1].body
+                arrived = {field: sent.get(field) for field in fields if fields[field] != "medium"}
+                assert (arrived, dropped) == ({each: fields[each] for each in arrived}, ""), (name, fields)
+        assert {name: vendor.said for name, vendor in vendors.items() if vendor.refusals} == {}
