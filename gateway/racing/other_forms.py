@@ -230,6 +230,7 @@ async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError,
     """
     deployment = attempt.deployment
     spoken, sent = deployment.spoken_in(call), call.sent_to(deployment.name)
+    learnt, model, why = _learnt_of(deployment), deployment.model, why_of(error)
     if attempt.start.continues is not None or spoken.requests.tools.choice not in sent:
         return None
     if as_call(call.asked.dialect, call.asked.fields, spoken, sent) is not None:
@@ -237,8 +238,9 @@ async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError,
     elif _forces_what_it_offers(spoken, sent):
         fact = _UNFORCED
     else:
+        if learnt is not None:  # said where nothing is forced: the words are the prompt's
+            learnt.forget(model, [_UNFORCED, _NO_CHOICE], call.by.client)
         return None
-    learnt, model, why = _learnt_of(deployment), deployment.model, why_of(error)
     if learnt is not None and _NO_CHOICE in learnt.met_by_others(model, call.by.client):
         fact = _NO_CHOICE  # the next refusal is known by another client, and this one has seen that the first is so
     error.kind = ErrorKind.BAD_REQUEST

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from providers.dialects import DIALECTS
-from providers.simulator.script import Raw, Step
+from providers.simulator.script import Raw, Step, answer
 from tests.app.gateway.key_desk import bearer
 from tests.app.gateway.refusals.test_refused_fields import refused
 from tests.app.gateway.refusals.test_who_taught_it import clients
@@ -227,3 +227,16 @@ async def test_words_in_a_prompt_teach_nothing(serve: Serve) -> None:
         running["alpha"].answers = answers
         assert (await asked(running, body=quoting))[0] == 400
         assert len(running["alpha"].received) == 1
+
+
+async def test_a_prompt_that_has_the_vendors_very_words_takes_no_choice_from_others(serve: Serve) -> None:
+    def answers(body: Json) -> Sequence[Step]:
+        said = body["messages"][0]["content"]
+        return refused(said) if said == WORDS["chat"] else answer("Hello")
+
+    quoting = {**FORCING, "messages": [{"role": "user", "content": WORDS["chat"]}]}
+    async with serve(alpha=None, config=settings("chat")) as running:
+        running["alpha"].answers = answers
+        assert (await asked(running, body=quoting))[0] == 400
+        await asked(running, body=FORCING)
+        assert running["alpha"].received[-1].body["tool_choice"] == FORCING["tool_choice"]
