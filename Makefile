@@ -40,7 +40,7 @@ checks: $(VENV)/.dev
 	$(BIN)/codespell -D - -D tools/requirements/words.txt $(READ_BY_PEOPLE)
 
 suite: $(VENV)/.dev
-	$(BIN)/python -m pytest -p tests.costs -p tests.forks --numprocesses $(or $(JOBS),4) $(ROOMS)
+	$(BIN)/python -m pytest -p tests.costs --numprocesses $(or $(JOBS),4) --dist loadfile --no-loadscope-reorder $(ROOMS)
 
 browser: $(VENV)/.dev
 	$(BIN)/python tests/browser/run.py
@@ -80,7 +80,7 @@ test_voice = $(BIN)/python -m tests.clients.voice
 test_oidc = $(BIN)/python tests/oidc/run.py
 # the ledger's tests on a Postgres that is set to German and to Kolkata's time, and behind PgBouncer (ten minutes)
 test_stores = STORES="german pooled" $(BIN)/python -m pytest tests/services/ledger -k "german or pooled" \
-	--numprocesses $(or $(JOBS),3)
+	--numprocesses $(or $(JOBS),3) --dist loadfile
 # a fair client beside each of seventy attacks, in 512 MiB, and random shapes (twelve minutes); NAMES="blocks" narrows it
 test_hostile = $(BIN)/python tests/hostile/run.py $(NAMES)
 # fuzz both HTTP parsers, for SECONDS=60 each (Linux, Python before 3.14)

@@ -1,5 +1,6 @@
 """What holds for every test: none leaves the process's logging other than it found it."""
 
+import fcntl
 import gc
 import logging
 import os
@@ -7,7 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -20,7 +21,6 @@ from tests.support.ledgers import migrated
 from tests.support.searched import SEED, examples
 from tests.support.servers import free_port
 
-pytest_plugins = ["tests.forks"]
 # What an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("searched", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("searched")
@@ -39,7 +39,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # The caches of compiled modules are worth having: each of many processes would compile all that it imports.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-os.environ.pop("COLUMNS", None)  # without a terminal, tables are as wide as they are
+os.environ.pop("COLUMNS", None)  # pytest-xdist says 80; without a terminal, tables are as wide as they are
 # Ledgers, spools and servers of tests live in memory where there is much of it: nothing of them outlives a test, and
 # each write to a disk waits for everybody's.
 MEMORY, ENOUGH_BYTES = Path("/dev/shm"), 4 * 2**30
@@ -56,6 +56,21 @@ if "TMPDIR" not in os.environ and _has_memory_for_files():
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 # Until all is collected: nothing of it is garbage, and looking for some took a fifth of the time.
 gc.disable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Have one of xdist's processes collect before the others: it compiles all tests, which each would do by itself."""
+    if not hasattr(session.config, "workerinput"):
+        return (yield)
+    with Path(__file__).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_SH)  # with whoever else has waited
+        except OSError:
+            pass  # a file system without locks: each compiles for itself
+        return (yield)
 
 
 def pytest_collection_finish() -> None:
@@ -97,5 +112,5 @@ def logging_as_it_was() -> Iterator[None]:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Name bytes by their number: what is compressed has the time in it."""
+    """Name bytes by their number: what is compressed has the time in it, and all processes must collect the same."""
     return f"{len(val)} bytes" if isinstance(val, bytes) else None

@@ -78,7 +78,6 @@ class Meter:
 
 
 _meter = Meter()
-os.register_at_fork(after_in_child=_meter.read)  # a new process begins at nought
 
 
 def pytest_collection_finish() -> None:
@@ -97,7 +96,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     """Add to each phase's report what was used since the last one ended: fixtures count where they were made."""
     report = yield
     is_end = _meter.is_last and report.when == "teardown"
-    report.cost = _meter.read(with_running=is_end)  # type: ignore[attr-defined] # all of its fields are passed on
+    report.cost = _meter.read(with_running=is_end)  # type: ignore[attr-defined] # xdist passes all of its fields on
     return report
 
 
@@ -135,8 +134,9 @@ def tell(runs: Iterable[Mapping[str, Sequence[float]]], took: str, say: Callable
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Sum up where the reports come together."""
-    config.pluginmanager.register(Costs())
+    """Sum up where the reports come together: not in a worker."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Costs())
 
 
 def main(command: Sequence[str]) -> int:

@@ -37,7 +37,7 @@ def main() -> int:
     jobs = os.environ.get("JOBS") or "2"
     while seed == first or time.monotonic() - began < seconds:
         _say(f"seed {seed}")
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "--numprocesses", jobs, *files()]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", jobs, "--dist", "loadfile", *files()]
         if subprocess.run(command, cwd=ROOT, env={**os.environ, "SEED": str(seed)}, check=False).returncode:
             _say(f"found with seed {seed}; again: make test WHAT=search SECONDS=1 SEED={seed}")
             return 1

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 from tests.hostile.attacks import ATTACKS, Attack  # noqa: E402 - not before the path
 from tests.hostile.beside import beside, share  # noqa: E402 - the same
 
-SHAPES = (sys.executable, "-m", "pytest", "--show-capture", "no", "tests/hostile/shapes.py")
+SHAPES = (sys.executable, "-m", "pytest", "--numprocesses", "0", "--show-capture", "no", "tests/hostile/shapes.py")
 
 
 def main() -> int:
