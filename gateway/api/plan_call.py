@@ -535,9 +535,8 @@ def _prefix(
 
 
 def _cache_key(parsed: ParsedRequest, tenant: str | None) -> str | None:
-    return (
-        parsed.cache_key if tenant is None else f"{tenant}\n{parsed.cache_key or ''}"
-    )  # an account has its own caches
+    # An account has caches of its own.
+    return parsed.cache_key if tenant is None else f"{tenant}\n{parsed.cache_key or ''}"
 
 
 # Whether a model has answered in a conversation, in any API: then it is likely to go on.

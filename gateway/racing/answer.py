@@ -35,21 +35,22 @@ def request_of(
     deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, *, whole: bool = False, taught: Facts = ()
 ) -> Request:
     """Return the request of ``call`` to ``deployment``, as the upstream gets it."""
-    asked, by, own, rendered = call.asked, call.by, call.own, call.rendered.get(deployment.name, AS_ASKED)
-    spoken = asked.dialect if rendered.spoken is None else rendered.spoken
-    if rendered.spoken is None and spoken not in deployment.speaks:  # the common case is read without a call
-        spoken = deployment.spoken_in(call)
-    given = by.envelope.headers
-    headers = spoken.headers_of(given) if given else given
-    fields, added = asked.fields if rendered.fields is None else rendered.fields, _NONE_ADDED
-    if own.cache_key is not None and spoken.name in deployment.cache_keys and _CACHE_KEY not in fields:
-        fields, added = {**fields, _CACHE_KEY: own.cache_key}, _KEY_ADDED
-    if deployment.store is not None and (deployment.stores_own or spoken is not asked.dialect):
-        field = spoken.requests.storing
+    client_request, caller, traits = call.asked, call.by, call.own
+    rendered = call.rendered.get(deployment.name, AS_ASKED)
+    dialect = client_request.dialect if rendered.spoken is None else rendered.spoken
+    if rendered.spoken is None and dialect not in deployment.speaks:  # the common case is read without a call
+        dialect = deployment.spoken_in(call)
+    client_headers = caller.envelope.headers
+    headers = dialect.headers_of(client_headers) if client_headers else client_headers
+    fields, added = client_request.fields if rendered.fields is None else rendered.fields, _NONE_ADDED
+    if traits.cache_key is not None and dialect.name in deployment.cache_keys and _CACHE_KEY not in fields:
+        fields, added = {**fields, _CACHE_KEY: traits.cache_key}, _KEY_ADDED
+    if deployment.store is not None and (deployment.stores_own or dialect is not client_request.dialect):
+        field = dialect.requests.storing
         if field is not None and fields.get(field, _UNSAID) == _UNSAID:
             fields, added = {**fields, field: deployment.store}, added | {field}
     if deployment.marks_from is not None and rendered.marks is not None:
-        requests = spoken.requests
+        requests = dialect.requests
         with_marks = requests.marks.with_breakpoints if deployment.traits.breakpoints else requests.marks.with_marks
         fields = fields if with_marks is None else with_marks(fields, deployment.marks_from, rendered.marks)
     apart = rendered.apart
@@ -60,23 +61,23 @@ def request_of(
     return Request(  # ten not by name: with more names CPython would make a dict of them first
         deployment.model,
         fields,
-        spoken,
+        dialect,
         deployment.drop_params,
-        headers if by.trace is None else by.trace.sent_with(headers, attempt_id),
+        headers if caller.trace is None else caller.trace.sent_with(headers, attempt_id),
         deployment.extra_headers,
         deployment.extra_body,
         added,
         deployment.keeps,
-        deployment.upstream_stream and (asked.stream or not whole),
-        takes_whole=not asked.stream,
+        deployment.upstream_stream and (client_request.stream or not whole),
+        takes_whole=not client_request.stream,
         connect_timeout_s=deployment.clocks.connect_s,
-        first_key=None if own.maker is None else own.maker.key_at(deployment.provider),
-        conversation=own.conversation,
-        is_ceiling=asked.dialect.requests.with_limit is not None,
-        unchosen=asked.dialect.requests.omissible.unchosen,
-        once=asked.stateful,
-        client=by.client,
-        key_name=own.key_name,
+        first_key=None if traits.maker is None else traits.maker.key_at(deployment.provider),
+        conversation=traits.conversation,
+        is_ceiling=client_request.dialect.requests.with_limit is not None,
+        unchosen=client_request.dialect.requests.omissible.unchosen,
+        once=client_request.stateful,
+        client=caller.client,
+        key_name=traits.key_name,
         apart=apart,
         taught=taught,
         sendings=sendings,
@@ -100,30 +101,30 @@ def translated(
     told of reasoning; ``bound`` is what the makers know of the request's reasoning, if that was looked for. ``told``
     is called with the reasoning of the request that the vendor did not show to the model.
     """
-    spoken = request.dialect
-    if makers is not None and spoken.answers.binds:
+    source = request.dialect
+    if makers is not None and source.answers.binds:
         key_name, same_as = request.sendings.key_name, deployment.same_as
         maker = Maker(deployment.name, key_name, deployment.tenant, deployment.account, same_as=same_as)
         if bound is None:
-            bound = bound_reasoning(bytes(request.fields.get(spoken.requests.prompt, b"")))
+            bound = bound_reasoning(bytes(request.fields.get(source.requests.prompt, b"")))
         # In a conversation that the vendor keeps, the vendor may drop reasoning that the request does not have.
         learnt, drops = deployment.learnt, bool(deployment.traits.bound)
         may_tell = told if bound or drops else None
         exchange = makers.watched(exchange, request, maker, learnt, bound=bound, told=may_tell, refuses=not drops)
     called, learnt, rendered = None, deployment.learnt, call.rendered.get(deployment.name, AS_ASKED)
     sendings = request.sendings
-    if spoken.requests.tools.choice in request.fields and (
+    if source.requests.tools.choice in request.fields and (
         not deployment.traits.takes_forced or (learnt is not None and learnt.steers)
     ):
-        called = as_call(call.asked.dialect, call.asked.fields, spoken, request.fields)
+        called = as_call(call.asked.dialect, call.asked.fields, source, request.fields)
     texts: Collection[str] = ()
     if "tools" in request.fields and rendered.fields is not None and call.asked.dialect.requests.tools.custom_names:
-        texts = texts_called(call.asked.dialect, call.asked.fields, spoken, deployment.beyond)
+        texts = texts_called(call.asked.dialect, call.asked.fields, source, deployment.beyond)
     one_call = bool(sendings.left_out or rendered.dropped) and _may_call_more(request, rendered)
     most = sendings.most
-    if spoken is call.asked.dialect and called is None and not texts and not one_call and not most:
+    if source is call.asked.dialect and called is None and not texts and not one_call and not most:
         return exchange
-    read_event, secrets = spoken.answers.read_event, exchange.secrets
+    read_event, secrets = source.answers.read_event, exchange.secrets
     # A translation into chat knows only the choices that have begun; one into another API, how many were asked for.
     is_exact = call.asked.dialect.pivoting is not None or answers_asked(call.asked.fields, call.asked.dialect) == 1
 
@@ -137,7 +138,7 @@ def translated(
             clocks.finish()
 
     steps = translations(
-        spoken,
+        source,
         call.asked.dialect,
         call.asked.fields,
         secrets,
@@ -147,7 +148,7 @@ def translated(
         most=most,
         seal=deployment.seal,
     )
-    splicer = Splicer(spoken, call.asked.dialect, steps) if called is None else None  # else the text becomes arguments
+    splicer = Splicer(source, call.asked.dialect, steps) if called is None else None  # else the text becomes arguments
     return TranslatedExchange(exchange, steps, unsaid, splicer=splicer)
 
 
@@ -198,31 +199,31 @@ class AnswerStream:
     ) -> None:
         """``habit``: how this deployment marks thoughts within texts; None: it has none there."""
         self.announced = False  # whether the first token was reported
-        asked, how, dialect = call.asked, call.how, call.asked.dialect
+        client_request, decision, dialect = call.asked, call.how, call.asked.dialect
         texts = dialect.answers.texts
         self.translated: TranslatedExchange | None = None  # the exchange, if it translates
-        self.text = AnswerText(texts) if how.answer_kind is AnswerKind.JSON else None
+        self.text = AnswerText(texts) if decision.answer_kind is AnswerKind.JSON else None
         self.speech: Speech | None = None
-        if how.win_on is WinOn.SENTENCE and self.text is None:
+        if decision.win_on is WinOn.SENTENCE and self.text is None:
             from gateway.racing import speech  # noqa: PLC0415 - Unicode's properties take 1.5 MB, and few calls ask
 
-            self.speech = speech.Speech(texts, how.sentence_words)
-        self.validity = Validity(call, measurement, self.text) if how.win_on is WinOn.VALID else None
+            self.speech = speech.Speech(texts, decision.sentence_words)
+        self.validity = Validity(call, measurement, self.text) if decision.win_on is WinOn.VALID else None
         requests = dialect.requests
-        may_be_several = requests.batched or requests.choices in asked.fields
+        may_be_several = requests.batched or requests.choices in client_request.fields
         thoughts: Thoughts | None = None
         if habit is not None:
             habit.left -= 1
             if habit.left < 0 or habit.opened:  # without a call, as this runs for each answer
-                thoughts = habit.begin(asked.fields, keeps=self.text is not None)
+                thoughts = habit.begin(client_request.fields, keeps=self.text is not None)
         self.reader = AnswerReader(
             measurement,
             clocks,
             answers=dialect.answers,
-            runs_on=asked.runs_on,
-            drop_usage=asked.stream and not asked.wants_usage,
+            runs_on=client_request.runs_on,
+            drop_usage=client_request.stream and not client_request.wants_usage,
             text=self.text or self.speech,
-            asked=answers_asked(asked.fields, dialect) if may_be_several else 1,
+            asked=answers_asked(client_request.fields, dialect) if may_be_several else 1,
             thoughts=thoughts,
             may_think=habit is not None,
         )
@@ -343,8 +344,8 @@ class AnswerStream:
         """Write the kept data. From then on ``forward`` can send plain events without ``write``."""
         self._forward = forward
         self._keeps_last = sink.streams  # a sink that starts to stream later may still refuse the last events
-        kept, self._kept = self._kept, []
-        await self.write(joined(kept), sink, now)
+        blocks, self._kept = self._kept, []
+        await self.write(joined(blocks), sink, now)
 
     async def write(self, block: Block, sink: Sink, now: float) -> None:
         """Forward a block, except for a stream's last events, which are sent after the call is recorded."""
@@ -360,8 +361,8 @@ class AnswerStream:
 
     def forward(self, data: bytes) -> bool:
         """Forward data at once if they only add text; return False if they must be parsed instead."""
-        known = None if self.translated is None else self.translated.run
-        run = self.reader.plain(data) if known is None else self.reader.spliced(known)
+        last_run = None if self.translated is None else self.translated.run
+        run = self.reader.plain(data) if last_run is None else self.reader.spliced(last_run)
         if run is None or self._forward is None:
             return False
         now = self._clock()

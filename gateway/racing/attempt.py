@@ -492,10 +492,10 @@ class Attempt:
                 )
             except UpstreamError as error:
                 data, broken = _taken_before(error)
-            now, over, is_large, seen = clock(), not data, len(data) > LARGE_READ_BYTES, self.measurement.meaningful
+            now, over, is_large, n_before = clock(), not data, len(data) > LARGE_READ_BYTES, self.measurement.meaningful
             long = await reader.read_long(data, now) if len(data) + len(reader.held) > LONG_BYTES else None
             block, long = answer.read(data, now, finishing=exchange.finishing, block=long, broken=broken), None
-            rest_s = RESTS * (clock() - now) if is_large and self.measurement.meaningful == seen else 0
+            rest_s = RESTS * (clock() - now) if is_large and self.measurement.meaningful == n_before else 0
             data = b""  # for a slow client only the data that it has not received stay in memory
             if self.state is AttemptState.ANSWERING:
                 await answer.write(block, self.entry.sink, now)

@@ -75,20 +75,20 @@ class Backup(Generic[_A]):
     @property
     def running(self) -> _A | None:
         """The backup; None if there is none that can answer."""
-        found = self._attempt if self.state is BackupState.STANDING_BY else None
-        return None if found is None or found.state not in _MAY_ANSWER else found
+        backup = self._attempt if self.state is BackupState.STANDING_BY else None
+        return None if backup is None or backup.state not in _MAY_ANSWER else backup
 
     def call(self) -> _A | None:
         """Return the backup, as the winner has failed; None if it cannot answer."""
-        found = self.running
-        self._leave(BackupState.DISMISSED if found is None else BackupState.CALLED)
-        return found
+        backup = self.running
+        self._leave(BackupState.DISMISSED if backup is None else BackupState.CALLED)
+        return backup
 
     def dismiss(self) -> _A | None:
         """End the standing by, as no backup is needed any more; return the backup if there is one."""
-        found = self._attempt if self.state is BackupState.STANDING_BY else None
+        backup = self._attempt if self.state is BackupState.STANDING_BY else None
         self._leave(BackupState.DISMISSED)
-        return found
+        return backup
 
     def _leave(self, state: BackupState) -> None:
         if self.state is BackupState.STANDING_BY:

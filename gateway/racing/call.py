@@ -130,19 +130,23 @@ class OpenCall:
         answer was raised, and not lowered as usual, as after "integer below minimum value".
         """
         name, before = deployment.name, call.rendered.get(deployment.name, AS_ASKED)
-        spoken = deployment.spoken_in(call)
-        own = [named_in(call.asked.dialect, spoken, call.asked.fields, path) for path in paths]
-        limits = [each for each in own if not raised and each in call.asked.dialect.requests.parameters.answer_limits]
-        lost = (*before.dropped, *(each for each in own if each not in limits))
-        told = call.rendered_as(name, dropped=tuple(dict.fromkeys(lost)), lowered=tuple(limits) or before.lowered)
+        dialect = deployment.spoken_in(call)
+        clients_paths = [named_in(call.asked.dialect, dialect, call.asked.fields, path) for path in paths]
+        limits = [
+            each
+            for each in clients_paths
+            if not raised and each in call.asked.dialect.requests.parameters.answer_limits
+        ]
+        lost = (*before.dropped, *(each for each in clients_paths if each not in limits))
+        noted = call.rendered_as(name, dropped=tuple(dict.fromkeys(lost)), lowered=tuple(limits) or before.lowered)
         if self.call is call:
-            self.call = told
-        return told
+            self.call = noted
+        return noted
 
     def use_model(self, model: Model) -> None:
         """Set the model whose deployments are used from now on."""
-        known = self._deployments
-        self._deployments = {**known, **model.deployments} if known else model.deployments
+        deployments = self._deployments
+        self._deployments = {**deployments, **model.deployments} if deployments else model.deployments
 
     def launch(
         self,
@@ -159,7 +163,7 @@ class OpenCall:
 
         ``call`` is as built for the attempt's model; ``refused`` is the attempt whose request it repeats, in its seat.
         """
-        services, by, own = self.services, self.call.by, call.own
+        services, caller, own = self.services, self.call.by, call.own
         if services.outbox.waiting:
             services.outbox.drain()
         self.launched += 1
@@ -174,7 +178,7 @@ class OpenCall:
             role,
             provider=deployment.provider,
             deployment=deployment.name,
-            launch_offset_ms=((now - by.received_at) * 1_000_000 + 0.5) // 1 / 1000,  # as ``since_received_ms``
+            launch_offset_ms=((now - caller.received_at) * 1_000_000 + 0.5) // 1 / 1000,  # as ``since_received_ms``
             audited=audited,
             model=call.how.model if rendered is None else rendered.model or call.how.model,
             in_flight=services.tasks.running_at.get(deployment.name, 0),
@@ -183,7 +187,7 @@ class OpenCall:
             is_extra=is_extra,
             learnt_as=deployment.learnt_as,
             weight=weight,
-            sent_by=by.client,
+            sent_by=caller.client,
         )
         if refused is None:
             return start
@@ -219,23 +223,23 @@ class OpenCall:
         tokens, so only the recorder learns it, in a class of such attempts.
         """
         services, call, record = self.services, self.call, self.record
-        prompt_class, told = call.own.prompt_class, attempt
+        prompt_class, as_measured = call.own.prompt_class, attempt
         if whole:
             prompt_class, attempt = whole_class(prompt_class), msgspec.structs.replace(attempt, censored_at_ms=None)
         if record is None:
             self.attempts.append(attempt)
         ago_s = services.clock() - at
         try:
-            services.recorder.attempt_ended(told.model or call.how.model, prompt_class, told, ago_s)
+            services.recorder.attempt_ended(as_measured.model or call.how.model, prompt_class, as_measured, ago_s)
         finally:
             if record is not None:
-                asked = requested(call.asked.fields, call.asked.dialect, writes=call.own.kind is not None)
+                parameters = requested(call.asked.fields, call.asked.dialect, writes=call.own.kind is not None)
                 bill = settle(
                     [attempt],
                     self._winner,
                     self._deployments,
                     call.own.prompt_tokens,
-                    asked,
+                    parameters,
                     is_text=call.own.inline_bytes is not None,
                     seen=services.tiers,
                 )
@@ -333,8 +337,8 @@ def forget_prompt(fields: Mapping[str, msgspec.Raw], dialect: Dialect | None = N
     if not isinstance(fields, dict):
         return 0
     with_all = None if dialect is None else dialect.requests.tools.with_all
-    told = fields if with_all is None else with_all(fields)
-    kept = {name: raw.copy() for name, raw in told.items() if name in STILL_READ}
+    all_fields = fields if with_all is None else with_all(fields)
+    still_read = {name: raw.copy() for name, raw in all_fields.items() if name in STILL_READ}
     fields.clear()
-    fields.update(kept)
-    return sum(len(memoryview(raw)) for raw in kept.values())
+    fields.update(still_read)
+    return sum(len(memoryview(raw)) for raw in still_read.values())

@@ -183,23 +183,23 @@ class Continuation:
         own, among = self._own, self._among
         failed = {attempt.deployment for attempt in self._open_call.attempts if attempt.error_kind is not None}
         failed |= {each.attempt.deployment for each in self._open_call.broken}
-        found = self._able(own)
+        able = self._able(own)
         others = self._fallbacks(self._stopped) if among is None else iter(())
-        while len(found.keys() - failed) < CANDIDATES and (other := next(others, None)) is not None:
-            known = self._able(other)
-            found |= {name: each for name, each in known.items() if name not in {*found, *own.model.deployments}}
-        in_order = sorted(found.values(), key=lambda each: each.name in failed)
+        while len(able.keys() - failed) < CANDIDATES and (other := next(others, None)) is not None:
+            fallbacks = self._able(other)
+            able |= {name: each for name, each in fallbacks.items() if name not in {*able, *own.model.deployments}}
+        in_order = sorted(able.values(), key=lambda each: each.name in failed)
         return [each for each in in_order if among is None or each.name in among][:CANDIDATES]
 
     def _able(self, of: Continuer) -> dict[str, ContinuationCandidate]:
         """Return the deployments of one model that may continue, by name, in the plan's order."""
-        found = {}
+        able = {}
         for name in [*(launch.deployment for launch in of.plan.launches), *of.plan.rest]:
             deployment = of.model.deployments[name]
             is_free = name != self._broken.attempt.deployment and name not in of.plan.tripped
             if is_free and (is_blank(self._begun.text) or deployment.can_continue(deployment.spoken_in(of.call))):
-                found[name] = ContinuationCandidate(deployment, of)
-        return found
+                able[name] = ContinuationCandidate(deployment, of)
+        return able
 
     def _permits(self, launch: Launch) -> bool:
         """Whether a launch may be paid."""
@@ -244,13 +244,13 @@ class Continuation:
         prefix = prefix.removeprefix(self._continuing.own_prefix(call.asked.fields).rstrip())
         rendered = dict(going_on.rendered)
         for each in candidates:
-            known, its = each.of.call.rendered.get(each.name, AS_ASKED), each.of.call
-            told = going_on.rendered.get(each.name, known) if its is call else known  # with later refusals
+            planned, its = each.of.call.rendered.get(each.name, AS_ASKED), each.of.call
+            latest = going_on.rendered.get(each.name, planned) if its is call else planned  # with later refusals
             rendered[each.name] = msgspec.structs.replace(
-                known,
+                planned,
                 fields=_wording(each, prefix, spent),
-                dropped=told.dropped,
-                lowered=told.lowered,
+                dropped=latest.dropped,
+                lowered=latest.lowered,
                 model=None if its is call else its.how.model,
             )
         self._open_call.continue_as(msgspec.structs.replace(going_on, rendered=rendered))
@@ -311,10 +311,10 @@ def _wording(candidate: ContinuationCandidate, prefix: str, spent: int) -> Mappi
     """Return the fields that are sent to a deployment, in the dialect of that deployment."""
     deployment, call = candidate.deployment, candidate.of.call
     fields = call.sent_to(deployment.name)
-    spoken = deployment.spoken_in(call)
-    if spoken.continuing is None:
+    dialect = deployment.spoken_in(call)
+    if dialect.continuing is None:
         return fields
-    return continued(spoken.continuing, fields, prefix, deployment.way_to_continue(spoken), spent)
+    return continued(dialect.continuing, fields, prefix, deployment.way_to_continue(dialect), spent)
 
 
 def _hurried(model: Model, candidates: Sequence[ContinuationCandidate], within_s: float) -> Model:

@@ -72,9 +72,9 @@ class SentPrompt(msgspec.Struct, frozen=True):
     low_tokens: float
     high_tokens: float
 
-    def beside(self, given: int) -> "SentPrompt":
-        """Return the prompt with ``given`` tokens more."""
-        return SentPrompt(self.tokens + given, self.low_tokens + given, self.high_tokens + given)
+    def beside(self, delivered: int) -> "SentPrompt":
+        """Return the prompt with ``delivered`` tokens more."""
+        return SentPrompt(self.tokens + delivered, self.low_tokens + delivered, self.high_tokens + delivered)
 
 
 class GeneratedTokens(msgspec.Struct, frozen=True):
@@ -94,13 +94,13 @@ def generated(
     """Return the bounds of the length of one attempt's answer, received or not."""
     if _is_refused(record):
         return _NO_TOKENS
-    seen = record.completion_tokens or 0
-    is_counted = record.tokens_source is TokensSource.REPORTED and seen > 0
+    n_seen = record.completion_tokens or 0
+    is_counted = record.tokens_source is TokensSource.REPORTED and n_seen > 0
     if is_counted and _is_whole(record):
-        return GeneratedTokens(seen, seen)
+        return GeneratedTokens(n_seen, n_seen)
     usual = _most_tokens(record, deployment, winner, asked)
     most = min(_LARGEST, ceil(_most_with_thoughts(usual, record, deployment, asked)))
-    return GeneratedTokens(seen if is_counted else int(max(0, seen - FEW_TOKENS) / MISCOUNT), most)
+    return GeneratedTokens(n_seen if is_counted else int(max(0, n_seen - FEW_TOKENS) / MISCOUNT), most)
 
 
 def bounds(
@@ -116,12 +116,12 @@ def bounds(
     if _is_refused(record):
         return _NOTHING
     least_in, most_in, least_out, most_out = _extremes(price)
-    seen, again_usd = record.completion_tokens or 0, 0.0
+    n_seen, again_usd = record.completion_tokens or 0, 0.0
     if record.sends is not None and record.sends > 1:  # the server may have started on an earlier sending
         again_usd = (record.sends - 1) * sent.high_tokens * most_in
-    is_counted = record.tokens_source is TokensSource.REPORTED and seen > 0
+    is_counted = record.tokens_source is TokensSource.REPORTED and n_seen > 0
     if is_counted and record.prompt_tokens is not None and _is_whole(record):
-        low, is_known = _known(record, price, record.prompt_tokens, seen)
+        low, is_known = _known(record, price, record.prompt_tokens, n_seen)
         high = low + again_usd
         is_untold = asked.searches_untold or deployment.searches
         if (is_untold or price.request_usd != 0.0) and not any(
@@ -138,16 +138,16 @@ def bounds(
         high, is_known = low, is_known and has_all
     high += again_usd
     if is_counted:
-        answer = cost_usd(price, 0, seen, reasoning_tokens=record.reasoning_tokens) or 0.0
+        answer = cost_usd(price, 0, n_seen, reasoning_tokens=record.reasoning_tokens) or 0.0
         if _is_whole(record):
             return Bounds(low + answer, high + answer if is_known else None, high + answer)
         low += answer  # some vendors report usage with every event: this report may not be the final one
     else:
-        low += max(0, seen - FEW_TOKENS) / MISCOUNT * least_out
+        low += max(0, n_seen - FEW_TOKENS) / MISCOUNT * least_out
     usual = _most_tokens(record, deployment, winner, asked)
     unseen_usd = (_most_with_thoughts(usual, record, deployment, asked) - usual) * most_out
     high += usual * most_out
-    is_maybe_free = not seen and (record.outcome.is_error or _is_unheard(record))
+    is_maybe_free = not n_seen and (record.outcome.is_error or _is_unheard(record))
     is_known = is_known and not (asked.searches or deployment.searches) and price.request_usd is not None
     high += price.request_usd or 0.0
     return Bounds(0.0 if is_maybe_free else low, high + unseen_usd if is_known else None, high)
@@ -162,7 +162,7 @@ def _is_whole(record: AttemptRecord) -> bool:
 
 def _known(record: AttemptRecord, price: Price, prompt_tokens: int, completion_tokens: int) -> tuple[float, bool]:
     """Return the known part of the cost of a counted attempt, US dollars, and whether it is the whole cost."""
-    found = cost(
+    total = cost(
         price,
         prompt_tokens,
         completion_tokens,
@@ -171,7 +171,7 @@ def _known(record: AttemptRecord, price: Price, prompt_tokens: int, completion_t
         reasoning_tokens=record.reasoning_tokens,
         units=record.other_units,
     )
-    return found.known_usd, not found.unknown
+    return total.known_usd, not total.unknown
 
 
 @lru_cache(maxsize=256)
@@ -208,20 +208,20 @@ def _most_tokens(
     record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, asked: RequestParameters
 ) -> float:
     """Return the maximum of answer tokens that may be billed without a report, if none were thought unseen."""
-    seen = (record.completion_tokens or 0) * MISCOUNT
+    n_seen = (record.completion_tokens or 0) * MISCOUNT
     if record.is_begun:
         return most_answer_tokens(asked.max_tokens, deployment.capabilities) * asked.answers
     if record.outcome is Outcome.WON:
-        return seen
-    thought = 0 if winner is None or seen else winner.reasoning_tokens or 0  # not streamed, before the first token
+        return n_seen
+    thought = 0 if winner is None or n_seen else winner.reasoning_tokens or 0  # not streamed, before the first token
     if deployment.bills_after_disconnect is False:
-        return seen + UNSEEN_TOKENS + thought
+        return n_seen + UNSEEN_TOKENS + thought
     # Some clients send the largest number they know to say that there is no limit.
     longest = min(asked.max_tokens or inf, deployment.capabilities.max_output_tokens or inf)
     if longest <= MOST_TOKENS:
-        return max(seen, min(MOST_TOKENS, longest * asked.answers))
+        return max(n_seen, min(MOST_TOKENS, longest * asked.answers))
     answered = 0 if winner is None else answer_tokens(winner)
-    return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * asked.answers)
+    return max(n_seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * asked.answers)
 
 
 def _most_with_thoughts(usual: float, record: AttemptRecord, deployment: Deployment, asked: RequestParameters) -> float:
@@ -335,9 +335,9 @@ def settle(
     cache_saved_usd: float | None = None
     for one in attempts:  # a loop: each comprehension is a call
         of = deployments[one.deployment]
-        told = one if one.tokens_source is not TokensSource.IMPLAUSIBLE else _possible(one, of, asked)
-        record = _priced(told, of, _sent(one, prompt, attempts), winner, asked, seen)
-        if told is not one:
+        plausible_record = one if one.tokens_source is not TokensSource.IMPLAUSIBLE else _possible(one, of, asked)
+        record = _priced(plausible_record, of, _sent(one, prompt, attempts), winner, asked, seen)
+        if plausible_record is not one:
             record = msgspec.structs.replace(
                 record, completion_tokens=one.completion_tokens, reasoning_tokens=one.reasoning_tokens
             )
@@ -380,10 +380,10 @@ def _prompt(reported: int | None, estimate: int, *, is_counted: bool, is_judged:
 def _possible(record: AttemptRecord, deployment: Deployment, asked: RequestParameters) -> AttemptRecord:
     """Return ``record`` with an answer no longer than was reserved for: a wrong count must spend no more."""
     most = most_answer_tokens(asked.max_tokens, deployment.capabilities) * asked.answers
-    told, reasoning = record.completion_tokens, record.reasoning_tokens
+    completion, reasoning = record.completion_tokens, record.reasoning_tokens
     return msgspec.structs.replace(
         record,
-        completion_tokens=None if told is None else min(told, most),
+        completion_tokens=None if completion is None else min(completion, most),
         reasoning_tokens=None if reasoning is None else min(reasoning, most),
     )
 
@@ -484,9 +484,9 @@ def _without_tokens(record: AttemptRecord, price: Price | None) -> dict[str, Any
         return {"cost_low_usd": 0.0, "cost_high_usd": 0.0}
     if price is None or not record.other_units:
         return {}
-    if (found := cost(price, 0, 0, units=record.other_units)).unknown:
-        return {"cost_low_usd": found.known_usd, "limit_usd": _counted_usd(price, found)}
-    return dict.fromkeys(("cost_low_usd", "cost_usd", "cost_high_usd"), found.known_usd)
+    if (units_cost := cost(price, 0, 0, units=record.other_units)).unknown:
+        return {"cost_low_usd": units_cost.known_usd, "limit_usd": _counted_usd(price, units_cost)}
+    return dict.fromkeys(("cost_low_usd", "cost_usd", "cost_high_usd"), units_cost.known_usd)
 
 
 _LARGEST = 2**31 - 1  # that an integer column can hold
@@ -517,8 +517,8 @@ def _beside(
             )
             for unit, count in record.other_units.items()
         }
-        known = [each.n * each.usd for each in units.values() if each.usd is not None]
-        changes |= {"units": units, "units_cost_usd": sum(known) if known else None}
+        usd_of_units = [each.n * each.usd for each in units.values() if each.usd is not None]
+        changes |= {"units": units, "units_cost_usd": sum(usd_of_units) if usd_of_units else None}
     return changes
 
 
@@ -537,7 +537,7 @@ def _estimate(  # noqa: PLR0917 - the parts of one sum
     runs_on = cut and deployment.bills_after_disconnect is True
     stops = cut and deployment.bills_after_disconnect is False
     answered = winner if runs_on and winner is not None and winner.completion_tokens else record
-    found = cost(
+    likeliest = cost(
         applied or price.dearest_card,
         sent_tokens,
         answer_tokens(answered) if runs_on else answered.completion_tokens or 0,
@@ -546,9 +546,9 @@ def _estimate(  # noqa: PLR0917 - the parts of one sum
         reasoning_tokens=answered.reasoning_tokens,
         units=record.other_units,
     )
-    usd = found.known_usd
-    if applied is None or found.unknown:
-        return {"limit_usd": _counted_usd(price, found)}
+    usd = likeliest.known_usd
+    if applied is None or likeliest.unknown:
+        return {"limit_usd": _counted_usd(price, likeliest)}
     if runs_on and bound.high_usd is not None:
         usd = min(usd, bound.counted_usd)  # the winner's answer may be longer than this one's limit
     is_least = usd <= bound.low_usd and (bound.high_usd is None or bound.low_usd < bound.high_usd)
@@ -561,10 +561,10 @@ def _estimate(  # noqa: PLR0917 - the parts of one sum
     return changes
 
 
-def _counted_usd(price: Price, found: Cost) -> float:
+def _counted_usd(price: Price, total: Cost) -> float:
     """Return what limits count: what is known, and the rest at the dearest price of its unit: ``Price.dearest``."""
     dearest = dict(price.dearest)
-    return found.known_usd + sum(dearest.get(unit, 0.0) * count for unit, count in found.unknown.items())
+    return total.known_usd + sum(dearest.get(unit, 0.0) * count for unit, count in total.unknown.items())
 
 
 def _by_tier(  # noqa: PLR0917

@@ -306,8 +306,8 @@ class Entry:
 
     def _no_more_bids(self, attempt: Attempt) -> None:
         """Release the held attempt if it was held for ``attempt``, which bids no more."""
-        if (held := self.hold.failed(attempt, self.attempts.others(attempt))) is not None:
-            self.release(held)
+        if (leader := self.hold.failed(attempt, self.attempts.others(attempt))) is not None:
+            self.release(leader)
 
     def _learn_from(self, attempt: Attempt, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
         """Limit the launches if the request itself may be invalid."""
@@ -427,8 +427,8 @@ class Entry:
     def _on_time(self) -> None:
         self._timer = None
         now = max(self._due_at, self.open_call.services.clock())  # a loop's timer may fire a little early
-        if (held := self.hold.leader) is not None and self.hold.until <= now:
-            self.release(held)
+        if (leader := self.hold.leader) is not None and self.hold.until <= now:
+            self.release(leader)
             return
         for launch in self._schedule.due(now, self.attempts.spoke_at()):
             if launch is None:
@@ -488,8 +488,8 @@ class Entry:
         """Return the next deployment that refused reasoning, once each, and the request without it; None: no other."""
         if self.open_call.may_run_on:
             return None
-        asked = self.open_call.left_out
-        refused = (each for each in self.failures if each[1].is_bound and each[0] not in asked)
+        left_out = self.open_call.left_out
+        refused = (each for each in self.failures if each[1].is_bound and each[0] not in left_out)
         if (first := next(refused, None)) is None:
             return None
         name, error = first

@@ -70,8 +70,8 @@ class Events:
         taught = () if attempt.refused is None else facts_of(attempt)
         request = request_of(deployment, call, attempt.start.id, attempt.sendings, whole=attempt.whole, taught=taught)
         searching = bound = None
-        spoken = request.dialect
-        if spoken.answers.binds and len(prompt := request.fields.get(spoken.requests.prompt, b"")) > SEARCHED_BYTES:
+        dialect = request.dialect
+        if dialect.answers.binds and len(prompt := request.fields.get(dialect.requests.prompt, b"")) > SEARCHED_BYTES:
             searching = aside(bound_reasoning, bytes(prompt))  # while the provider works
             searching.add_done_callback(retrieve)
         raw = await deployment.upstream.stream(request)
@@ -130,8 +130,8 @@ class Events:
             dribble = paces.dribble(deployment, measurement) if is_long else NONE
         cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and attempt.token_at() is None
         speaks = not streamed or entry.call.how.win_on is WinOn.SENTENCE
-        kept, censored_at = entry.was_kept(attempt) if speaks else None, ending.at if cut else None
-        if cut and kept and streamed and attempt.overtaken is not None:
+        was_kept, censored_at = entry.was_kept(attempt) if speaks else None, ending.at if cut else None
+        if cut and was_kept and streamed and attempt.overtaken is not None:
             # Its words had it cut, which come shortly before its clause: as ages of others those would be too long.
             censored_at = attempt.overtaken.at
         record = attempt_record(
@@ -142,7 +142,7 @@ class Events:
             exchange=exchange,
             censored_at=censored_at,
             overtaken=attempt.overtaken,
-            kept=kept,
+            kept=was_kept,
             judgement=judgement,
             dribble=dribble,
             whole=attempt.whole,

@@ -102,9 +102,9 @@ class Hold(Generic[_A]):
 
     def _gain(self, attempt: _A, others: Iterable[_A]) -> tuple[float, str]:
         """Return how many seconds earlier the best of ``others`` should complete, and its name; 0 if none would."""
-        known = self._decode_s
-        own_s = known.get(attempt.start.deployment)
+        speeds = self._decode_s
+        own_s = speeds.get(attempt.start.deployment)
         starts = (other.start for other in others)
         awaited = (each.deployment for each in starts if (each.counts_as or each.role) is not Role.PROBE)
-        best = min((name for name in awaited if name in known), key=known.__getitem__, default=None)
-        return (0.0, "") if own_s is None or best is None else (own_s - known[best], best)
+        best = min((name for name in awaited if name in speeds), key=speeds.__getitem__, default=None)
+        return (0.0, "") if own_s is None or best is None else (own_s - speeds[best], best)

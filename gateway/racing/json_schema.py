@@ -91,13 +91,13 @@ class _Check:
             for name, keyword in Draft202012Validator.VALIDATORS.items()
             if name not in _PASSED_OVER
         }
-        made = create(
+        validator_class = create(
             Draft202012Validator.META_SCHEMA,
             keywords,
             type_checker=Draft202012Validator.TYPE_CHECKER,
             applicable_validators=self._entries,
         )
-        self._validator = made(schema, registry=Registry())
+        self._validator = validator_class(schema, registry=Registry())
 
     def allows(self, value: Any, most_steps: int) -> bool:
         self._left, self._quoted, self._value = most_steps, None, value
@@ -120,51 +120,51 @@ class _Check:
     def _charged(self, name: str, keyword: _Keyword) -> _Keyword:
         walks, kind = name not in _WALKS_NOTHING, _OF_TYPE.get(name)
 
-        def charged(validator: Any, said: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-            if kind is not None and not isinstance(said, kind):
+        def charged(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+            if kind is not None and not isinstance(value, kind):
                 raise _NoSchemaError
-            if name == "dependentRequired" and not all(isinstance(each, list) for each in said.values()):
+            if name == "dependentRequired" and not all(isinstance(each, list) for each in value.values()):
                 raise _NoSchemaError
             if name in _DEEP:
-                self._charge_leaves(said)
+                self._charge_leaves(value)
             elif name == "$ref":
-                self._charge_reference(said)
-            elif said is not False or name not in _REFUSE_THEMSELVES:
-                self._charge_entries(said)
+                self._charge_reference(value)
+            elif value is not False or name not in _REFUSE_THEMSELVES:
+                self._charge_entries(value)
             if walks and isinstance(instance, list | dict):
                 self._charge(len(instance))
             if name != "additionalProperties" or "patternProperties" not in schema:
-                for error in keyword(validator, said, instance, schema) or ():
+                for error in keyword(validator, value, instance, schema) or ():
                     self._charge(1 + len(error.message) // _STEP_CHARS)
                     yield error
 
         return charged
 
-    def _charge_entries(self, said: Any) -> None:
+    def _charge_entries(self, value: Any) -> None:
         """Count a keyword's argument, and for each subschema ``false`` an error, which quotes the answer."""
-        entries = said.values() if isinstance(said, dict) else said if isinstance(said, list) else (said,)
+        entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,)
         self._charge(len(entries))
         if refused := sum(each is False for each in entries):
             if self._quoted is None:
                 self._quoted = 1 + len(encoded(self._value)) // _STEP_CHARS
             self._charge(refused * self._quoted)
 
-    def _charge_leaves(self, said: Any) -> None:
-        self._charge(1 + len(said) // _STEP_CHARS if isinstance(said, str) else 1)
-        if isinstance(said, dict):
-            for name, each in said.items():
+    def _charge_leaves(self, value: Any) -> None:
+        self._charge(1 + len(value) // _STEP_CHARS if isinstance(value, str) else 1)
+        if isinstance(value, dict):
+            for name, each in value.items():
                 self._charge_leaves(name)
                 self._charge_leaves(each)
-        elif isinstance(said, list):
-            for each in said:
+        elif isinstance(value, list):
+            for each in value:
                 self._charge_leaves(each)
 
-    def _charge_reference(self, said: Any) -> None:
+    def _charge_reference(self, value: Any) -> None:
         """Count the steps of a path within the schema. An anchor would need a search of the whole schema."""
-        if not isinstance(said, str) or (said != "#" and not said.startswith("#/")):
+        if not isinstance(value, str) or (value != "#" and not value.startswith("#/")):
             raise _TooMuchError
-        deeper = max(0, said.count("/") - 2)  # than #/$defs/name
-        self._charge(1 + _STEPS_DEEPER * deeper + len(said) // _STEP_CHARS)
+        deeper = max(0, value.count("/") - 2)  # than #/$defs/name
+        self._charge(1 + _STEPS_DEEPER * deeper + len(value) // _STEP_CHARS)
 
 
 def allows(schema: bytes, value: Any, *, of: int = 1) -> bool | None:

@@ -181,9 +181,9 @@ def without_thoughts(of: RaceModel) -> bool:
 
     If the client has edited its history, only the reasoning behind the edit is left out.
     """
-    if of.is_asked or (found := of.bound()) is None:
+    if of.is_asked or (bound := of.bound()) is None:
         return False
-    of.allow(*found)
+    of.allow(*bound)
     return another_deployment(of)
 
 
@@ -256,9 +256,9 @@ async def a_shorter_answer(of: CallModels) -> bool:
 
     For example, after 400 "you requested 8500 tokens (500 in the messages, 8000 in the completion)".
     """
-    told = told_of(of.failed)
-    is_limit = isinstance(told, RejectedByProvider) and told.limit is not None and told.limit.what == ANSWER
-    return (is_limit or told.meaning is Meaning.TOO_LONG) and await of.use_roomiest()
+    refusal = told_of(of.failed)
+    is_limit = isinstance(refusal, RejectedByProvider) and refusal.limit is not None and refusal.limit.what == ANSWER
+    return (is_limit or refusal.meaning is Meaning.TOO_LONG) and await of.use_roomiest()
 
 
 CALL: Sequence[CallRung] = (another_model, once_free, a_shorter_answer)

@@ -42,30 +42,29 @@ class ToolCalls(msgspec.Struct):
         ``whole`` arguments count only for a known call of which no piece has come. Some servers give parallel calls one
         index, 0: arguments that come with a name after complete arguments are then another call's.
         """
-        for given, piece in pieces:
-            place = next(reversed(self._calls), 0) if given == SAME_CALL else self._latest.get(given, given)
-            kept = self._calls.get(place)
-            is_instead = (
-                kept is not None and not names and replaces(kept.pieces, piece)
-            )  # of an empty object, sent too early
-            if whole and (kept is None or (kept.pieces and not is_instead)):
+        for call_id, piece in pieces:
+            place = next(reversed(self._calls), 0) if call_id == SAME_CALL else self._latest.get(call_id, call_id)
+            arguments = self._calls.get(place)
+            # Whether the piece replaces an empty object that was sent too early.
+            is_instead = arguments is not None and not names and replaces(arguments.pieces, piece)
+            if whole and (arguments is None or (arguments.pieces and not is_instead)):
                 continue
             is_named = 0 < len(self.names) + len(names) - 1 < MOST_CALLS  # the one before, and perhaps this one
-            if kept is not None and names and is_named and kept.pieces and kept.is_whole():
-                place = self._latest[given] = f"{given} {len(self._calls)}"
-                kept = None
+            if arguments is not None and names and is_named and arguments.pieces and arguments.is_whole():
+                place = self._latest[call_id] = f"{call_id} {len(self._calls)}"
+                arguments = None
                 if not piece and self.names[-1:] == [names[-1]]:  # the name may only be repeated
                     continue
-            if kept is None:
+            if arguments is None:
                 if len(self._calls) == MOST_CALLS:
                     self._too_many = True
                     continue
-                kept = self._calls[len(self._calls) if place == WHOLE_CALL else place] = Arguments()
+                arguments = self._calls[len(self._calls) if place == WHOLE_CALL else place] = Arguments()
             if is_instead:
-                kept = self._calls[place] = Arguments()
+                arguments = self._calls[place] = Arguments()
             self._chars += len(piece)
             if piece and self._chars <= MOST_CHARS:
-                kept.pieces.append(piece)
+                arguments.pieces.append(piece)
 
     def named(self, names: Iterable[str]) -> None:
         """Add names of called tools."""

@@ -127,18 +127,18 @@ class OtherForms:
         learnt, model = _learnt_of(deployment), deployment.model
         if learnt is None or before is None:
             return
-        spoken = deployment.spoken_in(call)
+        dialect = deployment.spoken_in(call)
         for fact in facts_of(attempt):
             # Else the refusal was about another API.
-            if spoken.name in {fact.dialect, fact.field} or fact.kind is Kind.CALL:
+            if dialect.name in {fact.dialect, fact.field} or fact.kind is Kind.CALL:
                 learnt.note(model, fact, client=call.by.client)
         refusals = list(_refusals(attempt))
         if not refusals:
             return
-        known = learnt.of(model, call.by.client)
-        wrong = [fact for fact in known if fact.kind is Kind.API and fact.field == spoken.name]
+        facts = learnt.of(model, call.by.client)
+        wrong = [fact for fact in facts if fact.kind is Kind.API and fact.field == dialect.name]
         learnt.forget(model, wrong, call.by.client)
-        for fact in _facts(refusals, spoken):
+        for fact in _facts(refusals, dialect):
             learnt.note(model, fact, client=call.by.client, why=why_of(refusals[-1].error))
 
 
@@ -164,7 +164,7 @@ async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamErr
     refusal = None if attempt.start.continues is not None else _refusal_of(attempt.deployment, call, error)
     if refusal is None:
         return None, error
-    spoken = refusal.spoken
+    refused_dialect = refusal.spoken
     if call.asked.stateful:
         _suppose_another(attempt.deployment, call, refusal)
         return None, error
@@ -172,25 +172,25 @@ async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamErr
     attempt.lacks = refusals[-1]
     learnt, model = _learnt_of(attempt.deployment), attempt.deployment.model
     if learnt is not None:
-        learnt.forget(model, _facts(refusals[:-1], spoken), call.by.client)
-    asked = {refusal.spoken for refusal in refusals}
+        learnt.forget(model, _facts(refusals[:-1], refused_dialect), call.by.client)
+    tried = {refusal.spoken for refusal in refusals}
     for dialect in attempt.deployment.others(offered(error.said)):
-        if dialect not in asked and (found := await reword(call, attempt.deployment, dialect)) is not None:
+        if dialect not in tried and (reworded := await reword(call, attempt.deployment, dialect)) is not None:
             error.kind = ErrorKind.NO_SUCH_API
             if learnt is not None:
                 for fact in _facts(refusals, dialect):  # now, as in each race the next one may be cut before its answer
                     learnt.suppose(model, fact, client=call.by.client, why=why_of(error))
-            return RetryForm(Role.API, found), error
+            return RetryForm(Role.API, reworded), error
     return None, _told(refusals)
 
 
 def _refusal_of(deployment: Deployment, call: Call, error: UpstreamError) -> Refusal | None:
     """Return what the API lacks that was asked, by the words of ``error``; None if it says no such thing."""
-    spoken, lacks = deployment.spoken_in(call), lacking(error)
+    dialect, lacks = deployment.spoken_in(call), lacking(error)
     if lacks is not None:
-        return Refusal(spoken, lacks, error, error.kind)
+        return Refusal(dialect, lacks, error, error.kind)
     tool = refused_tool(error, types_of_tools(call.sent_to(deployment.name)))
-    return None if tool is None else Refusal(spoken, MissingFeature.TOOL, error, error.kind, tool)
+    return None if tool is None else Refusal(dialect, MissingFeature.TOOL, error, error.kind, tool)
 
 
 def _learnt_of(deployment: Deployment) -> LearntFacts | None:
@@ -215,11 +215,11 @@ def taught_after(attempt: FormAttempt, call: Call, error: UpstreamError, request
     """Return the form that is taught by an ``error`` within a stream, before anything of an answer."""
     if attempt.start.continues is not None:
         return None
-    found = taught(attempt.deployment.upstream, request(), error)
-    if not found or call.asked.stateful:  # a stateful request is never sent twice; the next one has the form
+    facts = taught(attempt.deployment.upstream, request(), error)
+    if not facts or call.asked.stateful:  # a stateful request is never sent twice; the next one has the form
         return None
     error.kind = ErrorKind.BAD_REQUEST  # no strike against the deployment
-    return RetryForm(Role.FORM, facts=found)
+    return RetryForm(Role.FORM, facts=facts)
 
 
 async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError, reword: Reword) -> RetryForm | None:
@@ -229,13 +229,13 @@ async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError,
     operator wants the client to get the refusal, the refusal is only remembered.
     """
     deployment = attempt.deployment
-    spoken, sent = deployment.spoken_in(call), call.sent_to(deployment.name)
+    dialect, sent = deployment.spoken_in(call), call.sent_to(deployment.name)
     learnt, model, why = _learnt_of(deployment), deployment.model, why_of(error)
-    if attempt.start.continues is not None or spoken.requests.tools.choice not in sent:
+    if attempt.start.continues is not None or dialect.requests.tools.choice not in sent:
         return None
-    if as_call(call.asked.dialect, call.asked.fields, spoken, sent) is not None:
+    if as_call(call.asked.dialect, call.asked.fields, dialect, sent) is not None:
         fact = _NO_CHOICE
-    elif _forces_what_it_offers(spoken, sent):
+    elif _forces_what_it_offers(dialect, sent):
         fact = _UNFORCED
     else:
         if learnt is not None:  # said where nothing is forced: the words are the prompt's
@@ -244,21 +244,21 @@ async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError,
     if learnt is not None and _NO_CHOICE in learnt.met_by_others(model, call.by.client):
         fact = _NO_CHOICE  # the next refusal is known by another client, and this one has seen that the first is so
     error.kind = ErrorKind.BAD_REQUEST
-    found = None
+    reworded = None
     if deployment.adapts_forced and not call.asked.stateful:
         traits = unforced(deployment.traits, forbids=fact is _UNFORCED)
         changed = msgspec.structs.replace(deployment, traits=traits)
-        found = await reword(call, changed, spoken)
-    if learnt is not None and found is not None:
+        reworded = await reword(call, changed, dialect)
+    if learnt is not None and reworded is not None:
         learnt.suppose(model, fact, client=call.by.client, why=why)  # as a loser may be cut before its answer
     elif learnt is not None:
         learnt.note(model, fact, client=call.by.client, why=why)
-    return None if found is None else RetryForm(Role.FORM, found, (fact,))
+    return None if reworded is None else RetryForm(Role.FORM, reworded, (fact,))
 
 
-def _forces_what_it_offers(spoken: Dialect, sent: Mapping[str, msgspec.Raw]) -> bool:
+def _forces_what_it_offers(dialect: Dialect, sent: Mapping[str, msgspec.Raw]) -> bool:
     """Whether a request forces a call of a tool that it offers; if not, the request is at fault, and not the model."""
-    requests = spoken.requests
+    requests = dialect.requests
     forced = None if requests.tools.forced is None else requests.tools.forced(sent)
     if forced is None:
         return False
@@ -315,11 +315,11 @@ def _parameters(call: Call, deployment: Deployment) -> frozenset[tuple[str, str]
 def _stream_of(call: Call, deployment: Deployment) -> Fact:
     """Return the fact that requests with the parameters of ``call`` are not streamed; a digest of other words."""
     parameters = sorted(each for each in _parameters(call, deployment) if each[0] != "model")
-    said = ", ".join(name if kind in _PLAIN_KINDS else f"{name}={kind}" for name, kind in parameters)
+    parameter_names = ", ".join(name if kind in _PLAIN_KINDS else f"{name}={kind}" for name, kind in parameters)
     is_plain = all(_NAME.fullmatch(name) and kind in _KINDS for name, kind in parameters)
-    if len(said) > _LONGEST_NAMED or not is_plain:
-        said = _digest(said)
-    return Fact(Kind.STREAM, deployment.spoken_in(call).name, value=said)
+    if len(parameter_names) > _LONGEST_NAMED or not is_plain:
+        parameter_names = _digest(parameter_names)
+    return Fact(Kind.STREAM, deployment.spoken_in(call).name, value=parameter_names)
 
 
 # Of requests that are taken after all, though they were refused before.
@@ -469,22 +469,22 @@ def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) 
 
 
 def _as_reworded(call: Call, deployment: Deployment, wording: Wording) -> RewordedRequest:
-    told = call.rendered.get(deployment.name, AS_ASKED).dropped
-    if told:  # fields that were lost beside the reasoning may be taken without it
+    dropped = call.rendered.get(deployment.name, AS_ASKED).dropped
+    if dropped:  # fields that were lost beside the reasoning may be taken without it
         was, still = (_lost_there(call, deployment, sent) for sent in (call.sent_to(deployment.name), wording.fields))
-        told = tuple(field for field in told if field not in was or field in still)
-    lost = (*told, *(loss.field for loss in wording.losses))
+        dropped = tuple(field for field in dropped if field not in was or field in still)
+    lost = (*dropped, *(loss.field for loss in wording.losses))
     return RewordedRequest(deployment.spoken_in(call), wording.fields, lost)
 
 
 def _lost_there(call: Call, deployment: Deployment, fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
     """Return the parts of ``fields`` that the API of ``deployment`` cannot express, by the client's names."""
-    spoken, asked = deployment.spoken_in(call), call.asked
+    dialect, request = deployment.spoken_in(call), call.asked
     try:
-        losses = deployment.upstream.losses(spoken, deployment.model, fields)
+        losses = deployment.upstream.losses(dialect, deployment.model, fields)
     except Malformed:  # the provider reports the error in its own words
         return frozenset()
-    return frozenset(named_in(asked.dialect, spoken, asked.fields, loss.field) for loss in losses)
+    return frozenset(named_in(request.dialect, dialect, request.fields, loss.field) for loss in losses)
 
 
 def _without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) -> Wording | None:
@@ -507,12 +507,12 @@ def room_for(call: Call, deployment: Deployment, error: UpstreamError) -> int:
 
 def within_room(call: Call, deployment: Deployment, room: int) -> Call | None:
     """Return ``call`` with a limit of the answer that leaves room for the prompt at ``deployment``; None: it fits."""
-    name, spoken = deployment.name, deployment.spoken_in(call)
-    requests, fields = spoken.requests, call.sent_to(name)
+    name, dialect = deployment.name, deployment.spoken_in(call)
+    requests, fields = dialect.requests, call.sent_to(name)
     limits = [each for each in requests.parameters.answer_limits if each in fields]
     try:
-        asked = requests.parameters.limit_in(fields)
-        if asked is None or asked <= room or not deployment.extra_body.keys().isdisjoint(limits):
+        limit_asked = requests.parameters.limit_in(fields)
+        if limit_asked is None or limit_asked <= room or not deployment.extra_body.keys().isdisjoint(limits):
             return None
         if requests.with_limit is None:
             within: Mapping[str, msgspec.Raw] = {**fields, **dict.fromkeys(limits, msgspec.Raw(b"%d" % room))}
@@ -520,12 +520,12 @@ def within_room(call: Call, deployment: Deployment, room: int) -> Call | None:
             within, _ = requests.with_limit(fields, room)
     except Malformed:
         return None
-    own = (named_in(call.asked.dialect, spoken, call.asked.fields, limit) for limit in limits)
-    return call.rendered_as(name, fields=within, spoken=spoken, lowered=tuple(dict.fromkeys(own)), apart=None)
+    own = (named_in(call.asked.dialect, dialect, call.asked.fields, limit) for limit in limits)
+    return call.rendered_as(name, fields=within, spoken=dialect, lowered=tuple(dict.fromkeys(own)), apart=None)
 
 
-def _digest(said: str) -> str:
-    return hashlib.sha256(said.encode()).hexdigest()[:_DIGEST_CHARS]
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARS]
 
 
 def _told(refusals: Sequence[Refusal]) -> UpstreamError:
@@ -568,8 +568,8 @@ def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> No
     """Remember that a prompt as long as that of ``call`` is too long for ``deployment``, if the length was at fault."""
     learnt, model = _learnt_of(deployment), deployment.model
     if learnt is not None and call.own.prompt_tokens > 0 and _is_long(deployment, call, error):
-        known = learnt.refused_length(model, call.by.client) or call.own.prompt_tokens
-        fact = Fact(Kind.LENGTH, tokens=min(known, call.own.prompt_tokens))
+        tokens = learnt.refused_length(model, call.by.client) or call.own.prompt_tokens
+        fact = Fact(Kind.LENGTH, tokens=min(tokens, call.own.prompt_tokens))
         learnt.note(model, fact, client=call.by.client, why=why_of(error))
 
 

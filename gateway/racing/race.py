@@ -264,11 +264,11 @@ class Race:
         winner = self.winner
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
-        times, heard = self._times(winner), winner.measurement.heard
+        times, heard_part = self._times(winner), winner.measurement.heard
         winner.cut(outcome, None if outcome is Outcome.SUPERSEDED else error)
         self.open_call.services.outbox.drain()
         assert winner.record is not None  # built by the outbox
-        return BrokenAnswer(winner.record, error, times, heard=heard)
+        return BrokenAnswer(winner.record, error, times, heard=heard_part)
 
     def withdraw(self) -> None:
         """End the race without an answer: no answer is needed any more."""
@@ -336,17 +336,17 @@ class Race:
         )
         first_at = self.claimed_at if has_token else None
         since_received_ms, first = self.open_call.since_received_ms, self.entries[0]
-        held = None if winner is None else self.held
+        hold_result = None if winner is None else self.held
         attempts = first.attempts.all
         is_first = bool(attempts) and attempts[0].start.number == 1  # the first attempt of all the call's models
         streamed = first.call.asked.stream
         return CallTimes(
             None if first_at is None else since_received_ms(first_at),
             self.overhead_ms,
-            alone(attempts, winner, first_at, since_received_ms, streamed=streamed, held=held is not None)
+            alone(attempts, winner, first_at, since_received_ms, streamed=streamed, held=hold_result is not None)
             if is_first
             else NOT_KNOWN,
-            held,
+            hold_result,
         )
 
     def finish(self) -> None:

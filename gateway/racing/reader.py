@@ -331,7 +331,7 @@ class AnswerReader:
                 block = masked_block(block, self._secrets)
                 break
         block = set_apart(block)
-        found: list[tuple[Event, Event, Chunk | None]] = []
+        single_events: list[tuple[Event, Event, Chunk | None]] = []
         for sent in events(block):
             chunk = None
             try:
@@ -345,26 +345,26 @@ class AnswerReader:
                     elif not (chunk.finished or chunk.done or chunk.usage) and complains(event.data):
                         event, chunk = self._complaint(event, chunk)
             except UpstreamError as broken:
-                return block, found, broken.without_frames()
-            found.append((sent, event, chunk))
+                return block, single_events, broken.without_frames()
+            single_events.append((sent, event, chunk))
             if chunk is not None and (chunk.done or chunk.error is not None):
                 break
-        return block, found, None
+        return block, single_events, None
 
     def _parse(self, looked: _Looked, now: float, draft: "_Draft") -> bool:
         """Count and pass on the parsed events; return whether the stream may continue."""
         chunks: list[Chunk] = []
         forward: list[bytes] = []
         latest: Chunk | None = None  # the latest that is not idle
-        block, found, error = looked
-        taken = (  # events whose text was taken; most streams begin with none, and no such text can be a thought
-            self._look_for_thoughts(found, now)
+        block, single_events, error = looked
+        texts_taken = (  # events whose text was taken; most streams begin with none, and no such text can be a thought
+            self._look_for_thoughts(single_events, now)
             if self._looks and (self.thoughts is not None or may_begin(block) is not None)
             else 0
         )
         dropped, ended, meaningful = error is not None, False, False
         is_alone, counts = self._choices is None, self._measurement.event  # else another choice may answer
-        for sent, shown, chunk in found:
+        for sent, shown, chunk in single_events:
             if chunk is None:
                 dropped = dropped or shown is not sent
                 forward.append(shown.raw)
@@ -401,12 +401,12 @@ class AnswerReader:
             self._clocks.event(now, came(latest) if latest.meaningful else DeltaKind.BOUNDARY, meaningful=meaningful)
         else:
             self._clocks.alive_at = now
-        self._take_text(chunks[taken:])
+        self._take_text(chunks[texts_taken:])
         # Behind the end there may be more. A long block is not copied in vain.
         ended = ended and (len(block) <= LONG_BYTES or sum(map(len, forward)) < len(block))
-        kept = b"".join(forward) if dropped or ended else block
-        draft.forward.append(kept)
-        draft.parts.append(WholeEvents(kept, chunks))
+        forwarded = b"".join(forward) if dropped or ended else block
+        draft.forward.append(forwarded)
+        draft.parts.append(WholeEvents(forwarded, chunks))
         draft.error = error
         return error is None and not self.done
 
@@ -500,35 +500,35 @@ class AnswerReader:
                 if chunk.answer:
                     self._text.take(chunk.data)
 
-    def _look_for_thoughts(self, found: list[tuple[Event, Event, Chunk | None]], now: float) -> int:
+    def _look_for_thoughts(self, single_events: list[tuple[Event, Event, Chunk | None]], now: float) -> int:
         """Count thoughts within texts as thoughts until the answer has begun; return of how many events this is so."""
-        taken, meaningful = 0, self._measurement.meaningful  # these events are counted only later
-        for number, (sent, shown, chunk) in enumerate(found):
+        n_taken, meaningful = 0, self._measurement.meaningful  # these events are counted only later
+        for number, (sent, shown, chunk) in enumerate(single_events):
             if chunk is None:
                 continue
             if not self._looks or chunk.error is not None:
                 break
-            taken += 1
+            n_taken += 1
             whole = self._last(chunk, meaningful=meaningful) if chunk.done else chunk
             meaningful += whole.meaningful
             if not (whole.meaningful or whole.finished or whole.done):
                 continue
             self.thoughts = self.thoughts or AnswersThoughts(self._answers, None, is_one=self._choices is None)
             sorted_out = self.thoughts.look(whole, now)
-            found[number] = sent, shown, sorted_out.chunk
+            single_events[number] = sent, shown, sorted_out.chunk
             self._note_thoughts(self.thoughts, sorted_out)
-        return taken
+        return n_taken
 
-    def _note_thoughts(self, thoughts: AnswersThoughts, found: ClassifiedEvent) -> None:
+    def _note_thoughts(self, thoughts: AnswersThoughts, classified: ClassifiedEvent) -> None:
         measurement = self._measurement
-        if found.answer_at is not None and (measurement.answer_at is None or found.is_later):
-            measurement.answer_at = found.answer_at
-        measurement.reasoning_chars -= found.answer_chars
+        if classified.answer_at is not None and (measurement.answer_at is None or classified.is_later):
+            measurement.answer_at = classified.answer_at
+        measurement.reasoning_chars -= classified.answer_chars
         if self._text is not None:
-            if found.is_restarted:
+            if classified.is_restarted:
                 self._text.restart()
-            for place, said in found.said:
-                self._text.put(place, said)
+            for place, text in classified.said:
+                self._text.put(place, text)
         self._looks = not thoughts.is_over
         if self._looks and not thoughts.allows_plain:
             self._pattern = None

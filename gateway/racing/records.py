@@ -102,9 +102,9 @@ def outcome_of(error: UpstreamError) -> Outcome:
 def mark_words(error: UpstreamError, call: Call, deployment: Deployment, form: Form | None = None) -> None:
     """Mark in an attempt's ``error`` which words are the provider's, and which a client's; ``form`` as below."""
     if error.words is not None and not error.is_marked:
-        held = _held(call, deployment, form)
-        texts = () if held is None else _texts(call, form)
-        mark(error, VendorsWords(None) if held is None else VendorsWords(*held, texts=texts))
+        forms = _held(call, deployment, form)
+        texts = () if forms is None else _texts(call, form)
+        mark(error, VendorsWords(None) if forms is None else VendorsWords(*forms, texts=texts))
 
 
 def decide_within(error: UpstreamError, call: Call, deployment: Deployment) -> None:
@@ -125,11 +125,11 @@ def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: F
     if error.words is None:
         error.keep()
     else:
-        held = _held(call, deployment, form)
+        forms = _held(call, deployment, form)
         keep(
             error,
-            held,
-            texts=() if held is None else _texts(call, form),
+            forms,
+            texts=() if forms is None else _texts(call, form),
             models=(deployment.model, call.how.model, call.asked.model),
         )
     deployment.hide_addresses(error)
@@ -169,7 +169,7 @@ def attempt_record(
     ``censored_at``: when the attempt was cut. ``overtaken``: set if another attempt won before this one's first token.
     ``kept``: whether the attempt ran on behind a winner, None if none may. ``whole``: the provider did not stream.
     """
-    since_start_ms, by, how = measurement.since_start_ms, call.by, call.how
+    since_start_ms, caller, decision = measurement.since_start_ms, call.by, call.how
     headers_ms, first_event_ms, ttft_ms, answer_ms, last_ms = measurement.times_ms()
     if whole:  # a whole answer has one time, that of its end
         ttft_ms = answer_ms = None
@@ -195,7 +195,7 @@ def attempt_record(
     if overtaken is not None:
         rare["overtaken_at_ms"] = since_start_ms(overtaken.at)
         rare["predicted_ms"] = None if overtaken.expected_s is None else milliseconds(overtaken.expected_s)
-    if (win_on := how.win_on) is not WinOn.ANY:
+    if (win_on := decision.win_on) is not WinOn.ANY:
         rare["sentence_ms"] = since_start_ms(measurement.spoken_at)
         rare["valid_ms"] = since_start_ms(measurement.valid_at)
         rare["speech_pause_ms"] = _silence_ms(measurement, ending)
@@ -206,7 +206,7 @@ def attempt_record(
         rare["tier"] = tokens.tier and short(tokens.tier, secrets)
     return AttemptRecord(
         *msgspec.structs.astuple(start),
-        call_id=by.id,
+        call_id=caller.id,
         outcome=ending.outcome,
         connect_ms=measurement.connect_ms,
         headers_ms=headers_ms,
@@ -232,8 +232,8 @@ def attempt_record(
         itl_max_ms=gaps.max_ms if gaps is not None else None,
         text_gap_max_ms=text_gap_max_ms,
         itl=gaps.counts if gaps is not None else None,
-        client=by.client,
-        api=how.endpoint,
+        client=caller.client,
+        api=decision.endpoint,
         size_class=call.own.prompt_class.size,
         win_on=win_on,
         token_ms=ttft_ms if whole or win_on is WinOn.ANY else since_start_ms(measurement.claims_at(win_on)),
@@ -265,18 +265,18 @@ def _silence_ms(measurement: Measurement, ending: Ending) -> float | None:
     return milliseconds(listener.pause_s)
 
 
-def short(said: str | None, secrets: Sequence[str]) -> str | None:
+def short(text: str | None, secrets: Sequence[str]) -> str | None:
     """Return a text from a provider as stored in a column: with limited length and without ``secrets``."""
-    if said is None:
+    if text is None:
         return None
     if type(secrets) is ClientSecrets:
-        return redact(said[:MOST_CHARS], secrets)
-    return _clean(said[:MOST_CHARS], tuple(secrets))
+        return redact(text[:MOST_CHARS], secrets)
+    return _clean(text[:MOST_CHARS], tuple(secrets))
 
 
 @lru_cache(maxsize=1024)
-def _clean(said: str, secrets: tuple[str, ...]) -> str:
-    return redact(said, secrets)
+def _clean(text: str, secrets: tuple[str, ...]) -> str:
+    return redact(text, secrets)
 
 
 _NAMES_AN_ANSWER, _SHOWN_CHARS = "resp_", 12
@@ -288,9 +288,9 @@ def _request_id(exchange: Exchange, answer_id: str | None) -> str | None:
     Some answers' ids let a client continue the conversation (``resp_…``), and open it in Redis: of these only the
     beginning is returned.
     """
-    found = request_id(exchange.headers)
-    if found is not None or answer_id is None:
-        return found
+    id_of_request = request_id(exchange.headers)
+    if id_of_request is not None or answer_id is None:
+        return id_of_request
     shown = f"{answer_id[:_SHOWN_CHARS]}…" if answer_id.startswith(_NAMES_AN_ANSWER) else answer_id[:MOST_CHARS]
     return redact_word(shown, exchange.secrets)
 
@@ -423,9 +423,9 @@ def call_record(  # noqa: PLR0917 - what is known of a call
     ``cached``: as for ``with_caches``.
     """
     ttft_ms, overhead_ms, alone, held = times.ttft_ms, times.overhead_ms, times.alone, times.held
-    asked = requested(call.asked.fields, call.asked.dialect, writes=call.own.kind is not None)
+    parameters = requested(call.asked.fields, call.asked.dialect, writes=call.own.kind is not None)
     is_text = call.own.inline_bytes is not None
-    bill = settle(attempts, winner, deployments, call.own.prompt_tokens, asked, is_text=is_text, seen=tiers)
+    bill = settle(attempts, winner, deployments, call.own.prompt_tokens, parameters, is_text=is_text, seen=tiers)
     bill = (
         with_caches(bill, winner, cached)
         if cached or (winner is not None and (winner.counts_as or winner.role) in BESIDE)
@@ -439,8 +439,8 @@ def call_record(  # noqa: PLR0917 - what is known of a call
         rare["first_was_invalid"] = first_was_invalid(bill.attempts)
     if held is not None:
         rare |= {"held_ms": held.ms, "held_for": held.awaited, "held_gain_ms": held.gain_ms}
-    if asked is not NOTHING_ASKED:
-        rare |= {"max_tokens": asked.max_tokens, "temperature": asked.temperature, "tools": asked.tools}
+    if parameters is not NOTHING_ASKED:
+        rare |= {"max_tokens": parameters.max_tokens, "temperature": parameters.temperature, "tools": parameters.tools}
     if alone.age_ms is not None:
         rare |= {"alone_predicted_ms": alone.predicted_ms, "alone_age_ms": alone.age_ms}
     if call.own.deadline_ms is not None:

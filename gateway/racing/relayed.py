@@ -193,8 +193,8 @@ class RelayedAnswer:
     async def begin(self, sink: Sink, forward: Forward | None, now: float) -> None:  # noqa: ARG002 - as of other answers
         """Write what is kept."""
         self._keeps_last, self._head = sink.streams, None
-        kept, self._kept = self._kept, []
-        await self.write(joined(kept), sink, now)
+        blocks, self._kept = self._kept, []
+        await self.write(joined(blocks), sink, now)
 
     async def write(self, block: Block, sink: Sink, now: float) -> None:
         """Forward a block, but for the last one, which is sent after the call is recorded."""
@@ -304,8 +304,8 @@ class RelayedRequest(msgspec.Struct, frozen=True):
     def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an ended attempt, with its cost if the answer is not billed by tokens."""
         measurement, exchange, outcome = attempt.measurement, attempt.exchange, ending.outcome
-        said = exchange.reported() if isinstance(exchange, RelayedExchange) else NOTHING
-        measurement.reported.usage, measurement.reported.model_version = said.usage, said.model
+        usage = exchange.reported() if isinstance(exchange, RelayedExchange) else NOTHING
+        measurement.reported.usage, measurement.reported.model_version = usage.usage, usage.model
         is_cut = outcome in {Outcome.CLIENT_GONE, Outcome.LOST} and measurement.first_at is None
         record = attempt_record(
             attempt.entry.call,

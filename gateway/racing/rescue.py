@@ -122,11 +122,11 @@ class VoiceWatch:
 
     def look(self, now: float, heard_until: float) -> bool:
         """Return whether the voice will soon be silent; it has text until ``heard_until``."""
-        seen = self._seen
-        seen.append((now, heard_until))
-        while len(seen) > 1 and seen[1][0] <= now - WINDOW_S:
-            seen.popleft()
-        since, before = seen[0]
+        last = self._seen
+        last.append((now, heard_until))
+        while len(last) > 1 and last[1][0] <= now - WINDOW_S:
+            last.popleft()
+        since, before = last[0]
         if heard_until - now >= LEAD_S or now - since < LEAST_S:
             return False
         return heard_until < now or heard_until - before < now - since
@@ -151,9 +151,9 @@ class RescueState(Enum):
     OVER = "over"  # no other has continued it: the slow stream's text was sent, and it is not watched any more
 
 
-def _are_the_same(delivered: str | None, said: str | None) -> bool:
-    """Whether a rival runs, and what it has ``said`` is the text of the answer, as far as either goes."""
-    return delivered is not None and said is not None and (delivered.startswith(said) or said.startswith(delivered))
+def _are_the_same(delivered: str | None, text: str | None) -> bool:
+    """Whether a rival runs, and its ``text`` is the ``delivered`` text, as far as either goes."""
+    return delivered is not None and text is not None and (delivered.startswith(text) or text.startswith(delivered))
 
 
 class Rescue:
@@ -317,8 +317,8 @@ class Rescue:
             await self._sink.close()
         self._hold_clause()
         if self._held:
-            held, self._held = b"".join(self._held), []
-            await self._sink.write(Block(held, ()))
+            data, self._held = b"".join(self._held), []
+            await self._sink.write(Block(data, ()))
 
     # If no other deployment can continue the answer, it is sent by clauses while the voice has other text to say.
 
@@ -348,23 +348,25 @@ class Rescue:
     def _look_after_clause(self, now: float) -> None:
         """Send an unfinished clause when it is due."""
         clauses = self._clauses
-        if clauses is None or self._forward is None or self._write_lock.locked() or not (held := clauses.held):
+        if clauses is None or self._forward is None or self._write_lock.locked() or not (clause := clauses.held):
             return
-        if self._needs_clause(clauses, now) and self._forward(held):
+        if self._needs_clause(clauses, now) and self._forward(clause):
             clauses.release()
 
     def _without_clause(self, broken: BrokenAnswer) -> BrokenAnswer:
         """Return the answer so far without the clause that is held back, which was not heard."""
-        heard, clauses = broken.heard, self._clauses
-        if heard is None or clauses is None:
+        heard_part, clauses = broken.heard, self._clauses
+        if heard_part is None or clauses is None:
             return broken
-        heard = msgspec.structs.replace(heard, until=heard.until - clauses.held_s, text_s=heard.text_s - clauses.held_s)
-        return msgspec.structs.replace(broken, heard=heard)
+        heard_part = msgspec.structs.replace(
+            heard_part, until=heard_part.until - clauses.held_s, text_s=heard_part.text_s - clauses.held_s
+        )
+        return msgspec.structs.replace(broken, heard=heard_part)
 
     def _hold_clause(self) -> None:
         """Have an unfinished clause be held like other text."""
-        if self._clauses is not None and (held := self._clauses.release()):
-            self._held.append(held)
+        if self._clauses is not None and (clause := self._clauses.release()):
+            self._held.append(clause)
 
     # The watch of the stream, and the start of a continuation.
 
@@ -452,12 +454,12 @@ class Rescue:
         plan = self._continuers.own.plan
         names = dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest, deployment])
         usual = {name: paces.slowest_usual(name, FEWEST) for name in names}
-        known = {name: tps for name, tps in usual.items() if tps is not None}
-        if not known:
+        speeds = {name: tps for name, tps in usual.items() if tps is not None}
+        if not speeds:
             return False
         own_tps = paces.median(deployment, FEWEST)  # not the slowest: one of its replicas may be slow
-        self._slow_tps = slow_speed(below_tps, max(known.values()), own_tps)
-        self._fast = [name for name, tps in known.items() if tps >= FASTER * self._slow_tps and name != deployment]
+        self._slow_tps = slow_speed(below_tps, max(speeds.values()), own_tps)
+        self._fast = [name for name, tps in speeds.items() if tps >= FASTER * self._slow_tps and name != deployment]
         return bool(self._fast)
 
     def _start_continuation(self) -> bool:
@@ -563,14 +565,14 @@ class Rescue:
         if rivals is not None:
             rivals.dismiss_backup()
 
-    def _has_caught_up(self, delivered: str | None, said: str | None) -> bool:
-        """Whether the rival has bid, and what it has ``said`` begins with the ``delivered`` text."""
+    def _has_caught_up(self, delivered: str | None, text: str | None) -> bool:
+        """Whether the rival has bid, and its ``text`` begins with the ``delivered`` text."""
         rival = None if self._rivals is None else self._rivals.rival
         if rival is None or rival.state is not AttemptState.HELD:
             return False
-        if delivered is None or said is None or not said.startswith(delivered):
+        if delivered is None or text is None or not text.startswith(delivered):
             return False
-        return rival.measurement.reported.finish_reason is not None or not is_blank(said[len(delivered) :])
+        return rival.measurement.reported.finish_reason is not None or not is_blank(text[len(delivered) :])
 
     def _texts(self) -> tuple[str | None, str | None]:
         """Return the delivered text, and the rival's text so far; None for a text that cannot be joined with another.
@@ -589,9 +591,9 @@ class Rescue:
         blocks = [block.forward for block in rival.answer.kept]
         if rival.measurement.reported.tool_calls is not None or sum(map(len, blocks)) > MOST_HELD_BYTES:
             return delivered, None
-        said = (event.data for block in blocks for event in events(block) if event.data.startswith(b"{"))
+        objects = (event.data for block in blocks for event in events(block) if event.data.startswith(b"{"))
         try:
-            return delivered, "".join(text for data in said for _, text in texts(data))
+            return delivered, "".join(text for data in objects for _, text in texts(data))
         except UNREADABLE:
             return delivered, None
 

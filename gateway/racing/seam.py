@@ -92,9 +92,9 @@ class Seam:
 
     def held_back(self) -> str:
         """Return, at the end, the text that was held back as the possible beginning of a stop string."""
-        held = "" if self.stopped is not None else self._window[self._behind :]
+        text = "" if self.stopped is not None else self._window[self._behind :]
         self._window = ""
-        return held
+        return text
 
     def _rest(self) -> str | None:
         """Return the text after the tail; None while that is undecided."""
@@ -119,13 +119,13 @@ class Seam:
 
         The new answer may begin with other empty lines, but the indent of its first line is kept.
         """
-        came, tail, said = self._came, self._tail, self._came.lstrip()
-        if not said and len(came) <= len(tail) + MOST_SPACES:
+        came, tail, text = self._came, self._tail, self._came.lstrip()
+        if not text and len(came) <= len(tail) + MOST_SPACES:
             return None
-        indent, has = (each.rpartition("\n")[2] for each in (came[: len(came) - len(said)], tail))
-        if not said or not (came.startswith((tail, said)) or indent.startswith(has)):
+        indent, has = (each.rpartition("\n")[2] for each in (came[: len(came) - len(text)], tail))
+        if not text or not (came.startswith((tail, text)) or indent.startswith(has)):
             raise SeamMismatchError
-        return came[len(tail) :] if came.startswith(tail) else indent[len(has) :] + said
+        return came[len(tail) :] if came.startswith(tail) else indent[len(has) :] + text
 
     def _until_stop(self, text: str) -> str:
         """Cut the text at a stop string that began before the seam; hold back a possible rest of such a string.

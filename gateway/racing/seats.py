@@ -158,13 +158,13 @@ class Seats:
 
         ``of_call``: whether a call is planned by them. If it finds no slot, processes with idle ones are notified.
         """
-        found: dict[str, int] = {}
+        taken_seats: dict[str, int] = {}
         for name, limit in limits.items():
             line = self.leased.get(name)
-            found[name] = limit if line is None else int(line.most)
+            taken_seats[name] = limit if line is None else int(line.most)
             if of_call and line is not None and line.slots is not None and not line.has_room:
                 line.slots.turn_away()
-        return found
+        return taken_seats
 
     def _lease(self, line: Line, limit: int) -> None:
         assert self._leases is not None, "there are slots of the fleet, but nobody lends them"

@@ -230,8 +230,8 @@ class Makers:
                 read_after_all(before, learnt, request)
             if not takes_any if before is None else refuses and not _is_surely(before, maker):
                 self.remember(each, maker)
-        made = msgspec.structs.replace(maker, made=True)
-        remember, read_told = partial(self.remember, maker=made), request.dialect.answers.unshown
+        own_maker = msgspec.structs.replace(maker, made=True)
+        remember, read_told = partial(self.remember, maker=own_maker), request.dialect.answers.unshown
         if read_told is None or told is None:
             return BoundReasoningExchange(exchange, remember)
 
@@ -249,45 +249,45 @@ class Makers:
         has seen one other key make all of the reasoning.
         """
         known = {each: self._known.get(each) for each in bound}
-        makers = {made for made in known.values() if made != msgspec.structs.replace(by, made=True)}
-        for each, made in known.items():
-            if made == by:  # the account was taken for one that could read this
+        makers = {maker for maker in known.values() if maker != msgspec.structs.replace(by, made=True)}
+        for each, maker in known.items():
+            if maker == by:  # the account was taken for one that could read this
                 del self._known[each]
         if len(makers) == 1 and (other := makers.pop()) is not None and other.made:
             told_apart(other, by, learnt, request)
 
     async def find(self, reasoning: Sequence[bytes]) -> Maker | None:
         """Return the maker of the newest (last) piece whose maker is known; None if no maker is known."""
-        known = next((made for each in reversed(reasoning) if (made := self._known.get(each)) is not None), None)
-        if known is not None or self._shared is None or not reasoning:
-            return known
-        known = await self._asked(reasoning[-1], self._shared)
-        if known is not None:  # else none is: older pieces were reported before
+        newest = next((maker for each in reversed(reasoning) if (maker := self._known.get(each)) is not None), None)
+        if newest is not None or self._shared is None or not reasoning:
+            return newest
+        newest = await self._asked(reasoning[-1], self._shared)
+        if newest is not None:  # else none is: older pieces were reported before
             await asyncio.gather(*(self._asked(each, self._shared) for each in reasoning[-MOST_ASKED:-1]))
-        return known
+        return newest
 
     async def _asked(self, reasoning: bytes, shared: SharedNames) -> Maker | None:
         """Return the maker that another replica or an earlier process has shared, and keep it here."""
-        told = await shared.ask(reasoning.hex())
+        shared_maker = await shared.ask(reasoning.hex())
         try:
-            known = None if told is None else msgspec.json.decode(told, type=Maker)
+            maker = None if shared_maker is None else msgspec.json.decode(shared_maker, type=Maker)
         except UNREADABLE:  # Redis has other writers
             return None
-        if known is not None:
-            self._keep(reasoning, known)
-        return known
+        if maker is not None:
+            self._keep(reasoning, maker)
+        return maker
 
     def of_each(self, reasoning: Sequence[bytes]) -> Mapping[bytes, Maker]:
         """Return the maker of each piece whose maker this process knows."""
-        return {each: made for each in reasoning if (made := self._known.get(each)) is not None}
+        return {each: maker for each in reasoning if (maker := self._known.get(each)) is not None}
 
     def _keep(self, reasoning: bytes, maker: Maker) -> bool:
         """Keep the maker of ``reasoning`` as the newest; return whether the maker was unknown."""
-        known = self._known
-        is_new = known.pop(reasoning, None) != maker
-        known[reasoning] = maker
-        if len(known) > MOST_MAKERS:
-            del known[next(iter(known))]
+        makers = self._known
+        is_new = makers.pop(reasoning, None) != maker
+        makers[reasoning] = maker
+        if len(makers) > MOST_MAKERS:
+            del makers[next(iter(makers))]
         return is_new
 
 
@@ -311,15 +311,15 @@ class ServedTiers:
 
     def saw(self, deployment: str, tier: str) -> None:
         """Note the tier of an answer."""
-        seen = self.named.get(deployment)
-        if seen is None:
+        tiers = self.named.get(deployment)
+        if tiers is None:
             if len(self.named) >= _MOST_DEPLOYMENTS:
                 del self.named[next(iter(self.named))]
-            seen = self.named[deployment] = {}
-        seen.pop(tier, None)
-        seen[tier] = self._clock()
-        if len(seen) > _MOST_TIERS:
-            del seen[next(iter(seen))]
+            tiers = self.named[deployment] = {}
+        tiers.pop(tier, None)
+        tiers[tier] = self._clock()
+        if len(tiers) > _MOST_TIERS:
+            del tiers[next(iter(tiers))]
 
     def of(self, deployment: str) -> tuple[str, ...]:
         """Return the tiers named in the last day, the last at the end."""

@@ -246,12 +246,12 @@ class Clauses:
 
     def release(self) -> bytes:
         """Return the held events, and hold none."""
-        held = self.held
+        clause = self.held
         if self._text:
             self._open_s = self.held_s + (0.0 if self._is_clause else self._open_s)
             self._is_clause = self.has_ended
         self._restart()
-        return held
+        return clause
 
     def _text_of(self, data: bytes) -> str:
         try:

@@ -259,15 +259,15 @@ class Thoughts:
             if self._expected and not self.has_thought:
                 self._forget()  # the template begins none any more: the model does
             return self._think_on(*opened, now)
-        held, self._held = self._held, ""
+        text, self._held = self._held, ""
         if self._expected and not self.has_thought:
             self._is_expected = True
-            return self._think_on(held, _lone, now)
+            return self._think_on(text, _lone, now)
         self._state = _State.ANSWERING
         self._seeks = self._seeks and not self.has_thought
         if self._seeks:
-            return self._seek(held, now)
-        return head if self.has_thought else held
+            return self._seek(text, now)
+        return head if self.has_thought else text
 
     def _think_on(self, text: str, closing: re.Pattern[str], now: float) -> str:
         self._state, self._closing = _State.THINKING, closing
@@ -335,11 +335,11 @@ class Thoughts:
 
     def _forget_tail(self) -> None:
         """Keep only text that may be part of a mark, and whether that text is within a block of code."""
-        kept = _LONGEST + _NEAR
-        if len(self._tail) > 2 * kept:
-            gone = self._tail[:-kept]
-            self._is_fenced ^= bool(len(_FENCE.findall(gone)) % 2)
-            self._tail = self._tail[-kept:]
+        n_kept = _LONGEST + _NEAR
+        if len(self._tail) > 2 * n_kept:
+            forgotten = self._tail[:-n_kept]
+            self._is_fenced ^= bool(len(_FENCE.findall(forgotten)) % 2)
+            self._tail = self._tail[-n_kept:]
 
     def _forget(self) -> None:
         if self._habit is not None:
@@ -373,9 +373,9 @@ def _is_mention(before: str, after: str) -> bool:
 def after_thoughts(text: str) -> str | None:
     """Return the part of a whole ``text`` after its thoughts; None if there are no thoughts."""
     thoughts = Thoughts(seeks=True)
-    said = thoughts.take(text, 0.0)
+    answer = thoughts.take(text, 0.0)
     if thoughts.is_found or thoughts.has_thought:
-        return said + thoughts.finish(0.0, is_cut_short=False)
+        return answer + thoughts.finish(0.0, is_cut_short=False)
     return None
 
 
@@ -412,15 +412,15 @@ class AnswersThoughts:
 
     def look(self, chunk: Chunk, now: float) -> ClassifiedEvent:
         """Look at an event that has a part of an answer, or the end."""
-        found = ClassifiedEvent(chunk)
+        classified = ClassifiedEvent(chunk)
         try:
             texts = list(self._answers.texts(chunk.data)) if chunk.answer else []
         except UNREADABLE:
             self.is_over = True
-            return found
+            return classified
         if chunk.reasoning and not chunk.answer:
             self._separated()
-        said = [(place, told) for place, text in texts if (told := self._at(place).take(text, now))]
+        answers = [(place, answer) for place, text in texts if (answer := self._at(place).take(text, now))]
         is_other = chunk.answer and (not texts or chunk.refused or chunk.sound or bool(chunk.tools or chunk.names))
         all_texts = self._by_place.values()
         if is_other:
@@ -428,26 +428,26 @@ class AnswersThoughts:
                 each.other(now)
         if chunk.answer and not is_other and not any(each.has_begun for each in all_texts):
             is_thought = any(each.is_thinking for each in all_texts)
-            found.chunk = msgspec.structs.replace(chunk, answer=False, reasoning=is_thought)
+            classified.chunk = msgspec.structs.replace(chunk, answer=False, reasoning=is_thought)
             self._thought_chars += chunk.text_chars if is_thought else 0
         if chunk.done or (chunk.finished and self._is_one):
             is_cut_short = chunk.finish_reason in self._answers.cut_short
             ends = [(place, each.finish(now, is_cut_short=is_cut_short)) for place, each in self._by_place.items()]
-            said += [(place, told) for place, told in ends if told]
+            answers += [(place, answer) for place, answer in ends if answer]
             self.is_over = True
-        self._complete(found, said)
+        self._complete(classified, answers)
         if any(each.was_answer for each in all_texts):
-            found.answer_chars, self._thought_chars = self._thought_chars, 0
+            classified.answer_chars, self._thought_chars = self._thought_chars, 0
         self.is_over = self.is_over or is_other or (self._is_one and any(each.is_over for each in all_texts))
-        return found
+        return classified
 
     def look_at_more(self, text: str, now: float) -> ClassifiedEvent:
         """Look at text of plain events, which go on with an answer."""
-        said = self._at(0).take(text, now)
+        answer = self._at(0).take(text, now)
         self.is_over = self._at(0).is_over
-        found = ClassifiedEvent(_MORE)
-        self._complete(found, [(0, said)] if said else [])
-        return found
+        classified = ClassifiedEvent(_MORE)
+        self._complete(classified, [(0, answer)] if answer else [])
+        return classified
 
     def undecided_since(self) -> float | None:
         """Return when text came that may still become a thought; None: there is no such text."""
@@ -459,14 +459,14 @@ class AnswersThoughts:
         """Whether text may pass without being parsed: the answer has begun, as far as is known."""
         return self._is_one and 0 in self._by_place and self._by_place[0].has_begun
 
-    def _complete(self, found: ClassifiedEvent, said: Sequence[tuple[int, str]]) -> None:
+    def _complete(self, classified: ClassifiedEvent, answers: Sequence[tuple[int, str]]) -> None:
         all_texts = self._by_place.values()
-        found.said = said
-        found.is_later = any(each.is_found for each in all_texts)
-        found.is_restarted = found.is_later and not self._is_restarted
-        self._is_restarted = found.is_later
+        classified.said = answers
+        classified.is_later = any(each.is_found for each in all_texts)
+        classified.is_restarted = classified.is_later and not self._is_restarted
+        self._is_restarted = classified.is_later
         begun = [each.began_at for each in all_texts if each.has_begun and each.began_at is not None]
-        found.answer_at = min(begun, default=None)
+        classified.answer_at = min(begun, default=None)
 
     def _at(self, place: int) -> Thoughts:
         """Return those of a choice. The blocks and items of one answer are one text."""

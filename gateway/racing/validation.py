@@ -127,15 +127,17 @@ def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) ->
                 )
     except UNREADABLE:
         return None
-    asked = _asked_format(fields, dialect)
-    return RequiredForm(tools) if asked is None else RequiredForm(tools, asked.any_object, asked.schema)
+    json_format = _asked_format(fields, dialect)
+    return (
+        RequiredForm(tools) if json_format is None else RequiredForm(tools, json_format.any_object, json_format.schema)
+    )
 
 
 def _asked_format(fields: Fields, dialect: Dialect) -> JsonFormat | None:
     """Return the requested format of JSON; None if JSON is not requested."""
     for name, read in dialect.requests.json_formats.items():
-        if name in fields and (asked := read(fields[name])) is not None:
-            return asked
+        if name in fields and (json_format := read(fields[name])) is not None:
+            return json_format
     return None
 
 
@@ -294,34 +296,34 @@ def _is_clients_limit(call: Call, measurement: Measurement) -> bool:
 def _judge_form(call: Call, measurement: Measurement, text: AnswerText | None) -> Judgement:
     """Judge tool calls and JSON."""
     kind, every_schema = call.how.answer_kind, call.how.win_on is WinOn.VALID
-    asked = expected(call.asked.fields, call.asked.dialect, every_schema=every_schema)
-    if asked is None:
+    form = expected(call.asked.fields, call.asked.dialect, every_schema=every_schema)
+    if form is None:
         return UNJUDGED
     flaw: Flaw | bool | None = False
     if measurement.reported.tool_calls is not None:
-        flaw = _flaw_of_calls(call, measurement, asked)
+        flaw = _flaw_of_calls(call, measurement, form)
     elif kind is AnswerKind.JSON:
-        flaw = _flaw_of_json(text, asked)
+        flaw = _flaw_of_json(text, form)
     if flaw is None:
         return UNJUDGED
     return Judgement(kind, flaw) if isinstance(flaw, Flaw) else _GOOD[kind]
 
 
-def _flaw_of_calls(call: Call, measurement: Measurement, asked: RequiredForm) -> Flaw | bool | None:
+def _flaw_of_calls(call: Call, measurement: Measurement, form: RequiredForm) -> Flaw | bool | None:
     """Return the flaw of the tool calls; False for none, None if unknown."""
     calls = measurement.reported.tool_calls
     assert calls is not None
-    if any(name not in asked.tools for name in calls.names):
+    if any(name not in form.tools for name in calls.names):
         return Flaw.UNKNOWN_TOOL
     if (valid := valid_calls(call, calls)) is not True:
         return None if valid is None else Flaw.BAD_TOOL_CALL
     arguments = calls.arguments() or []
-    if len(arguments) != len(calls.names) or not any(asked.tools.values()):
+    if len(arguments) != len(calls.names) or not any(form.tools.values()):
         return False  # there is no schema, or it is unknown which call is whose
     if len(arguments) > _MOST_CHECKED:
         return None
     for name, piece in zip(calls.names, arguments, strict=True):
-        schema = asked.tools[name]
+        schema = form.tools[name]
         flaw = False if schema is None else _flaw_of_arguments(schema, piece, of=len(arguments))
         if flaw is not False:
             return flaw
@@ -337,10 +339,10 @@ def valid_calls(call: Call, calls: ToolCalls) -> bool | None:
     valid, arguments = calls.valid(), calls.arguments()
     if not valid or not arguments or len(calls.names) != len(arguments) or not any(map(_is_none, arguments)):
         return valid
-    asked = expected(call.asked.fields, call.asked.dialect, every_schema=True)
-    if asked is None:
+    form = expected(call.asked.fields, call.asked.dialect, every_schema=True)
+    if form is None:
         return valid
-    empty = (asked.tools.get(name) for name, piece in zip(calls.names, arguments, strict=True) if _is_none(piece))
+    empty = (form.tools.get(name) for name, piece in zip(calls.names, arguments, strict=True) if _is_none(piece))
     return not any(map(requires_some, empty))
 
 
@@ -356,7 +358,7 @@ def _flaw_of_arguments(schema: bytes, arguments: str, *, of: int) -> Flaw | bool
     return _schema_flaw(schema, value, of=of)
 
 
-def _flaw_of_json(text: AnswerText | None, asked: RequiredForm) -> Flaw | bool | None:
+def _flaw_of_json(text: AnswerText | None, form: RequiredForm) -> Flaw | bool | None:
     """Return the flaw of an answer that must be JSON; False for none, None if unknown."""
     whole = None if text is None else text.whole()
     if whole is None:
@@ -365,14 +367,14 @@ def _flaw_of_json(text: AnswerText | None, asked: RequiredForm) -> Flaw | bool |
         value = _anything.decode(whole)
     except (msgspec.DecodeError, RecursionError):
         # The server may not have separated thoughts from the text, and a lone closing mark shows them too late.
-        said = after_thoughts(whole)
+        text_after = after_thoughts(whole)
         try:
-            value = _anything.decode(said or "")
+            value = _anything.decode(text_after or "")
         except (msgspec.DecodeError, RecursionError):
             return Flaw.BAD_JSON
-    if asked.is_object and not isinstance(value, dict):
+    if form.is_object and not isinstance(value, dict):
         return Flaw.BAD_JSON
-    return False if asked.schema is None else _schema_flaw(asked.schema, value)
+    return False if form.schema is None else _schema_flaw(form.schema, value)
 
 
 def _schema_flaw(schema: bytes, value: Any, *, of: int = 1) -> Flaw | bool | None:
@@ -465,8 +467,8 @@ class Validity:
         if calls is None or len(calls.names) == self._named:
             return False
         new, self._named = calls.names[self._named :], len(calls.names)
-        asked = expected(self._call.asked.fields, self._call.asked.dialect)
-        return asked is not None and any(name not in asked.tools for name in new)
+        form = expected(self._call.asked.fields, self._call.asked.dialect)
+        return form is not None and any(name not in form.tools for name in new)
 
     def _is_too_long(self, kept_bytes: int) -> bool:
         tools = self._measurement.reported.tool_calls
