@@ -114,8 +114,8 @@ _ITEM = re.compile(rb'"id"\s*:\s*"[\w-]{1,128}"\s*,?')
 
 def _lasting(part: bytes | memoryview | msgspec.Raw) -> bytes | memoryview | msgspec.Raw:
     """Return a part of a prompt without what is new in each turn, or in each session with the same beginning."""
-    if (found := _BILL.match(part)) is not None:
-        return memoryview(part)[found.end() :]
+    if (bill := _BILL.match(part)) is not None:
+        return memoryview(part)[bill.end() :]
     if _NAMED.match(part) is not None:
         head = bytes(memoryview(part)[: PREFIX_BYTES[-1] * 5 // 4])
         return part if _REFERENCE in head else _ITEM.sub(b"", head)
@@ -217,10 +217,10 @@ class Affinity:
             self._cachers.add(deployment)
         for digest in reversed(prefix.digests):  # the shortest last, so that it is dropped last
             uses = self._uses.setdefault((model, digest), {})
-            known = uses.get(deployment)
+            use = uses.get(deployment)
             misses = 0
-            if known is not None and now_s - known.at_s < CACHE_WARM_S and not cached_tokens:
-                misses = known.misses + (cached_tokens is not None)
+            if use is not None and now_s - use.at_s < CACHE_WARM_S and not cached_tokens:
+                misses = use.misses + (cached_tokens is not None)
             uses[deployment] = _Use(now_s, misses, prompt_tokens)
             self._uses.move_to_end((model, digest))
         if prefix.session is not None:
@@ -233,15 +233,15 @@ class Affinity:
 
         A cache saves something if the price of cached input is known to be lower, or if cached tokens were reported.
         """
-        held: dict[str, int] = {}
+        bytes_by_name: dict[str, int] = {}
         for digest, size in zip(prefix.digests, PREFIX_BYTES, strict=False):
             uses = self._uses.get((model, digest))
             if uses is None:
                 break  # a deployment that has the longer prefix has the shorter ones too
             for name, use in uses.items():
                 if now_s - use.at_s < CACHE_WARM_S and use.misses < CACHE_MISSES and self.saves(name, prices):
-                    held[name] = size
-        return held
+                    bytes_by_name[name] = size
+        return bytes_by_name
 
     def asked(self, model: str, prefix: Prefix, deployments: Iterable[str], now_s: float) -> None:
         """Note the deployments that were asked a prompt, also those that did not answer: their caches may have it."""
@@ -251,11 +251,11 @@ class Affinity:
 
     def known_bytes(self, model: str, prefix: Prefix, now_s: float) -> Mapping[str, int]:
         """Return the deployments asked the prompt's beginning within the life of a cache, and how many bytes of it."""
-        known: dict[str, int] = {}
+        bytes_by_name: dict[str, int] = {}
         for digest, size in zip(prefix.digests, PREFIX_BYTES, strict=False):
             uses = self._uses.get((f"{model}{_ASKED}", digest), _NO_USES)
-            known.update({name: size for name, use in uses.items() if now_s - use.at_s < CACHE_WARM_S})
-        return known
+            bytes_by_name.update({name: size for name, use in uses.items() if now_s - use.at_s < CACHE_WARM_S})
+        return bytes_by_name
 
     def last_of(self, model: str, prefix: Prefix) -> str | None:
         """Return the deployment that answered the last call of the same session; None if that is not known."""

@@ -46,10 +46,10 @@ class Slots:
 
     def add(self, slot: int, counts: Mapping[str, float]) -> None:
         """Add to one slot."""
-        known = self._slots.get(slot)
-        if known is None:
-            known = self._slots[slot] = {}
-        add_counts(known, counts)
+        counts_before = self._slots.get(slot)
+        if counts_before is None:
+            counts_before = self._slots[slot] = {}
+        add_counts(counts_before, counts)
         if self._sum is not None:
             self._sum.add(slot, counts)
         self.version += 1
@@ -169,10 +169,10 @@ class MemoryBoard:
 
     def slots(self, model: str, unix_s: float) -> Mapping[int, Counts]:
         """Return the plain counts of each slot."""
-        kept: dict[int, Counts] = {}
+        counts_of: dict[int, Counts] = {}
         if (slots := self._models.get(model)) is not None:
-            slots.add_into(kept, slot_of(unix_s))
-        return kept
+            slots.add_into(counts_of, slot_of(unix_s))
+        return counts_of
 
     def forget(self, model: str) -> None:
         """Drop the counts of a model."""
@@ -355,9 +355,9 @@ class Contributions:
         now_slot = slot_of(unix_s)
         for slots in (self._shared, self._unsent, self._own):
             slots.expire(now_slot)
-        kept = range(now_slot - SLOTS_KEPT + 1, now_slot + 2)
-        self._sealed = tuple(part for part in self._sealed if part.slot in kept)
-        self._confirmed = {slot: number for slot, number in self._confirmed.items() if slot in kept}
+        slots_kept = range(now_slot - SLOTS_KEPT + 1, now_slot + 2)
+        self._sealed = tuple(part for part in self._sealed if part.slot in slots_kept)
+        self._confirmed = {slot: number for slot, number in self._confirmed.items() if slot in slots_kept}
         self._read = {slot: version for slot, version in self._read.items() if self._shared.of(slot)}
         if self.used_at_s > unix_s:
             self.used_at_s, self.read_all_at_s = unix_s, NEVER_S

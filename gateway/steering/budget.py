@@ -239,8 +239,8 @@ class Spending:
         while len(clients) > _MOST_CLIENTS or next(iter(clients.values())) < now_s - _DAY_S:
             oldest = next(iter(clients))
             del clients[oldest]
-            for known in (self._own, self._others, self._beyond):
-                known.pop(_of_client(model, oldest), None)
+            for spent in (self._own, self._others, self._beyond):
+                spent.pop(_of_client(model, oldest), None)
 
     def charge(self, model: str, usd: float, client: str | None = None) -> None:
         """Charge an extra attempt that starts now."""
@@ -317,12 +317,12 @@ def _by_model_that_ran(rows: Iterable[Spent]) -> dict[str, float]:
     lost a race they have that one, too. What these cost more than the model's own calls added was for calls of others:
     they are relieved of it, each in proportion to what its own losers do not explain.
     """
-    asked: dict[str, float] = {}
+    dollars: dict[str, float] = {}
     lost: dict[str, float] = {}
     for row in rows:
-        asked[row.model] = asked.get(row.model, 0.0) + row.extra_usd
+        dollars[row.model] = dollars.get(row.model, 0.0) + row.extra_usd
         lost[row.model] = lost.get(row.model, 0.0) + row.lost_usd
-    beyond = {model: asked[model] - lost[model] for model in asked}
+    beyond = {model: dollars[model] - lost[model] for model in dollars}
     unexplained_usd = sum(usd for usd in beyond.values() if usd > 0.0)
     moved_usd = min(unexplained_usd, -sum(usd for usd in beyond.values() if usd < 0.0))
     stays = 1.0 - moved_usd / unexplained_usd if unexplained_usd else 1.0
@@ -443,17 +443,17 @@ class Pace:
 
         In the hours skipped since, this replica had none; today's calls of others until now are spread over them.
         """
-        known = self._calls_today if hour // _HOURS == self._hour // _HOURS else 0.0
+        calls_before = self._calls_today if hour // _HOURS == self._hour // _HOURS else 0.0
         skipped = range(max(self._hour + 1, hour - _HOURS), hour)
         today = sum(each // _HOURS == hour // _HOURS for each in skipped)
-        others = max(0.0, calls - 1.0 - known) if today else 0.0
+        others = max(0.0, calls - 1.0 - calls_before) if today else 0.0
         if self._hour_from is not None:
             # The other replicas' known total may have decreased: Redis lost its data, or the payer changed.
             self._by_hour[self._hour % _HOURS] = max(0.0, self._calls_today - self._hour_from)
             for each in skipped:
                 self._by_hour[each % _HOURS] = others / today if each // _HOURS == hour // _HOURS else 0.0
         if self._hour >= 0:
-            self._hour_from = known + others
+            self._hour_from = calls_before + others
         self._hour = hour
 
     def _expected_share(self, now_s: float) -> float:
@@ -553,20 +553,20 @@ class Budgets:
         limited, or one pauses that took many calls, another one is not yet believed to be without a limit: it is
         expected to take as many as the others on average, until it has taken clearly more.
         """
-        found = {health: min(health.limit(now_s), health.taken(now_s)) for health in healths if health.is_in_use}
-        known = [limit for limit in found.values() if limit < inf]
-        if not known:
+        room_of = {health: min(health.limit(now_s), health.taken(now_s)) for health in healths if health.is_in_use}
+        limits = [limit for limit in room_of.values() if limit < inf]
+        if not limits:
             return inf, 1.0
-        usual = sum(known) / len(known)
-        launched = {health: health.launches.in_minute(now_s) for health in found}
-        if len(known) < len(found):
-            is_wary = 2 * len(known) > len(found) or any(
-                WARY_FROM <= limit < inf and health.is_paused_once(now_s) for health, limit in found.items()
+        usual = sum(limits) / len(limits)
+        launched = {health: health.launches.in_minute(now_s) for health in room_of}
+        if len(limits) < len(room_of):
+            is_wary = 2 * len(limits) > len(room_of) or any(
+                WARY_FROM <= limit < inf and health.is_paused_once(now_s) for health, limit in room_of.items()
             )
-            most = max(launched[health] for health, limit in found.items() if limit == inf)
+            most = max(launched[health] for health, limit in room_of.items() if limit == inf)
             if not is_wary or most / 2 > LIMIT_GROWS * usual:  # sixty seconds may have two windows
                 return inf, 1.0
-        admitted = usual * len(found)
+        admitted = usual * len(room_of)
         calls = self._calls.setdefault(model, Launches())
         demand = max(1.0, calls.expected(now_s), sum(launched.values()) - self._extra_of(model).in_minute(now_s))
         return max(0.0, LIMIT_USED * admitted - demand), demand

@@ -128,7 +128,7 @@ def candidates(
     weights, canaries = terms.weights or _NONE, terms.canaries or _NONE
     alike = weights is _NONE and canaries is _NONE
     more = (RACED_WHOLE_SHARE - WHOLE_SHARE) * weighed_share(race, terms)
-    made = []
+    all_candidates = []
     least = 0.0
     if race.ttft_ms is not None:
         all_of = (estimates.get(name, unseen) for name in conditions)
@@ -149,9 +149,9 @@ def candidates(
                 _late_s(estimate, race, answer_tokens, least) * condition.crowding + condition.price_s,
             )
         weight, canary = (1.0, 0.0) if alike else (weights.get(name, 1.0), canaries.get(name, 0.0))
-        found = Candidate(name, estimate, condition, score_s, tier, rank_usd, weight, canary, usd, after_s, raced_s)
-        made.append(found)
-    return made
+        candidate = Candidate(name, estimate, condition, score_s, tier, rank_usd, weight, canary, usd, after_s, raced_s)
+        all_candidates.append(candidate)
+    return all_candidates
 
 
 def weighed_share(race: RaceSettings, terms: Terms) -> float:
@@ -237,13 +237,13 @@ def costs_usd(names: Iterable[str], answer_tokens: float, terms: Terms) -> dict[
     A deployment without a price counts as much as the most expensive known one; empty if none is known.
     """
     prices = terms.prices or {}
-    known = {
+    known_usd = {
         name: terms.prompt_tokens * price.input_usd + answer_tokens * price.output_usd
         for name in names
         if (price := prices.get(name)) is not None
     }
-    dearest = max(known.values(), default=None)
-    return {} if dearest is None else {name: known.get(name, dearest) for name in names}
+    dearest = max(known_usd.values(), default=None)
+    return {} if dearest is None else {name: known_usd.get(name, dearest) for name in names}
 
 
 # The lineup: a model's candidates in order. It is the same for similar calls and reused between them.
@@ -327,20 +327,20 @@ class Lineup(msgspec.Struct, frozen=True):
     def racers(self, primary: Candidate, *, late: bool) -> Sequence[RunnerUp]:
         """Return the others, the most useful beside ``primary`` first."""
         key = primary.deployment, late
-        found = self.cache.racers.get(key)
-        if found is None:
-            found = [
+        racers = self.cache.racers.get(key)
+        if racers is None:
+            racers = [
                 self._racer(primary, each, late=late) for each in self.ranked if each.deployment != primary.deployment
             ]
-            found.sort(key=_usefulness)
-            self.cache.racers[key] = found
-        return found
+            racers.sort(key=_usefulness)
+            self.cache.racers[key] = racers
+        return racers
 
     def _racer(self, primary: Candidate, each: Candidate, *, late: bool) -> RunnerUp:
         key = primary.deployment, each.deployment, late
-        known = self.cache.gains.get(key)
-        if known is not None and known[0] is primary and known[1].candidate is each:
-            return known[1]
+        gain = self.cache.gains.get(key)
+        if gain is not None and gain[0] is primary and gain[1].candidate is each:
+            return gain[1]
         racer = RunnerUp(each, self.gain_s(primary, each, come=1.0 - HEDGE_SHARE if late else 0.0))
         self.cache.gains[key] = primary, racer
         return racer
@@ -388,17 +388,17 @@ def line_up(
     before: Lineup | None = None,
 ) -> Lineup:
     """Return the lineup of ``candidates``; ``canaries`` are among them; ``before`` is one of the same standings."""
-    found = _ready(candidates)
-    if not found:
+    ready = _ready(candidates)
+    if not ready:
         return Lineup(candidates, (), (), (), (), None, canaries)
     if standings is None:
-        standings = Standings({each.deployment: each.estimate for each in candidates}, found[0].estimate)
-    well, reserve = found, []
-    if canaries and (usual := [each for each in found if not each.canary]):
-        well, reserve = usual, sorted((each for each in found if each.canary), key=preference)
+        standings = Standings({each.deployment: each.estimate for each in candidates}, ready[0].estimate)
+    well, reserve = ready, []
+    if canaries and (usual := [each for each in ready if not each.canary]):
+        well, reserve = usual, sorted((each for each in ready if each.canary), key=preference)
     tripped: list[Candidate] = []
     probe = None
-    if len(found) < len(candidates) and well[0].condition.state is HealthState.OK:
+    if len(ready) < len(candidates) and well[0].condition.state is HealthState.OK:
         tripped = sorted((each for each in candidates if each.condition.state in _TRIPPED), key=_last_resort)
         probe = next((each for each in candidates if each.condition.probe_due and not each.canary), None)
     ranked = sorted(well, key=preference)
@@ -460,8 +460,8 @@ def _usefulness(racer: RunnerUp) -> tuple[object, ...]:
 def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the usable deployments: the healthy ones; if there are none, the broken ones; if all are cooling, all."""
     for states in (_HEALTHY, _TRIPPED):
-        if found := [each for each in candidates if each.condition.state in states]:
-            return found
+        if ready := [each for each in candidates if each.condition.state in states]:
+            return ready
     return [] if any(each.condition.state is HealthState.COOLING for each in candidates) else list(candidates)
 
 
@@ -531,23 +531,23 @@ class Lineups:
             tuple(terms.second or ()),
             *conditions,
         )
-        known = self._known.get(key) or self._older.pop(key, None)
-        if known is None or not known.fits(standings, race, terms, length):
+        cached = self._known.get(key) or self._older.pop(key, None)
+        if cached is None or not cached.fits(standings, race, terms, length):
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
-        elif known.conditions != conditions:  # by identity
-            changed = {name: new for name, new in conditions.items() if known.conditions[name] is not new}
+        elif cached.conditions != conditions:  # by identity
+            changed = {name: new for name, new in conditions.items() if cached.conditions[name] is not new}
             if terms.objective is Objective.COST:  # one without a price costs as much as the most expensive one
                 changed = dict(conditions)
             others = {each.deployment: each for each in candidates(changed, standings, race, terms)}
-            made = [others.get(each.deployment, each) for each in known.lineup.candidates]
-            lineup = _lined_up(made, terms, standings, known.lineup)
+            new_candidates = [others.get(each.deployment, each) for each in cached.lineup.candidates]
+            lineup = _lined_up(new_candidates, terms, standings, cached.lineup)
         else:
-            known.used_at_s, known.is_used = now_s, True
-            self._known[key] = known
-            return known.lineup
+            cached.used_at_s, cached.is_used = now_s, True
+            self._known[key] = cached
+            return cached.lineup
         if len(self._known) >= LINEUPS_KEPT / 2:
             self._known, self._older = {}, self._known
-        used = known is not None
+        used = cached is not None
         self._known[key] = _Known(kind, standings, race_terms, length, conditions, lineup, now_s, is_used=used)
         return lineup
 
@@ -563,25 +563,25 @@ class Lineups:
         A lineup that only one call has used is dropped too: if each call has another deadline, none is used twice.
         """
         warmed = 0
-        for key, known in [(key, known) for key, known in self._known.items() if key[0] == model]:
-            if not known.is_used or now_s - known.used_at_s > LINEUPS_WARM_S or warmed >= LINEUPS_WARMED:
+        for key, cached in [(key, cached) for key, cached in self._known.items() if key[0] == model]:
+            if not cached.is_used or now_s - cached.used_at_s > LINEUPS_WARM_S or warmed >= LINEUPS_WARMED:
                 self._known.pop(key, None)  # it may have been renewed since
                 continue
             warmed += 1
-            race, terms = known.race_terms
-            standings = standings_of(model, known.kind[1], terms.size_tokens or terms.prompt_tokens)
-            conditions = conditions_of(known.conditions, now_s)
+            race, terms = cached.race_terms
+            standings = standings_of(model, cached.kind[1], terms.size_tokens or terms.prompt_tokens)
+            conditions = conditions_of(cached.conditions, now_s)
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
             yield
-            for _ in lineup.prepare(known.lineup):
+            for _ in lineup.prepare(cached.lineup):
                 yield
             length = _length(standings, race, terms)
-            self._known[key] = replace(known, standings=standings, length=length, conditions=conditions, lineup=lineup)
+            self._known[key] = replace(cached, standings=standings, length=length, conditions=conditions, lineup=lineup)
 
     def keep(self, models: set[str]) -> None:
         """Forget all other models."""
-        self._known = {key: known for key, known in self._known.items() if key[0] in models}
-        self._older = {key: known for key, known in self._older.items() if key[0] in models}
+        self._known = {key: cached for key, cached in self._known.items() if key[0] in models}
+        self._older = {key: cached for key, cached in self._older.items() if key[0] in models}
 
 
 def _lined_up(

@@ -54,8 +54,8 @@ class Clientele:
         return PAIR_CLIENT_SHARE if first + second >= enough else FLAW_CLIENT_SHARE
 
     def _fade(self, factor: float, least: float) -> None:
-        kept = {each: left for each, count in self.counts.items() if (left := count * factor) > least}
-        self.counts = defaultdict(float, kept)
+        counts = {each: left for each, count in self.counts.items() if (left := count * factor) > least}
+        self.counts = defaultdict(float, counts)
         self.total = sum(self.counts.values())
 
 
@@ -74,8 +74,8 @@ class Blame:
 
     def add(self, client: str | None, most: float = inf) -> None:
         """Add a failure that ``client`` has met, of which no more than ``most`` count."""
-        known = self.by_client
-        known[client] = min(most, known.get(client, 0.0) + 1.0)
+        by_client = self.by_client
+        by_client[client] = min(most, by_client.get(client, 0.0) + 1.0)
 
     def weight(self, share: float, needed: float) -> float:
         """Return how many count for all clients, if one may contribute this ``share`` of those ``needed``."""

@@ -39,17 +39,17 @@ class ClientsNames:
         mine[name] = None
         mine.move_to_end(name)
         self._names.move_to_end(name)
-        gone = []
+        forgotten = []
         if len(mine) > MOST_NAMES_A_CLIENT:
             oldest, _ = mine.popitem(last=False)
             self._names[oldest].discard(client)
             if not self._names[oldest]:
-                gone.append(oldest)
-        if len(self._names) - len(gone) > MOST_NAMES:
-            gone.append(next(iter(self._names)))
-        for each in gone:
+                forgotten.append(oldest)
+        if len(self._names) - len(forgotten) > MOST_NAMES:
+            forgotten.append(next(iter(self._names)))
+        for each in forgotten:
             self._forget(each)
-        return gone
+        return forgotten
 
     def is_known(self, name: str) -> bool:
         """Whether the name was asked for more than once, and is still kept."""
@@ -127,8 +127,8 @@ class TenantLearning:
         self, learnt_as: Mapping[str, str], deployments: Iterable[str], asked: Collection[str], now_s: float
     ) -> tuple[SkippedDeployment, ...]:
         """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why."""
-        known = {each: self._healths[name] for each, name in learnt_as.items() if name in self._healths}
-        return not_asked(known, deployments, asked, now_s)
+        healths = {each: self._healths[name] for each, name in learnt_as.items() if name in self._healths}
+        return not_asked(healths, deployments, asked, now_s)
 
     def attempt_started(self, name: str, start: AttemptStart) -> None:
         """Count the attempt as in flight."""

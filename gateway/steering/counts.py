@@ -131,11 +131,11 @@ def _histogram_field(deployment: str, prompt_class: PromptClass, kind: str, inde
 def add_counts(into: Counts, more: Mapping[str, float]) -> None:
     """Add ``more`` to ``into``. Field names are interned, as twenty slots share them."""
     for field, amount in more.items():
-        known = into.get(field)
-        if known is None:
+        counts_before = into.get(field)
+        if counts_before is None:
             into[intern(field)] = amount
         else:
-            into[field] = known + amount
+            into[field] = counts_before + amount
 
 
 def add_weighted(into: Counts, more: Mapping[str, float], weight: float) -> None:
@@ -339,32 +339,32 @@ def of_api(deployment: str, api: MeasuredApi, counts: Mapping[str, float], *, wh
 
 def read_evidence(counts: Mapping[str, float]) -> Evidences:
     """Return the evidence of each deployment of one model."""
-    found: Evidences = {}
-    _read(counts.items(), found)
-    return found
+    evidences: Evidences = {}
+    _read(counts.items(), evidences)
+    return evidences
 
 
 def read_in_steps(counts: Mapping[str, float]) -> Generator[None, None, Evidences]:
     """Do the same, in steps of less than a millisecond."""
-    found: Evidences = {}
+    evidences: Evidences = {}
     left = iter(counts.items())
     while some := list(islice(left, _FIELDS_A_STEP)):
-        _read(some, found)
+        _read(some, evidences)
         yield
-    return found
+    return evidences
 
 
-def _read(counts: Iterable[tuple[str, float]], found: Evidences) -> None:
+def _read(counts: Iterable[tuple[str, float]], evidences: Evidences) -> None:
     for field, amount in counts:
         place = _evidence_place(field) if 0.0 < amount < inf else None
         if place is None:
             continue
         deployment, name, measured, index = place
-        evidence = found.get(deployment)
+        evidence = evidences.get(deployment)
         if evidence is None:
-            if len(found) >= MOST_DEPLOYMENTS:
+            if len(evidences) >= MOST_DEPLOYMENTS:
                 continue
-            evidence = found[deployment] = Evidence()
+            evidence = evidences[deployment] = Evidence()
         if measured is None:
             setattr(evidence, name, amount)
         elif name in _OF_API and isinstance(measured, MeasuredApi):

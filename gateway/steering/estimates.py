@@ -183,10 +183,10 @@ class Standings(msgspec.Struct, frozen=True):
         ``factor`` multiplies the racer's times, if prompt size and load slow it down more than the primary.
         """
         key = primary, racer, shift_of(factor)
-        known = self._beside.get(key)
-        if known is None:
-            known = self._beside[key] = self.of(racer).curve.times(factor).beside(self.of(primary).curve)
-        return known
+        cached = self._beside.get(key)
+        if cached is None:
+            cached = self._beside[key] = self.of(racer).curve.times(factor).beside(self.of(primary).curve)
+        return cached
 
     def earlier_s(self, one: str, other: str) -> float:
         """Return the mean of the earlier first token of the two, in seconds at the reference size.
@@ -194,15 +194,15 @@ class Standings(msgspec.Struct, frozen=True):
         As of ``beside``, for less: E[min] = E[T] + E[T of other] - E[max], times of at most 30 s.
         """
         key = (one, other) if one < other else (other, one)
-        known = self._earlier_s.get(key)
-        if known is None:
+        cached_s = self._earlier_s.get(key)
+        if cached_s is None:
             mine, its = self.of(one), self.of(other)
             weighed = self._weighed.get(one)
             if weighed is None:
                 weighed = self._weighed[one] = mine.curve.weighed()
             later_s = MEAN_CAP_S - sum(map(mul, weighed, its.curve.reached))
-            known = self._earlier_s[key] = mine.mean.at(1.0) + its.mean.at(1.0) - later_s
-        return known
+            cached_s = self._earlier_s[key] = mine.mean.at(1.0) + its.mean.at(1.0) - later_s
+        return cached_s
 
     def beside_late(
         self, primary: str, racer: str, factor: float = 1.0, come: float = 1.0 - HEDGE_SHARE, more_s: float = 0.0
@@ -219,12 +219,12 @@ class Standings(msgspec.Struct, frozen=True):
             curve = whole.left_at(come) if come else whole
             left = self._left[primary, come] = curve, curve.mean().at(1.0)
         key = primary, racer, shift_of(factor), come, more_s
-        known = self._late.get(key)
-        if known is None:
+        cached = self._late.get(key)
+        if cached is None:
             mine, its = self.of(racer).curve.times(factor), left[0]
             mine, its = (mine.plus(more_s), its) if more_s > 0 else (mine, its.plus(-more_s)) if more_s else (mine, its)
-            known = self._late[key] = mine.beside(its)
-        return known, left[1] + max(0.0, -more_s)
+            cached = self._late[key] = mine.beside(its)
+        return cached, left[1] + max(0.0, -more_s)
 
 
 class Usual(msgspec.Struct, frozen=True):
@@ -269,13 +269,13 @@ def usuals_in_steps(
     answered = kaplan_meier(events, censored) if answered_events else None
     unseen = Usual(kaplan_meier(_pool(events, censored), _NONE), answered=answered, answered_events=answered_events)
     yield
-    found: dict[str, Usual] = {}
+    usual_of: dict[str, Usual] = {}
     for evidences in scales:
         for name, evidence in evidences.items():
-            before = found.get(name, unseen)
-            found[name] = _topped_up(evidence, classes, before)
+            before = usual_of.get(name, unseen)
+            usual_of[name] = _topped_up(evidence, classes, before)
             yield
-    return Usuals(found, unseen, classes, is_borrowed)
+    return Usuals(usual_of, unseen, classes, is_borrowed)
 
 
 def _classes(every: Sequence[Evidence], measured: Measured) -> tuple[tuple[Measured, ...], bool]:
@@ -382,7 +382,7 @@ def _pool(events: Sequence[float], censored: Sequence[float]) -> list[float]:
     """Return the model's first tokens at all deployments, by bucket, scaled to the weight of a prior."""
     prior = lognormal_masses(FIXED_PRIOR_MEDIAN_S, FIXED_PRIOR_SIGMA)
     curve = kaplan_meier(
-        [seen + FIXED_PRIOR_EVENTS * share for seen, share in zip(events, prior, strict=True)], censored
+        [n_events + FIXED_PRIOR_EVENTS * share for n_events, share in zip(events, prior, strict=True)], censored
     )
     return _prior(curve, prior)
 
@@ -405,14 +405,14 @@ def _topped_up(evidence: Evidence, classes: tuple[Measured, ...], before: Usual)
     if own:
         before_events = [] if answered is None else _prior(answered, answered.masses())
         answered = kaplan_meier(list(map(add, events, before_events)) if before_events else events, censored)
-    known = evidence.sec + evidence.gsec >= SPEED_KNOWN_S
+    is_known = evidence.sec + evidence.gsec >= SPEED_KNOWN_S
     return Usual(
         curve,
         events=own,
         answered=answered,
         answered_events=max(own, before.answered_events),
         decode_tps=decode_tps(evidence, before.decode_tps),
-        speed_known=known or before.speed_known,
+        speed_known=is_known or before.speed_known,
         stall_s=(evidence.stall + before.stall_s * STALL_PRIOR) / (evidence.won + STALL_PRIOR),
     )
 

@@ -52,7 +52,7 @@ def explained(
     ``home`` is the prompt's rendezvous deployment, if no cache is known to hold it.
     """
     tokens, by_name = budget.tokens, {each.deployment: each for each in lineup.candidates}
-    known = _Known(
+    context = _Known(
         _chances(lineup, held, home),
         frozenset(each.deployment for each in lineup.near),
         held,
@@ -60,7 +60,7 @@ def explained(
         answer_tokens,
         probes and terms.watches and not terms.stateful,
     )
-    facts = _facts(plan, by_name, race, terms, known, tokens) if plan.launches else {}
+    facts = _facts(plan, by_name, race, terms, context, tokens) if plan.launches else {}
     ranked = sorted(
         lineup.candidates,
         key=lambda each: (each.condition.state is not HealthState.OK, each.canary > 0, *preference(each)),
@@ -81,11 +81,13 @@ def explained(
         value_usd_per_s=race.value_usd_per_s or None,
         extra_usd_per_call=race.extra_usd_per_call,
         budget_usd=None if race.extra_usd_per_call is None else budget.usd,
-        **_bill(plan, by_name, known.costs),
-        deployments=tuple(_prospect(each, race, terms, known) for each in ranked),
+        **_bill(plan, by_name, context.costs),
+        deployments=tuple(_prospect(each, race, terms, context) for each in ranked),
         excluded=terms.excluded or {},
         launches=tuple(
-            _start(launch, facts, by_name[launch.deployment], known, is_extra=number > 0 or launch.why is Why.FALLBACK)
+            _start(
+                launch, facts, by_name[launch.deployment], context, is_extra=number > 0 or launch.why is Why.FALLBACK
+            )
             for number, launch in enumerate(plan.launches)
         ),
         rest=plan.rest,
@@ -155,7 +157,7 @@ class _Known(msgspec.Struct, frozen=True):
     probes: bool
 
 
-def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Known) -> Prospect:
+def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, context: _Known) -> Prospect:
     name, estimate, condition = candidate.deployment, candidate.estimate, candidate.condition
     price = (terms.prices or {}).get(name)
     return Prospect(
@@ -167,12 +169,12 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
         ttft_p95_s=_reached(estimate.q95_s),
         error_rate=round(estimate.error_rate, 4),
         decode_tps=round(estimate.decode_tps, 1),
-        decode_s=round(known.answer_tokens / estimate.decode_tps, 4),
+        decode_s=round(context.answer_tokens / estimate.decode_tps, 4),
         stall_s=round(estimate.stall_s, 4),
         after_s=round(candidate.after_s, 4),
         input_usd_per_mtok=None if price is None else round(price.input_usd * 1e6, 6),
         output_usd_per_mtok=None if price is None else round(price.output_usd * 1e6, 6),
-        cost_usd=None if price is None else known.costs[name],
+        cost_usd=None if price is None else context.costs[name],
         scarcity_s=round(condition.price_s, 4),
         headroom=round(condition.headroom, 4),
         crowding=round(condition.crowding, 3),
@@ -180,11 +182,11 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
         max_in_flight=(terms.limits or {}).get(name),
         weight=None if candidate.weight == 1.0 else candidate.weight,
         canary=candidate.canary or None,
-        held_bytes=known.held.get(name),
+        held_bytes=context.held.get(name),
         score_s=round(candidate.score_s, 4),
-        passed_over=passed_over(candidate, race, terms, probes=known.probes),
-        near=name in known.near,
-        draw=round(known.chances.get(name, 0.0), 4),
+        passed_over=passed_over(candidate, race, terms, probes=context.probes),
+        near=name in context.near,
+        draw=round(context.chances.get(name, 0.0), 4),
     )
 
 
@@ -243,12 +245,12 @@ def _full(lineup: Lineup, terms: Terms) -> Iterator[str]:
             yield f"full: {name} has {each.condition.in_flight} of {most} in flight"
 
 
-def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known: _Known, *, is_extra: bool) -> Start:
+def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, context: _Known, *, is_extra: bool) -> Start:
     why = _WORDS[launch.why].format(
         events=itself.estimate.events,
         meets_s=itself.estimate.quantile_s(MEETS_QUANTILE),
         canary=itself.canary,
-        held_kb=known.held.get(launch.deployment, 0) // 1024,
+        held_kb=context.held.get(launch.deployment, 0) // 1024,
         **facts,
     )
     if (speaking := launch.speaking) is not None:  # where somebody listens
@@ -298,7 +300,7 @@ def _chances(lineup: Lineup, held: CachedBytes, home: Candidate | None) -> dict[
 
 
 def _facts(  # noqa: PLR0917 - what is known of a plan
-    plan: Plan, by_name: Mapping[str, Candidate], race: RaceSettings, terms: Terms, known: _Known, tokens: float
+    plan: Plan, by_name: Mapping[str, Candidate], race: RaceSettings, terms: Terms, context: _Known, tokens: float
 ) -> dict[str, object]:
     """Return the values for the sentences about launches."""
     primary = plan.launches[0].deployment
@@ -307,8 +309,8 @@ def _facts(  # noqa: PLR0917 - what is known of a plan
         "race": race,
         "tokens": tokens,
         "primary": estimate,
-        "chosen": _chosen(known.chances[primary], len(known.near)),
-        "near": len(known.near),
+        "chosen": _chosen(context.chances[primary], len(context.near)),
+        "near": len(context.near),
         "share": 1.0 - _hedged_share(race, terms),
         "hangs": _hangs(estimate, terms.ttft_s.get(primary, inf)),
         "hangs_s": estimate.hangs_s,

@@ -132,8 +132,8 @@ class Load:
             self._surprise = self._surprise * faded + min(SURPRISE_MAX, max(-SURPRISE_MAX, missed))
             self._surprised = self._surprised * faded + 1.0
         faded = exp2(-passed_s / LOAD_HALF_LIFE_S)
-        for known in self._by_class.values():
-            known.decay(faded)
+        for load in self._by_class.values():
+            load.decay(faded)
         moments.add(x, y)
         self._fit = None
 
@@ -505,10 +505,10 @@ class Health:
         """
         minute, least, before = self._reported_limit
         ago = int(now_s // 60.0) - minute
-        told = min(least if ago <= 1 else inf, before if ago == 0 else inf)
-        told = max(told, self.launches.in_minute(now_s) / 2)  # it may have been reset within these sixty seconds
-        taken = self.taken(now_s)
-        return min(told, taken) if self._is_believed else told
+        limit = min(least if ago <= 1 else inf, before if ago == 0 else inf)
+        limit = max(limit, self.launches.in_minute(now_s) / 2)  # it may have been reset within these sixty seconds
+        in_use = self.taken(now_s)
+        return min(limit, in_use) if self._is_believed else limit
 
     def cooling_s(self, now_s: float) -> float:
         """Return the seconds until the deployment's pause ends; 0 without a pause."""
@@ -567,12 +567,12 @@ class Health:
         if client is None:
             self._hold(None, now_s)
             return True
-        known = self._limited = {each: at_s for each, at_s in self._limited.items() if now_s - at_s <= COOL_MAX_S}
-        known[client] = now_s
+        limited = self._limited = {each: at_s for each, at_s in self._limited.items() if now_s - at_s <= COOL_MAX_S}
+        limited[client] = now_s
         share = self.clients.share()
-        if share * len(known) < 1.0:
+        if share * len(limited) < 1.0:
             return False
-        self._hold(client if len(known) == 1 else None, now_s)
+        self._hold(client if len(limited) == 1 else None, now_s)
         return True
 
     def _hold(self, client: str | None, now_s: float) -> None:
@@ -739,11 +739,11 @@ class OwnHealths:
 
     def keep(self, deployments: Collection[str]) -> None:
         """Forget all other deployments."""
-        kept = {
+        by_client = {
             client: {name: each for name, each in met.items() if name in deployments}
             for client, met in self.by_client.items()
         }
-        self.by_client = {client: met for client, met in kept.items() if met}
+        self.by_client = {client: met for client, met in by_client.items() if met}
 
     def clear(self) -> None:
         """Forget all: keys and names of models may be correct now."""

@@ -62,7 +62,7 @@ def published_times(tally: Tally) -> Times:
 def _audited_counts(tally: Tally, events: list[float]) -> AuditedCounts:
     late = dense(merged(tally.late_events.values()))
     audited = dense(merged(tally.audited_events.values()))
-    own = [max(0.0, seen - other - more) for seen, other, more in zip(events, late, audited, strict=True)]
+    own = [max(0.0, n_all - other - more) for n_all, other, more in zip(events, late, audited, strict=True)]
     return AuditedCounts(
         events=own,
         censored=dense(merged(tally.fair_censored.values())),
@@ -175,14 +175,14 @@ class WindowCounts(msgspec.Struct, frozen=True):
         """The prompt class with the most attempts; short prompts for answers if there are none."""
         attempts: dict[PromptClass, float] = {}
         for tally in self.tallies.values():
-            spoken = tally.spoken or Tally()
-            for every, heard in ((tally.events, spoken.events), (tally.censored, spoken.censored)):
+            spoken_tally = tally.spoken or Tally()
+            for every, of_spoken in ((tally.events, spoken_tally.events), (tally.censored, spoken_tally.censored)):
                 for prompt_class, histogram in every.items():
-                    n, n_heard = sum(histogram.values()), sum(heard.get(prompt_class, {}).values())
+                    n, n_heard = sum(histogram.values()), sum(of_spoken.get(prompt_class, {}).values())
                     attempts[prompt_class] = attempts.get(prompt_class, 0.0) + n - n_heard
                     if n_heard:
-                        known = spoken_class(prompt_class)
-                        attempts[known] = attempts.get(known, 0.0) + n_heard
+                        class_of_spoken = spoken_class(prompt_class)
+                        attempts[class_of_spoken] = attempts.get(class_of_spoken, 0.0) + n_heard
         return max(attempts, key=lambda prompt_class: attempts[prompt_class], default=_SHORT)
 
 
@@ -271,7 +271,7 @@ def of_gateway(
         condition = health.condition(now_s)
         score_s = standings.of(name).score_s + condition.price_s
         probed_s_ago = round(now_s - health.launched_at_s, 1) if health.is_probed else None
-        known = row(
+        own_row = row(
             name,
             window,
             score_s=score_s,
@@ -280,15 +280,15 @@ def of_gateway(
             probed_s_ago=probed_s_ago,
             held=() if own is None else _held(own.at(name), now_s),
         )
-        rows.append(known)
+        rows.append(own_row)
     return Leaderboard(model, WINDOW_S, encoded_class(window.busiest_class), rank(rows), narrowed)
 
 
 def _held(met: Mapping[str, Health], now_s: float) -> tuple[str, ...]:
     """Return in words what single clients have met at a deployment; of many the first."""
-    found = [f"{client}: {words}" for client, health in met.items() if (words := _in_words(health, now_s)) is not None]
-    more = len(found) - MOST_HELD
-    return (*found[:MOST_HELD], f"and {counted(more, 'other')}") if more > 0 else tuple(found)
+    lines = [f"{client}: {words}" for client, health in met.items() if (words := _in_words(health, now_s)) is not None]
+    more = len(lines) - MOST_HELD
+    return (*lines[:MOST_HELD], f"and {counted(more, 'other')}") if more > 0 else tuple(lines)
 
 
 def _in_words(health: Health, now_s: float) -> str | None:
@@ -384,7 +384,7 @@ def not_asked(
     on_trial: bool = False,
 ) -> tuple[SkippedDeployment, ...]:
     """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why."""
-    found = []
+    reasons = []
     for name in deployments:
         health = healths.get(name)
         if health is None or name in asked:
@@ -398,7 +398,7 @@ def not_asked(
             reason += f": {health.trouble.for_others}"
         cause = None if health.trouble is None else health.trouble.in_words
         kind = None if health.trouble is None else health.trouble.kind
-        found.append(
+        reasons.append(
             SkippedDeployment(name, reason, state is HealthState.OUT, state is not HealthState.COOLING, cause, kind)
         )
-    return tuple(found)
+    return tuple(reasons)

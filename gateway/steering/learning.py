@@ -526,7 +526,7 @@ class Learning:
         now_s = self._clock()
         self.limited = {name for name in self.limited & deployments if self.health_of(name).is_limited(now_s)}
         self.quality.keep(models, deployments)
-        self._kept = {model: kept for model, kept in self._kept.items() if model in models}
+        self._kept = {model: samples for model, samples in self._kept.items() if model in models}
         self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}
         self._suspects.forget_others(deployments)
         self._strikes.keep(deployments)

@@ -96,10 +96,10 @@ class Narrowings:
         self.models = {model: recent for model, recent in self.models.items() if model in models}
 
     def _narrowed(self, model: str, recent: _Recent, reason: Narrowed, now_s: float) -> None:
-        told = recent.told
-        if told is not None and told[0] is not reason and now_s - recent.held_at_s < ENDS_AFTER_S:
+        counts = recent.told
+        if counts is not None and counts[0] is not reason and now_s - recent.held_at_s < ENDS_AFTER_S:
             return
-        if told is None or told[0] is not reason:
+        if counts is None or counts[0] is not reason:
             since = datetime.fromtimestamp(recent.unix_s[recent.reasons.index(reason)], UTC)
             recent.told = reason, since
             facts = {"model": model, "reason": reason, "since": since.isoformat(), "why": self._why(model, reason)}

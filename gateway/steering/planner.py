@@ -329,16 +329,16 @@ class Draft:
 
     def _is_valued(self) -> bool:
         """Add the attempt with the highest value minus cost, if positive; return False if no price is known."""
-        found = offers(
+        offers_made = offers(
             self._lineup, self._primary, self.race, self._terms, kept=self._means.kept, is_long=self.long_prompt
         )
-        if found is None:
+        if offers_made is None:
             return False
         launched = {launch.deployment for launch in self.launches} | self._full | self._apart
         if len(launched) > 1:
-            found = [each for each in found if each.deployment not in launched]
+            offers_made = [each for each in offers_made if each.deployment not in launched]
         value = self.race.value_usd_per_s or 0.0
-        self.offer = offer = best(found, value, self.race.budget)
+        self.offer = offer = best(offers_made, value, self.race.budget)
         if offer is None:
             self.reasons.append(NOT_WORTH_IT)
         else:
@@ -367,10 +367,10 @@ class Draft:
         """Yield the deployments that may run beside the primary, best first, and the call's gain in seconds."""
         launched = {*map(_DEPLOYMENT, self.launches), *self._full, *self._apart}  # a comprehension is a call
         if self._is_first_sent:
-            found = [*map(_GAIN, self._lineup.racers(self._primary, late=late))]
+            gains = [*map(_GAIN, self._lineup.racers(self._primary, late=late))]
         else:
-            found = [(each, inf) for each in self._lineup.rivals]
-        for each, gain_s in found:
+            gains = [(each, inf) for each in self._lineup.rivals]
+        for each, gain_s in gains:
             if each.deployment not in launched and (may_race(each, self._primary, self.race) or self._may_speak(each)):
                 yield each, gain_s
 
@@ -628,7 +628,7 @@ def plan(
     if demands.beside is not None:
         draft.run_beside(demands.beside)
     planned = {*map(_DEPLOYMENT, draft.launches)}
-    made = Plan(
+    new_plan = Plan(
         tuple(sorted(draft.launches, key=_delay)),
         tuple([each.deployment for each in last if each.deployment not in planned]) if last else (),
         race.mode,
@@ -648,9 +648,9 @@ def plan(
         narrowed=narrowed,
     )
     if width_asked > 1 or narrowed is None or draft.withheld_s is None:
-        return made
+        return new_plan
     withheld = Launch(primary.deployment, draft.withheld_s, Role.HEDGE)
-    return msgspec.structs.replace(made, narrowed=None, withheld=withheld, withheld_by=narrowed)
+    return msgspec.structs.replace(new_plan, narrowed=None, withheld=withheld, withheld_by=narrowed)
 
 
 def _primary(
@@ -684,9 +684,9 @@ def _demanded(lineup: Lineup, demands: Demands) -> tuple[Candidate, Why] | None:
         return None
     able = [each for each in (*lineup.ranked, *lineup.reserve) if each.deployment not in demands.strangers]
     provider = demands.maker.partition("/")[0]
-    made = [each for each in able if each.deployment == demands.maker]
-    made += [each for each in able if each.deployment.partition("/")[0] == provider]
-    return (made[0], Why.MADE) if made else None
+    by_maker = [each for each in able if each.deployment == demands.maker]
+    by_maker += [each for each in able if each.deployment.partition("/")[0] == provider]
+    return (by_maker[0], Why.MADE) if by_maker else None
 
 
 def _in_demanded_order(

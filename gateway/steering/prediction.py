@@ -118,17 +118,17 @@ class _Tags:
             self._values.clear()
             self._calls = 0
         for name, value in kind.tags.items():
-            known = self._values.get(name)
-            if known is not None:
-                if len(known) <= TAG_VALUES_KNOWN:
-                    known.add(value)
+            values = self._values.get(name)
+            if values is not None:
+                if len(values) <= TAG_VALUES_KNOWN:
+                    values.add(value)
             elif len(self._values) < TAG_KEYS_KNOWN:
                 self._values[name] = {value}
 
     def telling(self, kind: CallKind) -> tuple[tuple[str, str], ...]:
         values = self._values
-        found = [tag for tag in kind.tags.items() if 0 < len(values.get(tag[0], ())) <= TAG_VALUES_KNOWN]
-        return tuple(sorted(found)) if len(found) > 1 else tuple(found)
+        tags = [tag for tag in kind.tags.items() if 0 < len(values.get(tag[0], ())) <= TAG_VALUES_KNOWN]
+        return tuple(sorted(tags)) if len(tags) > 1 else tuple(tags)
 
 
 # Sizing: how a deployment's time to first token grows with the prompt, so that all prompts share one histogram. The

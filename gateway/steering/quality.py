@@ -144,11 +144,11 @@ class Quality:
         for group in self._groups.values():
             group.records = {name: record for name, record in group.records.items() if name in deployments}
         left = {
-            key: {name: reason for name, reason in found.items() if name in deployments}
-            for key, found in self._demoted.items()
+            key: {name: reason for name, reason in demotion.items() if name in deployments}
+            for key, demotion in self._demoted.items()
             if key[0] in models
         }
-        self._demoted = {key: found for key, found in left.items() if found}
+        self._demoted = {key: demotion for key, demotion in left.items() if demotion}
 
     def _change(
         self, key: tuple[str, AnswerKind], deployment: str, record: _Record, peers: Collection[_Record]

@@ -328,15 +328,15 @@ class RedisBoard:
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
         """Add counts: visible here at once, and in all replicas after the next two syncs."""
-        known = self._of(model)
-        known.mark_used(unix_s)
-        known.add(slot_of(unix_s), counts)
+        contributions = self._of(model)
+        contributions.mark_used(unix_s)
+        contributions.add(slot_of(unix_s), counts)
 
     def version(self, model: str, unix_s: float) -> int:
         """Return a number that changes with the counts. Marks the model as one that is read from Redis."""
-        known = self._of(model)
-        known.mark_used(unix_s)
-        return known.version
+        contributions = self._of(model)
+        contributions.mark_used(unix_s)
+        return contributions.version
 
     def counts(self, model: str, unix_s: float, *, half_life_s: float) -> Counts:
         """Return the weighted sum of all slots, of all replicas."""
@@ -347,10 +347,10 @@ class RedisBoard:
 
     def slots(self, model: str, unix_s: float) -> Mapping[int, Counts]:
         """Return the plain counts of each slot, of all replicas."""
-        kept: dict[int, Counts] = {}
+        counts_of: dict[int, Counts] = {}
         for slots in self._of(model).parts():
-            slots.add_into(kept, slot_of(unix_s))
-        return kept
+            slots.add_into(counts_of, slot_of(unix_s))
+        return counts_of
 
     def forget(self, model: str) -> None:
         """Drop the counts of a model in this process; those in Redis expire."""
@@ -444,9 +444,11 @@ class RedisBoard:
         Replies are processed in the order of the commands.
         """
         models = {
-            name: known for name, known in self._models.items() if self._is_shared(name) and self._serves(shard, name)
+            name: contributions
+            for name, contributions in self._models.items()
+            if self._is_shared(name) and self._serves(shard, name)
         }
-        again = any(known.resends for known in models.values())
+        again = any(contributions.resends for contributions in models.values())
         flushed = self._sealed(models)
         due = self._due(shard, models, unix_s)
         day, spent = self._spending.own_usd()
@@ -456,21 +458,23 @@ class RedisBoard:
             *self._flush_commands(flushed),
             *self._spending_commands(day, {model: spent[model] for model in spenders}),
         ]
-        commands += [self._read_command(model, known, slot) for model, known, slots in due for slot in slots]
+        commands += [
+            self._read_command(model, contributions, slot) for model, contributions, slots in due for slot in slots
+        ]
         if strikes is not None:
             commands += self._report_strikes(strikes, unix_s)
         async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
             replies = iter(await self.nodes.run(shard, commands or [("PING",)]))
         lost = False
-        for _, known, parts in flushed:
-            lost |= known.confirm(parts, [int(found) for found in answer(replies)])
+        for _, contributions, parts in flushed:
+            lost |= contributions.confirm(parts, [int(number) for number in answer(replies)])
         for model in spenders:
             self._spending.learn(day, model, self._values.usd(next(replies), model))
-        for model, known, slots in due:
-            lost |= await self._store(model, known, slots, replies)
-            known.read_at_s = unix_s
+        for model, contributions, slots in due:
+            lost |= await self._store(model, contributions, slots, replies)
+            contributions.read_at_s = unix_s
             if len(slots) == SLOTS_KEPT:
-                known.read_all_at_s = unix_s
+                contributions.read_all_at_s = unix_s
         if strikes is not None:
             self._learn_strikes(strikes, unix_s, replies)
         if lost:
@@ -488,9 +492,9 @@ class RedisBoard:
             keys = [key for part in parts for key in slot_keys(model, part.slot)]
             yield ("EVAL", APPLY, len(keys), *keys, self._field, str(KEY_EXPIRY_S), *arguments(parts))
 
-    def _read_command(self, model: str, known: Contributions, slot: int) -> Command:
+    def _read_command(self, model: str, contributions: Contributions, slot: int) -> Command:
         limits = MOST_FIELDS, MOST_BYTES
-        return ("EVAL", READ_SLOT, 2, *slot_keys(model, slot), *limits, known.read_version(slot), self._field)
+        return ("EVAL", READ_SLOT, 2, *slot_keys(model, slot), *limits, contributions.read_version(slot), self._field)
 
     def _spending_commands(self, day: str, spent: Mapping[str, float]) -> Iterator[Command]:
         """Yield the commands that write this replica's spending and read that of the others."""
@@ -506,10 +510,10 @@ class RedisBoard:
         """Return the parts to send, of as many models as fit into one round."""
         sealed = []
         left = FLUSH_FIELDS
-        for model, known in models.items():
-            parts = known.seal(lambda: next(self._numbers), left)
+        for model, contributions in models.items():
+            parts = contributions.seal(lambda: next(self._numbers), left)
             if parts:
-                sealed.append((model, known, parts))
+                sealed.append((model, contributions, parts))
                 left -= sum(len(part.counts) for part in parts)
         return sealed
 
@@ -524,18 +528,20 @@ class RedisBoard:
         now_slot = slot_of(unix_s)
         newest = range(now_slot - 1, now_slot + 1)
         everything = range(now_slot - SLOTS_KEPT + 1, now_slot + 1)
-        used = {model: known for model, known in models.items() if known.used_at_s > unix_s - SLOT_S}
+        used = {
+            model: contributions for model, contributions in models.items() if contributions.used_at_s > unix_s - SLOT_S
+        }
         if unix_s < self._restoring_until_s.get(shard, NEVER_S):
-            return [(model, known, everything) for model, known in models.items()]
-        aged = [model for model, known in used.items() if known.read_all_at_s <= unix_s - LATE_MERGE_S]
+            return [(model, contributions, everything) for model, contributions in models.items()]
+        aged = [model for model, contributions in used.items() if contributions.read_all_at_s <= unix_s - LATE_MERGE_S]
         aged.sort(key=lambda model: used[model].read_all_at_s)
         turns = ceil(len(used) * self.round_s / LATE_MERGE_S)
         whole = {model for at, model in enumerate(aged) if at < turns or used[model].read_all_at_s == NEVER_S}
         pause_s = 1.5 * self.round_s if self.round_s > FLUSH_S else 0.0
         return [
-            (model, known, everything if model in whole else newest)
-            for model, known in used.items()
-            if model in whole or not known.is_recent(unix_s, pause_s)
+            (model, contributions, everything if model in whole else newest)
+            for model, contributions in used.items()
+            if model in whole or not contributions.is_recent(unix_s, pause_s)
         ]
 
     def _report_strikes(self, strikes: Strikes, unix_s: float) -> Iterator[Command]:
@@ -544,9 +550,9 @@ class RedisBoard:
         is_due = unix_s - self._reports_read_at_s >= REPORTS_ALL_S
         if is_due:
             self._reports_read_at_s = unix_s
-        said = (self._field, msgspec.json.encode(report), int(bool(report.strikes)), int(is_due))
+        report_arguments = (self._field, msgspec.json.encode(report), int(bool(report.strikes)), int(is_due))
         yield (
-            *("EVAL", REPORT, 2, STRIKES_KEY, STRIKING_KEY, *said),
+            *("EVAL", REPORT, 2, STRIKES_KEY, STRIKING_KEY, *report_arguments),
             *(KEY_EXPIRY_S, MOST_FIELDS, MOST_BYTES, REPORTS_READ),
         )
         yield ("HLEN", STRIKES_KEY)  # the number of replicas
@@ -562,23 +568,23 @@ class RedisBoard:
         self._replicas = replicas if isinstance(replicas, int) else 1
         self._gone = [field for field, report in reports.items() if report.at_s < unix_s - REPORT_KEPT_S]
 
-    async def _store(self, model: str, known: Contributions, slots: range, replies: Iterator[Any]) -> bool:
+    async def _store(self, model: str, contributions: Contributions, slots: range, replies: Iterator[Any]) -> bool:
         """Store slots as Redis has them; return whether it has lost contributions of this replica."""
         lost = False
         for slot in slots:
             fields, version, mine = self._values.slot(next(replies), model)
-            if version and known.read_version(slot) == version:
+            if version and contributions.read_version(slot) == version:
                 continue
             counts = self._values.counts(fields, model)
-            lost |= known.store(slot, counts, version, is_mine=bool(mine))
+            lost |= contributions.store(slot, counts, version, is_mine=bool(mine))
             await asyncio.sleep(0)  # let other tasks run: with many deployments a slot has a thousand fields
         return lost
 
     def _of(self, model: str) -> Contributions:
-        known = self._models.get(model)
-        if known is None:
-            known = self._models[model] = Contributions()
-        return known
+        contributions = self._models.get(model)
+        if contributions is None:
+            contributions = self._models[model] = Contributions()
+        return contributions
 
     def _forget(self, unix_s: float) -> None:
         """Drop slots that are too old, and models that have not been used since."""
@@ -590,7 +596,7 @@ class RedisBoard:
         slot, self._expired = self._expired, slot_of(unix_s)
         if slot == self._expired:
             return
-        for model, known in list(self._models.items()):
-            known.expire(unix_s)
-            if known.used_at_s < unix_s - SLOTS_KEPT * SLOT_S:
+        for model, contributions in list(self._models.items()):
+            contributions.expire(unix_s)
+            if contributions.used_at_s < unix_s - SLOTS_KEPT * SLOT_S:
                 del self._models[model]

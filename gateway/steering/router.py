@@ -198,8 +198,8 @@ class Steering:
     ) -> float | None:
         """Return by when nine of ten first tokens of the fastest deployment come, seconds; None if not known."""
         standings = self._snapshots.of(model, prompt_class, prompt_tokens)
-        known = [each for each in map(standings.of, deployments) if each.is_known]
-        return min((each.answered_s(LATE_QUANTILE) for each in known), default=None)
+        estimates = [each for each in map(standings.of, deployments) if each.is_known]
+        return min((each.answered_s(LATE_QUANTILE) for each in estimates), default=None)
 
     def runs_on(self, model: str, plan: Plan, attempts: Iterable[str]) -> bool:
         """Whether the primary of ``plan``, whose ``attempts`` another model has overtaken, runs on to its first token.
@@ -239,8 +239,8 @@ class Steering:
 
         Beginnings are known by lengths that double; for a length between two of them the shorter one counts.
         """
-        known = self._affinity.known_bytes(model, prefix, self._clock())
-        return {name: inf if size == PREFIX_BYTES[-1] else 2.0 * size for name, size in known.items()}
+        bytes_by_name = self._affinity.known_bytes(model, prefix, self._clock())
+        return {name: inf if size == PREFIX_BYTES[-1] else 2.0 * size for name, size in bytes_by_name.items()}
 
     def permit(
         self,
@@ -441,9 +441,9 @@ class Steering:
             answer_tokens = self._learning.lengths.expected(model, terms.kind, standings.answer_tokens)
             terms = msgspec.structs.replace(terms, answer_tokens=answer_tokens)
         learnt_as = terms.learnt_as
-        known = self._planned.get(model, ())
-        is_known = known == deployments and learnt_as is None  # as nearly always
-        names: Sequence[str] = known if is_known else self._names(model, deployments, learnt_as)
+        earlier_plans = self._planned.get(model, ())
+        is_known = earlier_plans == deployments and learnt_as is None  # as nearly always
+        names: Sequence[str] = earlier_plans if is_known else self._names(model, deployments, learnt_as)
         if (flawed := self._learning.quality.demoted(model, terms.answer_kind)) is not None:
             terms = msgspec.structs.replace(terms, flawed=flawed)
         if terms.excluded:
@@ -501,7 +501,7 @@ class Steering:
             plan = msgspec.structs.replace(plan, reasons=(*plan.reasons, *unusual))
         if explain:
             answer = expected_tokens(standings, terms)
-            told = explained(
+            explanation = explained(
                 plan,
                 lineup,
                 race,
@@ -513,7 +513,7 @@ class Steering:
                 budget=budget,
                 probes=probes or race.budget > 0,
             )
-            plan = msgspec.structs.replace(plan, explanation=told)
+            plan = msgspec.structs.replace(plan, explanation=explanation)
         return plan
 
     def _conditions(self, names: Iterable[str], now_s: float) -> dict[str, Condition]:
@@ -546,9 +546,9 @@ class Steering:
         return self._tenants.health_of(learnt_as[deployment])
 
     def _of_keys(self, names: Iterable[str], learnt_as: Mapping[str, str], now_s: float) -> dict[str, Condition]:
-        known, keys = self._learning.health_of, self._tenants
+        health_of, keys = self._learning.health_of, self._tenants
         return {
-            name: (keys.known(learnt_as[name]) if name in learnt_as else known(name)).condition(now_s)
+            name: (keys.known(learnt_as[name]) if name in learnt_as else health_of(name)).condition(now_s)
             for name in dict.fromkeys(names)
         }
 

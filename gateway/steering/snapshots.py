@@ -60,30 +60,30 @@ class Memory:
         Must be called at least every four minutes while the model has calls, before the board drops slots after ten.
         The returned slot and later ones are read from the board; earlier ones are in ``counts``.
         """
-        known = self._models.pop(model, None) or _Remembered(tuple({} for _ in MEMORY_HALF_LIVES_S))
-        self._models[model] = known
+        remembered = self._models.pop(model, None) or _Remembered(tuple({} for _ in MEMORY_HALF_LIVES_S))
+        self._models[model] = remembered
         oldest_left = now_slot - _FOLDED_AT_SLOTS
-        if known.slot > now_slot:  # the clock was set back
-            known.slot, known.folded_to = now_slot, min(known.folded_to, oldest_left)
+        if remembered.slot > now_slot:  # the clock was set back
+            remembered.slot, remembered.folded_to = now_slot, min(remembered.folded_to, oldest_left)
         for slot in sorted(slots):
-            if known.folded_to <= slot < oldest_left:
-                self._decay(known, slot)
+            if remembered.folded_to <= slot < oldest_left:
+                self._decay(remembered, slot)
                 counts = lasting(slots[slot])
-                for scale in known.scales:
+                for scale in remembered.scales:
                     add_weighted(scale, counts, 1.0)
-        known.folded_to = max(known.folded_to, oldest_left)
+        remembered.folded_to = max(remembered.folded_to, oldest_left)
         self._bound()
-        return known.folded_to
+        return remembered.folded_to
 
     def learn(self, model: str, counts: Mapping[str, float], slot: int) -> None:
         """Add counts from before this process began, as of ``slot``."""
-        known = self._models.setdefault(model, _Remembered(tuple({} for _ in MEMORY_HALF_LIVES_S)))
-        self._decay(known, max(slot, known.slot))
-        age_s = max(0, known.slot - slot) * SLOT_S
+        remembered = self._models.setdefault(model, _Remembered(tuple({} for _ in MEMORY_HALF_LIVES_S)))
+        self._decay(remembered, max(slot, remembered.slot))
+        age_s = max(0, remembered.slot - slot) * SLOT_S
         self._bound()
-        kept = lasting(counts)
-        for scale, half_life_s in zip(known.scales, MEMORY_HALF_LIVES_S, strict=True):
-            add_weighted(scale, kept, 0.5 ** (age_s / half_life_s))
+        lasting_counts = lasting(counts)
+        for scale, half_life_s in zip(remembered.scales, MEMORY_HALF_LIVES_S, strict=True):
+            add_weighted(scale, lasting_counts, 0.5 ** (age_s / half_life_s))
 
     def drop(self, model: str) -> None:
         """Forget a model."""
@@ -100,17 +100,17 @@ class Memory:
 
     def counts(self, model: str, scale: int, now_slot: int) -> Counts:
         """Return the counts on a scale, weighted by age."""
-        known = self._models.get(model)
-        if known is None:
+        remembered = self._models.get(model)
+        if remembered is None:
             return {}
-        weight = 0.5 ** (max(0, now_slot - known.slot) * SLOT_S / MEMORY_HALF_LIVES_S[scale])
-        return {field: amount * weight for field, amount in known.scales[scale].items()}
+        weight = 0.5 ** (max(0, now_slot - remembered.slot) * SLOT_S / MEMORY_HALF_LIVES_S[scale])
+        return {field: amount * weight for field, amount in remembered.scales[scale].items()}
 
-    def _decay(self, known: "_Remembered", slot: int) -> None:
+    def _decay(self, remembered: "_Remembered", slot: int) -> None:
         """Decay the counts until ``slot``."""
-        passed_s = max(0, slot - known.slot) * SLOT_S
-        known.slot = slot
-        for counts, half_life_s in zip(known.scales, MEMORY_HALF_LIVES_S, strict=True):
+        passed_s = max(0, slot - remembered.slot) * SLOT_S
+        remembered.slot = slot
+        for counts, half_life_s in zip(remembered.scales, MEMORY_HALF_LIVES_S, strict=True):
             keep = 0.5 ** (passed_s / half_life_s)
             for field in [field for field, amount in counts.items() if amount * keep < _FORGOTTEN]:
                 del counts[field]
@@ -149,19 +149,19 @@ class Snapshots:
 
     def at(self, model: str, measured: Measured, size: int) -> Standings:
         """Return the standings for an API or effort, and a size of prompt."""
-        known = self._models.get(model)
+        snapshot = self._models.get(model)
         now_s = self._clock()
-        if known is None or (
-            now_s - known.checked_at_s >= STANDINGS_AGE_S and now_s - self._refreshed_at_s > REFRESHED_AT_LEAST_S
+        if snapshot is None or (
+            now_s - snapshot.checked_at_s >= STANDINGS_AGE_S and now_s - self._refreshed_at_s > REFRESHED_AT_LEAST_S
         ):
-            known = self._check(model, now_s)
-        known.used_at_s = now_s
-        return known.standings(measured, size)
+            snapshot = self._check(model, now_s)
+        snapshot.used_at_s = now_s
+        return snapshot.standings(measured, size)
 
     def fresh(self, model: str, prompt_class: PromptClass) -> Standings:
         """Return standings computed now from all counts."""
-        known = self._check(model, self._clock())
-        return known.standings(prompt_class.measured, size_of(None, prompt_class.size))
+        snapshot = self._check(model, self._clock())
+        return snapshot.standings(prompt_class.measured, size_of(None, prompt_class.size))
 
     def sizing(self, model: str, measured: Measured, deployment: str) -> PromptSizeEffect:
         """Return how the size of a prompt affects a deployment."""
@@ -181,26 +181,26 @@ class Snapshots:
     def remember(self, model: str, counts: Mapping[str, float], slot: int) -> None:
         """Add counts from before this process began, as of ``slot``."""
         self._memory.learn(model, counts, min(slot, slot_of(self._unix_clock())))
-        known = self._models.get(model)
-        if known is not None:
-            known.outdate()
+        snapshot = self._models.get(model)
+        if snapshot is not None:
+            snapshot.outdate()
 
     def refreshed(self) -> Iterator[str | None]:
         """Recompute what has changed in steps of less than a millisecond; yield after each, at its end the model."""
         now_s = self._clock()
-        due = [(known.checked_at_s, model) for model, known in self._models.items() if known.is_due(now_s)]
+        due = [(snapshot.checked_at_s, model) for model, snapshot in self._models.items() if snapshot.is_due(now_s)]
         for _, model in sorted(due):
-            known = self._models.get(model)
-            if known is None or not known.is_due(now_s):
+            snapshot = self._models.get(model)
+            if snapshot is None or not snapshot.is_due(now_s):
                 continue  # forgotten, or recomputed for a call in the meantime
-            if known.used_at_s < known.checked_at_s:
-                self._fold(model, known, now_s)
+            if snapshot.used_at_s < snapshot.checked_at_s:
+                self._fold(model, snapshot, now_s)
                 yield None
                 continue
-            before = known.made_at_s
-            for _ in self._steps(model, known, now_s):
+            before = snapshot.made_at_s
+            for _ in self._steps(model, snapshot, now_s):
                 yield None
-            if known.made_at_s != before:
+            if snapshot.made_at_s != before:
                 yield model
 
     def refreshing(self) -> None:
@@ -216,53 +216,53 @@ class Snapshots:
     def forget(self) -> set[str]:
         """Drop snapshots that were not used for as long as a board keeps samples; return the remaining models."""
         oldest_s = self._clock() - SLOTS_KEPT * SLOT_S
-        for model in [model for model, known in self._models.items() if known.used_at_s < oldest_s]:
+        for model in [model for model, snapshot in self._models.items() if snapshot.used_at_s < oldest_s]:
             del self._models[model]
-        kept = {*self._models, *self._memory.models()}
-        self._sizings = {model: sizings for model, sizings in self._sizings.items() if model in kept}
+        models = {*self._models, *self._memory.models()}
+        self._sizings = {model: sizings for model, sizings in self._sizings.items() if model in models}
         return set(self._models)
 
     def _check(self, model: str, now_s: float) -> "_Known":
         """Check for new counts of a model."""
-        known = self._models.get(model)
-        if known is None:
-            known = self._models[model] = _Known(self._sizings_of(model))
-            known.used_at_s = now_s
-        for _ in self._steps(model, known, now_s):
+        snapshot = self._models.get(model)
+        if snapshot is None:
+            snapshot = self._models[model] = _Known(self._sizings_of(model))
+            snapshot.used_at_s = now_s
+        for _ in self._steps(model, snapshot, now_s):
             pass
-        return known
+        return snapshot
 
-    def _steps(self, model: str, known: "_Known", now_s: float) -> Iterator[None]:
+    def _steps(self, model: str, snapshot: "_Known", now_s: float) -> Iterator[None]:
         """Check for new counts; the former standings are used until the last step."""
         unix_s = self._unix_clock()
         slot = slot_of(unix_s)
-        key, outdated = (self._board.version(model, unix_s), slot), known.outdated
-        known.checked_at_s = now_s
-        if known.key == key:
+        key, outdated = (self._board.version(model, unix_s), slot), snapshot.outdated
+        snapshot.checked_at_s = now_s
+        if snapshot.key == key:
             return
-        if known.slot != slot:
-            scales = yield from self._remembered(model, known, slot, unix_s)
-            for sizing in list(known.sizings.values()):
+        if snapshot.slot != slot:
+            scales = yield from self._remembered(model, snapshot, slot, unix_s)
+            for sizing in list(snapshot.sizings.values()):
                 sizing.fit(now_s)
                 yield
-            known.scales = scales
-            known.forget_usual()
+            snapshot.scales = scales
+            snapshot.forget_usual()
         counts = self._board.counts(model, unix_s, half_life_s=HALF_LIFE_S)
         yield
         evidence = yield from read_in_steps(counts)
-        yield from known.update(evidence, answer_tokens(counts))
-        known.made_at_s = now_s
-        if known.outdated == outdated:
-            known.key, known.slot = key, slot
+        yield from snapshot.update(evidence, answer_tokens(counts))
+        snapshot.made_at_s = now_s
+        if snapshot.outdated == outdated:
+            snapshot.key, snapshot.slot = key, slot
 
-    def _fold(self, model: str, known: "_Known", now_s: float) -> None:
+    def _fold(self, model: str, snapshot: "_Known", now_s: float) -> None:
         """Add the counts that the board will soon drop to memory, for a model without calls at the moment."""
-        known.checked_at_s = now_s
+        snapshot.checked_at_s = now_s
         unix_s = self._unix_clock()
         self._memory.fold(model, self._board.slots(model, unix_s), slot_of(unix_s))
 
     def _remembered(
-        self, model: str, known: "_Known", slot: int, unix_s: float
+        self, model: str, snapshot: "_Known", slot: int, unix_s: float
     ) -> Generator[None, None, tuple[Evidences, ...]]:
         """Return the evidence on the longer scales, the longest first: memory plus the board.
 
@@ -278,12 +278,12 @@ class Snapshots:
         for each, counts in slots.items():
             yield
             age_s = max(0, slot - each) * SLOT_S
-            kept = known.lasting(each, counts)
+            lasting_counts = snapshot.lasting(each, counts)
             if each >= since:
                 in_hours, in_minutes = (0.5 ** (age_s / half_life_s) for half_life_s in MEMORY_HALF_LIVES_S)
-                add_weighted(hours, kept, in_hours - in_minutes)
-                add_weighted(minutes, kept, in_minutes)
-            add_weighted(minutes, kept, -(0.5 ** (age_s / HALF_LIFE_S)))
+                add_weighted(hours, lasting_counts, in_hours - in_minutes)
+                add_weighted(minutes, lasting_counts, in_minutes)
+            add_weighted(minutes, lasting_counts, -(0.5 ** (age_s / HALF_LIFE_S)))
         of_hours = yield from read_in_steps(hours)
         of_minutes = yield from read_in_steps(minutes)
         return of_hours, of_minutes
@@ -326,18 +326,20 @@ class _Known:
 
     def is_due(self, now_s: float) -> bool:
         """Whether to check again: it was used since, or the board may drop something."""
-        asked = self.used_at_s >= self.checked_at_s
-        return now_s - self.checked_at_s >= (STANDINGS_AGE_S if asked else SLOT_S)
+        is_used = self.used_at_s >= self.checked_at_s
+        return now_s - self.checked_at_s >= (STANDINGS_AGE_S if is_used else SLOT_S)
 
     def lasting(self, slot: int, counts: Mapping[str, float]) -> Counts:
         """Return ``evidence.lasting`` of a slot; reused if nothing was counted since, as most slots are closed."""
         state = (len(counts), sum(counts.values()))
-        known = self._lasting.get(slot)
-        if known is None or known[0] != state:
+        counts_before = self._lasting.get(slot)
+        if counts_before is None or counts_before[0] != state:
             if len(self._lasting) > SLOTS_KEPT:
-                self._lasting = {each: kept for each, kept in self._lasting.items() if each > slot - SLOTS_KEPT}
-            known = self._lasting[slot] = (state, lasting(counts))
-        return known[1]
+                self._lasting = {
+                    each: lasting_counts for each, lasting_counts in self._lasting.items() if each > slot - SLOTS_KEPT
+                }
+            counts_before = self._lasting[slot] = (state, lasting(counts))
+        return counts_before[1]
 
     def outdate(self) -> None:
         """Recompute everything at the next check."""
@@ -352,15 +354,15 @@ class _Known:
 
     def update(self, lately: Evidences, answer_tokens: float) -> Iterator[None]:
         """Set the recent evidence, and compute the standings that were used before."""
-        made: dict[Measured, Standings] = {}
+        standings: dict[Measured, Standings] = {}
         for measured in list(self._made):
-            made[measured] = yield from self._steps(measured, lately, answer_tokens)
+            standings[measured] = yield from self._steps(measured, lately, answer_tokens)
         sized: dict[tuple[Measured, int], Standings] = {}
         for measured, size in list(self._used):
-            if measured in made:  # else it was first used in the meantime
-                sized[measured, size] = self._at_size(made[measured], measured, size)
+            if measured in standings:  # else it was first used in the meantime
+                sized[measured, size] = self._at_size(standings[measured], measured, size)
                 yield
-        self._lately, self._answer_tokens, self._made, self._sized = lately, answer_tokens, made, sized
+        self._lately, self._answer_tokens, self._made, self._sized = lately, answer_tokens, standings, sized
         self._used.clear()
 
     def standings(self, measured: Measured, size: int) -> Standings:
@@ -368,20 +370,20 @@ class _Known:
         sized = self._sized.get((measured, size))
         self._used.add((measured, size))
         if sized is None:
-            made = self._made.get(measured)
-            if made is None:
-                made = self._made[measured] = finished(self._steps(measured, self._lately, self._answer_tokens))
-            sized = self._sized[measured, size] = self._at_size(made, measured, size)
+            standings = self._made.get(measured)
+            if standings is None:
+                standings = self._made[measured] = finished(self._steps(measured, self._lately, self._answer_tokens))
+            sized = self._sized[measured, size] = self._at_size(standings, measured, size)
         return sized
 
-    def _at_size(self, made: Standings, measured: Measured, size: int) -> Standings:
+    def _at_size(self, standings: Standings, measured: Measured, size: int) -> Standings:
         scales = {name: sizing.factor(size) for (of, name), sizing in self.sizings.items() if of is measured}
-        return made.sized(scales, _UNSEEN.factor(size))
+        return standings.sized(scales, _UNSEEN.factor(size))
 
     def _steps(self, measured: Measured, lately: Evidences, answer_tokens: float) -> Generator[None, None, Standings]:
-        seen, usual = self._usuals.get(measured, (0.0, None))
+        n_before, usual = self._usuals.get(measured, (0.0, None))
         n = sum(each.n for each in lately.values())
-        if usual is None or n > _MUCH_MORE * seen:
+        if usual is None or n > _MUCH_MORE * n_before:
             usual = yield from usuals_in_steps(self.scales, lately, measured)
             self._usuals[measured] = (n, usual)
         return (yield from standings_in_steps(lately, usual, measured, answer_tokens))
@@ -430,13 +432,13 @@ def recall(board: Board, lately: Mapping[str, Mapping[int, Mapping[str, float]]]
             counts = dict(slots[slot])
             for name, tally in read_tallies(slots[slot]).items():
                 n += tally.n
-                spoken = tally.spoken or Tally()
-                for field, every, heard in (
-                    (event, tally.events, spoken.events),
-                    (cut, tally.censored, spoken.censored),
+                spoken_tally = tally.spoken or Tally()
+                for field, every, of_spoken in (
+                    (event, tally.events, spoken_tally.events),
+                    (cut, tally.censored, spoken_tally.censored),
                 ):
-                    _add_own(counts, partial(field, name), unspoken(every, heard))
-                    _add_own(counts, partial(field, name), {spoken_class(each): heard[each] for each in heard})
+                    _add_own(counts, partial(field, name), unspoken(every, of_spoken))
+                    _add_own(counts, partial(field, name), {spoken_class(each): of_spoken[each] for each in of_spoken})
             board.add(model, counts, slot * SLOT_S)
     return n
 

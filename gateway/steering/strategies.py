@@ -49,8 +49,8 @@ def _hedged(plan: Planned) -> Sequence[Start]:
     delay_s = plan.race.hedge_delay_s
     if delay_s is None:
         return [plan.late()]
-    asked = (delay_s, Why.ASKED_DELAY)
-    return [max(asked, plan.late()) if plan.long_prompt else asked]
+    asked_delay = (delay_s, Why.ASKED_DELAY)
+    return [max(asked_delay, plan.late()) if plan.long_prompt else asked_delay]
 
 
 def _raced(plan: Planned) -> Sequence[Start]:

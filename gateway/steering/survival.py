@@ -157,9 +157,9 @@ def kaplan_meier(events: Sequence[float], censored: Sequence[float]) -> Curve:
     """
     survival = 1.0
     reached = []
-    for seen, risk in zip(events, _at_risk(events, censored), strict=True):
-        if seen > 0:
-            survival *= 1.0 - seen / risk  # at least the number seen
+    for n_events, risk in zip(events, _at_risk(events, censored), strict=True):
+        if n_events > 0:
+            survival *= 1.0 - n_events / risk  # at least the number seen
         reached.append(1.0 - survival)
     return Curve(tuple(reached))
 
@@ -179,7 +179,7 @@ def dense(sparse: Mapping[int, float]) -> list[float]:
 
 def _at_risk(events: Sequence[float], censored: Sequence[float]) -> list[float]:
     # summed from the end, so that rounding never leaves fewer at risk than events
-    risks = list(accumulate(seen + cut for seen, cut in zip(reversed(events), reversed(censored), strict=True)))
+    risks = list(accumulate(n_events + cut for n_events, cut in zip(reversed(events), reversed(censored), strict=True)))
     risks.reverse()
     return risks
 
@@ -221,10 +221,10 @@ def quantiles(events: Sequence[float], censored: Sequence[float], shares: Sequen
     at_risk = list(accumulate(map(sum, zip(reversed(events), reversed(censored), strict=True))))[::-1]
     low, high = [inf] * len(shares), [inf] * len(shares)
     survival, greenwood = 1.0, 0.0
-    for index, (seen, risk) in enumerate(zip(events, at_risk, strict=True)):
-        if seen <= 0:
+    for index, (n_events, risk) in enumerate(zip(events, at_risk, strict=True)):
+        if n_events <= 0:
             continue
-        left = max(risk - seen, _LEFT)
+        left = max(risk - n_events, _LEFT)
         survival *= left / risk
         greenwood += (risk - left) / (risk * left)
         spread = survival * greenwood
@@ -278,7 +278,7 @@ def audited_quantiles(fair: AuditedCounts, shares: Sequence[float]) -> tuple[Qua
     is known (with one success and one failure more, so that the ends have a variance too).
     """
     weight = fair.overtaken / fair.audited
-    events = [own + weight * seen for own, seen in zip(fair.events, fair.audited_events, strict=True)]
+    events = [own + weight * n_events for own, n_events in zip(fair.events, fair.audited_events, strict=True)]
     censored = [own + weight * cut for own, cut in zip(fair.censored, fair.audited_censored, strict=True)]
     curve = kaplan_meier(events, censored)
     sample = sum(fair.audited_events) + sum(fair.audited_censored)
@@ -286,10 +286,10 @@ def audited_quantiles(fair: AuditedCounts, shares: Sequence[float]) -> tuple[Qua
     part = weight * sample / total
     unknown = part * part * max(0.0, 1 / fair.audited - 1 / fair.overtaken)
     low, high = [inf] * len(shares), [inf] * len(shares)
-    for index, seen in enumerate(accumulate(fair.audited_events)):
+    for index, n_events in enumerate(accumulate(fair.audited_events)):
         if events[index] <= 0:
             continue
-        of_sample = (seen + 1) / (sample + 2)
+        of_sample = (n_events + 1) / (sample + 2)
         for at, share in enumerate(shares):
             above = curve.reached[index] - share
             outside = above * above >= Z_95 * Z_95 * (

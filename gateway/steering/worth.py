@@ -41,18 +41,18 @@ def offers(
     assert lineup.standings is not None
     caches = _cached_parts(terms) if terms.cached else _NO_CACHES
     key = primary.deployment, kept, is_long, size, terms.holds, losers, expected_tokens(lineup.standings, terms), caches
-    known = lineup.cache.offers.get(key)
-    if known is None:
+    cached = lineup.cache.offers.get(key)
+    if cached is None:
         prices = _prices((*lineup.ranked, primary), terms)  # a canary is not among the ranked
         if prices is None:
             return None
-        found = _Offers(
+        new_offers = _Offers(
             lineup, primary, race, terms, kept=kept, prompt_tokens=tokens_of(size), prices=prices, caches=caches
         )
         curve = primary.estimate.curve
         starts = {come and curve.reached_at(come) for come in VALUED_STARTS if not is_long or come >= 1.0 - HEDGE_SHARE}
-        known = lineup.cache.offers[key] = tuple(found.at(sorted(starts)))
-    return known
+        cached = lineup.cache.offers[key] = tuple(new_offers.at(sorted(starts)))
+    return cached
 
 
 def may_race(racer: Candidate, primary: Candidate, race: RaceSettings) -> bool:
@@ -70,14 +70,14 @@ def may_race(racer: Candidate, primary: Candidate, race: RaceSettings) -> bool:
 def worth_s(lineup: Lineup, primary: Candidate, racer: Candidate, *, kept: float, holds: bool) -> float:
     """Return the seconds that a call should gain by ``racer`` from the start; kept with the lineup."""
     key = primary.deployment, racer.deployment, kept, holds
-    known = lineup.cache.worths_s.get(key)
-    if known is None:
+    cached_s = lineup.cache.worths_s.get(key)
+    if cached_s is None:
         if holds:
-            known, _, _ = _saved_s(lineup, primary, racer, 0.0, kept=kept, holds=True)
+            cached_s, _, _ = _saved_s(lineup, primary, racer, 0.0, kept=kept, holds=True)
         else:
-            known = kept * lineup.gain_s(primary, racer)
-        lineup.cache.worths_s[key] = known
-    return known
+            cached_s = kept * lineup.gain_s(primary, racer)
+        lineup.cache.worths_s[key] = cached_s
+    return cached_s
 
 
 def floor_s(primary: Candidate, race: RaceSettings) -> float:
@@ -220,9 +220,9 @@ _CACHE_STEPS = 8
 
 def _prices(ranked: Sequence[Candidate], terms: Terms) -> dict[str, Price] | None:
     """Return each deployment's price; without one, the most expensive known. None if none is known."""
-    known = terms.prices or {}
-    dearest = max(known.values(), key=_total_price, default=None)
-    return None if dearest is None else {each.deployment: known.get(each.deployment, dearest) for each in ranked}
+    prices = terms.prices or {}
+    dearest = max(prices.values(), key=_total_price, default=None)
+    return None if dearest is None else {each.deployment: prices.get(each.deployment, dearest) for each in ranked}
 
 
 def _total_price(price: Price) -> float:
@@ -267,8 +267,8 @@ class ConfirmedShare:
     @property
     def share(self) -> float:
         """The ratio of both sums, shrunk to KEPT_PRIOR by 30 audits; in steps, and at most 1 (independent)."""
-        seen = self._seen_s / self._predicted_s if self._predicted_s > 0 else KEPT_PRIOR
-        shrunk = (self._audits * seen + LEAST_AUDITS * KEPT_PRIOR) / (self._audits + LEAST_AUDITS)
+        share = self._seen_s / self._predicted_s if self._predicted_s > 0 else KEPT_PRIOR
+        shrunk = (self._audits * share + LEAST_AUDITS * KEPT_PRIOR) / (self._audits + LEAST_AUDITS)
         return min(1.0, max(KEPT_STEP, round(shrunk / KEPT_STEP) * KEPT_STEP))
 
 
