@@ -1,14 +1,14 @@
 """The records of calls, and the protocol of their recorders. ``attempts.py`` has the records of attempts.
 
 Everything here is frozen, and has no behaviour but a call's ``repr`` and how it is rendered. Times within a call are
-milliseconds since it was fully received (calls) or since the launch (attempts), on the monotonic clock; instants are
-UTC. An unknown figure is ``None``, never zero: gateway/steering/RULES.md#measurement has the rules.
+milliseconds on the monotonic clock: since the call was fully received (calls), or since the launch (attempts). Instants
+are UTC. An unknown figure is ``None``, never zero: gateway/steering/RULES.md#measurement has the rules.
 
-A field with a ``Column`` in its annotation is a column of its table, and shown where that says (``columns.py``); other
-fields are in the spool alone.
+A field with a ``Column`` in its annotation is a column of its table, and shown where the ``Column`` says
+(``columns.py``). Other fields are in the spool alone.
 
-Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database. In the
-spool's JSON they are without what is unknown or usual: half of an attempt's fields.
+Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database. The spool's
+JSON leaves out what is unknown or usual: half of an attempt's fields.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,13 +33,13 @@ class Objective(StrEnum):
 
     AUTO = "auto"  # by the request: reading for streamed chat; completion for whole answers, tools and JSON schemas
     FIRST_TOKEN = "first_token"  # noqa: S105 - a token of text
-    READING = "reading"  # text arrives before it is read: TTFT + n * max(0, 1 / (tok/s) - 1 / reading_tok_s)
+    READING = "reading"  # text arrives before the reader needs it: TTFT + n * max(0, 1 / (tok/s) - 1 / reading_tok_s)
     COMPLETION = "completion"  # the earliest whole answer: TTFT + n / (tok/s)
-    COST = "cost"  # the cheapest that meets ttft_ms and min_tok_s; raced only if it may miss them
+    COST = "cost"  # the cheapest deployment that meets ttft_ms and min_tok_s; raced only if it may miss these
 
 
 class CallKind(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a call in advance and predicts the length of its answer."""
+    """What is known of a call in advance, and predicts the length of the answer."""
 
     endpoint: str = PIVOT.endpoint
     structured: bool = False  # tools are offered, or JSON is requested
@@ -50,54 +50,55 @@ class CallKind(msgspec.Struct, frozen=True, gc=False):
 
 
 class Level(msgspec.Struct, frozen=True, gc=False):
-    """An owner of limits that a call counts against: its key, the key's team, or its end user.
+    """An owner of limits that a call counts against: the call's key, the key's team, or the end user.
 
-    ``whose`` begins the error message: "this key". ``is_of_body``: known from the body, so nothing is held before that.
+    ``whose``: begins the error message: "this key". ``is_of_body``: known from the body, so nothing is reserved before
+    the body has come.
     """
 
     owner: str
     whose: str
     limits: Mapping[str, float]
     is_of_body: bool = False
-    zone: str = "UTC"  # of the hours, days, weeks and months that they count in
+    zone: str = "UTC"  # in which the limits' hours, days, weeks and months begin
 
 
-TENANT = "tenant"  # the name in the ledger of every key that a client brings
+TENANT = "tenant"  # the ledger's name for every key that a client brings
 
 
 class Maker(msgspec.Struct, frozen=True):
-    """Who made an answer, or reasoning that only its maker can read."""
+    """Who made an answer, or reasoning that only the maker can read."""
 
     deployment: str
-    key_name: str | None = None  # None: its provider has only one
+    key_name: str | None = None  # None: the provider has one key
     tenant: str | None = None  # the digest of a client's own key; None: the operator's
-    account: str | None = None  # at its vendor, by a digest; None: not known
-    made: bool = False  # the gateway saw that; else it was only sent it, and has answered
-    same_as: str | None = None  # the model that it is, where its own name does not say so
+    account: str | None = None  # the vendor's account, by a digest; None: not known
+    made: bool = False  # the gateway saw that; else the maker was only sent this, and has answered
+    same_as: str | None = None  # the model that the deployment is, if its own name does not say so
 
     @property
     def model(self) -> str:
-        """The name of its model, as the settings say that it is known, or at its provider."""
+        """The name of the model: what the settings say that it is, else the provider's name."""
         return self.same_as or self.deployment.partition("/")[2]
 
     def key_at(self, provider: str) -> str | None:
-        """Return the name of its key, if it is one of this provider's."""
+        """Return the name of the maker's key, if the key is one of this provider's."""
         return self.key_name if self.deployment.partition("/")[0] == provider else None
 
 
 class RenderedRequest(MaskedRecord, frozen=True):
-    """What one deployment is sent of a call, and told of it, where that differs from what its client sent."""
+    """What one deployment is sent of a call, and what the client is told of that, where the request differs."""
 
     fields: Mapping[str, msgspec.Raw] | None = None  # None: the client's own
     spoken: Dialect | None = None  # the dialect of what is sent; None: the usual one
-    dropped: tuple[str, ...] = ()  # fields that are left out
-    lowered: tuple[str, ...] = ()  # limits that are lowered to the longest answer it allows
-    apart: Apart | None = None  # what is sent with those of its keys that cannot read the reasoning
-    marks: LastingPart | None = None  # what of the prompt it is told to cache, as its client says nothing
-    model: str | None = None  # its model, if that is a fallback which may continue the answer
+    dropped: tuple[str, ...] = ()  # fields that were left out
+    lowered: tuple[str, ...] = ()  # limits that were lowered to the deployment's longest answer
+    apart: Apart | None = None  # what is sent with keys that cannot read the reasoning
+    marks: LastingPart | None = None  # what of the prompt is marked for the cache, as the client marks nothing
+    model: str | None = None  # the model asked, if that is a fallback which may continue the answer
 
     def shown(self) -> Iterator[tuple[str, object]]:
-        """Yield the fields of its ``repr``: no texts."""
+        """Yield the fields of the ``repr``: no texts."""
         yield "fields", None if self.fields is None else sorted(self.fields)
         yield "dropped", self.dropped
         yield "lowered", self.lowered
@@ -107,32 +108,32 @@ AS_ASKED = RenderedRequest()
 
 
 class CallRequest(MaskedRecord, frozen=True, kw_only=True):
-    """What a request asks for: what the race and the ledger read of it, as its model is asked."""
+    """What a request asks for, as far as race and ledger read it, and as the model is asked."""
 
     dialect: Dialect = PIVOT  # of the client
-    model: str  # as its client names it: a fallback may be asked in its place
+    model: str  # as the client names the model; a fallback may be asked in its place
     fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields; empty for a form
     stream: bool = False
     wants_usage: bool = True  # in the stream; dialects that always send usage ignore this
     stateful: bool = False  # changes something at the provider: never sent twice
-    runs_on: bool = False  # in the background: its answer is only the beginning of one
+    runs_on: bool = False  # in the background: the answer is only the beginning of one
 
     def shown(self) -> Iterator[tuple[str, object]]:
-        """Yield the fields of its ``repr``: no texts."""
+        """Yield the fields of the ``repr``: no texts."""
         yield "model", self.model
         yield "stream", self.stream
         yield "fields", sorted(self.fields)
 
 
 class Envelope(MaskedRecord, frozen=True, gc=False):
-    """What is known of a request besides its body: of its connection, and of its headers."""
+    """What is known of a request besides the body: about the connection and the headers."""
 
     headers: Mapping[str, str] = {}  # that may go upstream
     request_id: str | None = None  # the client's x-request-id
 
 
 class Caller(MaskedRecord, frozen=True, gc=False):
-    """By whom a call is, whichever model is asked: its id, times and trace, and the tags and accounts it counts in."""
+    """Who calls, whichever model is asked: the call's id, times and trace, and the tags and accounts it counts in."""
 
     id: str
     received_at: float  # monotonic seconds, when the body was complete
@@ -142,19 +143,19 @@ class Caller(MaskedRecord, frozen=True, gc=False):
     client: str | None = None
     envelope: Envelope = Envelope()
     tags: Mapping[str, str] = {}
-    levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user
+    levels: Sequence[Level] = ()  # whose limits the call counts against: the key, then the team and the end user
     trace: TraceContext | None = None  # None: calls are not traced
 
     def shown(self) -> Iterator[tuple[str, object]]:
-        """Yield the fields of its ``repr``: neither tags nor headers."""
+        """Yield the fields of the ``repr``: neither tags nor headers."""
         yield "id", self.id
         yield "client", self.client
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How requests of one shape are asked of one model: what does not depend on their prompts, nor changes by itself.
+    """How requests of one shape are asked of one model: whatever depends neither on prompts nor on the time.
 
-    It may be kept (gateway/api/shapes.py), so nothing in it may be one request's own.
+    Decisions are kept (gateway/api/shapes.py), so nothing in a decision may be one request's own.
     """
 
     model: str
@@ -162,28 +163,28 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mode: Mode
     objective: Objective  # resolved; never auto
     win_on: WinOn = WinOn.ANY
-    sentence_words: int = 0  # win_on sentence: so many words can be spoken, even if their sentence has not ended
+    sentence_words: int = 0  # win_on sentence: after so many words a voice can begin, though the sentence has not ended
     invalid: Invalid = Invalid.ERROR  # win_on valid: what the client gets if no answer is valid
     answer_kind: AnswerKind = AnswerKind.PLAIN
 
 
 class CallTraits(MaskedRecord, frozen=True, gc=False):
-    """What is one request's own at its model: its size, its deadline, its conversation."""
+    """What is one request's own at the model: size, deadline, conversation."""
 
     prompt_class: PromptClass
     prompt_tokens: int  # estimated from the size of the body
-    inline_bytes: int | None = None  # of the body, if the whole prompt is text in it; else unknown
+    inline_bytes: int | None = None  # of the body, if the whole prompt is text in the body; else unknown
     size_tokens: int | None = None  # the size by which times are compared; None: ``prompt_tokens``
     kind: CallKind | None = None  # None: the answer does not consist of tokens
     deadline_ms: float | None = None  # for the first token, since ``received_at``
     profile: str | None = None  # the racing profile, named by the request, its client or its model
-    key_name: str | None = None  # the only key of the provider that has what the request names
-    # Its digest, the same in every turn: prompt caches belong to keys. None: a provider's keys take turns.
+    key_name: str | None = None  # the provider's only key that has what the request names
+    # A digest, the same in every turn: prompt caches belong to keys. None: a provider's keys take turns.
     conversation: bytes | None = None
-    cache_key: msgspec.Raw | None = None  # of its session, for vendors that take a ``prompt_cache_key``; None: has none
+    cache_key: msgspec.Raw | None = None  # the session's, for vendors that take ``prompt_cache_key``; None: no session
     is_restricted: bool = False  # the request restricts or orders the deployments
     maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
-    makers: frozenset[Maker] = frozenset()  # of all of it, as far as this process knows them
+    makers: frozenset[Maker] = frozenset()  # of all reasoning, as far as this process knows the makers
 
 
 class Call(MaskedRecord, frozen=True):
@@ -209,13 +210,13 @@ class Call(MaskedRecord, frozen=True):
         return self.asked.fields if fields is None else fields
 
     def rendered_as(self, deployment: str, **changed: Any) -> "Call":
-        """Return the call with what of its rendering for ``deployment`` has ``changed``."""
+        """Return the call with these fields of the rendering for ``deployment`` ``changed``."""
         known = self.rendered.get(deployment, AS_ASKED)
         rendered = {**self.rendered, deployment: msgspec.structs.replace(known, **changed)}
         return msgspec.structs.replace(self, rendered=rendered)
 
     def shown(self) -> Iterator[tuple[str, object]]:
-        """Yield the fields of its ``repr``: neither texts, nor the values of headers and tags."""
+        """Yield the fields of the ``repr``: neither texts, nor the values of headers and tags."""
         yield "id", self.by.id
         yield "client", self.by.client
         yield "model", self.how.model
@@ -226,7 +227,7 @@ class Call(MaskedRecord, frozen=True):
 
 
 class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What of a call is known at its start, and is in its row at its end. Each names its place in the ``Call``."""
+    """What is known of a call at its start, and is in its row at the end. Each field names its place in ``Call``."""
 
     id: Annotated[
         str,
@@ -286,13 +287,13 @@ class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class CallStart(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The start of a call, with the attempts launched at once: what remains of it if the gateway dies."""
+    """The start of a call, with the attempts launched at once: all that remains if the gateway dies."""
 
     attempts: tuple[AttemptStart, ...]
 
 
 class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One finished call: a row of ``calls``, with its attempts."""
+    """One finished call with its attempts: a row of ``calls``."""
 
     answered_model: Annotated[
         str | None, Column("The fallback that answered; null if none did.", logged=True, traced=True, listed=True)
@@ -478,8 +479,8 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
         ),
     ] = ()
     attempts: tuple[AttemptRecord, ...] = ()
-    kind: CallKind | None = None  # the expected lengths of answers need it
-    trace: TraceContext | None = None  # of its spans; None: calls are not traced
+    kind: CallKind | None = None  # for the expected lengths of answers
+    trace: TraceContext | None = None  # of the call's spans; None: calls are not traced
 
     @property
     def failed(
@@ -492,12 +493,12 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
             may_be_null=True,
         ),
     ]:
-        """Whether the call ended with an error that was not its client's own fault."""
+        """Whether the call ended with an error that is not the client's own fault."""
         return has_failed(self.status_code, self.error_kind)
 
 
 def whole_cost_usd(record: CallRecord) -> float | None:
-    """Return what a call cost the operator and its client together; None: nothing of it is known."""
+    """Return what a call cost the operator and the client together; None: unknown."""
     known = [attempt.cost_usd for attempt in record.attempts if attempt.cost_usd is not None]
     return sum(known) if known else None
 
@@ -508,7 +509,7 @@ class HourlySum(msgspec.Struct, frozen=True, gc=False):
     model: str
     deployment: str
     size_class: int
-    unix_s: float  # the middle of that period
+    unix_s: float  # the middle of the period
     metric: str  # "ttft", "tps" (decode; of ``bucket``), "n" (answered or failed) or "err"
     bucket: int  # eight per octave, from 10 ms, or 10 tok/s
     n: float
@@ -519,25 +520,25 @@ class Spent(msgspec.Struct, frozen=True, gc=False):
 
     client: str | None
     model: str
-    day_usd: float  # of all its calls
+    day_usd: float  # of all calls of that day
     extra_usd: float = 0.0  # what racing added, also by attempts for a fallback
-    lost_usd: float = 0.0  # of attempts for this model that lost a race; only where client is None
+    lost_usd: float = 0.0  # of this model's attempts that lost a race; only where client is None
 
 
 class Used(msgspec.Struct, frozen=True, gc=False):
-    """What one of those that have limits has used since an instant: a client, a team, an end user, or a model."""
+    """What an owner of limits has used since an instant: a client, a team, an end user, or a model."""
 
     since_s: float  # Unix seconds; -inf: ever
     usd: float
     tokens: float = 0.0
     client: str | None = None
     team: str | None = None  # of calls with these tags
-    end_user: str | None = None  # the hash of its name
+    end_user: str | None = None  # the hash of the end user's name
     model: str | None = None  # of all clients, also as a fallback
 
 
 class NearLimit(msgspec.Struct, frozen=True, gc=False):
-    """A limit in dollars of which much is used: whose it is, its name, and its window in its zone."""
+    """A limit in dollars of which much is used: the owner, the name, and the window in the owner's zone."""
 
     owner: str
     name: str
@@ -552,7 +553,7 @@ class NearLimit(msgspec.Struct, frozen=True, gc=False):
 class Recorder(Protocol):
     """Receives the events of calls: ledger, leaderboard, metrics and log, combined in ``gateway/app/recorders.py``.
 
-    Every method is synchronous and fast, and should not raise. First tokens and ends are reported a little later, when
+    Every method is synchronous and fast, and should not raise. First tokens and ends are reported a little later, once
     the bytes that clients wait for are written: ``ago_s`` is how many seconds ago the event was.
     """
 
@@ -565,16 +566,16 @@ class Recorder(Protocol):
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
     ) -> None:
-        """An attempt has its first token (by the model's ``win_on``), ``ttft_s`` seconds after its launch."""
+        """An attempt has its first token (by the model's ``win_on``), ``ttft_s`` seconds after the launch."""
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
-        """An attempt has ended, for any reason; a loser's end comes before its call's."""
+        """An attempt has ended, for any reason. A loser's end comes before the call's."""
 
     def call_finished(self, record: CallRecord) -> None:
         """A call has ended: called before the last byte goes to the client."""
 
     def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
-        """An audited loser has ended after its call, for ``model``, was recorded: its row follows the call's.
+        """An audited loser has ended after the call, for ``model``, was recorded: its row follows the call's.
 
-        ``duplicate_usd`` is what racing added with it, as far as its cost is known: all of it, or nothing.
+        ``duplicate_usd``: what racing added with the loser, as far as the cost is known: all of it, or nothing.
         """

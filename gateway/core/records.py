@@ -11,7 +11,7 @@ from gateway.core.columns import Column, Sql
 
 
 class OutageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An outage of one deployment, as one process sees it: a row of ``outages``, recorded at its begin and its end."""
+    """An outage of one deployment, as one process sees it: a row of ``outages``, written at its begin and end."""
 
     id: Annotated[str, Column("A UUID.", sql=Sql.UUID)]
     deployment: Annotated[str, Column("Which one was out.")]
@@ -69,11 +69,11 @@ class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ] = None  # in entries of the version before
 
 
-# The record of a name that an answer gave to a client, of something that its provider stores.
+# The record of a name that an answer gave to a client, for something that a provider stores.
 
 
 class StoredName(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """A name at a provider, or what is known of a response that runs on there: a row of ``stored_names``."""
+    """A name at a provider, or what is known of a response that runs there: a row of ``stored_names``."""
 
     id: Annotated[str, Column("A keyed hash of the name and its client: 128 bits.", sql=Sql.UUID)]
     expires_at: Annotated[
@@ -109,19 +109,19 @@ class StoredName(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
 
 
 class Unended(NamedTuple):
-    """A response that ran on in the background when a process began. ``id``: of its row."""
+    """A response that ran in the background when a process began. ``id``: of the row."""
 
     id: str
     client: str | None
     known: str
-    name: str | None  # None: its id cannot be read with the key that this process has
+    name: str | None  # None: this process does not have the key to read the response's id
 
 
 # The records of probes, the gateway's own small calls to quiet deployments, and the protocol of their store, the book.
-# A probe is stored before it is sent, with its maximum cost, so that neither a crash nor another replica can make
-# probes exceed their daily limit.
+# A probe is stored before it is sent, with its maximum cost. So neither a crash nor another replica can make probes
+# exceed their daily limit.
 
-PROBES = "probe"  # the ``api`` of their attempts, so that sums can tell them from those of calls
+PROBES = "probe"  # the ``api`` of probes' attempts, so that sums can tell probes from calls
 
 
 class ProbeOutcome(StrEnum):
@@ -135,12 +135,12 @@ class ProbeOutcome(StrEnum):
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """A probe that is about to be sent."""
 
-    id: str  # of its attempt too, as ``call_id``
+    id: str  # also the ``call_id`` of the probe's attempt
     started_at: datetime
     model: str
     deployment: str
     replica: str
-    reserved_usd: float  # the most that it can cost
+    reserved_usd: float  # the most that the probe can cost
 
 
 class ProbeEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,9 +159,9 @@ class DailyFacts(msgspec.Struct, frozen=True, kw_only=True):
     spent_usd: float  # today (UTC): upper bound of what ended probes cost, plus the reservations of running ones
     probes: int  # today
     probed_at: datetime | None = None  # the last probe of this deployment
-    failures: int = 0  # its last probes that failed, in a row
-    called_at: datetime | None = None  # its last attempt in the ledger, if it is recent
-    is_broken: bool = False  # a replica has its breaker open
+    failures: int = 0  # the latest probes that failed, in a row
+    called_at: datetime | None = None  # the last attempt in the ledger, if recent
+    is_broken: bool = False  # a replica's breaker is open
 
 
 class NotProbed(StrEnum):
@@ -169,18 +169,18 @@ class NotProbed(StrEnum):
 
     STOPPING = "stopping"
     OVERLOADED = "overloaded"  # calls need the capacity
-    IN_USE = "in_use"  # it is not quiet
-    BROKEN = "broken"  # its breaker is open here or in another replica
-    OUT = "out"  # it refuses the key, or does not know the model
+    IN_USE = "in_use"  # the deployment is not quiet
+    BROKEN = "broken"  # the breaker is open, here or in another replica
+    OUT = "out"  # the provider refuses the key, or does not know the model
     COOLING = "cooling"  # rate-limited, or told to wait
-    HEADROOM = "headroom"  # little is left of its rate limit
+    HEADROOM = "headroom"  # little is left of the rate limit
     FULL = "full"  # max_in_flight
-    UNFIT = "unfit"  # it serves none of the APIs that return answers
-    ACTS = "acts"  # whatever it is asked, it searches, acts or spends beside its answer
-    NO_PRICE = "no_price"  # what it would cost is unknown
+    UNFIT = "unfit"  # none of the APIs that return answers is served
+    ACTS = "acts"  # whatever is asked, the model searches, acts or spends beside its answer
+    NO_PRICE = "no_price"  # the cost is unknown
     MONEY = "usd_per_day"
     NUMBER = "max_per_day"
-    BACKED_OFF = "backed_off"  # its last probes failed
+    BACKED_OFF = "backed_off"  # the last probes failed
     UNRECORDED = "database_away"  # nothing is sent that cannot be counted
 
 
@@ -206,7 +206,7 @@ class ProbeBook(Protocol):
         """
 
     async def settle(self, probe_id: str, end: ProbeEnd) -> None:
-        """Store how a probe ended, and what it cost."""
+        """Store how a probe ended, and what the probe cost."""
 
     async def aclose(self) -> None:
         """Close the connections."""

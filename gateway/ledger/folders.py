@@ -16,10 +16,10 @@ _SEGMENT_NAME = re.compile(r"\d{8}\.jsonl")
 
 
 def make_private(folder: Path) -> None:
-    """Make ``folder``, and those above it that are missing, for this user alone, whatever the umask; else do nothing.
+    """Make ``folder`` and the missing folders above it, for this user alone, whatever the umask. Existing ones stay.
 
     Raises:
-        OSError: it cannot be made, or is not a folder.
+        OSError: the folder cannot be made, or is not a folder.
 
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
@@ -49,10 +49,10 @@ def segment_numbers(folder: Path) -> list[int]:
 
 
 def make_locked(folder: Path) -> int:
-    """Make ``folder`` so that it is locked from the moment it is visible; return the lock's descriptor.
+    """Make ``folder``, locked from the moment when it is visible; return the lock's descriptor.
 
     Raises:
-        OSError: it exists and is not empty, or cannot be made.
+        OSError: the folder exists and is not empty, or cannot be made.
 
     """
     unseen = folder.with_name(f".{folder.name}")
@@ -70,17 +70,17 @@ def make_locked(folder: Path) -> int:
 
 
 def lock_again(folder: Path) -> int:
-    """Return a new lock of a folder whose lock was deleted; the folder is made if it is gone too.
+    """Return a new lock of a folder whose lock was deleted; a missing folder is made again.
 
     Raises:
-        OSError: another process holds it, or it cannot be made.
+        OSError: another process holds the folder, or it cannot be made.
 
     """
     return _new_lock(folder / LOCK_NAME) if folder.is_dir() else make_locked(folder)
 
 
 def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the folders of dead owners, each with its lock, which is now ours: close the descriptor to release it.
+    """Yield the folders of dead owners, each with its lock, which is ours now: close the descriptor to release.
 
     Folders that cannot be used, such as another user's, are skipped with a warning.
     """
@@ -113,7 +113,7 @@ def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
 
 
 def warn_of_skipped(folder: Path, error: OSError) -> None:
-    """Log that the rows of a dead process must wait, and what for; the next look may find them readable."""
+    """Log that the rows of a dead process must wait, and why; the next look may find the folder readable."""
     mine = "if it belongs to another user, only a gateway of that user can ship it"
     # Event ledger.spool_skipped: A folder with rows of a process that died cannot be used (`error`), as where it
     # belongs to another user. It is tried again.
@@ -149,8 +149,8 @@ def _flock(descriptor: int) -> None:
     """Lock an open file.
 
     Raises:
-        BlockingIOError: another process holds it.
-        OSError: it cannot be locked.
+        BlockingIOError: another process holds the file.
+        OSError: the file cannot be locked.
 
     """
     try:
@@ -162,7 +162,7 @@ def _flock(descriptor: int) -> None:
 
 
 def lock_file(descriptor: int, path: Path) -> bool:
-    """Lock an open file; False if another process holds it, or it was deleted or replaced since it was opened."""
+    """Lock an open file; False if another process holds the file, or it was deleted or replaced since it was opened."""
     try:
         _flock(descriptor)
     except BlockingIOError:

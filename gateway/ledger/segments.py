@@ -1,6 +1,6 @@
-"""The files of a running spool: its lock and its segments, all held open, so that deletion does not destroy them.
+"""The files of a running spool: the lock and the segments, all held open, so that deletion does not destroy them.
 
-A process can still read a deleted file that it holds open: what waits there is shipped all the same.
+A process can still read a deleted file that it holds open: the rows in such a file are shipped all the same.
 """
 
 import errno
@@ -19,7 +19,7 @@ _OPENED = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 class _Older(msgspec.Struct):
-    """A segment that is complete, but not yet entirely in SQL."""
+    """A segment that is complete, but not all of it is in SQL yet."""
 
     number: int
     descriptor: int  # -1: not held open
@@ -28,16 +28,16 @@ class _Older(msgspec.Struct):
 
 
 class Segments:
-    """A spool's folder, for its owner: the newest segment is being written, older ones wait to be shipped.
+    """A spool's folder, for the owner: the newest segment is being written, older ones wait to be shipped.
 
-    ``descriptor`` and ``size_bytes`` are the newest segment's; ``entries`` counts its entries that will become rows.
+    ``descriptor`` and ``size_bytes``: of the newest segment. ``entries``: its entries that will become rows.
     """
 
     def __init__(self, folder: Path) -> None:
         """Make ``folder``, its lock and its first segment.
 
         Raises:
-            OSError: it cannot be made or written.
+            OSError: the folder cannot be made or written.
 
         """
         self.folder = folder
@@ -82,7 +82,7 @@ class Segments:
         self._older.append(_Older(self.number, self.descriptor, self.entries))
         held = [segment for segment in self._older if segment.descriptor >= 0]
         if len(held) > HELD_MAX and self._is_at(held[0].descriptor, segment_path(self.folder, held[0].number)):
-            os.close(held[0].descriptor)  # a deleted one stays open: its rows are nowhere else
+            os.close(held[0].descriptor)  # a deleted segment stays open: its rows are nowhere else
             held[0].descriptor = -1
         self.descriptor = descriptor
         self.number += 1
@@ -115,7 +115,7 @@ class Segments:
         return found | {self.number: os.dup(self.descriptor)}
 
     def release(self, number: int) -> list[Path]:
-        """Release the segments before ``number``, all of which are in SQL; return their files, to be deleted."""
+        """Release the segments before ``number``, which are in SQL; return their files, to be deleted."""
         released = [segment for segment in self._older if segment.number < number]
         for segment in released:
             self._older.remove(segment)
@@ -136,7 +136,7 @@ class Segments:
         """Make the folder and its lock again, if they were deleted.
 
         Raises:
-            OSError: they were moved, so the files are still written where they are now; or none can be made.
+            OSError: they were moved, so the files are still written in their new place; or none can be made.
 
         """
         if not self.lock_is_missing():
@@ -175,7 +175,7 @@ class Segments:
         return lost
 
     def close(self, *, remove: bool) -> None:
-        """Close everything; ``remove`` the folder, if it is ours."""
+        """Close everything. ``remove``: delete the folder, if it is ours."""
         is_ours = not self.lock_is_missing()
         for segment in self._older:
             if segment.descriptor >= 0:

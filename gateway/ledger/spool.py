@@ -1,13 +1,13 @@
 """A worker's spool: its entries for the ledger, on local disk before they are reported.
 
 ``SPOOL_DIR/WORKER/`` has ``lock``, held while the worker lives, and segments ``00000001.jsonl``, written in order (see
-``Segments``). One entry is one ``write(2)``: it survives ``kill -9``; an fsync per second limits the loss at a power
-failure. The latest entries are also kept in memory and shipped from there: files are read only after a long absence of
-SQL, or when they are adopted.
+``Segments``). One entry is one ``write(2)``: it survives ``kill -9``, and an fsync per second limits the loss at a
+power failure. The latest entries are also kept in memory and shipped from there. Files are read only after a long
+absence of SQL, or when they are adopted.
 
-A segment is deleted when it is entirely in SQL. So that open calls, losers that are watched longer than their call, and
-outages are not lost with it, each new segment begins with them: the newest segment has every open call, and a call's
-end is never in an older segment than its start.
+A segment is deleted when all of it is in SQL. Open calls, losers that are watched longer than their call, and outages
+must not be lost with the segment. So each new segment begins with these: the newest segment has every open call, and a
+call's end is never in an older segment than its start.
 """
 
 import io
@@ -46,7 +46,7 @@ from gateway.ledger.errors import SpoolError
 from gateway.ledger.folders import segment_numbers, segment_path
 from gateway.ledger.segments import Segments
 
-# Reads a spool in order and in batches: a running one from its open files, a dead one from its folder.
+# Reads a spool in order and in batches: a running spool from its open files, a dead one from its folder.
 
 _APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
@@ -61,9 +61,9 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class SpoolReader:
-    """A position in a spool. Reading does not move it; ``advance`` does, when a batch is safe.
+    """A position in a spool. Reading does not move the position; ``advance`` does, once a batch is safe.
 
-    Invalid lines are set aside in ``WORKER.bad`` besides the folder. For one thread at a time.
+    Invalid lines are set aside in ``WORKER.bad`` beside the folder. For one thread at a time.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -75,8 +75,8 @@ class SpoolReader:
     def read(self, limit: int, held: Mapping[int, int] | None = None) -> Batch:
         """Return the next entries, at most ``limit``; none if everything has been read.
 
-        ``held`` are the segments from this position on, as returned by ``Segments.open_from``; they are closed here.
-        Without it the folder's files are read.
+        ``held``: the segments from this position on, as returned by ``Segments.open_from``; they are closed here.
+        Without ``held`` the folder's files are read.
         """
         batch = Batch([], [], self.segment, self._offset_bytes)
         segment, offset_bytes = self.segment, self._offset_bytes
@@ -90,7 +90,7 @@ class SpoolReader:
                 try:
                     opened = self._open(number, files.pop(number), start_bytes)
                 except FileNotFoundError:
-                    break  # the owner counts lost entries; a dead one's folder is being deleted after its adoption
+                    break  # the owner counts lost entries; a dead owner's folder is being deleted after the adoption
                 with opened:
                     segment, offset_bytes = number, _read_segment(opened, start_bytes, limit, batch)
                 if len(batch.entries) >= limit:
@@ -115,7 +115,7 @@ class SpoolReader:
         self._log.error("ledger.entry_set_aside", file=str(bad_file), cause=cause)
         try:
             with os.fdopen(os.open(bad_file, _APPENDED, 0o600), "ab") as kept:
-                os.fchmod(kept.fileno(), 0o600)  # it may be there already
+                os.fchmod(kept.fileno(), 0o600)  # the file may be there already
                 kept.write(line if line.endswith(b"\n") else line + b"\n")
         except OSError as error:
             # Event ledger.entry_lost: One row is lost: it could not be encoded, or could not be set aside.
@@ -131,7 +131,7 @@ class SpoolReader:
 
 
 class _Held(io.RawIOBase):
-    """An open file that is being written, read at its own position: descriptors share the file's."""
+    """An open file that is being written, read at a position of its own: descriptors share the file's position."""
 
     def __init__(self, descriptor: int, offset_bytes: int) -> None:
         self._descriptor = descriptor
@@ -156,7 +156,7 @@ def _read_segment(lines: Iterable[bytes], offset_bytes: int, limit: int, batch: 
     """Add the entries of a segment from ``offset_bytes`` to ``batch``; return where reading ended."""
     for line in lines:
         if not line.endswith(b"\n"):
-            break  # being written, or incomplete after a crash: then its call counts as interrupted
+            break  # being written, or incomplete after a crash: then the entry's call counts as interrupted
         offset_bytes += len(line)
         if line == b"\n":
             continue
@@ -169,28 +169,28 @@ def _read_segment(lines: Iterable[bytes], offset_bytes: int, limit: int, batch: 
     return offset_bytes
 
 
-SEGMENT_MAX_BYTES = 8 * 1024 * 1024  # the maximum that is shipped again after a crash while the database is available
+SEGMENT_MAX_BYTES = 8 * 1024 * 1024  # at most so much is shipped again after a crash while the database is available
 SEGMENT_MAX_AGE_S = 60.0
 LATEST_MAX_ENTRIES = 4_000  # kept in memory until they are in SQL; about 10 MB, or two seconds with 5,000 rows each
 MEMORY_MAX_ENTRIES = 10_000  # kept for SQL while the disk refuses writes; about 25 MB
 
 
-Completed = Callable[[Path, int, int], None]  # the folder, the segment's number, a descriptor that is open on it
+Completed = Callable[[Path, int, int], None]  # the folder, the segment's number, and an open descriptor of the segment
 
 
 class Spool:
     """The owner's side of a spool folder. Appending is synchronous, fast and never raises.
 
-    ``spooled`` counts entries on disk that will become rows, ``unspooled`` all those that the disk refused; these are
-    kept in memory for SQL, and written when the disk accepts them (``resume``). ``lost`` counts those dropped from
-    memory, those in deleted files that are not held open, and those that could not be encoded. ``refusal`` is the
-    disk's last error, until ``resume`` has succeeded.
+    ``spooled``: entries on disk that will become rows. ``unspooled``: entries that the disk refused; these are kept in
+    memory for SQL, and written when the disk accepts them (``resume``). ``lost``: entries dropped from memory, in
+    deleted files that are not held open, or impossible to encode. ``refusal``: the disk's last error, until ``resume``
+    has succeeded.
     """
 
     def __init__(self, folder: Path, *, now_s: float, completed: Completed | None = None) -> None:
-        """Make ``folder``, lock it and open its first segment; ``now_s`` is the monotonic clock.
+        """Make ``folder``, lock it and open its first segment. ``now_s``: of the monotonic clock.
 
-        ``completed`` is called for each segment with rows when it is complete, before it may be deleted.
+        ``completed``: called for each complete segment with rows, before the segment may be deleted.
 
         Raises:
             SpoolError: the folder cannot be made or written.
@@ -203,7 +203,7 @@ class Spool:
         self.refusal: str | None = None
         self._log = structlog.get_logger()
         self._open_calls: dict[str, CallStart] = {}
-        self._watched: dict[str, CallStart] = {}  # calls that have ended, with the attempts that have not
+        self._watched: dict[str, CallStart] = {}  # ended calls, with those of their attempts that have not ended
         self._outages = OpenOutages()
         self._latest: deque[tuple[Shippable, int, int]] = deque(maxlen=LATEST_MAX_ENTRIES)  # with segment and end
         self._memory: deque[Shippable] = deque()
@@ -211,7 +211,7 @@ class Spool:
         self._opened_at_s = now_s
         self._completed = completed
         self._torn = False
-        self._rotation_refused = False  # or that of a start was: the next segment will contain it
+        self._rotation_refused = False  # or a start's line was refused: the next segment will contain it
         try:
             self.files = Segments(folder)
         except OSError as error:
@@ -261,14 +261,14 @@ class Spool:
         self._append(Named(names))
 
     def note_lasting(self, now_s: float, utc_now: datetime) -> None:
-        """Append that the open outages last now, if that is due: it becomes their end if this process is killed."""
+        """Append, if due, that the open outages still last: that time is their end if this process is killed."""
         if self._outages.is_due(now_s):
             self._append(self._outages.now(utc_now))
 
     def rotate_if_due(self, now_s: float) -> None:
-        """Start a new segment if this one is large, or old and the only one; if the disk refuses, this one is kept.
+        """Start a new segment if this one is large, or old and the only one. If the disk refuses, keep this one.
 
-        An old one is closed so that it can be deleted. While earlier ones wait for SQL there is no use in that, unless
+        An old segment is closed so that it can be deleted. That is useless while earlier ones wait for SQL, unless
         ClickHouse waits for complete ones.
         """
         files = self.files
@@ -313,7 +313,7 @@ class Spool:
             self._note_spooled(entry)
         if self._memory:
             return True
-        self._line[:] = b"\n"  # not an entry, but it needs disk space
+        self._line[:] = b"\n"  # no entry, but writing the line needs disk space
         if self._write() and (not self._rotation_refused or self.rotate(now_s)):
             self.refusal = None
         return False
@@ -328,8 +328,8 @@ class Spool:
     def take_latest(self, shipped: int, limit: int) -> Batch | None:
         """Return up to ``limit`` of the entries on disk after the first ``shipped``, from memory.
 
-        None if memory does not have all of them: then the next ones must be read from disk, and so must those returned
-        here if they cannot be shipped.
+        None if memory does not have all of these. Then the next ones must be read from disk, and so must the ones
+        returned here if they cannot be shipped.
         """
         latest, waiting = self._latest, self.spooled - shipped
         if waiting > len(latest):
@@ -344,7 +344,7 @@ class Spool:
         return Batch(entries, [], segment, end_bytes)
 
     def waiting(self, shipped: int) -> Iterator[Shippable]:
-        """Yield the entries after the first ``shipped``, as far as they are in memory, and those the disk refused."""
+        """Yield the entries after the first ``shipped``, as far as memory has them, and those the disk refused."""
         latest = self._latest
         for entry, _, _ in islice(latest, max(0, len(latest) - (self.spooled - shipped)), None):
             yield entry
@@ -363,14 +363,14 @@ class Spool:
         self._memory.extendleft(reversed(entries))
 
     def close(self, *, remove: bool) -> None:
-        """Close the folder; ``remove`` it if all of it is shipped, otherwise it waits for adoption."""
+        """Close the folder. ``remove``: delete the folder if all is shipped; otherwise it waits for adoption."""
         remove = remove and not self._open_calls and not self._watched and not self._outages
         if remove and self._completed is not None and self.files.entries:
             self._completed(self.folder, self.files.number, self.files.descriptor)
         self.files.close(remove=remove)
 
     def _watch(self, start: CallStart, ended: tuple[AttemptRecord, ...]) -> None:
-        """Remember the attempts of a call that are watched longer than it: those that have not ended."""
+        """Remember the attempts of a call that are watched longer than the call: those that have not ended."""
         known = {attempt.id for attempt in ended}
         rest = tuple(each for each in start.attempts if each.id not in known)
         if rest:
@@ -380,7 +380,7 @@ class Spool:
         line = self._line
         try:
             if not encode_into(entry, line):
-                entry = decode(line)  # shipped from memory, it must equal the entry on disk
+                entry = decode(line)  # an entry from memory must equal the one on disk
         except (TypeError, ValueError) as error:
             self._drop_unencodable(entry, error)
             return
@@ -394,7 +394,7 @@ class Spool:
         """Write the line; return whether the disk accepted it."""
         line, files = self._line, self.files
         if self._torn:
-            line[:0] = b"\n"  # ends the part of an earlier line that the full disk accepted
+            line[:0] = b"\n"  # ends the part of an earlier line that the full disk has accepted
         try:
             written = os.write(files.descriptor, line)
             files.size_bytes += written
@@ -413,7 +413,7 @@ class Spool:
 
     def _drop_unencodable(self, entry: Entry, error: Exception) -> None:
         if isinstance(entry, Started):
-            self._open_calls.pop(entry.call.id, None)  # else it would fail in the next segment too
+            self._open_calls.pop(entry.call.id, None)  # else the start would fail in the next segment too
         else:
             self.appended += 1
             self.lost += 1
@@ -423,7 +423,7 @@ class Spool:
     def _keep_in_memory(self, entry: Entry) -> None:
         self.unspooled += 1
         if isinstance(entry, NO_ROWS):
-            self._rotation_refused = True  # still open, so the next segment begins with it
+            self._rotation_refused = True  # still open, so the next segment begins with the call
             return
         self.appended += 1
         if len(self._memory) >= MEMORY_MAX_ENTRIES:
@@ -433,7 +433,7 @@ class Spool:
 
     def _note_refusal(self, error: OSError) -> None:
         known, self.refusal = self.refusal, error.strerror or str(error)
-        if known is None:  # once per outage; the keeper repeats it
+        if known is None:  # once per outage, which the keeper repeats
             self.say_refused()
 
     def say_refused(self) -> None:
@@ -453,7 +453,7 @@ def sync_files(descriptors: list[int]) -> None:
     """Fsync and close the descriptors of ``take_unsynced``; blocks, so call it in a thread.
 
     Raises:
-        OSError: fsync failed for one of them; all are closed.
+        OSError: fsync failed for one of the descriptors; all are closed.
 
     """
     refusal: OSError | None = None

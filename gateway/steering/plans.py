@@ -1,4 +1,4 @@
-"""A plan and its launches: the result of the planner, which a race carries out."""
+"""A plan and its launches: the planner's result, which a race carries out."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,9 +11,9 @@ from gateway.core.prompt_classes import Effort
 from gateway.steering.constants import IN_TIME_QUANTILE, LATE_HANGING, LATE_UNKNOWN_S
 from gateway.steering.estimates import Estimate
 
-# An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds,
-# money is US dollars; a figure that is unknown or never reached is None. Every record can be converted to JSON by
-# ``msgspec.json.encode`` or ``msgspec.to_builtins``.
+# An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds, money
+# is US dollars; a figure that is unknown or never reached is None. ``msgspec.json.encode`` or ``msgspec.to_builtins``
+# converts every record to JSON.
 
 
 class Why(StrEnum):
@@ -21,27 +21,27 @@ class Why(StrEnum):
 
     DRAWN = "drawn"  # the primary
     CANARY = "canary"  # the primary, for its share of the calls
-    CACHE_WARM = "cache warm"  # the primary: near the best, and its cache should hold most of the prompt
+    CACHE_WARM = "cache warm"  # the primary: near the best, and most of the prompt should be in its cache
     ORDERED = "ordered"  # the primary: the request says who is asked first
-    MADE = "made"  # the primary: it made what the conversation goes on from
+    MADE = "made"  # the primary: the maker of what the conversation goes on from
     RENDEZVOUS = "rendezvous"  # the primary: selected by the prompt's first bytes, the same in every replica
-    FLAWED = "flawed"  # the primary: its answers had more flaws than its peers', and may be good again
-    TRIAL = "trial"  # the primary: broken, and not probed for so long that one call has to show if it has recovered
+    FLAWED = "flawed"  # the primary: its answers had more flaws than those of its peers, and may be good again
+    TRIAL = "trial"  # the primary: broken, and unprobed for so long that one call has to show whether it recovered
     PROBE = "probe"  # broken or out, may have recovered
     EXPLORE = "explore"  # the deployment used longest ago
-    BACK = "back"  # under ``single``: usually better than the primary, and slower than that lately
+    BACK = "back"  # under ``single``: usually better than the primary, and lately slower
     COLD_START = "cold start"  # the primary is new
     WIDTH = "width"  # mode race
     BUDGET = "budget"  # the share of calls that is raced
-    VALUE = "value"  # the seconds that it should save are worth more than it should cost
+    VALUE = "value"  # the seconds that this should save are worth more than the cost
     LATE = "late"  # hedge at the primary's quantile
-    SLOWER = "slower"  # would be raced, but the call should lose by it: its answer is slower
+    SLOWER = "slower"  # would be raced, but the answer there is slower, so the call should lose by that
     WORTH = "worth"  # would be raced, but should save less than ``worth_ms``
     BILLED = "billed"  # would be raced, but dollars are limited and the loser is billed in full
     ASKED_DELAY = "asked delay"  # hedge at hedge_delay_s
     DEADLINE = "deadline"  # the latest start that can still keep ttft_ms
     RESCUE = "rescue"  # the primary hangs
-    FALLBACK = "fallback"  # the primary of a model that runs beside another, which is late
+    FALLBACK = "fallback"  # the primary of another model, which runs beside a model that is late
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -50,8 +50,8 @@ class Start(msgspec.Struct, frozen=True):
     deployment: str
     delay_s: float  # after the call began
     role: Role
-    audited: bool  # its first token is awaited even if it loses
-    extra: bool  # beside another attempt, if that still runs when it starts
+    audited: bool  # a loser's first token is awaited
+    extra: bool  # starts beside another attempt, if that still runs
     why: str
 
 
@@ -71,22 +71,22 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     after_s: float = 0.0  # the part of the score after the first token
     input_usd_per_mtok: float | None
     output_usd_per_mtok: float | None
-    cost_usd: float | None  # of this call, if this deployment answers it
+    cost_usd: float | None  # of this call, if the deployment answers
     scarcity_s: float  # added to the score by recent 429s
-    headroom: float  # 0 to 1: the unused part of its rate limit; 1 if unknown
+    headroom: float  # 0 to 1: the unused part of the rate limit; 1 if unknown
     crowding: float  # the factor on ttft_mean_s for the load there; 1: no queue
     in_flight: int  # running attempts of this replica
     max_in_flight: int | None
-    weight: float | None  # its chance against others that are about as fast; None: 1, as for all
+    weight: float | None  # the chance against others that are about as fast; None: 1, as for all
     canary: float | None  # the share of calls of a canary
-    held_bytes: int | None  # bytes of the prompt that should be in its provider's cache, if that saves something
+    held_bytes: int | None  # bytes of the prompt that should be in the provider's cache, if that saves something
     score_s: float  # the compared figure; lower is better
-    passed_over: str | None  # why it comes after the others, whatever its score
+    passed_over: str | None  # why the deployment comes after the others, whatever its score
     near: bool  # near enough to the best to become the primary, apart from caches
     draw: float  # probability of becoming the primary
-    # Whether its vendor bills the whole answer after a disconnect, as for losers of races; None: unknown.
+    # Whether the vendor bills a loser's whole answer after the disconnect; None: unknown.
     bills_after_disconnect: bool | None = None
-    tier: str | None = None  # of service that it asks for; None: that is left to the call
+    tier: str | None = None  # the tier of service that the deployment asks for; None: the call decides
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,11 +104,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     min_tok_s: float | None
     budget: float  # extra attempts per call
     budget_tokens: float  # extra attempts saved so far
-    value_usd_per_s: float | None = None  # of a second, if it has one
+    value_usd_per_s: float | None = None  # what a second is worth, if a value is set
     extra_usd_per_call: float | None = None  # maximum cost of extra attempts per call
     budget_usd: float | None = None  # dollars saved so far
     cost_alone_usd: float | None = None  # of the call, if the primary runs alone
-    # With every extra launch, each counted as a whole answer, times its probability.
+    # With every extra launch, counted as a whole answer times its probability.
     cost_expected_usd: float | None = None
     deployments: tuple[Prospect, ...]  # the primary is drawn among the first
     excluded: Mapping[str, str] = {}  # deployments that may not run for this call, with reasons
@@ -118,15 +118,15 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]  # what is unusual about this plan
     width_asked: int = 1  # attempts that mode, width and budget would start with the call if nothing stood in the way
     narrowed: Narrowed | None = None  # what stands in the way; None: nothing
-    late_s: float | None = None  # then its first token is late, and the fallback is asked beside it
-    fallback: str | None = None  # the model that is asked then, where the call may fall back
+    late_s: float | None = None  # after so long the first token is late, and the fallback is asked too
+    fallback: str | None = None  # the model that is asked then, if the call may fall back
 
 
 class Speaking(msgspec.Struct, frozen=True):
-    """When a launch is due where an attempt has begun to speak: mostly its first clause is there soon."""
+    """When a launch is due if an attempt has begun to speak: the first clause mostly comes soon."""
 
     at_s: float  # after the call began, at the soonest
-    after_s: float  # likewise, after the attempt that began last
+    after_s: float  # after the attempt that began last
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -135,24 +135,24 @@ class Launch(msgspec.Struct, frozen=True):
     deployment: str
     delay_s: float
     role: Role
-    audited: bool = False  # watched after losing, so that its figures are not censored
-    why: Why | None = None  # the rule behind it
-    watch_s: float | None = None  # how long an audited loser is watched, since its launch; None: the default
-    weight: float = 1.0  # first tokens that its own counts as, if its deployment is as usual again
+    audited: bool = False  # watched after losing, so that the deployment's figures are not censored
+    why: Why | None = None  # the rule behind the launch
+    watch_s: float | None = None  # how long an audited loser is watched, since the launch; None: the default
+    weight: float = 1.0  # what a first token counts as, if the deployment is as usual again
     speaking: Speaking | None = None  # None: whether anybody speaks matters not
 
     @classmethod
     def to_compare(cls, deployment: str) -> "Launch":
-        """Return a further attempt that only compares the answers of its deployment with others'."""
+        """Return a further attempt that only compares answers: those of its deployment with others'."""
         return cls(deployment, 0.0, Role.EXPLORE)
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
-    """A possible further attempt of a call. Seconds and dollars are means over the calls in which it starts."""
+    """A possible further attempt. Seconds and dollars are means over the calls in which the attempt starts."""
 
     deployment: str
     delay_s: float
-    starts: float  # the share of calls in which it starts: the primary has no first token by then
+    starts: float  # the share of calls in which this starts: the primary has no first token by then
     saved_s: float
     usd: float
 
@@ -160,11 +160,11 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 class Plan(msgspec.Struct, frozen=True):
     """The launches of a race and its candidates for failover.
 
-    Launches are ordered by delay. If one fails while no other runs, the next starts at once; after them the ``rest``
-    follows, best first, as failovers. ``rescue_s`` is when a call without a token needs another attempt although the
-    budget refused one: the race then starts its next candidate, refused launches first, as a failover; None if two may
-    never run at once. Without launches, ``retry_after_s`` says when the first deployment may be used again, and
-    ``free_in_s`` when the first of those is free whose providers have said so; None if none has.
+    Launches are ordered by delay. If one fails while no other runs, the next starts at once. After the launches the
+    ``rest`` follows, best first, as failovers. ``rescue_s``: when a call without a token needs another attempt though
+    the budget refused one. The race then starts its next candidate, refused launches first, as a failover. None: two
+    may never run at once. ``retry_after_s``: without launches, when the first deployment may be used again.
+    ``free_in_s``: when the first deployment is free whose provider has said so; None if none has.
     """
 
     launches: tuple[Launch, ...]
@@ -174,44 +174,44 @@ class Plan(msgspec.Struct, frozen=True):
     retry_after_s: float | None = None
     free_in_s: float | None = None
     tripped: frozenset[str] = frozenset()  # the broken ones of ``rest``: used last, after waiting for full ones
-    # If first tokens may be held, the expected loss of each after its first token, seconds: under ``completion`` all
-    # of its decoding, under ``reading`` the part that the reader waits for, under ``first_token`` its stalls. Empty if
-    # they may not be held, or if all are 0: then the first token wins at once.
+    # If first tokens may be held: the expected loss of each deployment after its first token, in seconds. Under
+    # ``completion`` all of the decoding, under ``reading`` the part that the reader waits for, under ``first_token``
+    # the stalls. Empty if first tokens may not be held, or if all are 0: then the first token wins at once.
     decode_s: Mapping[str, float] = {}
     cost_usd: Mapping[str, float] = {}  # expected cost of a whole attempt at list price; only if dollars are limited
-    cached: Mapping[str, int] | None = None  # by deployment: tokens of the prompt that its cache should have
+    cached: Mapping[str, int] | None = None  # deployment → tokens of the prompt that should be in its cache
     answer_tokens: float = 0.0  # the expected length of the answer; only if the call is counted
     reasons: tuple[str, ...] = ()  # what is unusual about this plan, as text
-    primary: Estimate | None = None  # of the first launch, if it ran on its own
-    hanging: int = 0  # primaries there that another model has overtaken, and that are still silent
-    explores: bool = False  # an attempt is launched to measure its deployment
-    offer: Offer | None = None  # the further attempt that is worth its cost, if a second has a value
+    primary: Estimate | None = None  # of the first launch, if it ran alone
+    hanging: int = 0  # primaries at the deployment that another model has overtaken, and that are still silent
+    explores: bool = False  # an attempt is launched to measure a deployment
+    offer: Offer | None = None  # the further attempt that is worth its cost, if seconds have a value
     explanation: Explanation | None = None  # on request
-    # What the best further attempt would save from the start, and the floor that this does not reach; seconds.
+    # What the best further attempt would save from the start, and the floor that the saving does not reach; seconds.
     worth_s: tuple[float, float] | None = None
     # What mode, width and budget would launch at the start if nothing stood in the way; and what stood in the way,
     # None: nothing. A hedge that is not yet due is not narrowed.
     width_asked: int = 1  # 0: such calls are never raced
     narrowed: Narrowed | None = None
-    withheld: Launch | None = None  # a hedge that would be due then, had it a deployment
-    withheld_by: Narrowed | None = None  # why it has none
+    withheld: Launch | None = None  # a hedge that would be due then, if a deployment were left
+    withheld_by: Narrowed | None = None  # why no deployment is left
 
     @property
     def is_known(self) -> bool:
-        """Whether enough first tokens of the primary were seen to tell when it is late."""
+        """Whether enough first tokens of the primary were seen to know when one is late."""
         return self.primary is not None and self.primary.is_known
 
     @property
     def mostly_s(self) -> float:
-        """By when three of four of the primary's first tokens come, seconds after the start; 0 if that is not known."""
+        """By when three of four of the primary's first tokens come, seconds after the start; 0 if unknown."""
         return 0.0 if self.primary is None or not self.is_known else self.primary.quantile_s(IN_TIME_QUANTILE)
 
     @property
     def late_s(self) -> float:
-        """When another model is asked beside this one, as its first token is late: seconds after the start.
+        """When another model is asked too, as this one's first token is late: seconds after the start.
 
-        Sooner where its only deployment has never answered, and several calls that another model has answered since
-        still hang there. One that only thinks for long shows that when the first of them ends.
+        Sooner if the only deployment has never answered, and several calls that another model has answered since still
+        hang there. A deployment that only thinks for long shows that when the first of these ends.
         """
         if self.primary is None:
             return LATE_UNKNOWN_S
@@ -221,14 +221,14 @@ class Plan(msgspec.Struct, frozen=True):
 
     @classmethod
     def at(cls, deployment: str) -> "Plan":
-        """Return the plan of one attempt there, and of nothing after it."""
+        """Return a plan of one attempt at ``deployment``, with nothing after it."""
         return cls((Launch(deployment, 0.0, Role.PRIMARY),), (), Mode.SINGLE)
 
     def continued(self, launch: Launch) -> "Plan":
-        """Return the plan of a model that only continues another's answer, by this ``launch``."""
+        """Return a plan of a model that only continues another's answer, by this ``launch``."""
         return msgspec.structs.replace(self, launches=(launch,))
 
     def in_another_form(self, deployment: str) -> "Plan":
-        """Return the plan of a call that is asked of this deployment alone once more, in another form."""
+        """Return a plan that asks this deployment alone once more, in another form."""
         again = Launch(deployment, 0.0, Role.FORM)
         return msgspec.structs.replace(self, launches=(again,), rest=(), rescue_s=None, withheld=None)
