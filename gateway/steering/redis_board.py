@@ -324,6 +324,7 @@ class RedisBoard:
         self._expired = 0  # the slot in which those that are too old were dropped last
         self._restoring_until_s: dict[str, float] = {}  # by shard
         self._away = OutageCauses()  # by shard
+        self._rounds = asyncio.Lock()  # held by each: two at a time would both count the parts that Redis confirms
         self._task: asyncio.Task[None] | None = None
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
@@ -390,15 +391,19 @@ class RedisBoard:
         await self.nodes.aclose()
 
     async def sync(self) -> bool:
-        """Flush and read, in one round trip or two; return whether Redis was available. Its absence is not an error."""
-        unix_s = self._unix_clock()
-        self._forget(unix_s)
-        for _ in range(2):
-            shards = self.nodes.shards
-            await asyncio.gather(*(self._sync_shard(shard, unix_s) for shard in shards))
-            self._away.keep(shards)
-            if shards == self.nodes.shards:  # else the first reply has shown that this is a cluster
-                break
+        """Flush and read, in one round trip or two; return whether Redis was available. Its absence is not an error.
+
+        Waits for a round that is under way.
+        """
+        async with self._rounds:
+            unix_s = self._unix_clock()
+            self._forget(unix_s)
+            for _ in range(2):
+                shards = self.nodes.shards
+                await asyncio.gather(*(self._sync_shard(shard, unix_s) for shard in shards))
+                self._away.keep(shards)
+                if shards == self.nodes.shards:  # else the first reply has shown that this is a cluster
+                    break
         return not self._away
 
     async def _sync_shard(self, shard: str, unix_s: float) -> None:

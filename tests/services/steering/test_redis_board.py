@@ -78,6 +78,19 @@ async def test_what_is_shared_is_exact_to_the_last_digit(replica: NewBoard) -> N
     assert sums(one) == told
 
 
+async def test_rounds_that_are_asked_for_at_the_same_time_count_once(replica: NewBoard, redis: Redis) -> None:
+    one, other = replica(), replica()
+    await one.sync()
+    one.add(MODEL, {"a|n": 5.0}, START_S)
+    other.version(MODEL, START_S)
+    await asyncio.gather(one.sync(), one.sync())
+    assert sums(one) == {"a|n": 5.0}
+    await redis.flushdb()
+    await one.sync()  # finds that Redis has lost them, and sends them again
+    await other.sync()
+    assert sums(one) == sums(other) == {"a|n": 5.0}
+
+
 async def test_what_a_reader_gets_does_not_grow_with_the_number_of_replicas(
     replica: NewBoard, redis: Redis, clock: Clock
 ) -> None:
