@@ -312,8 +312,7 @@ def _with_message(error: dict[str, Any]) -> dict[str, Any]:
 def _with_text(said: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return an error that is a text: often only the status's name, or a code, and ``message`` has what it is about.
 
-    So do Spring (docs.spring.io/spring-boot/reference/web/servlet.html) and NestJS (docs.nestjs.com/exception-filters),
-    read on 2026-11-30.
+    So do Spring and NestJS, from memory.
     """
     beside = _without_name(answer)
     if beside is None:

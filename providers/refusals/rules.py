@@ -152,7 +152,7 @@ RULES: tuple[Rule, ...] = (
         rf"(?: in (?:the )?(?:object|request|body))?:? {_Q}{_FIELD}",
         "serde, Go's and zod's decoders, Python's functions: own servers, and proxies before others",
     ),
-    Rule(r"\bproperty (?P<field>\w{1,100}) should not exist", "NestJS: docs.nestjs.com/techniques/validation"),
+    Rule(r"\bproperty (?P<field>\w{1,100}) should not exist", "NestJS, from memory"),
     Rule(r"Additional properties are not allowed \('(?P<field>\w{1,100})' was unexpected", "validators of JSON Schema"),
     Rule(
         rf"{_Q}{_FIELD}(?<!\.){_Q} must be one of {_VALUES}",
@@ -427,7 +427,7 @@ _MOST_OF_LEAST = 256  # tokens; more is said of something else, as a budget of t
 # The prompt leaves less room in the context: vLLM (claude-code-best/claude-code/issues/272), OpenAI and others
 # (ChatGPTNextWeb/NextChat/issues/3195), Anthropic, OpenRouter, which names several parts of a prompt
 # (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340), Mistral, which counts the
-# answer too and calls all of it the prompt, and SGLang (python/sglang/srt/managers/tokenizer_manager.py).
+# answer too and calls all of it the prompt, and SGLang (from memory).
 _ROOM = re.compile(
     r"\(\d{1,9} > (?P<context>\d{3,9}) - (?P<prompt>\d{1,9})\)"
     r"|context length is (?P<context_2>\d{3,9}) tokens\W.{0,40}requested \d{1,9} tokens \((?P<prompt_2>\d{1,9}) in "
