@@ -59,6 +59,16 @@ _IN_CHINESE = re.compile(  # Zhipu's code 1261 and others: the input, or tokens,
     r"(?:过长|超长|太长|超过|超出|超限)",
     re.IGNORECASE,
 )
+# The same in Japanese and Korean, of servers whose operators have translated their words: from memory.
+_IN_JAPANESE = re.compile(
+    r"(?:入力|プロンプト|コンテキスト|会話|メッセージ(?!の?数)|(?<!出力)トークン数)"
+    r"(?:(?!画像|音声|動画|ファイル|出力|パラメータ)[^。;\n_]){0,40}(?:超え|超過|長すぎ)"
+)
+_IN_KOREAN = re.compile(
+    r"(?:입력|프롬프트|컨텍스트|대화|메시지(?! ?수)|(?<!출력 )토큰 ?수)"
+    r"(?:(?!이미지|음성|영상|파일|출력|매개변수|파라미터)[^.;\n_]){0,40}(?:초과|너무 [길깁긴]|넘[었습는어])"
+)
+_WORDS = (_TOO_LONG, _IN_CHINESE, _IN_JAPANESE, _IN_KOREAN)
 # The limit in them: "188240 + 21333 > 200000", "maximum context length is 8192 tokens", "allowed (1048575)", "limit:
 # 262144 (requested: 300000)", "65673 tokens, too large for model with 32768 maximum context length", "should be
 # [1, 129024]", "must have less than 4096 tokens", "cannot exceed 8192",
@@ -68,7 +78,7 @@ _LIMITS = (
     re.compile(r"(?:\bn_ctx|context window limit)\W{1,3}(\d[\d,]{2,11})", re.IGNORECASE),
     re.compile(
         r"(?:\bmax(?:imum)?\b|\bmax_(?:seq|model|input|prompt|context)\w{0,12}|limit|allowed"
-        r"|context (?:length|size|window|of)|最大|上限)"
+        r"|context (?:length|size|window|of)|最大|上限|최대|한도)"
         r"(?:(?!\bby\b)\D){0,40}(\d[\d,]{2,11})",
         re.IGNORECASE,
     ),
@@ -80,7 +90,9 @@ _LIMITS = (
 )
 # Of a limit per minute, which smaller prompts reach as well, and of an answer alone.
 _OF_A_MINUTE = re.compile(
-    r"per (?:minute|day|hour)|\bTP[MD]\b|rate.?limit|\bplease wait\b|每(?:分钟|小时|[天日秒])", re.IGNORECASE
+    r"per (?:minute|day|hour)|\bTP[MD]\b|rate.?limit|\bplease wait\b|每(?:分钟|小时|[天日秒])"
+    r"|[分日秒]あたり|毎[分日秒]|[분초]당",
+    re.IGNORECASE,
 )
 
 
@@ -113,7 +125,7 @@ def is_too_long(said: str) -> bool:
     """Whether a refusal with this message, code and type is about the length of the prompt."""
     if _OF_A_MINUTE.search(said) is not None:
         return False
-    return _TOO_LONG.search(said) is not None or _IN_CHINESE.search(said) is not None or _is_in_other_words(said)
+    return any(words.search(said) is not None for words in _WORDS) or _is_in_other_words(said)
 
 
 def _is_in_other_words(said: str) -> bool:

@@ -55,6 +55,15 @@ def refusal(message: str, status: int = 400, *names: str, outsized: bool = False
         "Prompt 超长",
         "输入内容过长,超过模型最大上下文长度限制",
         "输入长度超过模型上限,最大支持 32768 tokens",
+        "入力トークン数(40021)がモデルの最大コンテキスト長(32768)を超えています",
+        "プロンプトが長すぎます",
+        "入力が長すぎます。最大 32768 トークンです。",
+        "コンテキストの上限を超過しました",
+        "会話の長さが上限を超えました",
+        "입력 토큰 수(40021)가 모델의 최대 컨텍스트 길이(32768)를 초과했습니다",
+        "프롬프트가 너무 깁니다.",
+        "입력이 최대 길이를 초과하였습니다",
+        "메시지가 컨텍스트 한도를 넘었습니다",
     ],
 )
 def test_a_prompt_that_is_too_long_is_known_by_the_vendors_words(message: str) -> None:
@@ -100,6 +109,17 @@ def test_a_code_or_a_status_says_so_too() -> None:
         "输出长度超过限制",
         "输入图片超过大小限制",
         "每分钟 tokens 超过限制",
+        "入力画像がサイズの上限を超えています",
+        "入力パラメータ temperature が最大値 2 を超えています",
+        "入力の max_tokens が 8192 を超えています",
+        "出力トークン数が上限を超えています",
+        "メッセージの数が上限を超えています",
+        "1分あたりの入力トークン数の上限を超えました",
+        "アクセストークンが長すぎます",
+        "입력 이미지가 최대 크기를 초과했습니다",
+        "출력 토큰 수가 최대값을 초과했습니다",
+        "메시지 수가 한도를 초과했습니다",
+        "분당 입력 토큰 수를 초과했습니다",
     ],
 )
 def test_what_is_too_long_besides_the_prompt_is_not_about_it(message: str) -> None:
@@ -133,6 +153,8 @@ def test_what_is_too_large_for_a_minute_is_no_length() -> None:
         ("Request body too large for gpt-4o model. Max size: 8000 tokens.", 8000),
         ("Prompt of 40021 tokens exceeds the model's context of 32768 tokens", 32_768),
         ("输入长度超过模型上限,最大支持 32768 tokens", 32_768),
+        ("入力トークン数(40021)がモデルの最大コンテキスト長(32768)を超えています", 32_768),
+        ("입력 토큰 수(40021)가 모델의 최대 컨텍스트 길이(32768)를 초과했습니다", 32_768),
     ],
 )
 def test_the_limit_is_read_where_it_is_stated(said: str, limit: int | None) -> None:
