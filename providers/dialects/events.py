@@ -35,6 +35,7 @@ FILTERED = frozenset(
         *("content_filter", "refusal", "sensitive"),  # the last is Z.ai's
         *("guardrail_intervened", "content_filtered"),  # Converse's
         *_GOOGLES,
+        *(word.lower() for word in _GOOGLES),  # of proxies before it
         *(f"content_filter: {word}" for word in _GOOGLES),  # in its chat completions
     }
 )

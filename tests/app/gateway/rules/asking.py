@@ -254,6 +254,7 @@ _ENDS = {  # in the words of each API, those of a vendor among them that pass wh
     **dict.fromkeys(("content_filter", "refusal", "sensitive", "SAFETY", "RECITATION", "LANGUAGE"), "filtered"),
     **dict.fromkeys(("BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "IMAGE_SAFETY"), "filtered"),
     **dict.fromkeys(("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "content_filter: PROHIBITED_CONTENT"), "filtered"),
+    **dict.fromkeys(("safety", "recitation", "prohibited_content"), "filtered"),
     **dict.fromkeys(("OTHER", "NO_IMAGE", "IMAGE_OTHER", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"), "stop"),
     **dict.fromkeys(("UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE", "TOO_MANY_TOOL_CALLS"), "stop"),
 }

@@ -253,7 +253,7 @@ ENDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "filtered": {
         "chat": (
             *("content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT", "refusal", "sensitive"),
-            "content_filter: PROHIBITED_CONTENT",
+            *("content_filter: PROHIBITED_CONTENT", "safety", "recitation", "prohibited_content"),
         ),
         "messages": ("refusal",),
         "responses": ("content_filter",),
