@@ -20,6 +20,7 @@ from providers.dialects.continuing import (
     with_last,
     with_less,
 )
+from providers.dialects.responses.events import ENDS
 from providers.dialects.responses.fields import LEAST_TOKENS, EventWriter, responses_usage
 from providers.dialects.wording import Fields
 
@@ -36,8 +37,7 @@ _OBSTACLES: Mapping[str, str] = {
 }
 _OTHERS: Mapping[str, str] = {  # why an answer that has such an event cannot be continued
     "response.output_text.annotation.added": "citations",
-    "response.completed": "ended",
-    "response.incomplete": "ended",
+    **dict.fromkeys(ENDS, "ended"),
 }
 
 

@@ -37,6 +37,7 @@ from providers.dialects.responses.compacting import compacts
 from providers.dialects.responses.continuing import ResponseContinuing
 from providers.dialects.responses.events import (
     ENDING,
+    ENDS,
     ResponseGathering,
     events_of_answer,
     lenient,
@@ -109,7 +110,7 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
     event = _events.decode(data)
     if event.type == "response.output_text.delta" and isinstance(event.delta, str) and event.delta:
         yield event.output_index or 0, event.delta
-    elif event.type in {"response.completed", "response.incomplete"}:
+    elif event.type in ENDS:
         for index, raw in enumerate(output_of_last(data)):
             for part in lenient(raw, _Item).content or ():
                 if part.type == "output_text" and part.text:

@@ -91,7 +91,8 @@ _CALL = b'"function_call"'
 _SEARCHES = b'"web_search_call"'
 _ARGUMENTS = "response.function_call_arguments.delta"
 _OWN = "response."  # all of the API's event types but "error" begin so
-ENDS = frozenset({"response.completed", "response.incomplete"})
+# The last is Realtime's: the status says how the response ended. Some servers send it here as well (from memory).
+ENDS = frozenset({"response.completed", "response.incomplete", "response.done"})
 FAILED = frozenset({"failed", "cancelled"})  # of a response without an answer, whatever the type of the last event
 _NULL = msgspec.Raw(b"null")
 
@@ -191,7 +192,7 @@ def read_begun(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
 def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     """Read an event that has no text."""
     match event.type:
-        case "response.completed" | "response.incomplete":
+        case "response.completed" | "response.incomplete" | "response.done":
             return _ended(data, event, secrets)
         case "error" | "response.failed" | "response.cancelled":
             return _failed(data, event, secrets)

@@ -7,7 +7,7 @@ import msgspec
 from providers.bodies import events
 from providers.dialects.chat.deltas import complaint, written_arguments
 from providers.dialects.events import DONE, DONE_EVENT, EarlyObject, chat_reason, few
-from providers.dialects.responses.events import FAILED, lenient, read, usage_in
+from providers.dialects.responses.events import ENDS, FAILED, lenient, read, usage_in
 from providers.dialects.responses.fields import chat_usage
 from providers.dialects.sealed import Seal, ThoughtPlace
 from providers.dialects.wording import OPENAIS
@@ -200,8 +200,8 @@ class ToChat:
         self.usage_so_far = told or self.usage_so_far
         self._note(response)
         kind = event.type or ""
-        if response.status in FAILED and kind in {"response.completed", "response.incomplete"}:
-            kind = f"response.{response.status}"
+        if kind in ENDS and (response.status in FAILED or kind == "response.done"):
+            kind = f"response.{response.status or 'completed'}"
         match kind:
             case "response.created":
                 self._begin()

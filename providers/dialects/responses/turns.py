@@ -170,8 +170,8 @@ def answered_again(about: bytes, items: Sequence[tuple[str | None, bytes]]) -> b
 # Of a stored response.
 
 _ID_OF_RESPONSE = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
-_ENDING = re.compile(rb'"response\.(?:completed|incomplete|failed|cancelled)"')
-_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+_ENDING = re.compile(rb'"response\.(?:completed|incomplete|done|failed|cancelled)"')
+_ENDS = ENDS | {"response.failed", "response.cancelled"}
 
 
 def id_of_response(answer: bytes) -> str | None:

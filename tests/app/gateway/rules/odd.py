@@ -930,6 +930,7 @@ def _of_responses() -> list[Rule]:
         rule("responses", "no indexes", [begun, *(without(each, "output_index") for each in text), end]),
         rule("responses", "[DONE] behind", named(begun, *text, end) + DONE),
         rule("responses", "no names", data(begun, *text, end)),
+        wrong("responses", "Realtime's end", [begun, *text, {**end, "type": "response.done"}], None, **passing),
         rule("responses", "usage by the names of chat", [begun, *text, response_end(chat_count)], chat_count),
         rule(
             "responses", "cut short without a word", [begun, *text, response_end(cut)], cut, Said(TEXT, ended="length")
