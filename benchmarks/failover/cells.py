@@ -26,7 +26,7 @@ from providers.simulator.script import (
     ScriptedProvider,
     Status,
     Step,
-    Usage,
+    UsageChunk,
 )
 from providers.simulator.wire import error
 from tests.support.behaviour import NEVER_S, Behaviour
@@ -70,7 +70,7 @@ def script(behaviour: Behaviour, begun: str) -> list[Step]:
     events: list[Step] = [RoleOnly(), *map(Delta, words)]
     if behaviour.lie == "garbage":
         events.insert(1 + WORDS // 2, Raw(b"data: {broken\n\n"))
-    ending: list[Step] = [Finish(), Usage(), *([Done()] if behaviour.done else [])]
+    ending: list[Step] = [Finish(), UsageChunk(), *([Done()] if behaviour.done else [])]
     if behaviour.breaks_at is not None:
         events, ending = events[: behaviour.breaks_at], [Drop()]
     elif behaviour.stalls_at is not None:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from providers.simulator.persona import Fate, Persona, Run
+from providers.simulator.persona import Fate, Persona, RequestDraws
 
 SHARED_SIGMA = 0.10  # of a call's TTFT, the same at all providers
 _DRIFT_STEP_S = 1.0
@@ -60,7 +60,7 @@ class World:
     def __init__(self, climate: str, seed: int) -> None:
         self.climate = climate
         self.seed = seed
-        self._known: dict[tuple[str, int], Run] = {}
+        self._known: dict[tuple[str, int], RequestDraws] = {}
         self._drifts = {
             persona.name: _walk(CLIMATES[climate], self._random("drift", persona.name)) for persona in FLEET
         }
@@ -71,7 +71,7 @@ class World:
         ((median, _),) = random.choices(_WORKLOADS, [share for _, share in _WORKLOADS])
         return max(1, round(median * exp(random.gauss(0.0, _PROMPT_SIGMA))))
 
-    def draw(self, provider: str, number: int, age_s: float) -> Run:
+    def draw(self, provider: str, number: int, age_s: float) -> RequestDraws:
         """Return what ``provider`` does with a call that reaches it ``age_s`` seconds after the world began."""
         run = self._without_drift(provider, number)
         drifts = self._drifts[provider]
@@ -90,7 +90,7 @@ class World:
         """Tell whether anyone would break off in the middle of this call's answer."""
         return any(self.draw(name, number, age_s).fate is Fate.BREAKS for name in PERSONAS)
 
-    def _without_drift(self, provider: str, number: int) -> Run:
+    def _without_drift(self, provider: str, number: int) -> RequestDraws:
         key = (provider, number)
         if key not in self._known:  # it is asked for by every table
             run = PERSONAS[provider].draw(self._random(provider, number), self.prompt_tokens(number))
@@ -102,7 +102,7 @@ class World:
         return Random("/".join(map(str, (self.seed, *words))))
 
 
-def delivers(run: Run) -> bool:
+def delivers(run: RequestDraws) -> bool:
     """Tell whether a first token comes at all."""
     return run.fate in {Fate.ANSWER, Fate.BREAKS}
 

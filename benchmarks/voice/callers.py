@@ -21,7 +21,7 @@ from providers.simulator.script import (
     ScriptedProvider,
     Status,
     Step,
-    Usage,
+    UsageChunk,
 )
 from providers.simulator.wire import error
 
@@ -61,7 +61,7 @@ def script(words: Sequence[str], dice: Random, begun: int = 0) -> list[Step]:
     for number, word in enumerate(words[begun:breaks_at]):
         spaced = word if begun + number == 0 else f" {word}"
         steps += [Pause(gaps_s[number]), Delta(spaced)] if number else [Delta(spaced)]
-    return [*steps, Drop()] if breaks_at < len(words) else [*steps, Finish(), Usage(), Done()]
+    return [*steps, Drop()] if breaks_at < len(words) else [*steps, Finish(), UsageChunk(), Done()]
 
 
 class Provider(ScriptedProvider):

@@ -83,7 +83,7 @@ class Check(msgspec.Struct, frozen=True):
     words: str
 
 
-class Gate(msgspec.Struct, frozen=True):
+class GateResult(msgspec.Struct, frozen=True):
     """All checks of a bench, and the outcome of all: broken if one is, else undecided if one is."""
 
     outcome: CheckOutcome
@@ -177,7 +177,7 @@ def check_plan(wanted: GateChecks, plan: BenchPlan) -> None:
         )
 
 
-def judge(wanted: GateChecks, report: Report) -> Gate:
+def judge(wanted: GateChecks, report: Report) -> GateResult:
     """Return the gate's checks of a report."""
     checks, notes = list[Check](), list[str]()
     for condition in wanted.conditions:
@@ -200,7 +200,7 @@ def judge(wanted: GateChecks, report: Report) -> Gate:
     outcome = next(
         (each for each in (CheckOutcome.BROKEN, CheckOutcome.UNDECIDED) if each in outcomes), CheckOutcome.HOLDS
     )
-    return Gate(outcome, checks, notes)
+    return GateResult(outcome, checks, notes)
 
 
 def _rounds(samples: Sequence[BenchSample], cell: Cell) -> int:
@@ -391,16 +391,16 @@ _COLUMNS = ("ttft_p50_ms", "ttft_p95_ms", "decode_tps_p50", "total_p50_ms", "err
 class GatedReport(Report, frozen=True, kw_only=True):
     """A bench's results, with those of its gate."""
 
-    gate: Gate
+    gate: GateResult
 
 
-def with_gate(report: Report, gate: Gate) -> GatedReport:
+def with_gate(report: Report, gate: GateResult) -> GatedReport:
     """Return the report with its gate, for ``--json``."""
     fields: dict[str, Any] = {name: getattr(report, name) for name in report.__struct_fields__}
     return GatedReport(**fields, gate=gate)
 
 
-def junit(report: Report, gate: Gate) -> str:
+def junit(report: Report, gate: GateResult) -> str:
     """Return the checks as JUnit's XML: broken ones are failures, undecided ones errors."""
     counts = {outcome: sum(check.outcome is outcome for check in gate.checks) for outcome in CheckOutcome}
     seconds = 0.0 if report.began_s is None or report.ended_s is None else report.ended_s - report.began_s
@@ -431,7 +431,7 @@ def junit(report: Report, gate: Gate) -> str:
     return "\n".join([*lines, "</testsuite>", "</testsuites>", ""])
 
 
-def markdown(report: Report, gate: Gate | None) -> str:
+def markdown(report: Report, gate: GateResult | None) -> str:
     """Return figures, verdicts and checks as Markdown, for a comment or a job's summary."""
     plan = report.plan
     known = [name for name in _COLUMNS if any(name in cell.figures for cell in report.cells)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.bench.figures import ALL, METRICS, Cell
-from gateway.bench.gate import MARKS, CheckOutcome, Gate, label_of
+from gateway.bench.gate import MARKS, CheckOutcome, GateResult, label_of
 from gateway.bench.plan import BenchPlan, BenchSample
 from gateway.bench.report import ASPECTS, UNKNOWN, Report, number, shown, unit_of
 
@@ -414,7 +414,7 @@ _STYLE = Path(__file__).with_name("report.css")
 _MINUTE_S = 60.0
 
 
-def page(report: Report, gate: Gate | None = None) -> str:
+def page(report: Report, gate: GateResult | None = None) -> str:
     """Return the HTML document, with the gate's results if there is one."""
     plan = report.plan
     title = f"Bench of {', '.join(dict.fromkeys(each.model for each in plan.contenders))}"
@@ -440,7 +440,7 @@ def page(report: Report, gate: Gate | None = None) -> str:
     return "".join(parts)
 
 
-def _gate(plan: BenchPlan, gate: Gate) -> str:
+def _gate(plan: BenchPlan, gate: GateResult) -> str:
     rows = [
         (label_of(plan, check.deployment, check.concurrency), check.name, MARKS[check.outcome], check.words)
         for check in gate.checks

@@ -17,8 +17,8 @@ from gateway.cli.terminal import FAILED, MISUSED, OK, fail, say, write_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gateway.bench.gate import Gate
     from gateway.bench.gate import GateChecks as WantedGate
+    from gateway.bench.gate import GateResult
     from gateway.bench.plan import BenchPlan, OwnPrompts, Way
     from gateway.bench.report import Report
     from gateway.bench.running import Journal, JournalContent
@@ -456,7 +456,7 @@ def _finish(
     report: "Report", journal: Path, wanted: "WantedGate | None", files: _Files, *, as_json: bool, as_csv: bool
 ) -> None:
     """Print and write the report, and exit with the gate's code."""
-    gate: Gate | None = None
+    gate: GateResult | None = None
     if report.requests and wanted is not None:
         from gateway.bench.gate import judge  # noqa: PLC0415 - as above
 
@@ -469,7 +469,7 @@ def _finish(
         raise typer.Exit({"broken": BROKEN, "undecided": UNDECIDED}.get(gate.outcome, OK))
 
 
-def _show(report: "Report", journal: Path, gate: "Gate | None", *, as_json: bool, as_csv: bool) -> None:
+def _show(report: "Report", journal: Path, gate: "GateResult | None", *, as_json: bool, as_csv: bool) -> None:
     if as_json:
         from gateway.bench.gate import with_gate  # noqa: PLC0415 - as above
 
@@ -498,7 +498,7 @@ def _print(report: "Report", journal: Path) -> None:
         write_report(report, journal)
 
 
-def _write(report: "Report", gate: "Gate | None", files: _Files) -> None:
+def _write(report: "Report", gate: "GateResult | None", files: _Files) -> None:
     """Write the requested files."""
     if files.html is not None:
         from gateway.bench.page import page  # noqa: PLC0415 - as above

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from gateway.api.request import ParsedRequest
 from gateway.app.fleets import Fleets
 from gateway.bench.figures import ALL, FEWEST_ROUNDS, Cell, measured
-from gateway.bench.gate import CheckOutcome, Gate
+from gateway.bench.gate import CheckOutcome, GateResult
 from gateway.bench.measuring import Measured, Moments, measure, request_for, unfit_for
 from gateway.bench.plan import (
     CLASSES,
@@ -633,7 +633,7 @@ def _row(cell: Cell, names: list[str]) -> list[str]:
 _OUTCOMES = {CheckOutcome.HOLDS: "holds", CheckOutcome.BROKEN: "BROKEN", CheckOutcome.UNDECIDED: "too little data"}
 
 
-def write_gate(gate: Gate, *, err: bool = False) -> None:
+def write_gate(gate: GateResult, *, err: bool = False) -> None:
     """Print each check, the broken ones last, and the gate's outcome; ``err``: on standard error."""
     order = (CheckOutcome.HOLDS, CheckOutcome.UNDECIDED, CheckOutcome.BROKEN)
     for check in sorted(gate.checks, key=lambda check: order.index(check.outcome)):

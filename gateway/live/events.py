@@ -80,7 +80,7 @@ class Ended(Struct, frozen=True, kw_only=True, gc=False):
     error: Name | None
 
 
-class Done(Struct, frozen=True, kw_only=True, gc=False):
+class CallDone(Struct, frozen=True, kw_only=True, gc=False):
     """A call has ended. Its result is unknown if ``status`` is None."""
 
     kind: ClassVar[str] = "done"
@@ -141,11 +141,11 @@ class Scope(Struct, frozen=True, kw_only=True, gc=False):
     reason: Name | None = None
 
 
-Event = Began | RunningCall | Launched | First | Tokens | Ended | Done | Hello | Gap | Scope
+Event = Began | RunningCall | Launched | First | Tokens | Ended | CallDone | Hello | Gap | Scope
 _encode = msgspec.json.Encoder().encode
 _HEADS = {
     kind: b"event: %b\ndata: " % kind.kind.encode()
-    for kind in (Began, RunningCall, Launched, First, Tokens, Ended, Done, Hello, Gap, Scope)
+    for kind in (Began, RunningCall, Launched, First, Tokens, Ended, CallDone, Hello, Gap, Scope)
 }
 
 

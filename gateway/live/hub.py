@@ -4,7 +4,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from gateway.live.events import Began, Done, Ended, First, Launched, RunningAttempt, RunningCall, Tokens, Viewer, frame
+from gateway.live.events import (
+    Began,
+    CallDone,
+    Ended,
+    First,
+    Launched,
+    RunningAttempt,
+    RunningCall,
+    Tokens,
+    Viewer,
+    frame,
+)
 
 MOST_SHOWN = 1_000  # running calls at the beginning of a stream, the newest; the others are never shown there
 
@@ -187,7 +198,7 @@ class Hub:
             self._show(lane.call, event)
             self._forget_if_over(lane.call)
 
-    def done(self, event: Done) -> None:
+    def done(self, event: CallDone) -> None:
         """Note the end of a call."""
         call = self._calls.get(event.id)
         if call is not None:
@@ -198,12 +209,12 @@ class Hub:
     def lost(self, call: WatchedCall) -> None:
         """Forget a call, and tell that it is not known how it has ended."""
         if not call.is_done:
-            self._show(call, Done(id=call.began.id))
+            self._show(call, CallDone(id=call.began.id))
         for attempt_id in call.lanes:
             self._lanes.pop(attempt_id, None)
         self._forget(call)
 
-    def _show(self, call: WatchedCall, event: Launched | First | Ended | Done) -> None:
+    def _show(self, call: WatchedCall, event: Launched | First | Ended | CallDone) -> None:
         if call.viewers:
             shown = frame(event)
             for viewer in call.viewers:

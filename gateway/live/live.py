@@ -9,7 +9,7 @@ from datetime import datetime
 from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ShuttingDown, TooManyViewers
-from gateway.live.events import PROCESS, Began, Done, Ended, First, Hello, Launched, Scope, Viewer, Wanted, frame
+from gateway.live.events import PROCESS, Began, CallDone, Ended, First, Hello, Launched, Scope, Viewer, Wanted, frame
 from gateway.live.hub import Hub
 from gateway.racing import Attempt, AttemptTasks, OpenCall, milliseconds
 
@@ -62,7 +62,7 @@ class OwnCalls:
             for attempt in record.attempts:
                 self._past(began, attempt)
         self._hub.done(
-            Done(
+            CallDone(
                 id=record.id,
                 status=record.status_code,
                 winner=record.winner_attempt_id,

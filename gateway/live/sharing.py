@@ -20,7 +20,7 @@ from gateway.live.events import (
     INSTALLATION,
     PROCESS,
     Began,
-    Done,
+    CallDone,
     Ended,
     First,
     Gap,
@@ -65,7 +65,7 @@ class ForeignCalls:
                 (First, self._first),
                 (Tokens, self._counted),
                 (Ended, self._ended),
-                (Done, self._done),
+                (CallDone, self._done),
                 (Gap, self._missed),
             )
         }
@@ -139,7 +139,7 @@ class ForeignCalls:
             self._hub.ended(event)
         return True
 
-    def _done(self, worker: str, event: Done) -> bool:
+    def _done(self, worker: str, event: CallDone) -> bool:
         if self._call(worker, event.id) is not None:
             self._hub.done(event)
         return True

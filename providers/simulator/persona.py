@@ -25,7 +25,7 @@ class Fate(StrEnum):
 _FAILURES = {Fate.REFUSED: 0.65, Fate.ERROR_FIRST: 0.25, Fate.BREAKS: 0.10}
 
 
-class Run(msgspec.Struct, frozen=True):
+class RequestDraws(msgspec.Struct, frozen=True):
     """The random draws for one request."""
 
     fate: Fate
@@ -59,7 +59,7 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     input_usd_per_mtok: float = 0.0
     output_usd_per_mtok: float = 0.0
 
-    def draw(self, random: Random, prompt_tokens: int) -> Run:
+    def draw(self, random: Random, prompt_tokens: int) -> RequestDraws:
         """Draw the outcome of a request with a prompt of this length."""
         z = random.gauss(0.0, 1.0)
         below = self.ttft_sigma if self.ttft_sigma_below is None else self.ttft_sigma_below
@@ -70,7 +70,7 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
         fate = Fate.ANSWER
         if random.random() < self.error_share:
             (fate,) = random.choices(list(_FAILURES), list(_FAILURES.values()))
-        return Run(fate, ttft_s, self.decode_tps * _spread(random, self.decode_sigma))
+        return RequestDraws(fate, ttft_s, self.decode_tps * _spread(random, self.decode_sigma))
 
     def gap_s(self, random: Random, decode_tps: float) -> float:
         """Draw the time between two tokens; its mean is ``1 / decode_tps``."""

@@ -16,7 +16,7 @@ from providers.dialects import DIALECTS
 from providers.simulator.wire import (
     DONE,
     Answering,
-    Tally,
+    ProviderTally,
     Visit,
     embeddings,
     error,
@@ -97,7 +97,7 @@ class ToolCall(msgspec.Struct, frozen=True):
         return {"tool_calls": [call]}
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class JsonEvent(msgspec.Struct, frozen=True):
     """An event with any JSON. ``token``: it counts as the first token."""
 
     data: Any
@@ -123,7 +123,7 @@ class Finish(msgspec.Struct, frozen=True):
     reason: str = "stop"
 
 
-class Usage(msgspec.Struct, frozen=True):
+class UsageChunk(msgspec.Struct, frozen=True):
     """The usage chunk, sent only if ``stream_options.include_usage`` is set. None: the number of tokens sent."""
 
     prompt_tokens: int = 10
@@ -168,11 +168,11 @@ Step = (
     | Delta
     | Reasoning
     | ToolCall
-    | Chunk
+    | JsonEvent
     | Comment
     | Raw
     | Finish
-    | Usage
+    | UsageChunk
     | Done
     | ErrorEvent
     | Gate
@@ -184,7 +184,7 @@ Step = (
 
 def answer(*tokens: str) -> list[Step]:
     """Return the script of an ordinary answer: role, one chunk for each token, finish, usage, ``[DONE]``."""
-    return [RoleOnly(), *(Delta(token) for token in tokens), Finish(), Usage(), Done()]
+    return [RoleOnly(), *(Delta(token) for token in tokens), Finish(), UsageChunk(), Done()]
 
 
 # Runs a script for one request: as an event stream, or gathered into one JSON body.
@@ -265,7 +265,7 @@ class StreamedPerformance(Performance):
         if isinstance(step, Headers):
             self._response.headers.update(step.headers)
         await self._open()
-        if isinstance(step, Delta | Reasoning | ToolCall) or (isinstance(step, Chunk | Raw) and step.token):
+        if isinstance(step, Delta | Reasoning | ToolCall) or (isinstance(step, JsonEvent | Raw) and step.token):
             self._tokens += 1
             self.visit.first_token_sent = True
         await self._response.write(self._render(step))
@@ -286,10 +286,10 @@ class StreamedPerformance(Performance):
                 block = event(self._answering.chunk(step.delta))
             case Finish(reason):
                 block = event(self._answering.chunk({}, reason))
-            case Usage(prompt_tokens, completion_tokens) if self._usage_wanted:
+            case UsageChunk(prompt_tokens, completion_tokens) if self._usage_wanted:
                 counted = usage(prompt_tokens, self._tokens if completion_tokens is None else completion_tokens)
                 block = event(self._answering.usage_chunk(counted))
-            case Chunk(data):
+            case JsonEvent(data):
                 block = event(data)
             case Raw(data):
                 block = data
@@ -311,7 +311,7 @@ class WholePerformance(Performance):
         self._answering = answering
         self._message: dict[str, Any] = {"role": "assistant", "content": ""}
         self._finish = Finish()
-        self._usage = Usage()
+        self._usage = UsageChunk()
         self._tokens = 0
 
     async def take(self, step: Step) -> None:
@@ -326,7 +326,7 @@ class WholePerformance(Performance):
                 self._tokens += 1
             case Finish():
                 self._finish = step
-            case Usage():
+            case UsageChunk():
                 self._usage = step
             case Headers(headers):
                 self.headers.update(headers)
@@ -409,7 +409,7 @@ class ScriptedProvider:
         self.received: list[ReceivedRequest] = []
         self._once: deque[Sequence[Step]] = deque()
         self._models_served = models
-        self._tally = tally = Tally()
+        self._tally = tally = ProviderTally()
         self._server = serve(
             [
                 *(web.post(f"/v1/{dialect.path}", self._answer) for dialect in DIALECTS.values()),

@@ -13,11 +13,11 @@ from typing import Any, Self
 import msgspec
 from aiohttp import web
 
-from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL, Fate, Persona, Run
+from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL, Fate, Persona, RequestDraws
 from providers.simulator.wire import (
     DONE,
     Answering,
-    Tally,
+    ProviderTally,
     Visit,
     embeddings,
     error,
@@ -163,7 +163,7 @@ class SimulatedProvider:
         self._limit = None
         if persona.requests_per_window is not None:
             self._limit = RateLimit(persona.requests_per_window, persona.window_s)
-        self._tally = Tally()
+        self._tally = ProviderTally()
         self.counts = self._tally.counts
         self.reach = self._tally.reach
         routes = [
@@ -251,7 +251,7 @@ class _Answer:
         self._loop = asyncio.get_running_loop()
         self._started_at_s = self._loop.time()
         self._prompt_tokens = sum(count_tokens(str(_content(message))) for message in body["messages"])
-        self._run: Run = persona.draw(random, self._prompt_tokens)
+        self._run: RequestDraws = persona.draw(random, self._prompt_tokens)
         self._tokens, self._reason = _limited(
             speak(random, random.randint(_SHORTEST, _LONGEST)),
             body.get("max_completion_tokens") or body.get("max_tokens"),
@@ -359,7 +359,7 @@ def _limited(tokens: list[str], limit: Any) -> tuple[list[str], str]:
 # Several simulated providers, each on its own port.
 
 
-class Fleet:
+class SimulatedFleet:
     """A running fleet: ``async with Fleet(DEMO_FLEET, seed=1) as fleet: fleet.base_urls["sim-swift"]``.
 
     ``base_port`` 0 takes free ports; otherwise the n-th persona listens on ``base_port + n``.
@@ -405,6 +405,6 @@ async def run_fleet(
         OSError: a port is taken.
 
     """
-    async with Fleet(personas, seed=seed, base_port=base_port) as fleet:
+    async with SimulatedFleet(personas, seed=seed, base_port=base_port) as fleet:
         announce(fleet.base_urls)
         await asyncio.Event().wait()

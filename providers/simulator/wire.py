@@ -93,7 +93,7 @@ def _vector(text: Any, dimensions: int = 8) -> list[float]:
 Ending = Literal["completions", "errors", "rate_limited"]
 
 
-class Counts(msgspec.Struct):
+class ProviderCounts(msgspec.Struct):
     """Running totals of one provider. Every request ends in exactly one of the fields after ``most_in_flight``."""
 
     requests: int = 0
@@ -119,11 +119,11 @@ class Visit:
         self.ending: Ending = "completions"
 
 
-class Tally:
+class ProviderTally:
     """The counts of one provider while it answers. A test can wait until they reach what it expects."""
 
     def __init__(self) -> None:
-        self.counts = Counts()
+        self.counts = ProviderCounts()
         self.requested = asyncio.Event()  # set by the first request
         self.disconnected = asyncio.Event()  # set by the first client to hang up
         self._pulse = asyncio.Event()
@@ -190,7 +190,7 @@ _MAX_BODY_BYTES = 256 * 1024 * 1024  # clients may send long prompts and images
 
 @asynccontextmanager
 async def serve(
-    routes: Iterable[web.RouteDef], tally: Tally, *, port: int = 0, tls: ssl.SSLContext | None = None
+    routes: Iterable[web.RouteDef], tally: ProviderTally, *, port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[str]:
     """Serve ``routes`` on loopback and yield the base URL for clients, ``http://127.0.0.1:PORT/v1``.
 

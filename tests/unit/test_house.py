@@ -363,8 +363,8 @@ _SAID_TWICE = {
     "FromChat": "one a dialect: its translation from chat",
     "ToChat": "one a dialect: its translation into chat",
 }
-# The words of /openapi.json, whose structs are named as clients read them, and of a script of a simulated provider.
-_NAMED_BY_OTHERS = ("gateway/admin/", "providers/simulator/")
+# The words of /openapi.json, whose structs are named as clients read them.
+_NAMED_BY_OTHERS = "gateway/admin/"
 
 
 def test_a_name_of_a_class_stands_once() -> None:

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import yaml
 
-from providers.simulator.script import Delta, Done, Finish, ScriptedProvider, Step, Usage
+from providers.simulator.script import Delta, Done, Finish, ScriptedProvider, Step, UsageChunk
 from tests.app.cli.beside import run_beside
 from tests.support import warm
 
 ROOT = Path(__file__).parents[3]
 SECRET = "sk-secret-of-the-bench"
 SAID = "Danube"
-ANSWER: list[Step] = [Delta(SAID), Delta(" and"), Finish(), Usage(prompt_tokens=20, completion_tokens=2), Done()]
+ANSWER: list[Step] = [Delta(SAID), Delta(" and"), Finish(), UsageChunk(prompt_tokens=20, completion_tokens=2), Done()]
 
 
 class Field(NamedTuple):

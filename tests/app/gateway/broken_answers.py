@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.simulator.script import Delta, Done, Finish, Raw, RoleOnly, Step, Usage
+from providers.simulator.script import Delta, Done, Finish, Raw, RoleOnly, Step, UsageChunk
 from tests.app.gateway.apis.test_dialects import event
 
 
@@ -38,7 +38,7 @@ def chat(texts: Sequence[str]) -> list[Step]:
 
 
 def chat_end() -> list[Step]:
-    return [Finish(), Usage(10, TOKENS), Done()]
+    return [Finish(), UsageChunk(10, TOKENS), Done()]
 
 
 def completion(texts: Sequence[str]) -> list[Step]:

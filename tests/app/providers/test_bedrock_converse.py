@@ -30,7 +30,7 @@ from providers import (
     open_upstream,
 )
 from providers.dialects import CHAT, MESSAGES, Chunk, Malformed, read_event
-from providers.simulator.wire import Tally, Visit, serve
+from providers.simulator.wire import ProviderTally, Visit, serve
 from tests.app.providers.families import BEDROCK, COMPLETION_TOKENS, PROMPT_TOKENS
 from tests.app.providers.origin import Connection, Origin, chunked, soon
 from tests.patience import eventually
@@ -43,7 +43,7 @@ class Bedrock:
     """The runtime, which answers what the prompt tells it to."""
 
     def __init__(self) -> None:
-        self.tally = Tally()
+        self.tally = ProviderTally()
         self.body = b""
         self.headers: dict[str, str] = {}
         self.path = ""

@@ -21,7 +21,7 @@ from providers import (
     open_upstream,
 )
 from providers.dialects import MESSAGES
-from providers.simulator.wire import Tally, serve
+from providers.simulator.wire import ProviderTally, serve
 from tests.app.providers.test_bedrock_converse import ACCESS, credentials
 from tests.app.providers.test_vertex_openai import write_account
 
@@ -58,7 +58,7 @@ class Server:
 async def opened(preset: str, path: str, key: str | None = None) -> AsyncIterator[tuple[Server, Upstream, str]]:
     server = Server()
     routes = [web.post("/token", server.token), web.post("/{path:.*}", server.answer)]
-    async with serve(routes, Tally()) as base_url:
+    async with serve(routes, ProviderTally()) as base_url:
         root = base_url.removesuffix("/v1")
         setup = Setup(name="door", vendor=load_catalog()[preset], base_url=root + path)
         upstream = open_upstream(setup, Credentials(keys=[key] if key else []), litellm=LiteLLM())

@@ -20,7 +20,7 @@ from aiohttp.client_reqrep import ConnectionKey
 from providers import ErrorKind, Exchange, LiteLLM, LiteLLMUpstream, Request, UpstreamError, events
 from providers.dialects import Chunk, read_event
 from providers.simulator.script import ScriptedProvider, Status
-from providers.simulator.wire import Tally, Visit, serve
+from providers.simulator.wire import ProviderTally, Visit, serve
 
 KEY = "the-very-secret-key"
 
@@ -29,7 +29,7 @@ class Messages:
     """A server that answers what the last user message tells it to."""
 
     def __init__(self) -> None:
-        self.tally = Tally()
+        self.tally = ProviderTally()
         self.headers: dict[str, str] = {}
         self.body: dict[str, Any] = {}
         self.base_url = ""

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from providers import ErrorKind, Exchange, LiteLLM, LiteLLMUpstream, Request, UpstreamError, demanded, events
 from providers.dialects import CHAT, MESSAGES, Chunk, read_event
-from providers.simulator.wire import Tally, Visit, serve
+from providers.simulator.wire import ProviderTally, Visit, serve
 from tests.app.providers.families import (
     BEDROCK,
     COMPLETION_TOKENS,
@@ -54,7 +54,7 @@ class Server:
 
     def __init__(self, family: Family) -> None:
         self.family = family
-        self.tally = Tally()
+        self.tally = ProviderTally()
         self.body: dict[str, Any] = {}
         self.key: str | None = None
         self.path = ""

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from providers import LiteLLM, LiteLLMUpstream, Request
-from providers.simulator.wire import Tally, Visit, serve
+from providers.simulator.wire import ProviderTally, Visit, serve
 from tests.app.providers.families import VERTEX
 
 TOKEN = "the-token-of-an-hour"
@@ -21,7 +21,7 @@ class Google:
     """Google's token endpoint and Vertex AI, on one server."""
 
     def __init__(self) -> None:
-        self.tally = Tally()
+        self.tally = ProviderTally()
         self.tokens = 0
         self.keys: list[str | None] = []
         self.paths: list[str] = []

@@ -29,7 +29,7 @@ from providers import (
     load_catalog,
     open_upstream,
 )
-from providers.simulator.wire import Tally, serve
+from providers.simulator.wire import ProviderTally, serve
 from tests.patience import PATIENCE_S, eventually
 
 PATH = "/v1/projects/p1/locations/europe-west4/endpoints/openapi"
@@ -44,7 +44,7 @@ class Google:
     """Google's token server and Vertex AI, on one server. Each token has a number."""
 
     def __init__(self) -> None:
-        self.tally = Tally()
+        self.tally = ProviderTally()
         self.tokens = 0
         self.accounts: list[str] = []  # that asked for them
         self.lasts_s = 3600

@@ -13,7 +13,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from providers.simulator.persona import CHAT_MODEL, EMBEDDING_MODEL, Persona
-from providers.simulator.simulated import Fleet, SimulatedProvider, run_fleet
+from providers.simulator.simulated import SimulatedFleet, SimulatedProvider, run_fleet
 
 QUICK = Persona(name="quick", ttft_median_s=0.001, ttft_sigma=0.0, decode_tps=100_000)
 BODY = {"model": CHAT_MODEL, "messages": [{"role": "user", "content": "Why race?"}]}
@@ -161,7 +161,7 @@ async def test_embeddings_come_as_their_floats_where_a_request_asks_for_base64(c
 
 
 async def test_a_fleet_answers_on_ports_of_its_own_and_shows_its_counts(client: aiohttp.ClientSession) -> None:
-    async with Fleet([QUICK, persona(name="other")], seed=1) as fleet:
+    async with SimulatedFleet([QUICK, persona(name="other")], seed=1) as fleet:
         assert set(fleet.base_urls) == {"quick", "other"}
         await post(client, fleet.providers["other"])
         async with client.get(fleet.base_urls["other"].removesuffix("/v1") + "/_stats") as response:

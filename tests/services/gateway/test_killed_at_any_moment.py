@@ -21,7 +21,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from providers.simulator.wire import Tally, json_response, serve
+from providers.simulator.wire import ProviderTally, json_response, serve
 from tests.app.gateway.apis.test_dialects import event
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import configuration
@@ -69,7 +69,7 @@ class Provider:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
         routes = [web.post("/v1/responses", self._make), web.get("/v1/responses/{id}", self._look)]
-        async with serve(routes, Tally()) as base_url:
+        async with serve(routes, ProviderTally()) as base_url:
             yield base_url
 
     def _response(self, response_id: str, **fields: Any) -> dict[str, Any]:

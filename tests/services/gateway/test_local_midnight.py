@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from gateway.app.gateway import Gateway
-from providers.simulator.script import Done, Usage, answer
+from providers.simulator.script import Done, UsageChunk, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, read, serving
 from tests.patience import eventually, until
@@ -22,7 +22,7 @@ from tests.support.moved_time import MovedTime
 
 LIMIT = 3  # calls: each costs a dollar
 PRICED = {MODEL: {"deployments": [{"deployment": "alpha/m", "price_per_mtok": {"input": 0, "output": 1e6}}]}}
-ONE_TOKEN = [*answer("a")[:-2], Usage(10, 1), Done()]
+ONE_TOKEN = [*answer("a")[:-2], UsageChunk(10, 1), Done()]
 
 
 class Replicas:

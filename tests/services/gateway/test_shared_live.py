@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 
 from gateway.live import sharing
-from gateway.live.events import Began, Done, First, Gap, Launched, Tokens, frame
+from gateway.live.events import Began, CallDone, First, Gap, Launched, Tokens, frame
 from gateway.live.sharing import CHANNEL, VIEWERS_KEY, Sharing
 from providers.simulator.script import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import RunningGateway, serving
@@ -218,7 +218,7 @@ async def test_what_others_publish_that_cannot_be_true_changes_nothing(
                 "", "\n", "x", "y" * 1000 + "\n", "x\ngarbage\n\n", "x\nevent: call\ndata: {}\n\n",
                 "x\nevent: done\ndata: [1]\n\n", "x\nevent: hello\ndata: {}\n\n", b"\xff\xfe\n\xff",
                 "x\n" + "z" * 3_000_000,
-                b"x\n" + frame(Done(id=own["id"], status=200)),
+                b"x\n" + frame(CallDone(id=own["id"], status=200)),
                 b"x\n" + frame(Gap(dropped=0)),
                 b"x\n" + frame(First(call=own["id"], attempt=launch["attempt"], ttft_ms=1.0)),
                 b"x\n" + frame(Tokens(v=((launch["attempt"], 999_999),))),

@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from gateway.ledger import create_engine
 from gateway.limits import level_of_key
 from gateway.steering import STRIKES_KEY, RedisBoard, slot_of
-from providers.simulator.script import Done, Gate, Hang, Status, Usage, answer
+from providers.simulator.script import Done, Gate, Hang, Status, UsageChunk, answer
 from tests.app.gateway.limits.test_limits import statuses
 from tests.app.gateway.limits.test_payers import configured, told
 from tests.app.gateway.races.test_objectives import KEY, client
@@ -247,7 +247,7 @@ async def test_who_has_spent_all_dollars_may_still_ask_models_of_price_0(tmp_pat
         "broken first": {"deployments": [broken], "fallbacks": ["paid"]},
     }
     config = client(usd_per_day=100.0) | {"redis_url": redis_url, "models": models}
-    scripts = {"alpha": [*answer("a")[:-2], Usage(90, 40), Done()], "beta": None, "out": [Status(503)]}
+    scripts = {"alpha": [*answer("a")[:-2], UsageChunk(90, 40), Done()], "beta": None, "out": [Status(503)]}
     async with serving(tmp_path, scripts, key=KEY, **config) as running:
         assert await statuses(running, 1, model="paid", max_tokens=1) == [200]  # longer than asked, so dearer than held
         for stream in (True, False):

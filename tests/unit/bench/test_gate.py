@@ -10,9 +10,9 @@ import pytest
 from gateway.bench.gate import (
     Check,
     CheckOutcome,
-    Gate,
     GateChecks,
     GateError,
+    GateResult,
     SavedBench,
     check_plan,
     judge,
@@ -37,13 +37,13 @@ def unreported(of: BenchPlan, samples: list[BenchSample]) -> Report:
     return msgspec.structs.replace(report(of, [], sittings=1, at_most_usd=0.0), samples=samples)
 
 
-def gate(of: BenchPlan, samples: list[BenchSample], *conditions: str, against: SavedBench | None = None) -> Gate:
+def gate(of: BenchPlan, samples: list[BenchSample], *conditions: str, against: SavedBench | None = None) -> GateResult:
     wanted = GateChecks(tuple(map(read_condition, conditions)), against, "before.jsonl")
     check_plan(wanted, of)
     return judge(wanted, reported(of, samples) if conditions else unreported(of, samples))
 
 
-def outcomes(of: Gate) -> dict[tuple[str, str], str]:
+def outcomes(of: GateResult) -> dict[tuple[str, str], str]:
     return {(check.deployment, check.name): check.outcome.value for check in of.checks}
 
 
@@ -99,7 +99,7 @@ def test_a_goal_is_broken_only_if_the_whole_interval_breaks_it() -> None:
         f"ttft_p50_ms > {(found.low + found.value) / 2}"  # the estimate breaks it, a part of the interval does not
     )
 
-    def judged(*conditions: str) -> Gate:
+    def judged(*conditions: str) -> GateResult:
         return judge(GateChecks(tuple(map(read_condition, conditions))), told)
 
     assert outcomes(judged("ttft_p50_ms > 150")) == {
@@ -252,7 +252,7 @@ def test_junit_has_a_case_for_each_check() -> None:
         Check("errors > 0", "a/m", 1, CheckOutcome.HOLDS, "fine"),
         Check("total_p95_ms > 9", "a/m", 1, CheckOutcome.UNDECIDED, "too few"),
     ]
-    root = ET.fromstring(junit(reported(of, run(of, {"a/m": 100.0})), Gate(CheckOutcome.BROKEN, checks, [])))
+    root = ET.fromstring(junit(reported(of, run(of, {"a/m": 100.0})), GateResult(CheckOutcome.BROKEN, checks, [])))
     [suite] = root.findall("testsuite")
     assert (root.tag, suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("testsuites", "3", "1", "1")
     assert [(case.get("classname"), case.get("name")) for case in suite] == [

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from gateway.bench.gate import Check, CheckOutcome, Gate
+from gateway.bench.gate import Check, CheckOutcome, GateResult
 from gateway.bench.page import page, scale_of
 from gateway.bench.plan import Contender
 from gateway.bench.report import Report, report
@@ -90,7 +90,7 @@ def test_what_the_gate_says_is_first_and_escaped() -> None:
         Check("<b> ttft_p95_ms > 800", "a/m", 4, CheckOutcome.BROKEN, "it is 900 ms (850 to 950)"),
         Check("errors > 2%", "b/m", 4, CheckOutcome.HOLDS, "none of 40"),
     ]
-    text = page(drawn("a/m", "b/m"), Gate(CheckOutcome.BROKEN, checks, ["<u> has no b/m"]))
+    text = page(drawn("a/m", "b/m"), GateResult(CheckOutcome.BROKEN, checks, ["<u> has no b/m"]))
     nesting = Nesting()
     nesting.feed(text)
     assert nesting.open == []

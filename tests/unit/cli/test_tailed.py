@@ -7,7 +7,7 @@ import msgspec
 from gateway.cli.tail import TailedCall, ended_calls
 from gateway.live.events import (
     Began,
-    Done,
+    CallDone,
     Ended,
     Event,
     First,
@@ -56,7 +56,7 @@ def race(call: str) -> list[tuple[str, Any]]:
         Ended(call=call, attempt=f"{call}2", outcome="lost", ms=121.0, tokens=None, error=None),
         Tokens(v=((f"{call}1", 3),)),
         Ended(call=call, attempt=f"{call}1", outcome="won", ms=900.0, tokens=40, error=None),
-        Done(
+        CallDone(
             id=call,
             status=200,
             winner=f"{call}1",
@@ -89,7 +89,7 @@ def test_a_failed_call_says_why_and_what_comes_from_outside_cannot_command_the_t
             began("b", client="\x1b[2J"),
             launched("b", "b1", "groq/x"),
             Ended(call="b", attempt="b1", outcome="failed", ms=40.0, tokens=None, error="server_error"),
-            Done(id="b", status=502, error="all_providers_failed", total_ms=41.0),
+            CallDone(id="b", status=502, error="all_providers_failed", total_ms=41.0),
         )
     )
     assert isinstance(call, TailedCall)
@@ -104,7 +104,7 @@ def test_calls_that_run_at_the_start_are_shown_with_what_they_had() -> None:
     attempt = RunningAttempt(**msgspec.structs.asdict(launched("c", "c1", "groq/x")), ttft_ms=80.0, tokens=2)
     running = RunningCall(id="c", **BEGAN, attempts=(attempt,))
     hello = Hello(scope="process", replica="r", worker="w", now_ms=1, running=(running,))
-    (call,) = ended_calls(told(hello, Done(id="c", status=200)))
+    (call,) = ended_calls(told(hello, CallDone(id="c", status=200)))
     assert isinstance(call, TailedCall)
     assert call.line().plain.endswith("groq/x running 80 ms")
 
@@ -112,7 +112,7 @@ def test_calls_that_run_at_the_start_are_shown_with_what_they_had() -> None:
 def test_dropped_events_are_told_and_calls_that_ended_meanwhile_are_forgotten() -> None:
     events = [
         *told(began("d"), began("e"), Gap(dropped=7, running=("e",))),
-        *told(Done(id="d"), Done(id="e", status=200)),
+        *told(CallDone(id="d"), CallDone(id="e", status=200)),
     ]
     words, call = ended_calls(events)
     assert words == "7 events were dropped: calls end faster than they are read"
@@ -121,7 +121,7 @@ def test_dropped_events_are_told_and_calls_that_ended_meanwhile_are_forgotten() 
 
 
 def test_after_a_lost_connection_nothing_old_is_shown() -> None:
-    events = [*told(began("f")), ("lost", "the gateway has closed the stream"), *told(Done(id="f")), *race("g")]
+    events = [*told(began("f")), ("lost", "the gateway has closed the stream"), *told(CallDone(id="f")), *race("g")]
     words, call = ended_calls(events)
     assert words == "the gateway has closed the stream; trying again"
     assert isinstance(call, TailedCall)

@@ -2,7 +2,7 @@
 
 import gc
 
-from gateway.live.events import Began, Done, Ended, First, Launched
+from gateway.live.events import Began, CallDone, Ended, First, Launched
 from gateway.live.hub import Hub, Lane, WatchedCall
 
 
@@ -37,7 +37,7 @@ def test_a_call_that_is_over_is_freed_without_the_garbage_collector() -> None:
         hub.first(First(call="c", attempt="a", ttft_ms=1.0))
         hub.ended(ended("c", "a"))
         assert known() == before + 2
-        hub.done(Done(id="c", status=200))
+        hub.done(CallDone(id="c", status=200))
         assert len(hub) == 0
         assert known() == before
         hub.began(began("lost"))
@@ -57,7 +57,7 @@ def test_an_audited_loser_keeps_its_call_known_until_it_ends() -> None:
     for attempt in ("winner", "audited"):
         hub.launched(launched("c", attempt))
     hub.ended(ended("c", "winner"))
-    hub.done(Done(id="c", status=200))
+    hub.done(CallDone(id="c", status=200))
     assert len(hub) == 1
     hub.ended(ended("c", "audited"))
     assert len(hub) == 0

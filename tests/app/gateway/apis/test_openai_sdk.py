@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Done, Finish, Headers, Reasoning, RoleOnly, Step, ToolCall, Usage, answer
+from providers.simulator.script import Done, Finish, Headers, Reasoning, RoleOnly, Step, ToolCall, UsageChunk, answer
 from tests.app.gateway.running_gateway import MODEL, PROMPT, Serve, single
 
 TWO_TOOLS: Sequence[Step] = (
@@ -16,7 +16,7 @@ TWO_TOOLS: Sequence[Step] = (
     ToolCall('"Paris"}', index=0),
     ToolCall('{"zone": "CET"}', index=1),
     Finish("tool_calls"),
-    Usage(),
+    UsageChunk(),
     Done(),
 )
 

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.core.calls import Level
 from gateway.limits import level_of_key
-from providers.simulator.script import Done, Usage, answer
+from providers.simulator.script import Done, UsageChunk, answer
 from tests.app.gateway.key_desk import Desk, bearer, in_database
 from tests.app.gateway.limits.test_payers import configured, told
 from tests.app.gateway.races.test_objectives import KEY
@@ -164,7 +164,7 @@ async def test_another_zone_of_all_limits_counts_what_was_spent_in_its_day(
     deployment = {"deployment": "alpha/m", "price_per_mtok": {"input": 0, "output": 1e6}}
     config = configured(end_users={}, models={MODEL: {"deployments": [deployment]}}, limits_zone=given["first"])
     add(config, {"usd_per_day": 3})
-    script = [*answer("a")[:-2], Usage(10, 1), Done()]  # for a dollar
+    script = [*answer("a")[:-2], UsageChunk(10, 1), Done()]  # for a dollar
     moved.is_now(day + timedelta(hours=given["hours"][0]))
     async with serving(tmp_path, {"alpha": script}, key=KEY, **moved.runtime, **config) as running:
         for hours in given["hours"]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Done, Gate, Hang, Headers, RoleOnly, Usage, answer
+from providers.simulator.script import Done, Gate, Hang, Headers, RoleOnly, UsageChunk, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read
 from tests.patience import PATIENCE_S, until
@@ -73,7 +73,7 @@ async def test_answers_say_what_is_left_for_the_client_not_for_the_gateways_own_
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_count_that_cannot_be_keeps_nobody_out_once_its_call_is_over(serve: Serve, stream: bool) -> None:
     config = client(tpm=20_000, usd_per_day=0.01) | PRICED
-    script = [*answer("Hi")[:-2], Usage(7, 10**12), Done()]
+    script = [*answer("Hi")[:-2], UsageChunk(7, 10**12), Done()]
     async with serve(alpha=script, config=config, key=KEY, in_one_minute=True) as running:
         assert await statuses(running, 3, stream=stream, max_tokens=50) == [200, 200, 200]
         [(tokens, usd)] = {
@@ -341,7 +341,7 @@ async def test_forty_calls_at_once_that_set_no_limit_exceed_a_limit_in_dollars_b
 ) -> None:
     deployments = [{**COSTLY, "capabilities": {"max_output_tokens": LONGEST}}]
     config = {"models": {MODEL: {"deployments": deployments}}, **client(usd_per_day=1.0)}
-    script = [*answer("Hi")[:-2], Usage(completion_tokens=LONGEST), Done()]
+    script = [*answer("Hi")[:-2], UsageChunk(completion_tokens=LONGEST), Done()]
     async with serve(alpha=script, config=config, key=KEY) as running:
         found, usd = await forty_at_once(running, stream=stream)
         assert set(found) == {200, 429}

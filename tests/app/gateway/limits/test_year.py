@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gateway.limits import level_of_key
-from providers.simulator.script import Done, Usage, answer
+from providers.simulator.script import Done, UsageChunk, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, read, serving
 from tests.patience import PATIENCE_S, until
@@ -22,7 +22,7 @@ from tests.support.moved_time import MovedTime
 LIMITS = {"usd_per_hour": 3, "usd_per_day": 4, "usd_per_week": 20, "usd_per_month": 70, "usd_total": 700}
 ZONES = ("Europe/Berlin", "America/Santiago", "UTC", "Asia/Kathmandu", "Pacific/Auckland")
 PRICED = {MODEL: {"deployments": [{"deployment": "alpha/m", "price_per_mtok": {"input": 0, "output": 1e6}}]}}
-ONE_TOKEN = [*answer("a")[:-2], Usage(10, 1), Done()]  # for a dollar
+ONE_TOKEN = [*answer("a")[:-2], UsageChunk(10, 1), Done()]  # for a dollar
 
 
 def window(limit: str, unix_s: float, zone: str) -> tuple[str, float, float]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Chunk, Comment, Delta, Done, Finish, Gate, Hang, Reasoning, RoleOnly, answer
+from providers.simulator.script import Comment, Delta, Done, Finish, Gate, Hang, JsonEvent, Reasoning, RoleOnly, answer
 from tests.app.gateway.running_gateway import MODEL, Serve, single
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -73,8 +73,8 @@ async def test_a_row_says_for_whom_its_first_token_was_held(serve: Serve) -> Non
 
 
 async def test_neither_a_role_nor_a_comment_nor_an_empty_delta_wins(serve: Serve) -> None:
-    empty = Chunk({"choices": [{"index": 0, "delta": {"content": "", "tool_calls": []}}]})
-    filtered = Chunk({"choices": [], "prompt_filter_results": []})
+    empty = JsonEvent({"choices": [{"index": 0, "delta": {"content": "", "tool_calls": []}}]})
+    filtered = JsonEvent({"choices": [], "prompt_filter_results": []})
     async with serve(noisy=[filtered, RoleOnly(), Comment(), empty, Hang()], quick=None) as running:
         running["quick"].script = [Gate(running["noisy"].requested), *answer("real")]
         assert b"real" in await hold(running.chat(stream=True))

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from providers.simulator.wire import Tally, json_response, serve
+from providers.simulator.wire import ProviderTally, json_response, serve
 from tests.app.gateway.apis.test_dialects import RESPONSE_BYTES
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
@@ -59,7 +59,7 @@ async def keeper(
             return json_response(ITEMS)
         return json_response(ITEM if "/items/" in path else MADE)
 
-    async with serve([web.route("*", "/v1/{path:.+}", answer)], Tally()) as base_url:
+    async with serve([web.route("*", "/v1/{path:.+}", answer)], ProviderTally()) as base_url:
         yield base_url, asked
 
 

@@ -17,7 +17,7 @@ from gateway.app.left_running import LeftRunning
 from gateway.core.calls import Level
 from gateway.core.records import Unended
 from providers import events
-from providers.simulator.wire import Tally, json_response, serve
+from providers.simulator.wire import ProviderTally, json_response, serve
 from tests.app.gateway.apis.test_dialects import RESPONSE, RESPONSE_BYTES, event
 from tests.app.gateway.limits.test_overload import empty, reload
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
@@ -55,7 +55,7 @@ async def keeper(go: asyncio.Event | None = None) -> AsyncIterator[tuple[str, li
         web.route("*", "/v1/responses/{id}", look),
         web.route("*", "/v1/responses/{id}/{rest}", look),
     ]
-    async with serve(routes, Tally()) as base_url:
+    async with serve(routes, ProviderTally()) as base_url:
         yield base_url, asked
 
 
@@ -198,7 +198,7 @@ class Worker:
     async def serving(self) -> AsyncIterator[str]:
         routes = [web.post("/v1/responses", self._make), web.get("/v1/responses/{id}", self._look)]
         routes.append(web.post("/v1/responses/{id}/cancel", self._look))
-        async with serve(routes, Tally()) as base_url:
+        async with serve(routes, ProviderTally()) as base_url:
             yield base_url
 
     async def _make(self, request: web.Request) -> web.StreamResponse:

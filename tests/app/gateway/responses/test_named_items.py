@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from providers.simulator.wire import Tally
+from providers.simulator.wire import ProviderTally
 from providers.simulator.wire import serve as serve_routes
 from strict_vendors import Served, running_vendor
 from tests.app.gateway.access.test_admission import clients, key_of
@@ -448,7 +448,7 @@ async def painter() -> AsyncIterator[tuple[str, list[Any]]]:
         said = event("response.created", response=RESPONSE) + event("response.completed", response=done)
         return web.Response(body=said, headers={"content-type": "text/event-stream"})
 
-    async with serve_routes([web.post("/v1/responses", paint)], Tally()) as base_url:
+    async with serve_routes([web.post("/v1/responses", paint)], ProviderTally()) as base_url:
         yield base_url, inputs
 
 

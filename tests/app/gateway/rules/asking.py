@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from providers import events
-from providers.simulator.wire import Tally, serve
+from providers.simulator.wire import ProviderTally, serve
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.app.providers.families import aws_event
 
@@ -146,7 +146,7 @@ async def running(folder: Path) -> AsyncIterator[tuple[Desk, RunningGateway]]:
     """Serve a gateway with a model for each API of a provider, named as that."""
     desk = Desk()
     routes = [web.post("/{path:.*}", desk.answer), web.get("/{path:.*}", desk.look)]
-    async with serve(routes, Tally()) as base_url:
+    async with serve(routes, ProviderTally()) as base_url:
         providers: dict[str, Any] = {
             api: {"base_url": base_url, "api_key": f"upstream-{api}-secret", "apis": [api]}
             for api in ("chat", "messages", "responses")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Done, Finish, Gate, Raw, RoleOnly, Status, Step, Usage, answer
+from providers.simulator.script import Done, Finish, Gate, Raw, RoleOnly, Status, Step, UsageChunk, answer
 from providers.simulator.wire import DONE, Answering, event, usage
 from tests.app.gateway.running_gateway import Serve, chat_body
 
@@ -115,7 +115,7 @@ async def test_what_was_sent_upstream_is_the_clients_body_with_little_changed(se
 
 
 async def test_usage_without_any_token_count_is_estimated(serve: Serve) -> None:
-    script = [step for step in answer("twelve chars") if not isinstance(step, Usage)]
+    script = [step for step in answer("twelve chars") if not isinstance(step, UsageChunk)]
     async with serve(alpha=script) as running:
         async with running.chat() as response:
             await response.read()
@@ -136,7 +136,7 @@ PATHS["messages"] = {**PATHS["chat/completions"], "max_tokens": 100}
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_character_that_is_cut_in_two_events_arrives_whole(serve: Serve, path: str, *, stream: bool) -> None:
     texts = (b"So ", rb"\ud83d\ude00 \ud83d", rb"\ude00! \ud800 ", rb"and \ud83d", rb"\ude00.")
-    script = [RoleOnly(), *(Raw(CUT % text, token=True) for text in texts), Finish(), Usage(3, 9), Done()]
+    script = [RoleOnly(), *(Raw(CUT % text, token=True) for text in texts), Finish(), UsageChunk(3, 9), Done()]
     async with (
         serve(alpha=script) as running,
         running.post({"model": "llama", "stream": stream, **PATHS[path]}, path=f"/v1/{path}") as response,

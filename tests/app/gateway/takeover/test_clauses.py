@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Chunk, Delta, Done, Drop, Finish, Gate, Step
+from providers.simulator.script import Delta, Done, Drop, Finish, Gate, JsonEvent, Step
 from tests.app.gateway.running_gateway import Serve
 from tests.app.gateway.takeover.test_spoken_rival import Heard, spoken
 from tests.patience import until
@@ -78,7 +78,7 @@ async def test_of_a_whole_answer_nothing_is_missing(serve: Serve) -> None:
 
 async def test_a_call_of_a_tool_comes_behind_what_was_said(serve: Serve) -> None:
     call = {"index": 0, "id": "call-1", "type": "function", "function": {"name": "trains", "arguments": "{}"}}
-    calls = Chunk(
+    calls = JsonEvent(
         {
             "id": "1",
             "object": "chat.completion.chunk",

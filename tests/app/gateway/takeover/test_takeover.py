@@ -10,7 +10,6 @@ import pytest
 from msgspec import structs
 
 from providers.simulator.script import (
-    Chunk,
     Delta,
     Done,
     Drop,
@@ -18,13 +17,14 @@ from providers.simulator.script import (
     Finish,
     Gate,
     Hang,
+    JsonEvent,
     Raw,
     Reasoning,
     RoleOnly,
     Status,
     Step,
     ToolCall,
-    Usage,
+    UsageChunk,
     answer,
 )
 from tests.app.gateway.broken_answers import BODIES, Seen
@@ -158,8 +158,8 @@ async def test_another_provider_finishes_it_and_no_character_is_wrong(
         [Reasoning(" bro"), *whole(" brown fox")],
         [Drop()],
         answer("Sure"),
-        [Chunk(holding(content=[{"type": "text", "text": " brown fox."}]), token=True), Finish(), Done()],
-        [Chunk(holding(images=[{"type": "image_url"}]), token=True), *whole(" brown fox.")],
+        [JsonEvent(holding(content=[{"type": "text", "text": " brown fox."}]), token=True), Finish(), Done()],
+        [JsonEvent(holding(images=[{"type": "image_url"}]), token=True), *whole(" brown fox.")],
     ],
     ids=["no tail", "anew", "reasoning", "broken", "other", "parts", "picture"],
 )
@@ -174,7 +174,7 @@ async def test_who_does_not_continue_it_is_not_heard_and_the_client_is_told(serv
 
 async def test_the_id_is_that_of_the_text_and_not_of_what_azure_sends_before_it(serve: Serve) -> None:
     filtered = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []}
-    alpha = [Chunk(filtered), *half(Drop())]
+    alpha = [JsonEvent(filtered), *half(Drop())]
     async with serve(alpha=alpha, beta=whole(" brown fox jumps over the lazy dog."), config=allowed()) as running:
         text, events, is_whole = await told(running)
         assert (text, is_whole) == (WHOLE, True)
@@ -257,7 +257,7 @@ async def test_providers_that_all_break_cost_two_takeovers_each_of_which_is_an_a
 
 async def test_tokens_that_were_reported_and_not_sent_do_not_use_up_the_limit_of_an_answer(serve: Serve) -> None:
     reported = {"prompt_tokens": 10, "completion_tokens": 90, "total_tokens": 100}
-    lying = [RoleOnly(), *pieces(BROKEN), Chunk({"choices": [], "usage": reported}), Gate(SEEN.event), Drop()]
+    lying = [RoleOnly(), *pieces(BROKEN), JsonEvent({"choices": [], "usage": reported}), Gate(SEEN.event), Drop()]
     async with serve(alpha=lying, beta=whole(" brown fox jumps over the lazy dog."), config=allowed()) as running:
         assert (await told(running, max_tokens=100))[0] == WHOLE
         assert running["beta"].received[-1].body["max_tokens"] == 100 - len(BROKEN)
@@ -393,9 +393,9 @@ async def test_the_switch_is_that_of_the_model_which_answers(serve: Serve, own: 
 @pytest.mark.parametrize("sent", [None, 33])
 async def test_the_client_and_the_ledger_count_the_same_tokens(serve: Serve, sent: int | None) -> None:
     deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "beta", "gamma")]
-    anew = [RoleOnly(), Delta("Certainly, here it is: " * 9), Finish("length"), Usage(500, 400), Done()]
+    anew = [RoleOnly(), Delta("Certainly, here it is: " * 9), Finish("length"), UsageChunk(500, 400), Done()]
     rest = whole(" brown fox jumps over the lazy dog.")
-    gamma = rest if sent is None else [*rest[:-1], Usage(sent, 9), Done()]
+    gamma = rest if sent is None else [*rest[:-1], UsageChunk(sent, 9), Done()]
     scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": anew, "gamma": gamma}
     async with serve(**scripts, config=allowed(deployments=deployments)) as running:
         order = {"order": ["alpha", "beta", "gamma"]}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from providers import events
-from providers.simulator.script import Chunk, Drop, Gate, Raw, Step
+from providers.simulator.script import Drop, Gate, JsonEvent, Raw, Step
 from tests.app.gateway.apis.test_dialects import event
 from tests.app.gateway.broken_answers import (
     BODIES,
@@ -251,7 +251,7 @@ async def test_after_its_text_has_ended_nobody_goes_on(serve: Serve, api: str) -
 @pytest.mark.parametrize("api", ["chat", "completions"])
 @pytest.mark.parametrize("odd", ["x", {"index": 0, "delta": "x", "text": 1}], ids=["choice", "delta"])
 async def test_what_is_not_as_the_api_has_it_is_not_continued(serve: Serve, api: str, odd: Any) -> None:
-    alpha = [*SAYS[api](pieces(BROKEN)), Chunk({"id": "x", "choices": [odd]}), Gate(SEEN.event), Drop()]
+    alpha = [*SAYS[api](pieces(BROKEN)), JsonEvent({"id": "x", "choices": [odd]}), Gate(SEEN.event), Drop()]
     async with serve(alpha=alpha, beta=whole(api), config=config(api, api, WAYS[api])) as running:
         assert await told(running, "chat/completions" if api == "chat" else api)
         call = await running.call()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.racing import MOST_TOKENS, SURPLUS_TOKENS
-from providers.simulator.script import Chunk, Done, Gate, Hang, RoleOnly, Status, Usage, answer
+from providers.simulator.script import Done, Gate, Hang, JsonEvent, RoleOnly, Status, UsageChunk, answer
 from tests.app.gateway.connections.test_client_disconnects import socket_with
 from tests.app.gateway.running_gateway import MODEL, PROMPT, RunningGateway, Serve, chat_body
 
@@ -79,7 +79,7 @@ PROMPTS: dict[str, tuple[dict[str, Any], bool]] = {
 async def test_a_prompt_of_text_is_charged_with_no_more_than_its_bytes_can_make(
     serve: Serve, fields: dict[str, Any], inline: bool
 ) -> None:
-    scripts = {"fast": [*answer("a", "b", "c")[:-2], Usage(2_000_000_000, 40)]}
+    scripts = {"fast": [*answer("a", "b", "c")[:-2], UsageChunk(2_000_000_000, 40)]}
     async with serve(**scripts, config=priced(*scripts)) as running:
         call, [row] = await race(running, stream=True, **fields)
     most = 2 * len(json.dumps(chat_body(stream=True, **fields))) + SURPLUS_TOKENS if inline else MOST_TOKENS
@@ -89,7 +89,7 @@ async def test_a_prompt_of_text_is_charged_with_no_more_than_its_bytes_can_make(
 
 
 async def test_tokens_and_dollars_of_winner_and_loser(serve: Serve) -> None:
-    scripts = {"fast": [*answer("a", "b", "c")[:-2], Usage(90, 40)], "slow": [Hang()]}
+    scripts = {"fast": [*answer("a", "b", "c")[:-2], UsageChunk(90, 40)], "slow": [Hang()]}
     async with serve(**scripts, config=priced(*scripts)) as running:
         fast = running["fast"]
         fast.script = [Gate(running["slow"].requested), *(fast.script or ())]  # else it may be cut before it is sent
@@ -109,7 +109,7 @@ async def test_tokens_and_dollars_of_winner_and_loser(serve: Serve) -> None:
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
 async def test_a_vendors_own_figure_of_the_cost_is_the_cost(serve: Serve, path: str, stream: bool) -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11, "cost": 0.0125}
-    script = [*answer("a", "b")[:-2], Chunk({"choices": [], "usage": usage}), Done()]
+    script = [*answer("a", "b")[:-2], JsonEvent({"choices": [], "usage": usage}), Done()]
     provider = {"preset": "openrouter", "apis": ["chat"]}
     config = {"models": {MODEL: {"deployments": ["router/m"]}}, "providers": {"router": provider}}
     async with serve(router=script, config=config) as running:

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from gateway.admin.openapi.document import OPERATIONS
-from providers.simulator.wire import Tally, json_response
+from providers.simulator.wire import ProviderTally, json_response
 from providers.simulator.wire import serve as serve_routes
 from tests.app.gateway.apis.test_dialects import COMPLETION_BYTES, MESSAGE_BYTES, RESPONSE, RESPONSE_BYTES
 from tests.app.gateway.description import Description
@@ -239,7 +239,7 @@ async def provider_of_everything() -> AsyncIterator[str]:
             return web.Response(body=SOUND, headers={"content-type": "audio/mpeg"})
         return json_response(BODIES.get(path, RESPONSE))
 
-    async with serve_routes([web.route("*", "/v1/{path:.+}", answer)], Tally()) as base_url:
+    async with serve_routes([web.route("*", "/v1/{path:.+}", answer)], ProviderTally()) as base_url:
         yield base_url
 
 
