@@ -147,7 +147,7 @@ class FallbackChain:
             self.use(following)
         self._first_call = call = self.planned.call
         has_others = bool(self._wanted or self.planned.model.fallbacks or self._failed)
-        self.hedges = has_others and not call.asked.stateful and self._may_fall_back
+        self.hedges = has_others and not call.request.stateful and self._may_fall_back
         return self.planned
 
     async def following(self, errors: Sequence[tuple[str, ApiError]]) -> PlannedCall | None:
@@ -201,7 +201,7 @@ class FallbackChain:
     def use(self, planned: PlannedCall) -> None:
         """Make the model of ``planned`` the current one: a fallback, or once more the one that the client asked for."""
         self.planned = planned
-        self.hedges = not planned.call.asked.stateful
+        self.hedges = not planned.call.request.stateful
         self._set_headers(planned)
         if planned.model.name != self.own:
             self.response_headers[FALLBACK] = planned.model.name
@@ -384,7 +384,7 @@ class CallRunner:
                 remember_prefix(self._context, self.planned, ending)
             return ending
         finally:
-            self._context.limits.drop(self.first_call.by.id)
+            self._context.limits.drop(self.first_call.caller.id)
 
     async def gather(self, sink: Sink, planned: PlannedCall) -> CallRecord | NoAnswer:
         """Race for an answer that is committed at its end, or that passes unread. For ``run``."""
@@ -421,7 +421,7 @@ class CallRunner:
     ) -> FallbackModels:
         """Return the fallbacks that are asked beside the model of ``planned``, and explain when the next one is."""
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
-        out = self._context.steering.not_asked(planned.names, (), learnt_as, client=self.call.by.client)
+        out = self._context.steering.not_asked(planned.names, (), learnt_as, client=self.call.caller.client)
         if len(out) == len(planned.names):
             late_s = 0.0  # all deployments are broken: the next model is asked at once
         elif self._all_full(planned):
@@ -491,7 +491,9 @@ class CallRunner:
         if late_s is not None and after == "auto" and call.deadline_at is not None and not planned.model.is_dear(model):
             left_s = call.deadline_at - self.open_call.services.clock()
             names = () if model is None else tuple(model.deployments)
-            takes_s = self._context.steering.first_token_s(name, names, call.own.prompt_class, call.own.prompt_tokens)
+            takes_s = self._context.steering.first_token_s(
+                name, names, call.traits.prompt_class, call.traits.prompt_tokens
+            )
             start_s = left_s - (left_s / 2 if takes_s is None else takes_s)
             late_s = late_s if start_s <= 0 else min(late_s, max(start_s, planned.plan.mostly_s))
         return late_s
@@ -512,7 +514,7 @@ class CallRunner:
         """
         line_s, hold = 0.0, self._context.limits.hold
         while True:
-            planned, by, model = self.planned, self.planned.call.by, self.planned.model
+            planned, by, model = self.planned, self.planned.call.caller, self.planned.model
             free = {"spends": not model.is_free, "is_free": model.costs_nothing}
             try:
                 self._limit_headers = await hold(
@@ -573,8 +575,8 @@ class CallRunner:
     def _find_room(self, planned: PlannedCall, ending: NoAnswer) -> None:
         """Note which deployment has most room beside the prompt, of those that refused the length of the answer."""
         own = self.open_call.call  # in the API in which the model was asked last
-        call = own if own.how.model == planned.model.name else planned.call
-        if call.own.kind is None:
+        call = own if own.decision.model == planned.model.name else planned.call
+        if call.traits.kind is None:
             return
         for name, error in ending.failures:
             room = room_for(call, planned.model.deployments[name], error) if error.is_of_size else 0
@@ -601,7 +603,7 @@ class CallRunner:
     def _refusal(self, error: ApiError) -> "web.Response":
         """Record the call, which no model has answered; return the response of ``answer_here``, or raise ``error``."""
         self.failed, self._last = [], ()  # the error's frames refer to this object
-        error.headers.update({"x-holeshot-call-id": self.call.by.id, **self.response_headers})
+        error.headers.update({"x-holeshot-call-id": self.call.caller.id, **self.response_headers})
         if (own := self._answer_here(error)) is not None:
             own.headers.update(error.headers)
             self.open_call.finish(None, status_code=own.status, error_kind=None)
@@ -613,7 +615,7 @@ class CallRunner:
         """Return one error for all the failures at the model of ``planned``."""
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
         asked = {*ending.full, *ending.asked}
-        out = self._context.steering.not_asked(planned.names, asked, learnt_as, client=self.call.by.client)
+        out = self._context.steering.not_asked(planned.names, asked, learnt_as, client=self.call.caller.client)
         return total_failure(planned.model, planned.plan, ending, out)
 
 

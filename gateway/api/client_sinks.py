@@ -144,7 +144,7 @@ class StreamingSink(HttpSink, ClientSink):
         """Forward ``block`` unchanged."""
         if self._keep is not None:
             self._gather(block.forward)
-            if self._call.asked.runs_on and not self.beginning:  # its client may leave, and look at it later
+            if self._call.request.runs_on and not self.beginning:  # its client may leave, and look at it later
                 await self._keep(block.forward, self._maker)
             self.beginning = self.beginning or block.forward
         await self._send(block.forward)
@@ -166,7 +166,7 @@ class StreamingSink(HttpSink, ClientSink):
 
     async def fail(self, error: UpstreamError) -> None:
         """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
-        told = broken(error, self._call.asked.dialect, self._request_id)
+        told = broken(error, self._call.request.dialect, self._request_id)
         await self._finish(self._numbered(told, RaceFailed.status))
 
     async def refused(self, error: ApiError) -> bool:
@@ -175,7 +175,7 @@ class StreamingSink(HttpSink, ClientSink):
         if self.response is None:
             return False
         with suppress(ClientGone):
-            told = failure(error, self._call.asked.dialect, self._request_id)
+            told = failure(error, self._call.request.dialect, self._request_id)
             await self._finish(self._numbered(told, error.status_code))
         return True
 
@@ -184,17 +184,17 @@ class StreamingSink(HttpSink, ClientSink):
         await self.stop()
         with suppress(ClientGone):
             if self.response is None:
-                await self._prepare({"x-holeshot-call-id": self._call.by.id})
+                await self._prepare({"x-holeshot-call-id": self._call.caller.id})
             await self._finish(answer)
 
     @property
     def _request_id(self) -> str:
-        return self._call.by.envelope.request_id or self._call.by.id
+        return self._call.caller.envelope.request_id or self._call.caller.id
 
     def _numbered(self, failure: bytes, status: int) -> bytes:
         """Return an error's event with its number, without its ``status``: over HTTP the response has another."""
         del status
-        numbers = self._call.asked.dialect.answers.numbers
+        numbers = self._call.request.dialect.answers.numbers
         return failure if numbers is None else numbers.numbered(failure, self._latest)
 
     async def close(self) -> None:
@@ -220,8 +220,8 @@ class StreamingSink(HttpSink, ClientSink):
             return
         with suppress(ClientGone):  # the task that serves the request is cancelled for the same reason
             if self.response is None:
-                await self._prepare({"x-holeshot-call-id": self._call.by.id})
-            await self._send(self._call.asked.dialect.answers.keep_alive)
+                await self._prepare({"x-holeshot-call-id": self._call.caller.id})
+            await self._send(self._call.request.dialect.answers.keep_alive)
 
     async def _prepare(self, fields: dict[str, str]) -> None:
         fields.update(self._response_headers)
@@ -301,7 +301,7 @@ class FramedSink(StreamingSink):
         await super()._finish(self._frames(last))
 
     def _frames(self, block: bytes) -> bytes:
-        asked = self._call.asked
+        asked = self._call.request
         assert isinstance(asked, ParsedRequest)
         assert asked.framed is not None
         return b"".join(asked.framed(event.data) for event in events(block) if event.data)

@@ -332,7 +332,7 @@ class Responder:
         sink.given = self._given
         if self._parsed.remembering is not None:
             sink.remember(self._parsed.remembering, self._remember)
-        own_s, is_late = runner.planned.model.keepalive_s, call.how.win_on is WinOn.VALID
+        own_s, is_late = runner.planned.model.keepalive_s, call.decision.win_on is WinOn.VALID
         sink.keepalive_s = own_s
         every_s = COMMENT_S if own_s is None and is_late else own_s  # the first token may be the last
         if every_s is not None:
@@ -358,7 +358,7 @@ class Responder:
             if sink.response is not None:
                 await sink.stop()
         if isinstance(record, web.Response):
-            record.headers.update(headers.identifying(runner.call.by.envelope.request_id or runner.call.by.id))
+            record.headers.update(headers.identifying(runner.call.caller.envelope.request_id or runner.call.caller.id))
             return record
         if self._given is not None and sink.winner is not None:
             self._given.add(sink.body)
@@ -372,7 +372,7 @@ class Responder:
 
     async def _whole(self) -> web.StreamResponse:
         call = self._runner.call
-        dialect, asked = call.asked.dialect, call.asked.fields
+        dialect, asked = call.request.dialect, call.request.fields
         is_one = not dialect.requests.batched and dialect.requests.choices not in asked  # the usual one, without a call
         sink = GatheringSink(dialect, single=is_one or answers_asked(asked, dialect) == 1)
         try:
@@ -380,7 +380,7 @@ class Responder:
         except ApiError as error:
             raise self._told(error) from None
         if isinstance(record, web.Response):
-            record.headers.update(headers.identifying(call.by.envelope.request_id or call.by.id))
+            record.headers.update(headers.identifying(call.caller.envelope.request_id or call.caller.id))
             return record
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")
@@ -396,7 +396,7 @@ class Responder:
         if self._parsed.remembering is not None:
             await self._parsed.remembering.read(body)
             self._remember(Maker(sink.winner.deployment))
-        if call.asked.runs_on:
+        if call.request.runs_on:
             await begin_in_background(self._context, call, record, body)
         if not is_plain(self._request, self._context):
             return web.Response(body=body, content_type=JSON, headers=fields)
@@ -407,8 +407,8 @@ class Responder:
         """Release the prompt of the request, and each translated copy."""
         kept = forget_prompt(self._parsed.fields, self._parsed.dialect)
         for each in (call,) if call is self._runner.first_call else (call, self._runner.first_call):
-            if each.asked.fields is not self._parsed.fields:
-                kept += forget_prompt(each.asked.fields, each.asked.dialect)
+            if each.request.fields is not self._parsed.fields:
+                kept += forget_prompt(each.request.fields, each.request.dialect)
             for rendered in each.rendered.values():
                 kept += 0 if rendered.fields is None else forget_prompt(rendered.fields)
                 kept += 0 if rendered.apart is None else forget_prompt(rendered.apart.fields)

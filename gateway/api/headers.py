@@ -86,25 +86,25 @@ def for_client(winner: Winner) -> dict[str, str]:
     if winner.ttft_ms is not None:
         headers[_TTFT_MS] = f"{winner.ttft_ms:.1f}"
     headers[_OVERHEAD_MS] = f"{winner.overhead_ms:.2f}"
-    if (deadline_ms := winner.call.own.deadline_ms) is not None and winner.ttft_ms is not None:
+    if (deadline_ms := winner.call.traits.deadline_ms) is not None and winner.ttft_ms is not None:
         headers[_DEADLINE_MET] = "true" if winner.ttft_ms <= deadline_ms else "false"
     return headers
 
 
 def of_answer(call: Call, provider: str, deployment: str, launched: int, upstream: Mapping[str, str]) -> dict[str, str]:
     """Return the response headers of every answered call; ``upstream`` are the provider's response headers."""
-    request_id = call.by.envelope.request_id or call.by.id
+    request_id = call.caller.envelope.request_id or call.caller.id
     headers: dict[str, str] = {
-        _CALL_ID: call.by.id,
+        _CALL_ID: call.caller.id,
         _REQUEST_ID: request_id,
         _ANTHROPICS_ID: request_id,
         _PROVIDER: provider,
         _DEPLOYMENT: deployment,
-        _MODE: call.how.mode,
+        _MODE: call.decision.mode,
         _LAUNCHED: str(launched),
     }
-    if call.by.trace is not None:
-        headers[_TRACE] = call.by.trace.traceparent(call.by.id)
+    if call.caller.trace is not None:
+        headers[_TRACE] = call.caller.trace.traceparent(call.caller.id)
     if call.rendered and (rendered := call.rendered.get(deployment)) is not None:
         if rendered.dropped:
             headers[_DROPPED] = _listed(rendered.dropped)
@@ -112,7 +112,7 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
             headers[LOWERED] = _listed(rendered.lowered)
     for name, value in upstream.items():
         if name.startswith(_CLIENT_PREFIXES):
-            if not call.by.levels:  # they would contradict those of the client's own limits
+            if not call.caller.levels:  # they would contradict those of the client's own limits
                 headers[name] = value
         elif name in _UPSTREAM_IDS:
             headers[_UPSTREAM_ID] = value

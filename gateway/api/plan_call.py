@@ -140,8 +140,8 @@ async def plan_call(
     model, sent = known.model, parsed if resolved is None else resolved.parsed
     call = Call(
         sent,
-        client_context.caller(context, sent.fields, session) if instead_of is None else instead_of.by,
-        known.how,
+        client_context.caller(context, sent.fields, session) if instead_of is None else instead_of.caller,
+        known.decision,
         _own_of(context, parsed, sent, client_context, known, resolved, instead_of, whose=whose),
         fitting.rendered,
     )
@@ -156,8 +156,8 @@ async def plan_call(
         demands = _demands_of(call, resolved, model, beside)
         terms = msgspec.structs.replace(terms, whole=whole, demands=demands, is_counted=is_counted)
         terms = terms if relayed is None else relayed_terms(terms, resolved.asked, model)
-    elif call.own.maker is not None:
-        terms = msgspec.structs.replace(terms, demands=_led_by(call.own.maker, call, model))
+    elif call.traits.maker is not None:
+        terms = msgspec.structs.replace(terms, demands=_led_by(call.traits.maker, call, model))
     plan = _planned(context, call, model, known.names, terms, client_context)
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     plan, reading = (plan, EVENTS) if relayed is None else read_as(parsed, model, plan)
@@ -205,10 +205,10 @@ def _planned(  # noqa: PLR0917 - what is known of a call
         names,
         model.race,
         terms,
-        call.own.prompt_class,
+        call.traits.prompt_class,
         explain=client_context.explain,
         payer=model.payer,
-        client=call.by.client,
+        client=call.caller.client,
     )
 
 
@@ -219,12 +219,12 @@ def _supposed(call: Call, model: Model, names: Sequence[str]) -> list[str]:
 
 def _is_supposed_at(deployment: Deployment, call: Call) -> bool:
     learnt, dialect = deployment.learnt, deployment.spoken_in(call)
-    facts = () if learnt is None else learnt.met_by_others(deployment.model, call.by.client)
+    facts = () if learnt is None else learnt.met_by_others(deployment.model, call.caller.client)
     if not facts:
         return False
     fields, tools = call.sent_to(deployment.name), dialect.requests.tools.offered
     has_tools = any(name in fields for name in tools)
-    return any(concerns(fact, fields, dialect.name, call.own.prompt_tokens, tools=has_tools) for fact in facts)
+    return any(concerns(fact, fields, dialect.name, call.traits.prompt_tokens, tools=has_tools) for fact in facts)
 
 
 def _resolved(  # noqa: PLR0917 - what is known of a request
@@ -299,8 +299,8 @@ def _not_against_itself(model: Model) -> Model:
 def _demands_of(call: Call, resolved: ResolvedModel, model: Model, beside: str | None) -> Demands:
     """Return what a call demands of its plan, however quick its deployments are."""
     parsed, demands = resolved.asked, NO_DEMANDS
-    if call.own.maker is not None:
-        demands = _led_by(call.own.maker, call, model)
+    if call.traits.maker is not None:
+        demands = _led_by(call.traits.maker, call, model)
     elif parsed.relayed is not None:
         demands = relayed_demands(parsed, model)
     if parsed.runs_on:
@@ -315,7 +315,7 @@ def _led_by(maker: Maker, call: Call, model: Model) -> Demands:
     strangers = [
         name
         for name, each in model.deployments.items()
-        if cannot_read(maker, each, call.by.client) or is_bound_elsewhere(each, maker, call.by.client)
+        if cannot_read(maker, each, call.caller.client) or is_bound_elsewhere(each, maker, call.caller.client)
     ]
     return Demands(maker=maker.deployment, strangers=frozenset(strangers))
 
@@ -353,8 +353,10 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
         )
     elif parsed.stateful:
         deadline_ms = None
-    if instead_of is not None and instead_of.own.deadline_ms is not None:  # a fallback has that of the model asked for
-        deadline_ms = instead_of.own.deadline_ms
+    if (
+        instead_of is not None and instead_of.traits.deadline_ms is not None
+    ):  # a fallback has that of the model asked for
+        deadline_ms = instead_of.traits.deadline_ms
     return CallTraits(  # not by name, which costs more
         spoken_class(parsed.prompt_class) if known.terms.spoken else parsed.prompt_class,
         parsed.needs.prompt_tokens,
@@ -362,7 +364,7 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
         None if relayed is None else parsed.size // CHARS_PER_TOKEN,
         kind,
         deadline_ms,
-        race.profile if instead_of is None else instead_of.own.profile,
+        race.profile if instead_of is None else instead_of.traits.profile,
         None if resolved is None else resolved.key_name,
         _conversation(fields, parsed, model, whose) if model.common.has_keys else None,
         None if whose is None else _key_of_vendors(whose, parsed, model, context.secret),
@@ -377,7 +379,7 @@ def _terms_of(
 
     ``sent`` is the request as this model is asked.
     """
-    model, seats, own = known.model, context.services.seats, call.own
+    model, seats, own = known.model, context.services.seats, call.traits
     has_prefix = sent.size > PREFIX_BYTES[0] and model.race.cache_affinity
     return msgspec.structs.replace(
         known.terms,
@@ -387,7 +389,7 @@ def _terms_of(
         prefix=_prefix(sent.fields, sent, model, whose) if has_prefix else None,
         kind=own.kind,
         leased=seats.leased,
-        is_counted=bool(call.by.levels or model.use_limits),
+        is_counted=bool(call.caller.levels or model.use_limits),
     )
 
 
@@ -411,7 +413,7 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
     requests = parsed.dialect.requests
     if requests.thoughts.without_bound is None:
         return call
-    prompt = bytes(call.asked.fields.get(requests.prompt, b""))
+    prompt = bytes(call.request.fields.get(requests.prompt, b""))
     is_long = len(prompt) > SEARCHED_BYTES
     found = await aside(bound_reasoning, prompt) if is_long else bound_reasoning(prompt)
     known = await context.services.makers.find(found) if found else None
@@ -433,7 +435,7 @@ async def _left_to(call: Call, model: Model, maker: Maker, *, is_long: bool, are
     ``are_known``: the maker of each piece, so that what others made is left out already, and its own is read.
     """
     for each in model.deployments.values():
-        if is_bound_elsewhere(each, maker, call.by.client):
+        if is_bound_elsewhere(each, maker, call.caller.client):
             if are_known and tells_each_apart(each, call):
                 continue
             without = partial(without_reasoning, call, each)
@@ -450,7 +452,7 @@ async def _left_to(call: Call, model: Model, maker: Maker, *, is_long: bool, are
 
 def _with_own(call: Call, **changed: Any) -> Call:
     """Return the call with what of its own has ``changed``."""
-    return msgspec.structs.replace(call, own=msgspec.structs.replace(call.own, **changed))
+    return msgspec.structs.replace(call, traits=msgspec.structs.replace(call.traits, **changed))
 
 
 async def _without_unread(call: Call, model: Model, makers: Mapping[bytes, Maker], *, is_long: bool) -> Call:
@@ -468,7 +470,7 @@ def _within_rooms(call: Call, model: Model, fitting: Fitting) -> Call:
 
     Where a client need not set one, only if no deployment, nor a fallback, may have room for all that it asks for.
     """
-    has_to_set = call.asked.dialect.requests.with_limit is not None
+    has_to_set = call.request.dialect.requests.with_limit is not None
     if not has_to_set and (model.fallbacks or len(fitting.rooms) < len(fitting.deployments)):
         return call
     for name, room in fitting.rooms.items():
@@ -499,7 +501,7 @@ async def _fitted_aside(context: CallContext, resolved: ResolvedModel, client_co
 
 def is_counted(call: Call, model: Model) -> bool:
     """Whether any limit counts the usage of the call."""
-    return bool(call.by.levels or model.use_limits)
+    return bool(call.caller.levels or model.use_limits)
 
 
 def limits_dollars(levels: Iterable[Level], model: Model) -> bool:
@@ -552,8 +554,8 @@ def _with_marks(context: CallContext, call: Call, prefix: Prefix | None, plan: P
     """
     if prefix is None:
         return call
-    goes_on = _ANSWERED.search(call.asked.fields.get(call.asked.dialect.requests.prompt, b"")) is not None
-    below = dict(context.steering.lasting_bytes(call.how.model, prefix))
+    goes_on = _ANSWERED.search(call.request.fields.get(call.request.dialect.requests.prompt, b"")) is not None
+    below = dict(context.steering.lasting_bytes(call.decision.model, prefix))
     if plan.launches:
         usual = inf if goes_on and is_named else max(below.values(), default=0.0)
         below[plan.launches[0].deployment] = usual
@@ -592,7 +594,7 @@ def payer_of(planned: PlannedCall) -> Payer:
 
 def use_of(planned: PlannedCall) -> Use:
     """Return the expected use, and the most that the call may cost."""
-    plan, prompt_tokens = planned.plan, planned.call.own.prompt_tokens
+    plan, prompt_tokens = planned.plan, planned.call.traits.prompt_tokens
     usd, costs, may_cost = 0.0, plan.cost_usd, len(planned.model.prices) < len(planned.model.deployments)
     if planned.model.tenant is not None:
         deployments = planned.model.deployments
@@ -605,7 +607,7 @@ def use_of(planned: PlannedCall) -> Use:
         if planned.model.tenant is not None and not usd:  # the client's own key goes first, and others may follow
             usd = max(costs.values())
     may_cost = may_cost or usd > 0.0
-    most_usd = _most_usd(planned) if may_cost and limits_dollars(planned.call.by.levels, planned.model) else 0.0
+    most_usd = _most_usd(planned) if may_cost and limits_dollars(planned.call.caller.levels, planned.model) else 0.0
     return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd, most_usd)
 
 
@@ -615,11 +617,11 @@ def _most_usd(planned: PlannedCall) -> float:
     The others that its plan launches add their prompt, and an answer as well if their vendors bill it to the end.
     """
     call, plan, deployments, dearest = planned.call, planned.plan, planned.model.deployments, planned.model.dearest
-    max_tokens = None if call.own.kind is None else call.own.kind.max_tokens
-    answers = 0 if call.own.kind is None else answers_made(call.asked.fields, call.asked.dialect)
-    has_limit = bool(call.asked.dialect.requests.parameters.answer_limits)  # others are not written token by token
+    max_tokens = None if call.traits.kind is None else call.traits.kind.max_tokens
+    answers = 0 if call.traits.kind is None else answers_made(call.request.fields, call.request.dialect)
+    has_limit = bool(call.request.dialect.requests.parameters.answer_limits)  # others are not written token by token
     launched = [launch.deployment for launch in plan.launches]
-    tier = asked_tier(call.asked.fields)
+    tier = asked_tier(call.request.fields)
     most_usd = beside_usd = 0.0
     for place, name in enumerate([*launched, *plan.rest]):
         deployment = deployments[name]
@@ -630,8 +632,8 @@ def _most_usd(planned: PlannedCall) -> float:
         prompt_usd = answer_usd = 0.0
         for price in (deployment.price,) if deployment.price is not None else (deployment.listed, dearest):
             if price is not None:
-                input_usd, output_usd = most_per_token(price, tier_wanted(deployment, tier), call.own.prompt_tokens)
-                prompt_usd = max(prompt_usd, call.own.prompt_tokens * input_usd)
+                input_usd, output_usd = most_per_token(price, tier_wanted(deployment, tier), call.traits.prompt_tokens)
+                prompt_usd = max(prompt_usd, call.traits.prompt_tokens * input_usd)
                 answer_usd = max(answer_usd, tokens * output_usd)
         most_usd = max(most_usd, prompt_usd + answer_usd)
         if 0 < place < len(launched):

@@ -43,7 +43,7 @@ class Purse:
         self.kept_out.pop(planned.model.name, None)
         if is_counted(planned.call, planned.model):
             try:
-                await self._context.limits.hold_fallback(planned.call.by.id, payer_of(planned), use_of(planned))
+                await self._context.limits.hold_fallback(planned.call.caller.id, payer_of(planned), use_of(planned))
             except LimitReached as error:
                 self.kept_out[planned.model.name] = error
                 self.tell(Narrowed.LIMITS)
@@ -70,7 +70,7 @@ class Purse:
             payer=model.payer,
             is_needed=is_needed,
             learnt_as=learnt_as,
-            client=self.open_call.call.by.client,
+            client=self.open_call.call.caller.client,
         )
         return None if is_permitted else steering.refused_by or Narrowed.BUDGET
 
@@ -96,7 +96,7 @@ class Purse:
             if stopped is StopKind.BROKE:
                 return True
             if stopped is StopKind.SLOW:
-                return self._context.services.rescues.spend(self.open_call.call.by.client)
+                return self._context.services.rescues.spend(self.open_call.call.caller.client)
             if beside is None:
                 is_needed = launch.role is Role.FAILOVER
                 return self.refusal(planned.model, launch, planned.plan, is_needed=is_needed) is None

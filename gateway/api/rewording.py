@@ -26,15 +26,15 @@ class Rewording:
 
     async def __call__(self, call: Call, deployment: Deployment, dialect: Dialect) -> RewordedRequest | None:
         """Return the request; None if ``deployment`` cannot be asked so without a loss that keeps it out."""
-        if sum(map(len, call.asked.fields.values())) <= LONG_BYTES:
+        if sum(map(len, call.request.fields.values())) <= LONG_BYTES:
             return self._reworded(call, deployment, dialect)
         return await aside(lambda: self._reworded(call, deployment, dialect))
 
     def _reworded(self, call: Call, deployment: Deployment, dialect: Dialect) -> RewordedRequest | None:
-        values = finished(values_of(call.asked.fields.values(), self.most_values))
-        needs = Needs(call.own.prompt_tokens)  # that the deployment can answer is known: it was asked
-        asked, most = call.asked, self.most_values
-        question = Question(call.how.model, asked.dialect, asked.fields, needs, DataPolicy(), values, most)
+        values = finished(values_of(call.request.fields.values(), self.most_values))
+        needs = Needs(call.traits.prompt_tokens)  # that the deployment can answer is known: it was asked
+        asked, most = call.request, self.most_values
+        question = Question(call.decision.model, asked.dialect, asked.fields, needs, DataPolicy(), values, most)
         can = msgspec.structs.replace(deployment.capabilities, context_tokens=None)  # likewise
         there = msgspec.structs.replace(
             deployment, apis=frozenset((dialect.name,)), speaks=(dialect,), learnt=None, capabilities=can
@@ -45,5 +45,5 @@ class Rewording:
             return None
         rendered = fitting.rendered.get(deployment.name, AS_ASKED)
         return RewordedRequest(
-            dialect, call.asked.fields if rendered.fields is None else rendered.fields, rendered.dropped
+            dialect, call.request.fields if rendered.fields is None else rendered.fields, rendered.dropped
         )

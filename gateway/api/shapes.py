@@ -123,7 +123,7 @@ class CachedDecision(msgspec.Struct, frozen=True):
 
     model: Model  # as these calls use it: with its profile and overrides
     names: tuple[str, ...]  # of the deployments that fit
-    how: Decision
+    decision: Decision
     terms: Terms  # of all requests of this shape: each adds its own
 
     @classmethod

@@ -337,24 +337,24 @@ def _translated(deployment: Deployment, recalling: Recalling, response_id: str, 
 async def begin_in_background(context: Context, call: Call, record: CallRecord | None, answer: bytes) -> None:
     """Remember what the call of a response that runs on was counted with, if its ``answer`` is only a beginning."""
     begun = None if record is None else next((each for each in record.attempts if each.is_begun), None)
-    recalling = call.asked.dialect.recalling
+    recalling = call.request.dialect.recalling
     response_id = None if recalling is None else recalling.id_of(answer)
     if record is None or begun is None or response_id is None:
         return
     await context.responses.begin(
-        call.by.client,
+        call.caller.client,
         response_id,
         InBackground(
             attempt_id=begun.id,
             model=record.model,
-            ran_as=begun.model or call.how.model,
-            since_s=call.by.started_at.timestamp(),
+            ran_as=begun.model or call.decision.model,
+            since_s=call.caller.started_at.timestamp(),
             counted_usd=_counted_usd(begun),
-            owners=tuple(level.owner for level in call.by.levels),
-            size_class=call.own.prompt_class.size,
-            tags=call.by.tags,
+            owners=tuple(level.owner for level in call.caller.levels),
+            size_class=call.traits.prompt_class.size,
+            tags=call.caller.tags,
             deployment=begun.deployment if begun.learnt_as is None else None,  # else with its client's key
-            api=call.asked.dialect.name,
+            api=call.request.dialect.name,
         ),
     )
 

@@ -235,7 +235,7 @@ class EngineRecorder:
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Count the attempt as in flight."""
-        self._steering.attempt_started(start.model or call.how.model, start)
+        self._steering.attempt_started(start.model or call.decision.model, start)
 
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float

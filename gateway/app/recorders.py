@@ -54,7 +54,7 @@ class Recorders:
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Count the attempt as in flight."""
-        model = start.model or call.how.model
+        model = start.model or call.decision.model
         self._steering.attempt_started(model, start)
         self._metrics.attempt_started(model, start)
         if (live := self._live.own) is not None:
@@ -127,8 +127,8 @@ class ProbeRecorder:
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Count the attempt as in flight."""
         start = _started(start)
-        self._steering.attempt_started(call.how.model, start)
-        self._metrics.attempt_started(call.how.model, start)
+        self._steering.attempt_started(call.decision.model, start)
+        self._metrics.attempt_started(call.decision.model, start)
 
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float

@@ -150,9 +150,9 @@ class _Request:
     def record(self, key: Key, error: UpstreamError | None, in_flight: int) -> AttemptRecord:
         """Return the record of the attempt."""
         start = AttemptStart(
-            id=self._call.by.id,
+            id=self._call.caller.id,
             number=1,
-            started_at=self._call.by.started_at,
+            started_at=self._call.caller.started_at,
             role=Role.PRIMARY,
             provider=self._deployment.provider,
             deployment=key.deployment,
@@ -165,7 +165,7 @@ class _Request:
 
     async def _read(self, clocks: AttemptClocks) -> None:
         deployment, call = self._deployment, self._call
-        request = request_of(deployment, call, call.by.id, self._sends)
+        request = request_of(deployment, call, call.caller.id, self._sends)
         raw = await step_by_step(lambda: deployment.upstream.stream(request), self._sends)
         exchange = self._exchange = translated(raw, request, deployment, call, clocks)
         measurement = self.measurement

@@ -190,24 +190,24 @@ class CallTraits(MaskedRecord, frozen=True, gc=False):
 class Call(MaskedRecord, frozen=True):
     """One client request, as one model is asked: what is sent upstream, and what the ledger records of it.
 
-    It is composed: only ``how`` is decided for others with it, so only of it a request could have what is another's.
+    Only the ``decision`` is shared with other calls: nowhere else could a request get what is another's.
     """
 
-    asked: CallRequest
-    by: Caller
-    how: Decision
-    own: CallTraits
+    request: CallRequest
+    caller: Caller
+    decision: Decision
+    traits: CallTraits
     rendered: Mapping[str, RenderedRequest] = {}  # deployment → how the request is sent to it, if that differs
 
     @property
     def deadline_at(self) -> float | None:
         """The deadline for the first token, in monotonic seconds; None: there is none."""
-        return None if self.own.deadline_ms is None else self.by.received_at + self.own.deadline_ms / 1000
+        return None if self.traits.deadline_ms is None else self.caller.received_at + self.traits.deadline_ms / 1000
 
     def sent_to(self, deployment: str) -> Mapping[str, msgspec.Raw]:
         """Return the fields that ``deployment`` is sent."""
         fields = self.rendered.get(deployment, AS_ASKED).fields
-        return self.asked.fields if fields is None else fields
+        return self.request.fields if fields is None else fields
 
     def rendered_as(self, deployment: str, **changed: Any) -> "Call":
         """Return the call with these fields of the rendering for ``deployment`` ``changed``."""
@@ -217,13 +217,13 @@ class Call(MaskedRecord, frozen=True):
 
     def shown(self) -> Iterator[tuple[str, object]]:
         """Yield the fields of the ``repr``: neither texts, nor the values of headers and tags."""
-        yield "id", self.by.id
-        yield "client", self.by.client
-        yield "model", self.how.model
-        yield "endpoint", self.how.endpoint
-        yield "streamed", self.asked.stream
-        yield "fields", sorted(self.asked.fields)
-        yield "headers", sorted(self.by.envelope.headers)
+        yield "id", self.caller.id
+        yield "client", self.caller.client
+        yield "model", self.decision.model
+        yield "endpoint", self.decision.endpoint
+        yield "streamed", self.request.stream
+        yield "fields", sorted(self.request.fields)
+        yield "headers", sorted(self.caller.envelope.headers)
 
 
 class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -231,48 +231,48 @@ class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     id: Annotated[
         str,
-        Column("A UUID that sorts by time (`x-holeshot-call-id`).", of="by.id", sql=Sql.UUID, listed=True),
+        Column("A UUID that sorts by time (`x-holeshot-call-id`).", of="caller.id", sql=Sql.UUID, listed=True),
     ]
-    started_at: Annotated[datetime, Column("When the call was received.", of="by.started_at", listed=True)]
+    started_at: Annotated[datetime, Column("When the call was received.", of="caller.started_at", listed=True)]
     client: Annotated[
         str | None,
-        Column("The client of the key; null without keys.", of="by.client", logged=True, traced=True, listed=True),
+        Column("The client of the key; null without keys.", of="caller.client", logged=True, traced=True, listed=True),
     ]
-    model: Annotated[str, Column("The model that the client named.", of="asked.model", listed=True)]
+    model: Annotated[str, Column("The model that the client named.", of="request.model", listed=True)]
     endpoint: Annotated[
         str,
-        Column("The API: `chat.completions`, `messages`, `embeddings`, …", of="how.endpoint", traced=True),
+        Column("The API: `chat.completions`, `messages`, `embeddings`, …", of="decision.endpoint", traced=True),
     ]
-    streamed: Annotated[bool, Column("Whether the answer was requested as a stream.", of="asked.stream", listed=True)]
+    streamed: Annotated[bool, Column("Whether the answer was requested as a stream.", of="request.stream", listed=True)]
     mode: Annotated[
         Mode,
-        Column("How it was run: `single`, `race`, `hedge` or `auto`.", of="how.mode", traced=True, listed=True),
+        Column("How it was run: `single`, `race`, `hedge` or `auto`.", of="decision.mode", traced=True, listed=True),
     ]
-    objective: Annotated[Objective, Column("What it was optimised for; `auto` is resolved.", of="how.objective")]
+    objective: Annotated[Objective, Column("What it was optimised for; `auto` is resolved.", of="decision.objective")]
     prompt_class: Annotated[
         int,
         Column(
             "As `size_class`, plus 3 or 6 where the request asks for little or much "
             "[effort](../policy.md#effort), plus ten times the number of an API that is not raced.",
-            of="own.prompt_class.number",
+            of="traits.prompt_class.number",
             sql=Sql.SMALLINT,
         ),
     ]
-    tags: Annotated[Mapping[str, str], Column("Its tags, JSON.", of="by.tags", sql=Sql.JSONB, listed=True)]
-    replica: Annotated[str, Column("The replica that served it.", of="by.replica", listed=True)]
-    region: Annotated[str | None, Column("The region where it was served.", of="by.region", traced=True)]
+    tags: Annotated[Mapping[str, str], Column("Its tags, JSON.", of="caller.tags", sql=Sql.JSONB, listed=True)]
+    replica: Annotated[str, Column("The replica that served it.", of="caller.replica", listed=True)]
+    region: Annotated[str | None, Column("The region where it was served.", of="caller.region", traced=True)]
     win_on: Annotated[
         WinOn,
         Column(
             "What wins: `any` delta, the first of the `answer`, its first `sentence`, or a `valid` answer.",
-            of="how.win_on",
+            of="decision.win_on",
         ),
     ] = WinOn.ANY
     request_id: Annotated[
         str | None,
         Column(
             "The client's id of the request (`x-request-id`).",
-            of="by.envelope.request_id",
+            of="caller.envelope.request_id",
             is_distinct=True,
             logged=True,
             traced=True,
@@ -281,9 +281,9 @@ class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     ] = None
     deadline_ms: Annotated[
         float | None,
-        Column("When the first token was wanted, by the request or its model's `ttft_ms`.", of="own.deadline_ms"),
+        Column("When the first token was wanted, by the request or its model's `ttft_ms`.", of="traits.deadline_ms"),
     ] = None
-    profile: Annotated[str | None, Column("The profile it was raced under.", of="own.profile")] = None
+    profile: Annotated[str | None, Column("The profile it was raced under.", of="traits.profile")] = None
 
 
 class CallStart(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=False):

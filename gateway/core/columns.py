@@ -39,7 +39,9 @@ class Column(msgspec.Struct, frozen=True):
     logged: bool = False  # in the line of the call, where it is not null
     traced: bool = False  # an attribute of the span, ``holeshot.`` and its name: 2 µs each, so not of all
     listed: bool = False  # in the list of calls, ``GET /api/calls``; of an attempt: with ``attempts=true``
-    of: str = ""  # its place in what its record is made of, as ``by.client``: needed if the record is made by places
+    of: str = (
+        ""  # its place in what its record is made of, as ``caller.client``: needed if the record is made by places
+    )
 
 
 class DescribedColumn(msgspec.Struct, frozen=True):

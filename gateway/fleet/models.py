@@ -178,7 +178,7 @@ class Deployment(MaskedRecord, frozen=True):
         """Return the dialect in which the deployment gets a ``call``."""
         if call.rendered and (rendered := call.rendered.get(self.name)) is not None and rendered.spoken is not None:
             return rendered.spoken
-        dialect = call.asked.dialect
+        dialect = call.request.dialect
         return dialect if dialect in self.speaks else self.speaks[0]
 
     def asked_in(self, dialect: Dialect, *, tools: bool, client: str | None) -> Dialect:

@@ -40,7 +40,7 @@ class OwnCalls:
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Show a launch, and before the first one its call."""
-        known = self._hub.call(call.by.id) or self._hub.began(self._began(call))
+        known = self._hub.call(call.caller.id) or self._hub.began(self._began(call))
         self._launched_at[start.id] = _launched_at(call, start)
         self._hub.launched(_launched(known.began, start))
 
@@ -88,7 +88,7 @@ class OwnCalls:
         """Add a running call when a viewer connects, with one of its running attempts."""
         if open_call.record is not None:
             return  # an audited loser; its call is over
-        known = self._hub.call(call.by.id)
+        known = self._hub.call(call.caller.id)
         if known is None:
             known = self._hub.began(self._began(call))
             for ended in open_call.attempts:
@@ -107,14 +107,14 @@ class OwnCalls:
 
     def _began(self, call: Call) -> Began:
         return Began(
-            id=call.by.id,
-            at_ms=_unix_ms(call.by.started_at),
-            client=call.by.client,
-            model=call.asked.model,
-            endpoint=call.how.endpoint,
-            streamed=call.asked.stream,
-            mode=str(call.how.mode),
-            objective=str(call.how.objective),
+            id=call.caller.id,
+            at_ms=_unix_ms(call.caller.started_at),
+            client=call.caller.client,
+            model=call.request.model,
+            endpoint=call.decision.endpoint,
+            streamed=call.request.stream,
+            mode=str(call.decision.mode),
+            objective=str(call.decision.objective),
             replica=self._replica,
             worker=self._worker,
         )
@@ -136,7 +136,7 @@ class OwnCalls:
 
 def _launched_at(call: Call, start: AttemptStart) -> float:
     """Return when an attempt was launched, in seconds of the clock; recorders may learn of it a little later."""
-    return call.by.received_at + start.launch_offset_ms / 1000
+    return call.caller.received_at + start.launch_offset_ms / 1000
 
 
 def _launched(began: Began, start: AttemptStart | AttemptRecord) -> Launched:

@@ -35,7 +35,7 @@ def request_of(
     deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, *, whole: bool = False, taught: Facts = ()
 ) -> Request:
     """Return the request of ``call`` to ``deployment``, as the upstream gets it."""
-    client_request, caller, traits = call.asked, call.by, call.own
+    client_request, caller, traits = call.request, call.caller, call.traits
     rendered = call.rendered.get(deployment.name, AS_ASKED)
     dialect = client_request.dialect if rendered.spoken is None else rendered.spoken
     if rendered.spoken is None and dialect not in deployment.speaks:  # the common case is read without a call
@@ -116,17 +116,19 @@ def translated(
     if source.requests.tools.choice in request.fields and (
         not deployment.traits.takes_forced or (learnt is not None and learnt.steers)
     ):
-        called = as_call(call.asked.dialect, call.asked.fields, source, request.fields)
+        called = as_call(call.request.dialect, call.request.fields, source, request.fields)
     texts: Collection[str] = ()
-    if "tools" in request.fields and rendered.fields is not None and call.asked.dialect.requests.tools.custom_names:
-        texts = texts_called(call.asked.dialect, call.asked.fields, source, deployment.beyond)
+    if "tools" in request.fields and rendered.fields is not None and call.request.dialect.requests.tools.custom_names:
+        texts = texts_called(call.request.dialect, call.request.fields, source, deployment.beyond)
     one_call = bool(sendings.left_out or rendered.dropped) and _may_call_more(request, rendered)
     most = sendings.most
-    if source is call.asked.dialect and called is None and not texts and not one_call and not most:
+    if source is call.request.dialect and called is None and not texts and not one_call and not most:
         return exchange
     read_event, secrets = source.answers.read_event, exchange.secrets
     # A translation into chat knows only the choices that have begun; one into another API, how many were asked for.
-    is_exact = call.asked.dialect.pivoting is not None or answers_asked(call.asked.fields, call.asked.dialect) == 1
+    is_exact = (
+        call.request.dialect.pivoting is not None or answers_asked(call.request.fields, call.request.dialect) == 1
+    )
 
     def unsaid(block: bytes, finishing: bool) -> None:
         clocks.alive_at = clocks.now()
@@ -139,8 +141,8 @@ def translated(
 
     steps = translations(
         source,
-        call.asked.dialect,
-        call.asked.fields,
+        call.request.dialect,
+        call.request.fields,
         secrets,
         called=called,
         texts=texts,
@@ -148,7 +150,9 @@ def translated(
         most=most,
         seal=deployment.seal,
     )
-    splicer = Splicer(source, call.asked.dialect, steps) if called is None else None  # else the text becomes arguments
+    splicer = (
+        Splicer(source, call.request.dialect, steps) if called is None else None
+    )  # else the text becomes arguments
     return TranslatedExchange(exchange, steps, unsaid, splicer=splicer)
 
 
@@ -199,7 +203,7 @@ class AnswerStream:
     ) -> None:
         """``habit``: how this deployment marks thoughts within texts; None: it has none there."""
         self.announced = False  # whether the first token was reported
-        client_request, decision, dialect = call.asked, call.how, call.asked.dialect
+        client_request, decision, dialect = call.request, call.decision, call.request.dialect
         texts = dialect.answers.texts
         self.translated: TranslatedExchange | None = None  # the exchange, if it translates
         self.text = AnswerText(texts) if decision.answer_kind is AnswerKind.JSON else None
@@ -312,7 +316,7 @@ class AnswerStream:
     def judgement(self, call: Call, outcome: Outcome, *, had_won: bool) -> Judgement:
         """Return the judgement of the answer; only the winner's is judged, unless every answer is checked."""
         measurement, thoughts = self._measurement, self.reader.thoughts
-        is_over = call.how.win_on is WinOn.ANY or not (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE)
+        is_over = call.decision.win_on is WinOn.ANY or not (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE)
         if measurement.answer_at is None and thoughts is not None and is_over:  # it becomes no mark any more
             measurement.answer_at = thoughts.undecided_since()
         if had_won:
@@ -376,4 +380,4 @@ class AnswerStream:
     def take_last(self, call: Call) -> Block:
         """Return the last events of the answer, or the dialect's ending if they did not follow the finish reason."""
         self._forward = None
-        return self._last or Block(call.asked.dialect.answers.ending, ())
+        return self._last or Block(call.request.dialect.answers.ending, ())

@@ -411,7 +411,10 @@ class Attempt:
 
     def token_at(self) -> float | None:
         """Return the time of the delta that the attempt can bid with; None before it."""
-        win_on, measurement = self.entry.call.how.win_on, self.measurement  # the common case is read without a call
+        win_on, measurement = (
+            self.entry.call.decision.win_on,
+            self.measurement,
+        )  # the common case is read without a call
         return measurement.first_at if win_on is WinOn.ANY else measurement.claims_at(win_on)
 
     def stands_still(self) -> bool:
@@ -475,7 +478,7 @@ class Attempt:
 
     def _learn_calls(self, calls: ToolCalls, answer: Answer) -> None:
         """Learn how the deployment sends calls; a translation may have joined their pieces."""
-        is_own = self.deployment.spoken_to(self.entry.call.asked.dialect) is self.entry.call.asked.dialect
+        is_own = self.deployment.spoken_to(self.entry.call.request.dialect) is self.entry.call.request.dialect
         if is_own and not self.whole and self.deployment.upstream_stream:
             answer.clocks.learn_calls(*calls.sizes())
 

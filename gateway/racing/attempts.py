@@ -75,7 +75,7 @@ class Attempts:
 
     def is_last(self, attempt: Attempt, call: Call) -> bool:
         """Whether the prompt of ``call`` is not needed any more once the answer of ``attempt`` streams."""
-        return attempt.deployment.spoken_in(call) is call.asked.dialect and (len(self.all) == 1 or not self.watched)
+        return attempt.deployment.spoken_in(call) is call.request.dialect and (len(self.all) == 1 or not self.watched)
 
     def others(self, attempt: Attempt) -> list[Attempt]:
         """Return the attempts that may still bid besides ``attempt``."""
@@ -92,7 +92,7 @@ class Attempts:
         silent = sum(attempt not in self.excused for attempt in mute)
         if self._plan.launches[0].role is Role.TAKEOVER or (len(mute) < len(self.all) and not silent):
             return False
-        age_s = self._open_call.services.clock() - self._open_call.call.by.received_at
+        age_s = self._open_call.services.clock() - self._open_call.call.caller.received_at
         timeouts = 1 if silent > 1 else 2
         return len(self.all) > 1 and age_s >= timeouts * self._model.deployments[name].clocks.ttft_s
 

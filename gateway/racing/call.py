@@ -100,7 +100,7 @@ class OpenCall:
         self.cached: Mapping[str, int] | None = None  # deployment → tokens that should be in its prompt cache
         self.waited_s = 0.0  # for a seat
         self.own_s = 0.0  # the gateway's part of the time so far, in which no deployment was asked
-        self.unasked_since = call.by.received_at
+        self.unasked_since = call.caller.received_at
         self.record: CallRecord | None = None
         self.broken: list[BrokenAnswer] = []  # parts of the answer, each continued by another deployment
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
@@ -131,11 +131,11 @@ class OpenCall:
         """
         name, before = deployment.name, call.rendered.get(deployment.name, AS_ASKED)
         dialect = deployment.spoken_in(call)
-        clients_paths = [named_in(call.asked.dialect, dialect, call.asked.fields, path) for path in paths]
+        clients_paths = [named_in(call.request.dialect, dialect, call.request.fields, path) for path in paths]
         limits = [
             each
             for each in clients_paths
-            if not raised and each in call.asked.dialect.requests.parameters.answer_limits
+            if not raised and each in call.request.dialect.requests.parameters.answer_limits
         ]
         lost = (*before.dropped, *(each for each in clients_paths if each not in limits))
         noted = call.rendered_as(name, dropped=tuple(dict.fromkeys(lost)), lowered=tuple(limits) or before.lowered)
@@ -163,7 +163,7 @@ class OpenCall:
 
         ``call`` is as built for the attempt's model; ``refused`` is the attempt whose request it repeats, in its seat.
         """
-        services, caller, own = self.services, self.call.by, call.own
+        services, caller, own = self.services, self.call.caller, call.traits
         if services.outbox.waiting:
             services.outbox.drain()
         self.launched += 1
@@ -180,7 +180,7 @@ class OpenCall:
             deployment=deployment.name,
             launch_offset_ms=((now - caller.received_at) * 1_000_000 + 0.5) // 1 / 1000,  # as ``since_received_ms``
             audited=audited,
-            model=call.how.model if rendered is None else rendered.model or call.how.model,
+            model=call.decision.model if rendered is None else rendered.model or call.decision.model,
             in_flight=services.tasks.running_at.get(deployment.name, 0),
             asked_tokens=own.size_tokens or own.prompt_tokens,
             continues=self.broken[-1].attempt.id if self.broken else None,
@@ -209,12 +209,12 @@ class OpenCall:
         self, call: Call, start: AttemptStart, launched_at: float, at: float, *, whole: bool = False
     ) -> None:
         """Tell the recorder of an attempt's first token; ``call``: as built for the attempt's model. For the outbox."""
-        if call.asked.runs_on:
+        if call.request.runs_on:
             return  # how soon a background response is queued says nothing of the answer's speed
         services = self.services
         ttft_s, ago_s = at - launched_at, services.clock() - at
-        prompt_class = whole_class(call.own.prompt_class) if whole else call.own.prompt_class
-        services.recorder.first_token(start.model or call.how.model, prompt_class, start, ttft_s, ago_s)
+        prompt_class = whole_class(call.traits.prompt_class) if whole else call.traits.prompt_class
+        services.recorder.first_token(start.model or call.decision.model, prompt_class, start, ttft_s, ago_s)
 
     def ended(self, attempt: AttemptRecord, at: float, *, whole: bool = False) -> None:
         """Add the record of an attempt that ended at ``at``, and tell the recorder. For the outbox.
@@ -223,24 +223,24 @@ class OpenCall:
         tokens, so only the recorder learns it, in a class of such attempts.
         """
         services, call, record = self.services, self.call, self.record
-        prompt_class, as_measured = call.own.prompt_class, attempt
+        prompt_class, as_measured = call.traits.prompt_class, attempt
         if whole:
             prompt_class, attempt = whole_class(prompt_class), msgspec.structs.replace(attempt, censored_at_ms=None)
         if record is None:
             self.attempts.append(attempt)
         ago_s = services.clock() - at
         try:
-            services.recorder.attempt_ended(as_measured.model or call.how.model, prompt_class, as_measured, ago_s)
+            services.recorder.attempt_ended(as_measured.model or call.decision.model, prompt_class, as_measured, ago_s)
         finally:
             if record is not None:
-                parameters = requested(call.asked.fields, call.asked.dialect, writes=call.own.kind is not None)
+                parameters = requested(call.request.fields, call.request.dialect, writes=call.traits.kind is not None)
                 bill = settle(
                     [attempt],
                     self._winner,
                     self._deployments,
-                    call.own.prompt_tokens,
+                    call.traits.prompt_tokens,
                     parameters,
-                    is_text=call.own.inline_bytes is not None,
+                    is_text=call.traits.inline_bytes is not None,
                     seen=services.tiers,
                 )
                 winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
@@ -301,7 +301,9 @@ class OpenCall:
         """Return a wait for a seat. All waits of a call share one time limit."""
         seats, clock = self.services.seats, self.services.clock
         patience_s = seats.queue_timeout_s - self.waited_s
-        return Wait(seats, self.call.how.model, patience_s, seated=seated, timed_out=timed_out, clock=clock, loop=loop)
+        return Wait(
+            seats, self.call.decision.model, patience_s, seated=seated, timed_out=timed_out, clock=clock, loop=loop
+        )
 
     def waited(self, wait: Wait) -> None:
         """End ``wait``, and add the time waited to the call's."""
@@ -317,7 +319,7 @@ class OpenCall:
 
     def since_received_ms(self, instant: float) -> float:
         """Return ``instant`` of the clock in milliseconds since the call was received."""
-        passed_s = instant - self.call.by.received_at
+        passed_s = instant - self.call.caller.received_at
         return (passed_s * 1_000_000 + 0.5) // 1 / 1000  # as ``milliseconds``, inlined
 
 

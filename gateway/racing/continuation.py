@@ -94,7 +94,7 @@ class Continuation:
         self._stopped = stopped
         self._among = among
         self._on_text = on_text
-        continuing = continuers.own.call.asked.dialect.continuing
+        continuing = continuers.own.call.request.dialect.continuing
         assert continuing is not None  # otherwise no answer is kept
         self._continuing: Continuing = continuing
         self._begun: DeliveredPart = sink.begun(continuing)
@@ -221,7 +221,7 @@ class Continuation:
             Launch(each.name, delay_s, Role.TAKEOVER) for each, delay_s in zip(candidates, delays_s, strict=True)
         )
         plan = Plan(launches=tuple(launches), rest=(), mode=Mode.SINGLE)
-        own = self._continuing.own_prefix(self._own.call.asked.fields)  # Mistral's answers repeat it
+        own = self._continuing.own_prefix(self._own.call.request.fields)  # Mistral's answers repeat it
         text, (_, tail) = self._begun.text, split(self._begun.text)
         repeated = text if text.startswith(own.rstrip()) else own + text
         repeating = {each.name for each in candidates if _way(each) == "repeated_prefix"}
@@ -241,7 +241,7 @@ class Continuation:
         """Have the call ask each of ``candidates`` for what follows the delivered text."""
         call, going_on = self._own.call, self._open_call.call
         prefix, _ = split(self._begun.text)
-        prefix = prefix.removeprefix(self._continuing.own_prefix(call.asked.fields).rstrip())
+        prefix = prefix.removeprefix(self._continuing.own_prefix(call.request.fields).rstrip())
         rendered = dict(going_on.rendered)
         for each in candidates:
             planned, its = each.of.call.rendered.get(each.name, AS_ASKED), each.of.call
@@ -251,7 +251,7 @@ class Continuation:
                 fields=_wording(each, prefix, spent),
                 dropped=latest.dropped,
                 lowered=latest.lowered,
-                model=None if its is call else its.how.model,
+                model=None if its is call else its.decision.model,
             )
         self._open_call.continue_as(msgspec.structs.replace(going_on, rendered=rendered))
 
@@ -262,21 +262,21 @@ class Continuation:
         ``sent``: the tokens of the delivered text in the prompt.
         """
         call, begun, continuing, open_call = self._own.call, self._begun, self._continuing, self._open_call
-        stops = continuing.stops(call.asked.fields)
+        stops = continuing.stops(call.request.fields)
 
         def new_seam(deployment: str) -> Seam:
             self._repeated = repeats(deployment)
             return Seam(self._repeated, before=begun.text, stops=stops)
 
         def usage(counted: int | None, tokens: int) -> tuple[int, int] | None:
-            if not (call.asked.wants_usage or continuing.always_counts):
+            if not (call.request.wants_usage or continuing.always_counts):
                 return None
             prompt = open_call.broken[0].attempt.prompt_tokens
             if prompt is None:
-                prompt = call.own.prompt_tokens if counted is None else max(0, counted - sent)
+                prompt = call.traits.prompt_tokens if counted is None else max(0, counted - sent)
             return prompt, spent + max(0, tokens - sum(each.again_tokens for each in open_call.broken))
 
-        splice, answers = continuing.splice(begun), call.asked.dialect.answers
+        splice, answers = continuing.splice(begun), call.request.dialect.answers
         return ContinuingSink(
             self._sink, splice, new_seam, answers, usage, goes_on=self._goes_on, on_text=self._on_text
         )

@@ -66,8 +66,8 @@ def delivered_of(call: Call, model: Model, open_call: OpenCall) -> DeliveredBloc
     """Return the store of a call's delivered answer; None if an answer that breaks off is not to be continued."""
     if model.takeover.when is not When.ALWAYS:
         return None
-    continuing = call.asked.dialect.continuing
-    obstacle = "dialect" if continuing is None else continuing.obstacle(call.asked.fields)
+    continuing = call.request.dialect.continuing
+    obstacle = "dialect" if continuing is None else continuing.obstacle(call.request.fields)
     return DeliveredBlocks(open_call, obstacle)
 
 

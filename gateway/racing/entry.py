@@ -118,7 +118,7 @@ class Entry:
         self._fallbacks = model.fallbacks
         self._plan = plan
         self.attempts = Attempts(race.open_call, model, plan, self)
-        is_kept = model.race.keep_rival and not race.open_call.call.asked.stream and reading.has_tokens
+        is_kept = model.race.keep_rival and not race.open_call.call.request.stream and reading.has_tokens
         self._backup: Backup[Attempt] | None = Backup() if is_kept else None
         self._schedule = LaunchSchedule(
             plan,
@@ -131,8 +131,8 @@ class Entry:
         self._timer: asyncio.TimerHandle | None = None  # of the next launch, or of the end of a hold
         self._due_at = 0.0  # when the timer fires
         self._seat_wait: SeatWait | None = None
-        decode_s = {} if call.how.win_on is WinOn.VALID else plan.decode_s  # VALID: bids have whole answers
-        deadline_at = None if call.own.deadline_ms is None else call.deadline_at
+        decode_s = {} if call.decision.win_on is WinOn.VALID else plan.decode_s  # VALID: bids have whole answers
+        deadline_at = None if call.traits.deadline_ms is None else call.deadline_at
         self.hold: Hold[Attempt] = Hold(decode_s, deadline_at=deadline_at)
 
     @property
@@ -269,7 +269,7 @@ class Entry:
 
     async def complete(self, last: Block) -> None:
         """End the race with the winner's complete answer, whose ``last`` events have not been sent yet."""
-        if not self.call.asked.stream:
+        if not self.call.request.stream:
             if self.race.winner is not None and self.race.winner.still:
                 self.goes_on(self.race.winner)
             self.dismiss_backup()
@@ -311,7 +311,7 @@ class Entry:
 
     def _learn_from(self, attempt: Attempt, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
         """Limit the launches if the request itself may be invalid."""
-        if self.call.asked.runs_on and error.status is None and error.kind not in _UNSENT:
+        if self.call.request.runs_on and error.status is None and error.kind not in _UNSENT:
             self.open_call.may_run_on = True  # the provider may have started the background response: never twice
             self._schedule.limit(0)
         elif error.kind is not ErrorKind.BAD_REQUEST:
@@ -398,7 +398,7 @@ class Entry:
         if self.phase is Phase.OVER:
             # Event audit.crashed: A loser that ran on to be measured failed by a bug. The caller had its answer.
             # Do: It is a bug: report it with the trace.
-            get_logger().error("audit.crashed", call=self.call.by.id, exc_info=defect)
+            get_logger().error("audit.crashed", call=self.call.caller.id, exc_info=defect)
         else:
             self.race.crash(defect)
 

@@ -33,13 +33,13 @@ class Events:
         entry, deployment, refused = attempt.entry, attempt.deployment, attempt.refused
         call, learnt = entry.call, deployment.learnt
         may_be = deployment.whole or (
-            learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.by.client)
+            learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.caller.client)
         )
         again = attempt.start.role is Role.WHOLE or (refused is not None and refused.whole)
-        whole = again or call.asked.runs_on or bool(may_be and asked_whole(call, deployment))
+        whole = again or call.request.runs_on or bool(may_be and asked_whole(call, deployment))
         # Text that is added to the client's prompt has an unknown length.
-        prompt_bytes = None if attempt.start.continues or deployment.extra_body else call.own.inline_bytes
-        fields, dialect = call.asked.fields, call.asked.dialect
+        prompt_bytes = None if attempt.start.continues or deployment.extra_body else call.traits.inline_bytes
+        fields, dialect = call.request.fields, call.request.dialect
         many = dialect.requests.batched or "best_of" in fields or dialect.requests.choices in fields
         answers = answers_made(fields, dialect) if many else 1
         return whole, Measurement(at, most_tokens(deployment.capabilities, answers), prompt_bytes)
@@ -50,16 +50,16 @@ class Events:
         entry, limits, services = attempt.entry, attempt.deployment.clocks, attempt.entry.open_call.services
         pauses = services.pauses[attempt.deployment.name]
         if pauses.pool is None:
-            services.pauses.pool(pauses, attempt.start.model or entry.call.how.model)
+            services.pauses.pool(pauses, attempt.start.model or entry.call.decision.model)
         return AttemptClocks(
-            in_background(limits) if entry.call.asked.runs_on else limits,
+            in_background(limits) if entry.call.request.runs_on else limits,
             attempt.task,
             services.clock,
             entry.loop,
             pauses,
             attempt=attempt,
             started=None if attempt.refused is None else attempt.waiting_since,
-            may_call=entry.call.how.answer_kind is not AnswerKind.PLAIN and may_call_tools(entry.call),
+            may_call=entry.call.decision.answer_kind is not AnswerKind.PLAIN and may_call_tools(entry.call),
         )
 
     async def open(self, attempt: Attempt, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
@@ -122,14 +122,14 @@ class Events:
         exchange, outcome = attempt.exchange, ending.outcome
         if exchange is not None and (usage := exchange.usage_so_far) is not None:
             measurement.reported.usage = usage  # the counts as reported: another API has no place for some
-        paces, streamed = entry.open_call.services.paces, entry.call.asked.stream
+        paces, streamed = entry.open_call.services.paces, entry.call.request.stream
         dribble = UNKNOWN
         if ending.had_won and streamed:
             first_at, last_at = measurement.first_at, measurement.last_at
             is_long = first_at is not None and last_at is not None and last_at - first_at >= FOR_S
             dribble = paces.dribble(deployment, measurement) if is_long else NONE
         cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and attempt.token_at() is None
-        speaks = not streamed or entry.call.how.win_on is WinOn.SENTENCE
+        speaks = not streamed or entry.call.decision.win_on is WinOn.SENTENCE
         was_kept, censored_at = entry.was_kept(attempt) if speaks else None, ending.at if cut else None
         if cut and was_kept and streamed and attempt.overtaken is not None:
             # Its words had it cut, which come shortly before its clause: as ages of others those would be too long.

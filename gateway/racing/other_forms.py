@@ -131,15 +131,15 @@ class OtherForms:
         for fact in facts_of(attempt):
             # Else the refusal was about another API.
             if dialect.name in {fact.dialect, fact.field} or fact.kind is Kind.CALL:
-                learnt.note(model, fact, client=call.by.client)
+                learnt.note(model, fact, client=call.caller.client)
         refusals = list(_refusals(attempt))
         if not refusals:
             return
-        facts = learnt.of(model, call.by.client)
+        facts = learnt.of(model, call.caller.client)
         wrong = [fact for fact in facts if fact.kind is Kind.API and fact.field == dialect.name]
-        learnt.forget(model, wrong, call.by.client)
+        learnt.forget(model, wrong, call.caller.client)
         for fact in _facts(refusals, dialect):
-            learnt.note(model, fact, client=call.by.client, why=why_of(refusals[-1].error))
+            learnt.note(model, fact, client=call.caller.client, why=why_of(refusals[-1].error))
 
 
 def note_refusal(attempt: FormAttempt, call: Call, error: UpstreamError) -> None:
@@ -165,21 +165,21 @@ async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamErr
     if refusal is None:
         return None, error
     refused_dialect = refusal.spoken
-    if call.asked.stateful:
+    if call.request.stateful:
         _suppose_another(attempt.deployment, call, refusal)
         return None, error
     refusals = [*_refusals(attempt), refusal]
     attempt.lacks = refusals[-1]
     learnt, model = _learnt_of(attempt.deployment), attempt.deployment.model
     if learnt is not None:
-        learnt.forget(model, _facts(refusals[:-1], refused_dialect), call.by.client)
+        learnt.forget(model, _facts(refusals[:-1], refused_dialect), call.caller.client)
     tried = {refusal.spoken for refusal in refusals}
     for dialect in attempt.deployment.others(offered(error.said)):
         if dialect not in tried and (reworded := await reword(call, attempt.deployment, dialect)) is not None:
             error.kind = ErrorKind.NO_SUCH_API
             if learnt is not None:
                 for fact in _facts(refusals, dialect):  # now, as in each race the next one may be cut before its answer
-                    learnt.suppose(model, fact, client=call.by.client, why=why_of(error))
+                    learnt.suppose(model, fact, client=call.caller.client, why=why_of(error))
             return RetryForm(Role.API, reworded), error
     return None, _told(refusals)
 
@@ -216,7 +216,7 @@ def taught_after(attempt: FormAttempt, call: Call, error: UpstreamError, request
     if attempt.start.continues is not None:
         return None
     facts = taught(attempt.deployment.upstream, request(), error)
-    if not facts or call.asked.stateful:  # a stateful request is never sent twice; the next one has the form
+    if not facts or call.request.stateful:  # a stateful request is never sent twice; the next one has the form
         return None
     error.kind = ErrorKind.BAD_REQUEST  # no strike against the deployment
     return RetryForm(Role.FORM, facts=facts)
@@ -233,26 +233,26 @@ async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError,
     learnt, model, why = _learnt_of(deployment), deployment.model, why_of(error)
     if attempt.start.continues is not None or dialect.requests.tools.choice not in sent:
         return None
-    if as_call(call.asked.dialect, call.asked.fields, dialect, sent) is not None:
+    if as_call(call.request.dialect, call.request.fields, dialect, sent) is not None:
         fact = _NO_CHOICE
     elif _forces_what_it_offers(dialect, sent):
         fact = _UNFORCED
     else:
         if learnt is not None:  # said where nothing is forced: the words are the prompt's
-            learnt.forget(model, [_UNFORCED, _NO_CHOICE], call.by.client)
+            learnt.forget(model, [_UNFORCED, _NO_CHOICE], call.caller.client)
         return None
-    if learnt is not None and _NO_CHOICE in learnt.met_by_others(model, call.by.client):
+    if learnt is not None and _NO_CHOICE in learnt.met_by_others(model, call.caller.client):
         fact = _NO_CHOICE  # the next refusal is known by another client, and this one has seen that the first is so
     error.kind = ErrorKind.BAD_REQUEST
     reworded = None
-    if deployment.adapts_forced and not call.asked.stateful:
+    if deployment.adapts_forced and not call.request.stateful:
         traits = unforced(deployment.traits, forbids=fact is _UNFORCED)
         changed = msgspec.structs.replace(deployment, traits=traits)
         reworded = await reword(call, changed, dialect)
     if learnt is not None and reworded is not None:
-        learnt.suppose(model, fact, client=call.by.client, why=why)  # as a loser may be cut before its answer
+        learnt.suppose(model, fact, client=call.caller.client, why=why)  # as a loser may be cut before its answer
     elif learnt is not None:
-        learnt.note(model, fact, client=call.by.client, why=why)
+        learnt.note(model, fact, client=call.caller.client, why=why)
     return None if reworded is None else RetryForm(Role.FORM, reworded, (fact,))
 
 
@@ -276,8 +276,8 @@ _UNFORCED, _NO_CHOICE = Fact(Kind.CALL), Fact(Kind.CALL, "none")
 def asked_whole(call: Call, deployment: Deployment) -> bool:
     """Whether the answer to a ``call`` has to be asked for whole. A client that streams never gets one."""
     learnt, rules = deployment.learnt, deployment.whole
-    is_taught = learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.by.client)
-    if call.asked.stream or not (rules or is_taught):
+    is_taught = learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.caller.client)
+    if call.request.stream or not (rules or is_taught):
         return False
     fields = call.sent_to(deployment.name)
     if not is_taught and rules.keys().isdisjoint(fields):  # nearly always
@@ -287,7 +287,7 @@ def asked_whole(call: Call, deployment: Deployment) -> bool:
         return True
     if learnt is None or not is_taught:
         return False
-    return _stream_of(call, deployment) in learnt.of(deployment.model, call.by.client)
+    return _stream_of(call, deployment) in learnt.of(deployment.model, call.caller.client)
 
 
 def whole_after(attempt: FormAttempt, call: Call, error: UpstreamError) -> RetryForm | None:
@@ -298,13 +298,13 @@ def whole_after(attempt: FormAttempt, call: Call, error: UpstreamError) -> Retry
     deployment = attempt.deployment
     learnt, model = _learnt_of(deployment), deployment.model
     if attempt.whole and error.kind is ErrorKind.BAD_REQUEST and learnt is not None and learnt.stops_streams:
-        learnt.forget(model, [_stream_of(call, deployment)], call.by.client)
-    if attempt.whole or call.asked.stream or not deployment.upstream_stream or not refuses_to_stream(error):
+        learnt.forget(model, [_stream_of(call, deployment)], call.caller.client)
+    if attempt.whole or call.request.stream or not deployment.upstream_stream or not refuses_to_stream(error):
         return None
     error.kind, fact = ErrorKind.BAD_REQUEST, _stream_of(call, deployment)
     if learnt is not None:
-        learnt.suppose(model, fact, client=call.by.client, why=why_of(error))
-    return None if call.asked.stateful else RetryForm(Role.WHOLE, facts=(fact,))
+        learnt.suppose(model, fact, client=call.caller.client, why=why_of(error))
+    return None if call.request.stateful else RetryForm(Role.WHOLE, facts=(fact,))
 
 
 def _parameters(call: Call, deployment: Deployment) -> frozenset[tuple[str, str]]:
@@ -328,14 +328,16 @@ def _stream_of(call: Call, deployment: Deployment) -> Fact:
 def accepted(attempt: FormAttempt, call: Call, learnt: LearntFacts) -> None:
     """Forget what the deployment of ``attempt`` was known to refuse of ``call``: to stream, or a request so large."""
     deployment, model = attempt.deployment, attempt.deployment.model
-    refused = learnt.refused_length(model, call.by.client)
-    wrong = {Fact(Kind.LENGTH, tokens=refused)} if refused is not None and call.own.prompt_tokens >= refused else set()
+    refused = learnt.refused_length(model, call.caller.client)
+    wrong = (
+        {Fact(Kind.LENGTH, tokens=refused)} if refused is not None and call.traits.prompt_tokens >= refused else set()
+    )
     if learnt.steers:
-        wrong |= {fact for fact in learnt.of(model, call.by.client) if _is_more(deployment, call, fact)}
-    if learnt.stops_streams and call.asked.stream and deployment.upstream_stream:
+        wrong |= {fact for fact in learnt.of(model, call.caller.client) if _is_more(deployment, call, fact)}
+    if learnt.stops_streams and call.request.stream and deployment.upstream_stream:
         wrong.add(_stream_of(call, deployment))
-    if not wrong.isdisjoint(learnt.of(model, call.by.client)):
-        learnt.forget(model, wrong, call.by.client)
+    if not wrong.isdisjoint(learnt.of(model, call.caller.client)):
+        learnt.forget(model, wrong, call.caller.client)
 
 
 # Of reasoning that is encrypted or signed.
@@ -349,12 +351,12 @@ def reasoning_of(maker: Maker) -> Fact:
 
 def _note_bound(deployment: Deployment, call: Call, error: UpstreamError) -> None:
     """Note that ``deployment`` has refused other makers' reasoning: all that it was sent, or the newest maker's."""
-    if call.own.maker is None or (learnt := _learnt_of(deployment)) is None:
+    if call.traits.maker is None or (learnt := _learnt_of(deployment)) is None:
         return
-    elsewhere = [each for each in call.own.makers if each.deployment.partition("/")[0] != deployment.provider]
+    elsewhere = [each for each in call.traits.makers if each.deployment.partition("/")[0] != deployment.provider]
     suspects = [each for each in elsewhere if not is_unread(each, deployment, call)]  # other reasoning was not sent
-    for maker in suspects or [call.own.maker]:
-        learnt.note(deployment.model, reasoning_of(maker), client=call.by.client, why=why_of(error))
+    for maker in suspects or [call.traits.maker]:
+        learnt.note(deployment.model, reasoning_of(maker), client=call.caller.client, why=why_of(error))
 
 
 def cannot_read(maker: Maker, deployment: Deployment, client: str | None) -> bool:
@@ -388,7 +390,7 @@ def is_unread(maker: Maker, deployment: Deployment, call: Call) -> bool:
     is_its = maker.made or maker_of(maker.model) not in {"", "open"}  # others take whatever they are sent
     reads = reads_thoughts(deployment.same_as or deployment.model, maker.model) if is_its else None
     if reads is None:
-        return maker != call.own.maker and cannot_read(maker, deployment, call.by.client)
+        return maker != call.traits.maker and cannot_read(maker, deployment, call.caller.client)
     return not reads
 
 
@@ -419,7 +421,7 @@ def keys_apart(maker: Maker, deployment: Deployment, client: str | None) -> froz
 
 def apart_from(maker: Maker, call: Call, deployment: Deployment) -> Apart | None:
     """Return the request for those keys of ``deployment`` that cannot read ``maker``'s reasoning; None: all can."""
-    names = keys_apart(maker, deployment, call.by.client)
+    names = keys_apart(maker, deployment, call.caller.client)
     if not names or (wording := _without_reasoning(call, deployment)) is None:
         return None
     return Apart(names, wording.fields, tuple(loss.field for loss in wording.losses))
@@ -444,7 +446,7 @@ def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Ma
     unread = {
         maker
         for maker in {*makers.values()}
-        if is_unread(maker, deployment, call) or is_bound_elsewhere(deployment, maker, call.by.client)
+        if is_unread(maker, deployment, call) or is_bound_elsewhere(deployment, maker, call.caller.client)
     }
     requests = deployment.spoken_in(call).requests
     without = requests.thoughts.without_those
@@ -479,7 +481,7 @@ def _as_reworded(call: Call, deployment: Deployment, wording: Wording) -> Reword
 
 def _lost_there(call: Call, deployment: Deployment, fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
     """Return the parts of ``fields`` that the API of ``deployment`` cannot express, by the client's names."""
-    dialect, request = deployment.spoken_in(call), call.asked
+    dialect, request = deployment.spoken_in(call), call.request
     try:
         losses = deployment.upstream.losses(dialect, deployment.model, fields)
     except Malformed:  # the provider reports the error in its own words
@@ -520,7 +522,7 @@ def within_room(call: Call, deployment: Deployment, room: int) -> Call | None:
             within, _ = requests.with_limit(fields, room)
     except Malformed:
         return None
-    own = (named_in(call.asked.dialect, dialect, call.asked.fields, limit) for limit in limits)
+    own = (named_in(call.request.dialect, dialect, call.request.fields, limit) for limit in limits)
     return call.rendered_as(name, fields=within, spoken=dialect, lowered=tuple(dict.fromkeys(own)), apart=None)
 
 
@@ -561,30 +563,30 @@ def _suppose_another(deployment: Deployment, call: Call, refusal: Refusal) -> No
     learnt = _learnt_of(deployment)
     if learnt is not None and instead is not None:
         for fact in _facts([refusal], instead):
-            learnt.suppose(deployment.model, fact, client=call.by.client, why=why_of(refusal.error))
+            learnt.suppose(deployment.model, fact, client=call.caller.client, why=why_of(refusal.error))
 
 
 def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> None:
     """Remember that a prompt as long as that of ``call`` is too long for ``deployment``, if the length was at fault."""
     learnt, model = _learnt_of(deployment), deployment.model
-    if learnt is not None and call.own.prompt_tokens > 0 and _is_long(deployment, call, error):
-        tokens = learnt.refused_length(model, call.by.client) or call.own.prompt_tokens
-        fact = Fact(Kind.LENGTH, tokens=min(tokens, call.own.prompt_tokens))
-        learnt.note(model, fact, client=call.by.client, why=why_of(error))
+    if learnt is not None and call.traits.prompt_tokens > 0 and _is_long(deployment, call, error):
+        tokens = learnt.refused_length(model, call.caller.client) or call.traits.prompt_tokens
+        fact = Fact(Kind.LENGTH, tokens=min(tokens, call.traits.prompt_tokens))
+        learnt.note(model, fact, client=call.caller.client, why=why_of(error))
 
 
 def _note_room(deployment: Deployment, call: Call, error: UpstreamError) -> None:
     """Remember how many tokens a prompt and its answer may have together, as ``deployment`` says."""
     fact = held_of(error, call.sent_to(deployment.name))
     if fact is not None and (learnt := _learnt_of(deployment)) is not None:
-        learnt.note(deployment.model, fact, client=call.by.client, why=why_of(error))
+        learnt.note(deployment.model, fact, client=call.caller.client, why=why_of(error))
 
 
 def _note_limit(deployment: Deployment, call: Call, limit: Limit, error: UpstreamError) -> None:
     """Remember a vendor's limit that ``call`` exceeds: such calls ask other deployments first."""
     fact = Fact(Kind.SIZE, limit.what, tokens=limit.most or 0)
     if fact.tokens and (learnt := _learnt_of(deployment)) is not None and _is_more(deployment, call, fact):
-        learnt.note(deployment.model, fact, client=call.by.client, why=why_of(error))
+        learnt.note(deployment.model, fact, client=call.caller.client, why=why_of(error))
 
 
 def _is_more(deployment: Deployment, call: Call, fact: Fact) -> bool:
@@ -600,8 +602,8 @@ def _is_long(deployment: Deployment, call: Call, error: UpstreamError) -> bool:
     Vendors say the same of a short prompt with a large limit of the answer, of a prompt that continues a stored
     conversation, and of a prompt with a large picture.
     """
-    answer = requested(call.asked.fields, call.asked.dialect).max_tokens or 0
+    answer = requested(call.request.fields, call.request.dialect).max_tokens or 0
     limit = stated_limit(error.said) or deployment.capabilities.context_tokens
     if limit is None:
-        return call.own.inline_bytes is not None and answer <= call.own.prompt_tokens
-    return call.own.prompt_tokens >= (limit if answer > limit // 4 else limit // 2)
+        return call.traits.inline_bytes is not None and answer <= call.traits.prompt_tokens
+    return call.traits.prompt_tokens >= (limit if answer > limit // 4 else limit // 2)

@@ -339,7 +339,7 @@ class Race:
         hold_result = None if winner is None else self.held
         attempts = first.attempts.all
         is_first = bool(attempts) and attempts[0].start.number == 1  # the first attempt of all the call's models
-        streamed = first.call.asked.stream
+        streamed = first.call.request.stream
         return CallTimes(
             None if first_at is None else since_received_ms(first_at),
             self.overhead_ms,

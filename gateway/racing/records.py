@@ -130,7 +130,7 @@ def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: F
             error,
             forms,
             texts=() if forms is None else _texts(call, form),
-            models=(deployment.model, call.how.model, call.asked.model),
+            models=(deployment.model, call.decision.model, call.request.model),
         )
     deployment.hide_addresses(error)
 
@@ -139,12 +139,12 @@ def _held(call: Call, deployment: Deployment, form: Form | None) -> tuple[Mappin
     """Return the fields of a request in each form; None: the prompt is forgotten, or too large to be searched."""
     sent = call.sent_to(deployment.name)
     is_held = not sent.keys() <= STILL_READ if form is None else len(form.body) <= LARGEST_REQUEST_BYTES
-    return (call.asked.fields, sent) if is_held else None
+    return (call.request.fields, sent) if is_held else None
 
 
 def _texts(call: Call, form: Form | None) -> list[str]:
     """Return the texts besides the fields that an error may quote from a request: headers and parts of a form."""
-    return [*quotable(call.by.envelope.headers), *(() if form is None else form.texts())]
+    return [*quotable(call.caller.envelope.headers), *(() if form is None else form.texts())]
 
 
 _NOTHING_ELSE = (None,) * 4
@@ -169,7 +169,7 @@ def attempt_record(
     ``censored_at``: when the attempt was cut. ``overtaken``: set if another attempt won before this one's first token.
     ``kept``: whether the attempt ran on behind a winner, None if none may. ``whole``: the provider did not stream.
     """
-    since_start_ms, caller, decision = measurement.since_start_ms, call.by, call.how
+    since_start_ms, caller, decision = measurement.since_start_ms, call.caller, call.decision
     headers_ms, first_event_ms, ttft_ms, answer_ms, last_ms = measurement.times_ms()
     if whole:  # a whole answer has one time, that of its end
         ttft_ms = answer_ms = None
@@ -182,7 +182,7 @@ def attempt_record(
     finish_reason = reported.finish_reason
     if finish_reason is not None:
         finish_reason = short(finish_reason, secrets)
-    elif call.asked.runs_on and ending.outcome is Outcome.CLIENT_GONE:
+    elif call.request.runs_on and ending.outcome is Outcome.CLIENT_GONE:
         finish_reason = IN_PROGRESS
     # Most attempts have none of these fields, and each field that is named costs 400 instructions.
     dropped = reported.thoughts_dropped
@@ -234,7 +234,7 @@ def attempt_record(
         itl=gaps.counts if gaps is not None else None,
         client=caller.client,
         api=decision.endpoint,
-        size_class=call.own.prompt_class.size,
+        size_class=call.traits.prompt_class.size,
         win_on=win_on,
         token_ms=ttft_ms if whole or win_on is WinOn.ANY else since_start_ms(measurement.claims_at(win_on)),
         finish_reason=finish_reason,
@@ -248,7 +248,7 @@ def attempt_record(
         chars=measurement.chars if measurement.meaningful else None,
         chunks=measurement.meaningful or None,
         first_chars=measurement.first_chars if measurement.meaningful else None,
-        is_restricted=call.own.is_restricted,
+        is_restricted=call.traits.is_restricted,
         judged_as=judgement.judged_as,
         flaw=judgement.flaw,
         **rare,
@@ -423,9 +423,9 @@ def call_record(  # noqa: PLR0917 - what is known of a call
     ``cached``: as for ``with_caches``.
     """
     ttft_ms, overhead_ms, alone, held = times.ttft_ms, times.overhead_ms, times.alone, times.held
-    parameters = requested(call.asked.fields, call.asked.dialect, writes=call.own.kind is not None)
-    is_text = call.own.inline_bytes is not None
-    bill = settle(attempts, winner, deployments, call.own.prompt_tokens, parameters, is_text=is_text, seen=tiers)
+    parameters = requested(call.request.fields, call.request.dialect, writes=call.traits.kind is not None)
+    is_text = call.traits.inline_bytes is not None
+    bill = settle(attempts, winner, deployments, call.traits.prompt_tokens, parameters, is_text=is_text, seen=tiers)
     bill = (
         with_caches(bill, winner, cached)
         if cached or (winner is not None and (winner.counts_as or winner.role) in BESIDE)
@@ -435,7 +435,7 @@ def call_record(  # noqa: PLR0917 - what is known of a call
     is_unread = winner is not None and winner.chunks is None and winner.ttft_ms is not None
     read = None if is_unread else winner
     rare: dict[str, Any] = {}  # as in ``attempt_record``
-    if call.how.win_on is WinOn.VALID:
+    if call.decision.win_on is WinOn.VALID:
         rare["first_was_invalid"] = first_was_invalid(bill.attempts)
     if held is not None:
         rare |= {"held_ms": held.ms, "held_for": held.awaited, "held_gain_ms": held.gain_ms}
@@ -443,18 +443,18 @@ def call_record(  # noqa: PLR0917 - what is known of a call
         rare |= {"max_tokens": parameters.max_tokens, "temperature": parameters.temperature, "tools": parameters.tools}
     if alone.age_ms is not None:
         rare |= {"alone_predicted_ms": alone.predicted_ms, "alone_age_ms": alone.age_ms}
-    if call.own.deadline_ms is not None:
+    if call.traits.deadline_ms is not None:
         # An answer that came whole has no first token: the client had the answer when the call ended.
         answered_ms = _answered_ms(winner, ttft_ms, total_ms)
-        rare["deadline_met"] = _is_met(call.own.deadline_ms, answered_ms, total_ms, status_code)
-    if winner is not None and call.how.model != call.asked.model:
-        rare["answered_model"] = call.how.model
+        rare["deadline_met"] = _is_met(call.traits.deadline_ms, answered_ms, total_ms, status_code)
+    if winner is not None and call.decision.model != call.request.model:
+        rare["answered_model"] = call.decision.model
     if winner is not None and call.rendered:
         rare["dropped"] = call.rendered.get(winner.deployment, AS_ASKED).dropped
     if breadth.narrowed is not None:
         rare["narrowed"] = breadth.narrowed
-    if call.by.trace is not None:
-        rare["trace"] = call.by.trace
+    if call.caller.trace is not None:
+        rare["trace"] = call.caller.trace
     return CallRecord(
         *msgspec.structs.astuple(start)[:-1],  # all but the start's attempts
         launched=breadth.launched,
@@ -480,8 +480,8 @@ def call_record(  # noqa: PLR0917 - what is known of a call
         abandoned_cost_low_usd=bill.abandoned.low_usd,
         abandoned_cost_high_usd=bill.abandoned.high_usd,
         cache_saved_usd=bill.cache_saved_usd,
-        api=call.how.endpoint,
-        size_class=call.own.prompt_class.size,
+        api=call.decision.endpoint,
+        size_class=call.traits.prompt_class.size,
         tokens_source=counted.tokens_source if counted is not None else None,
         finish_reason=winner.finish_reason if winner is not None else None,
         tool_calls=winner.tool_calls if winner is not None else None,
@@ -490,7 +490,7 @@ def call_record(  # noqa: PLR0917 - what is known of a call
         is_truncated=None if read is None or overhead_ms is None else _is_truncated(read),
         alone_ms=alone.seen_ms,
         attempts=bill.attempts,
-        kind=call.own.kind,
+        kind=call.traits.kind,
         **rare,
     )
 

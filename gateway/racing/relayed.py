@@ -244,7 +244,7 @@ class RelayedRequest(msgspec.Struct, frozen=True):
     def begin(self, attempt: Attempt, at: float) -> tuple[bool, Measurement]:
         """Return False, as the provider decides whether to stream, and the measurement of an attempt from ``at`` on."""
         deployment = attempt.deployment
-        prompt_bytes = None if deployment.extra_body else attempt.entry.call.own.inline_bytes
+        prompt_bytes = None if deployment.extra_body else attempt.entry.call.traits.inline_bytes
         return False, RelayedMeasurement(at, most_tokens(deployment.capabilities), prompt_bytes)
 
     def clocks(self, attempt: Attempt) -> AttemptClocks:
@@ -264,18 +264,18 @@ class RelayedRequest(msgspec.Struct, frozen=True):
     async def open(self, attempt: Attempt, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
         """Send the request; return the exchange, and the answer that passes its bytes on."""
         entry, deployment, measurement = attempt.entry, attempt.deployment, attempt.measurement
-        call, headers = entry.call, self.dialect.headers_of(entry.call.by.envelope.headers)
+        call, headers = entry.call, self.dialect.headers_of(entry.call.caller.envelope.headers)
         request = Request(
             model=deployment.model,
             fields=self._fields_for(deployment, call),
             dialect=self.dialect,
-            headers=headers if call.by.trace is None else call.by.trace.sent_with(headers, attempt.start.id),
+            headers=headers if call.caller.trace is None else call.caller.trace.sent_with(headers, attempt.start.id),
             own_headers=deployment.extra_headers,
             extra_body=deployment.extra_body if self.takes_extra_body else {},
             connect_timeout_s=deployment.clocks.connect_s,
             form=self.form,
-            client=call.by.client,
-            key_name=call.own.key_name,
+            client=call.caller.client,
+            key_name=call.traits.key_name,
             sendings=attempt.sendings,
         )
         answer = await deployment.upstream.send(self.path, request)
@@ -294,8 +294,8 @@ class RelayedRequest(msgspec.Struct, frozen=True):
         dropping = self.dialect.requests.thoughts.dropping_unfit
         if dropping is not None and deployment.drops_unfit:
             with suppress(Malformed):  # the provider reports a malformed request in its own words
-                return dropping(call.asked.fields)
-        return call.asked.fields
+                return dropping(call.request.fields)
+        return call.request.fields
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> After:
         """Ask again as the upstream has chosen: it knows in which other forms such requests can be sent."""

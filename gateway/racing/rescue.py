@@ -185,7 +185,7 @@ class Rescue:
         self._write_lock = asyncio.Lock()  # held while events are written to the client
         self._forward: Forward | None = None
         self._slowness: Slowness | None = None
-        self._listening = VoiceWatch() if open_call.call.how.win_on is WinOn.SENTENCE else None
+        self._listening = VoiceWatch() if open_call.call.decision.win_on is WinOn.SENTENCE else None
         self._slow_tps = 0.0
         self._fast: list[str] = []  # deployments fast enough to continue
         self._started_at, self._started_tokens = 0.0, 0  # when it was started, and the tokens received by then
@@ -255,14 +255,14 @@ class Rescue:
         self._open_call.rescue = self
         self._forward = await self._sink.begin(winner)
         if self._delivered.obstacle is None and self._slow is not None:
-            client, now_s = self._open_call.call.by.client, self._clock()
+            client, now_s = self._open_call.call.caller.client, self._clock()
             self._open_call.services.rescues.earn(self._slow.budget, client, now_s)
         if self._rivals is not None and self._rivals.rival is None:
             self._rivals = None
         if self._forward is not None and self._ends_with_clauses(winner.deployment):
             from gateway.racing import speech  # noqa: PLC0415 - loaded already, by the speech of this answer
 
-            self._clauses = speech.Clauses(self._continuers.own.call.asked.dialect.answers.texts)
+            self._clauses = speech.Clauses(self._continuers.own.call.request.dialect.answers.texts)
         if self._clauses is not None or (self._delivered.obstacle is None and self._is_watched):
             self._sleep()
         return None if self._forward is None else self._forward_events
@@ -466,7 +466,7 @@ class Rescue:
         """Have others continue from what was delivered; return whether any may. A slow stream's text is held back."""
         race, open_call, continuers = self._race, self._open_call, self._continuers
         broken = None if race is None else race.so_far(self._error())
-        continuing = continuers.own.call.asked.dialect.continuing
+        continuing = continuers.own.call.request.dialect.continuing
         if race is None or race.winner is None or broken is None or continuing is None:
             return False
         broken = self._without_clause(broken)
@@ -580,7 +580,7 @@ class Rescue:
         None also for a rival that does not run any more, or whose events are too long to be kept.
         """
         rival = None if self._rivals is None else self._rivals.rival
-        dialect = self._continuers.own.call.asked.dialect
+        dialect = self._continuers.own.call.request.dialect
         continuing, texts = dialect.continuing, dialect.answers.texts
         if rival is None or continuing is None:
             return None, None

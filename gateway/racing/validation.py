@@ -71,9 +71,9 @@ def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
 
 def may_call_tools(call: Call) -> bool:
     """Whether an answer to the call may call one of the offered tools; True if that is not known."""
-    fields = call.asked.fields
-    if call.how.answer_kind is not AnswerKind.TOOLS:
-        offered = [fields[name] for name in call.asked.dialect.requests.tools.offered if name in fields]
+    fields = call.request.fields
+    if call.decision.answer_kind is not AnswerKind.TOOLS:
+        offered = [fields[name] for name in call.request.dialect.requests.tools.offered if name in fields]
         if all(bytes(each).strip() in _EMPTY for each in offered):
             return False
     return not any(_NO_TOOL.fullmatch(bytes(fields[name])) for name in _CHOICES if name in fields)
@@ -258,7 +258,7 @@ _GOOD = {kind: Judgement(kind) for kind in AnswerKind}
 
 def judge(call: Call, outcome: Outcome, measurement: Measurement, text: AnswerText | None) -> Judgement:
     """Judge a complete answer, or a winner's that broke off. ``text``: None unless JSON was requested."""
-    kind = call.how.answer_kind
+    kind = call.decision.answer_kind
     if outcome.failed:
         return Judgement(kind, Flaw.TRUNCATED)
     if outcome is not Outcome.WON:
@@ -285,9 +285,9 @@ def _flaw_of_end(measurement: Measurement) -> Flaw | None:
 
 def _is_clients_limit(call: Call, measurement: Measurement) -> bool:
     """Whether the client's own limit cut the answer off; in doubt True."""
-    limit, tokens = requested(call.asked.fields, call.asked.dialect).max_tokens, measurement.tokens()
+    limit, tokens = requested(call.request.fields, call.request.dialect).max_tokens, measurement.tokens()
     if limit is None:
-        return call.asked.dialect.requests.parameters.has_default_limit
+        return call.request.dialect.requests.parameters.has_default_limit
     if tokens is None or tokens.completion_tokens is None or tokens.source is not TokensSource.REPORTED:
         return True
     return tokens.completion_tokens >= _NEARLY * limit
@@ -295,8 +295,8 @@ def _is_clients_limit(call: Call, measurement: Measurement) -> bool:
 
 def _judge_form(call: Call, measurement: Measurement, text: AnswerText | None) -> Judgement:
     """Judge tool calls and JSON."""
-    kind, every_schema = call.how.answer_kind, call.how.win_on is WinOn.VALID
-    form = expected(call.asked.fields, call.asked.dialect, every_schema=every_schema)
+    kind, every_schema = call.decision.answer_kind, call.decision.win_on is WinOn.VALID
+    form = expected(call.request.fields, call.request.dialect, every_schema=every_schema)
     if form is None:
         return UNJUDGED
     flaw: Flaw | bool | None = False
@@ -339,7 +339,7 @@ def valid_calls(call: Call, calls: ToolCalls) -> bool | None:
     valid, arguments = calls.valid(), calls.arguments()
     if not valid or not arguments or len(calls.names) != len(arguments) or not any(map(_is_none, arguments)):
         return valid
-    form = expected(call.asked.fields, call.asked.dialect, every_schema=True)
+    form = expected(call.request.fields, call.request.dialect, every_schema=True)
     if form is None:
         return valid
     empty = (form.tools.get(name) for name, piece in zip(calls.names, arguments, strict=True) if _is_none(piece))
@@ -439,7 +439,7 @@ class Validity:
             if self._is_text() or self._is_too_long(kept_bytes):
                 measurement.valid_at = now
             elif self._calls_unknown_tool():
-                self.judgement = Judgement(self._call.how.answer_kind, Flaw.UNKNOWN_TOOL)
+                self.judgement = Judgement(self._call.decision.answer_kind, Flaw.UNKNOWN_TOOL)
                 self.check()  # later data cannot remove the flaw
         else:
             self.judgement = judge(self._call, Outcome.WON, measurement, self._text)
@@ -453,12 +453,12 @@ class Validity:
             UpstreamError: the answer has a flaw, and the client wants no such answer.
 
         """
-        if (flaw := self.judgement.flaw) is not None and self._call.how.invalid is Invalid.ERROR:
+        if (flaw := self.judgement.flaw) is not None and self._call.decision.invalid is Invalid.ERROR:
             raise UpstreamError(ErrorKind.INVALID_ANSWER, f"{flaw}: {_SAID[flaw]}")
 
     def _is_text(self) -> bool:
         measurement = self._measurement
-        is_any = self._call.how.answer_kind is not AnswerKind.JSON
+        is_any = self._call.decision.answer_kind is not AnswerKind.JSON
         is_other = measurement.reported.tool_calls is not None or measurement.reported.refused
         return is_any and measurement.answer_at is not None and not is_other
 
@@ -467,7 +467,7 @@ class Validity:
         if calls is None or len(calls.names) == self._named:
             return False
         new, self._named = calls.names[self._named :], len(calls.names)
-        form = expected(self._call.asked.fields, self._call.asked.dialect)
+        form = expected(self._call.request.fields, self._call.request.dialect)
         return form is not None and any(name not in form.tools for name in new)
 
     def _is_too_long(self, kept_bytes: int) -> bool:

@@ -103,7 +103,7 @@ def an_attempt_ends_twice(patch: pytest.MonkeyPatch) -> None:
 
     def ended(self: OpenCall, attempt: AttemptRecord, at: float, **options: Any) -> None:
         original(self, attempt, at, **options)
-        self.services.recorder.attempt_ended("raced", self.call.own.prompt_class, attempt, 0.0)
+        self.services.recorder.attempt_ended("raced", self.call.traits.prompt_class, attempt, 0.0)
 
     patch.setattr(OpenCall, "ended", ended)
 
@@ -234,7 +234,7 @@ def the_first_token_is_timed_from_the_call(patch: pytest.MonkeyPatch) -> None:
 
     def since_received(self: Attempt, race: Any, *args: Any) -> None:
         original(self, race, *args)
-        self.measurement = Measurement(race.call.by.received_at)
+        self.measurement = Measurement(race.call.caller.received_at)
 
     patch.setattr(Attempt, "__init__", since_received)
 

@@ -55,8 +55,8 @@ def test_a_fallbacks_answer_streams_without_the_prompt_of_the_first_model() -> N
     )
     evidence = run(fault.scenario())
     assert not wrong(evidence)
-    assert {call.how.model for call in evidence.witness.asked} == {"other", "spare"}
-    assert not any("messages" in call.asked.fields for call in evidence.witness.asked)
+    assert {call.decision.model for call in evidence.witness.asked} == {"other", "spare"}
+    assert not any("messages" in call.request.fields for call in evidence.witness.asked)
 
 
 def test_a_client_that_leaves_a_rescued_answer_leaves_nothing() -> None:

@@ -26,7 +26,7 @@ def refusal() -> UpstreamError:
 async def reworded(call: Call, _: Deployment, dialect: Dialect) -> RewordedRequest | None:
     """Return the request in chat's own words, as the timetables answer; a field says what was asked for."""
     return RewordedRequest(
-        CHAT, {**call.asked.fields, "asked_in": msgspec.Raw(b'"%b"' % dialect.name.encode())}, ("stop",)
+        CHAT, {**call.request.fields, "asked_in": msgspec.Raw(b'"%b"' % dialect.name.encode())}, ("stop",)
     )
 
 

@@ -397,7 +397,7 @@ class Track:
         before = None if self.open_call is None else self.open_call.call
         call = made_call(
             id="call",
-            received_at=asyncio.get_running_loop().time() if before is None else before.by.received_at,
+            received_at=asyncio.get_running_loop().time() if before is None else before.caller.received_at,
             started_at=now,
             client=None,
             model="m",

@@ -91,7 +91,7 @@ async def test_what_is_kept_has_nothing_of_the_request(serve: Serve) -> None:
         await asked_by(running, secret, **saying("a secret"))
         [of_client] = kept_of(running)
         [(shape, known)] = of_client.by_shape.items()
-        assert known.how == shapes.decide(known.model, shape)
+        assert known.decision == shapes.decide(known.model, shape)
         assert (known.terms.prompt_tokens, known.terms.kind, known.terms.prefix) == (0, None, None)
         assert (known.terms.max_tokens, known.terms.limits, known.terms.demands) == (None, None, NO_DEMANDS)
 
