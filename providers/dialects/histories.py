@@ -583,7 +583,8 @@ def _fitted_function(function: msgspec.Raw, history: History) -> msgspec.Raw | N
     if not (is_blank or is_refused or (known is not None and bytes(function) != b"null")):
         return None
     said = _message_decoder.decode(function)
-    left = {name: each for name, each in said.items() if name not in _refused(said, known, history)}
+    refused = {*_refused(said, known, history)}
+    left = {name: each for name, each in said.items() if name not in refused}
     arguments = said.get("arguments", _NULL)
     if is_blank and is_string(arguments) and not msgspec.json.decode(arguments, type=str).strip():
         left["arguments"] = msgspec.Raw(b'"{}"')

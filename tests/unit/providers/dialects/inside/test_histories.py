@@ -165,6 +165,25 @@ def test_a_call_without_arguments_has_an_empty_object_where_they_are_read(blank:
     assert not losses
 
 
+class CountedNames(frozenset[str]):
+    """Names that count how often one is looked up."""
+
+    looks = 0
+
+    def __contains__(self, name: object) -> bool:
+        type(self).looks += 1
+        return super().__contains__(name)
+
+
+def test_each_field_of_a_call_is_looked_up_once_however_many_there_are() -> None:
+    names = [f"field_{number}" for number in range(500)]
+    call = called()
+    call["tool_calls"][0]["function"] |= dict.fromkeys([*names, "added"], 1)
+    messages, _ = fitted(History(refused_fields=CountedNames({"added"})), QUESTION, call, result())
+    assert messages[1]["tool_calls"][0]["function"].keys() == {"name", "arguments", *names}
+    assert CountedNames.looks < 2 * len(names)
+
+
 @pytest.mark.parametrize("messages", [b'"text"', b"[1]", b'[{"role":"assistant","tool_calls":7}]', b"null"])
 def test_what_is_no_conversation_is_left_to_the_provider(messages: bytes) -> None:
     fields = {"messages": msgspec.Raw(messages)}
