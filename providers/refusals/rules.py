@@ -244,11 +244,15 @@ _OF_SYSTEM = re.compile(
 )
 # And of the ids of earlier calls, which another vendor has made: Anthropic (langchain-ai/langchain/pull/37756,
 # musistudio/claude-code-router/issues/1808), Mistral (editor-code-assistant/eca/issues/233), and OpenAI, also behind
-# proxies (vercel/ai/issues/5171, orchidfiles/ungate/issues/26); read on 2026-11-30.
+# proxies (vercel/ai/issues/5171, orchidfiles/ungate/issues/26); read on 2026-11-30. Ids shorter than Mistral's could
+# not all be told apart.
+_LENGTH_OF_ID = r"9|[1-9]\d{1,2}"
 _OF_IDS = re.compile(
     r"\btool_use(?:_id|\.id)\b.{0,20}should match pattern (?P<word>.\^\[a-zA-Z0-9_-\])"
-    r"|\btool call id was .{0,200}? but must be a-z, A-Z, 0-9, with a length of (?P<alphanumeric>\d{1,3})\b"
-    r"|(?:\bcall_id|\btool_calls\[\d{1,5}\]\.id)\W{1,3}string too long\W.{0,40}\bmaximum length (?P<any>\d{1,3})\b",
+    r"|\btool call id was .{0,200}? but must be a-z, A-Z, 0-9, with a length of "
+    rf"(?P<alphanumeric>{_LENGTH_OF_ID})\b"
+    r"|(?:\bcall_id|\btool_calls\[\d{1,5}\]\.id)\W{1,3}string too long\W.{0,40}\bmaximum length "
+    rf"(?P<any>{_LENGTH_OF_ID})\b",
     re.IGNORECASE,
 )
 _LONGEST_ID = 128  # characters, where the length is not told: Anthropic takes so many

@@ -247,6 +247,19 @@ def test_what_is_never_left_out_is_not_left_out_for_such_words(said: str) -> Non
     assert form(case)[0] == case.asked
 
 
+@pytest.mark.parametrize("length", [0, 1, 8])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Tool call id was functions.look:0 but must be a-z, A-Z, 0-9, with a length of {}.",
+        "Invalid 'input[1].call_id': string too long. Expected a string with maximum length {}.",
+    ],
+)
+def test_ids_too_short_to_be_told_apart_are_not_learnt(said: str, length: int) -> None:
+    assert read(refusal(said.format(length))).of_ids is None
+    assert read(refusal(said.format(9))).of_ids is not None
+
+
 def test_metadata_without_a_stored_answer_is_refused_once_and_goes_with_one() -> None:
     said = "The 'metadata' parameter is only allowed when 'store' is enabled."
     one = request({"metadata": {"a": "b"}, "store": False}, CHAT)
