@@ -150,7 +150,6 @@ def refused(
         sendings.trying(learnt, None)  # else another key may take this form
     wrong = [fact for fact in tried.known if fact.dialect and mentions(refusal, _names(fact))]
     learnt.forget(request.model, wrong, client)
-    _note_musts(learnt, request, tried.new, refusal)
     # The last refusal is about a form that lacks only the fields of the first refusals; unless it is about a field that
     # was changed.
     if refusal.kind is tried.first.kind:
@@ -160,15 +159,16 @@ def refused(
         if tried.is_again:
             learnt.forget(request.model, [fact for fact in tried.new if fact not in unchanged], client)
             refusal = tried.first if changed else refusal
+    _note_musts(learnt, request, tried)
     refusal.is_declined = refusal.is_declined or tried.is_of_must  # another provider may know the beta
     return refusal
 
 
-def _note_musts(learnt: LearntFacts, request: Request, found: Facts, refusal: UpstreamError) -> None:
+def _note_musts(learnt: LearntFacts, request: Request, tried: TriedForms) -> None:
     """Remember the betas and fields that were refused and may not be left out."""
-    for fact in found:
+    for fact in tried.new:
         if fact.kind in _OF_MUSTS:
-            learnt.note(request.model, fact, client=request.client, why=why_of(refusal))
+            learnt.note(request.model, fact, client=request.client, why=tried.last)
 
 
 def _with(found: Facts, tried: Facts, known: Facts) -> Facts:

@@ -366,6 +366,19 @@ async def test_who_has_refused_a_must_is_asked_after_others(serve: Serve, body: 
             assert len(running["alpha"].received) == asked
 
 
+async def test_a_must_that_is_refused_beside_another_field_is_learnt_from_the_second_refusal(serve: Serve) -> None:
+    config: dict[str, Any] = {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}}}
+    async with serve(alpha=None, beta=ANSWERS["chat"], config=config) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = refusing("metadata", "zz_new")
+        for _ in range(3):
+            body = {"model": MODEL, "messages": QUESTION, "metadata": {"a": "b"}, "zz_new": 5}
+            async with running.post(body) as response:
+                await response.read()
+                assert response.status == 200
+        assert ["metadata" in each.body for each in running["alpha"].received] == [True, False]
+
+
 def strictly(name: str, **schema: Any) -> dict[str, Any]:
     function = {"name": name, "strict": True, "parameters": {"type": "object", "properties": {}, **schema}}
     return {"messages": QUESTION, "tools": [{"type": "function", "function": function}]}
