@@ -1,14 +1,16 @@
 """``serve`` puts a gateway on loopback; whatever a test does to it, nothing may be logged as a crash."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import structlog
 from structlog.typing import EventDict
 
 from tests.app.gateway.running_gateway import Serve, serving
+from tests.app.gateway.shared_gateway import SharedGateways
 from tests.support.ledgers import lay, migrated, plain
 
 
@@ -43,3 +45,10 @@ def serve(folder: Path) -> Serve:
         return serving(folder, scripts or {"alpha": None}, key=key, in_one_minute=in_one_minute, **(config or {}))
 
     return start
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedGateways]:
+    """Gateways for rows of a table, whose module has ``pytestmark = pytest.mark.asyncio(loop_scope="module")``."""
+    async with SharedGateways(tmp_path_factory.mktemp("shared")) as gateways:
+        yield gateways

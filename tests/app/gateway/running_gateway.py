@@ -26,7 +26,7 @@ from gateway.server.connections import Connections
 from gateway.server.listener import bind, listening
 from gateway.settings import RaceSettings, Settings, load
 from gateway.steering import EXPLORE_NEW_SHARE, event, event_field
-from providers.simulator.script import Gate, ScriptedProvider, Step, answer
+from providers.simulator.script import Gate, ReceivedRequest, ScriptedProvider, Step, answer
 from tests.patience import PATIENCE_S
 from tests.support.ledgers import lay, plain, settle
 
@@ -66,6 +66,7 @@ class RunningGateway:
         key: str,
         plain_ledger: Path | None = None,
     ) -> None:
+        self.suffix = ""  # of a row's providers and models: see ``shared_gateway.py``
         self.gateway = gateway
         self._plain_ledger = plain_ledger
         self.connections = connections
@@ -78,6 +79,11 @@ class RunningGateway:
 
     def __getitem__(self, provider: str) -> ScriptedProvider:
         return self.providers[provider]
+
+    def received(self, provider: str) -> list[ReceivedRequest]:
+        """Return the requests that ``provider`` got with its key."""
+        key = f"upstream-{provider}-secret{self.suffix}"
+        return [each for each in self[provider].received if any(it.endswith(key) for it in each.headers.values())]
 
     def replace_key(self, provider: str, key: str) -> None:
         """Reload with another key of ``provider``: its former one is known until one of the two has answered."""
@@ -135,13 +141,13 @@ class RunningGateway:
         The fastest has its first token after ``first_s``: where that is long, no hedge is due on a busy machine.
         """
         for place, name in enumerate(providers):
-            deployment = f"{name}/{name_there}"
+            deployment = f"{name}{self.suffix}/{name_there}"
             samples = {event_field(deployment, answer_class(size), first_s * 4**place): 50.0 for size in range(3)}
             samples[event(deployment, MeasuredApi.ANSWERS, first_s * 4**place)] = (
                 50.0  # the policy's own; the others are published
             )
             samples |= {f"{deployment}|tok": 1000.0, f"{deployment}|sec": 0.1 * 10.0**place}
-            self.gateway.steering._board.add(model, samples, time.time())
+            self.gateway.steering._board.add(model + self.suffix, samples, time.time())
 
     def answer_once_all_are_asked(self, script: Sequence[Step] | None = None) -> None:
         """Have no provider answer before every one has its request: a loser may be cut before it was sent any."""
@@ -169,7 +175,7 @@ class RunningGateway:
 
     async def call(self) -> dict[str, Any]:
         """Return the row of the only call there was."""
-        [row] = await self.rows("select * from calls")
+        [row] = await self.rows(f"select * from calls where model like '%{self.suffix}'")
         return row
 
     async def outcomes(self) -> dict[str, str]:
@@ -240,11 +246,13 @@ async def serving(
     unix_clock: Callable[[], float] = time.time,
     clock: Callable[[], float] = time.monotonic,
     random: Random | None = None,
+    rows: Sequence[str] = (),
     **settings: Any,
 ) -> AsyncIterator[RunningGateway]:
     """Serve a gateway with one provider for each script (None: an ordinary answer), until the block ends.
 
     ``in_one_minute``: no minute that limits count in ends during the test. ``lease_times``: other than usual.
+    ``rows``: all providers and models once for each of these suffixes.
     """
     async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
         providers = {
@@ -253,6 +261,8 @@ async def serving(
         if "database_url" not in settings:
             lay(plain(), folder / "holeshot.db")
         config = configuration(folder, {name: each.base_url for name, each in providers.items()}, **settings)
+        if rows:
+            config = {**config, **_for_rows(config, rows)}
         database = str(config["database_url"])
         file = Path(database.removeprefix("sqlite:///")) if database.startswith("sqlite:///") else None
         is_plain = (
@@ -294,6 +304,26 @@ def _since_a_full_minute() -> Callable[[], float]:
     """Return a clock that is slow by what has passed of this minute."""
     slow_s = time.time() % 60.0
     return lambda: time.time() - slow_s
+
+
+def _for_rows(config: Mapping[str, Any], suffixes: Sequence[str]) -> dict[str, Any]:
+    """Return providers, each with a key of its own, and models, once for each suffix of their names."""
+
+    def of_a_row(value: Any, suffix: str, field: str) -> Any:
+        if isinstance(value, Mapping):
+            return {**value, field: of_a_row(value[field], suffix, field)}
+        name, slash, name_there = value.partition("/")
+        return f"{name}{suffix}{slash}{name_there}"
+
+    made: dict[str, Any] = {"providers": {}, "models": {}}
+    for suffix in suffixes:
+        for name, provider in config["providers"].items():
+            made["providers"][name + suffix] = {**provider, "api_key": provider["api_key"] + suffix}
+        for name, model in config["models"].items():
+            deployments = [of_a_row(each, suffix, "deployment") for each in model["deployments"]]
+            fallbacks = [of_a_row(each, suffix, "model") for each in model.get("fallbacks", ())]
+            made["models"][name + suffix] = {**model, "deployments": deployments, "fallbacks": fallbacks}
+    return made
 
 
 def _merged(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:

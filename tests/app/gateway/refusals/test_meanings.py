@@ -120,6 +120,7 @@ async def asked(
 ) -> tuple[int, Any]:
     """Return the status and the body of a call."""
     path, fields = ASKED[api]
+    model += running.suffix
     method = "streamGenerateContent" if stream else "generateContent"
     body = json.loads(json.dumps(fields).replace('"Hi"', json.dumps(words)))
     body |= {} if api == "gemini" else {"model": model, "stream": stream}

@@ -9,6 +9,7 @@ import pytest
 from providers.simulator.script import Raw, RoleOnly, Status, Step, answer
 from tests.app.gateway.refusals.test_meanings import asked
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 
 
 class Said:
@@ -257,6 +258,7 @@ ORDERS: Mapping[str, Any] = {
     "single": {"mode": "single", "budget": 0},
     "raced": {"mode": "race", "width": 2, "budget": 1.0},
 }
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 ORDERED = pytest.mark.parametrize("order", ORDERS)
 
@@ -271,17 +273,17 @@ def refusing(running: RunningGateway, said: Said, *names: str, within: bool = Fa
 
 
 def counts(running: RunningGateway, *names: str) -> list[int]:
-    return [len(running[name].received) for name in names]
+    return [len(running.received(name)) for name in names]
 
 
 @STREAMS
 @ORDERED
 @pytest.mark.parametrize("vendor", [*WROTE, *LIMITS, *LACKS])
 async def test_the_third_answers_what_two_vendors_or_their_models_alone_refuse(
-    serve: Serve, vendor: str, order: str, stream: bool
+    shared: SharedGateways, vendor: str, order: str, stream: bool
 ) -> None:
     models = {MODEL: of(("alpha", "beta", "gamma"), order)}
-    async with serve(alpha=None, beta=None, gamma=answer("Hello"), config={"models": models}) as running:
+    async with shared.row(alpha=None, beta=None, gamma=answer("Hello"), config={"models": models}) as running:
         running.prefer("alpha", "beta", "gamma")
         refusing(running, REFUSED[vendor], "alpha", "beta")
         status, said = await asked(running, "chat", stream=stream)
@@ -291,9 +293,9 @@ async def test_the_third_answers_what_two_vendors_or_their_models_alone_refuse(
 
 @STREAMS
 @pytest.mark.parametrize("vendor", REFUSED)
-async def test_a_fallback_answers_what_one_vendor_refuses(serve: Serve, vendor: str, stream: bool) -> None:
+async def test_a_fallback_answers_what_one_vendor_refuses(shared: SharedGateways, vendor: str, stream: bool) -> None:
     models = {MODEL: of(("alpha",), fallbacks=["spare"]), "spare": of(("beta",))}
-    async with serve(alpha=None, beta=answer("Hello"), config={"models": models}) as running:
+    async with shared.row(alpha=None, beta=answer("Hello"), config={"models": models}) as running:
         refusing(running, REFUSED[vendor], "alpha")
         assert (await asked(running, "chat", stream=stream))[0] == 200
         assert counts(running, "alpha", "beta") == [1, 1]
@@ -302,9 +304,9 @@ async def test_a_fallback_answers_what_one_vendor_refuses(serve: Serve, vendor: 
 @STREAMS
 @ORDERED
 @pytest.mark.parametrize("vendor", FILTERS)
-async def test_one_more_is_asked_after_a_filter(serve: Serve, vendor: str, order: str, stream: bool) -> None:
+async def test_one_more_is_asked_after_a_filter(shared: SharedGateways, vendor: str, order: str, stream: bool) -> None:
     models = {MODEL: of(("alpha", "beta"), order)}
-    async with serve(alpha=None, beta=answer("Hello"), config={"models": models}) as running:
+    async with shared.row(alpha=None, beta=answer("Hello"), config={"models": models}) as running:
         running.prefer("alpha", "beta")
         refusing(running, FILTERS[vendor], "alpha")
         assert (await asked(running, "chat", stream=stream))[0] == 200
@@ -314,10 +316,10 @@ async def test_one_more_is_asked_after_a_filter(serve: Serve, vendor: str, order
 @STREAMS
 @ORDERED
 @pytest.mark.parametrize("vendor", FILTERS)
-async def test_and_no_third_nor_a_fallback(serve: Serve, vendor: str, order: str, stream: bool) -> None:
+async def test_and_no_third_nor_a_fallback(shared: SharedGateways, vendor: str, order: str, stream: bool) -> None:
     names = ("alpha", "beta", "gamma")
     models = {MODEL: of(names, order, fallbacks=["spare"]), "spare": of(("delta",))}
-    async with serve(alpha=None, beta=None, gamma=None, delta=None, config={"models": models}) as running:
+    async with shared.row(alpha=None, beta=None, gamma=None, delta=None, config={"models": models}) as running:
         running.prefer(*names, first_s=5.0)
         refusing(running, FILTERS[vendor], *names, "delta")
         status, said = await asked(running, "chat", stream=stream)
@@ -327,13 +329,13 @@ async def test_and_no_third_nor_a_fallback(serve: Serve, vendor: str, order: str
 
 
 @pytest.mark.parametrize("vendor", FILTERS)
-async def test_after_a_fallbacks_filter_no_other_fallback_is_asked(serve: Serve, vendor: str) -> None:
+async def test_after_a_fallbacks_filter_no_other_fallback_is_asked(shared: SharedGateways, vendor: str) -> None:
     models = {
         MODEL: of(("alpha",), fallbacks=["second", "third"]),
         "second": of(("beta", "gamma"), "raced"),
         "third": of(("delta",)),
     }
-    async with serve(alpha=None, beta=None, gamma=None, delta=None, config={"models": models}) as running:
+    async with shared.row(alpha=None, beta=None, gamma=None, delta=None, config={"models": models}) as running:
         refusing(running, FILTERS[vendor], "alpha", "beta", "gamma", "delta")
         assert 400 <= (await asked(running, "chat"))[0] < 404
         assert counts(running, "alpha", "delta") == [1, 0]
@@ -360,9 +362,9 @@ async def test_another_provider_is_asked_before_one_with_the_same_filter(serve: 
 
 
 @pytest.mark.parametrize("vendor", REFUSED)
-async def test_within_a_stream_before_its_first_text_it_is_the_same(serve: Serve, vendor: str) -> None:
+async def test_within_a_stream_before_its_first_text_it_is_the_same(shared: SharedGateways, vendor: str) -> None:
     models = {MODEL: of(("alpha", "beta"))}
-    async with serve(alpha=None, beta=answer("Hello"), config={"models": models}) as running:
+    async with shared.row(alpha=None, beta=answer("Hello"), config={"models": models}) as running:
         running.prefer("alpha", "beta")
         refusing(running, REFUSED[vendor], "alpha", within=True)
         status, said = await asked(running, "chat", stream=True)
@@ -372,10 +374,10 @@ async def test_within_a_stream_before_its_first_text_it_is_the_same(serve: Serve
 @STREAMS
 @pytest.mark.parametrize("vendor", [*LIMITS, *LACKS, *FILTERS, *MISTAKES])
 async def test_alone_it_is_told_in_the_vendors_words_and_takes_nobody_out(
-    serve: Serve, vendor: str, stream: bool
+    shared: SharedGateways, vendor: str, stream: bool
 ) -> None:
     said = {**REFUSED, **MISTAKES}[vendor]
-    async with serve(alpha=said.whole()) as running:
+    async with shared.row(alpha=said.whole()) as running:
         for _ in range(8):
             status, told = await asked(running, "chat", stream=stream)
             assert 400 <= status < 500
@@ -417,10 +419,12 @@ async def test_throttling_with_status_400_is_a_rate_limit(serve: Serve, order: s
 @STREAMS
 @ORDERED
 @pytest.mark.parametrize("mistake", MISTAKES)
-async def test_the_clients_own_mistake_is_told_at_once(serve: Serve, mistake: str, order: str, stream: bool) -> None:
+async def test_the_clients_own_mistake_is_told_at_once(
+    shared: SharedGateways, mistake: str, order: str, stream: bool
+) -> None:
     names = ("alpha", "beta", "gamma")
     models = {MODEL: of(names, order, fallbacks=["spare"]), "spare": of(("delta",))}
-    async with serve(alpha=None, beta=None, gamma=None, delta=None, config={"models": models}) as running:
+    async with shared.row(alpha=None, beta=None, gamma=None, delta=None, config={"models": models}) as running:
         running.prefer(*names, first_s=5.0)
         refusing(running, MISTAKES[mistake], *names, "delta")
         status, said = await asked(running, "chat", stream=stream)
