@@ -11,7 +11,9 @@ import pytest
 from providers.simulator.script import Gate, Status
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 GOOGLES = "The input token count (40021) exceeds the maximum number of tokens allowed (32768)."
 # How vendors say that a prompt is too long: the provider's API, and its answer.
 TOO_LONG: Mapping[str, tuple[str, Status]] = {
@@ -146,11 +148,11 @@ def is_too_long(api: str, status: int, body: Any) -> bool:
 @pytest.mark.parametrize("vendor", TOO_LONG)
 @pytest.mark.parametrize("api", ASKED)
 async def test_a_prompt_that_is_too_long_is_told_in_the_words_of_the_clients_api(
-    serve: Serve, api: str, vendor: str, *, stream: bool
+    shared: SharedGateways, api: str, vendor: str, *, stream: bool
 ) -> None:
     spoken, refusal = TOO_LONG[vendor]
     config = {"providers": {name: speaking(spoken) for name in ("alpha", "beta")}}
-    async with serve(alpha=[refusal], beta=[refusal], config=config) as running:
+    async with shared.row(alpha=[refusal], beta=[refusal], config=config) as running:
         status, body = await asked(running, api, stream=stream)
         call = await running.call()
     assert is_too_long(api, status, body), body

@@ -21,6 +21,7 @@ from tests.app.gateway.limits.test_limits import PRICED, statuses
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.refusals.test_meanings import ASKED, CHATS, asked, errors_behind_a_comment
 from tests.app.gateway.running_gateway import MODEL, Serve, single
+from tests.app.gateway.shared_gateway import SharedGateways
 
 
 def openai(status: int, message: str, code: str | None, type_: str = "invalid_request_error") -> Status:
@@ -194,14 +195,15 @@ def check(meaning: Meaning, api: str, error: Mapping[str, Any]) -> None:
         assert error["code"] in CODES[meaning]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", ASKED)
 @pytest.mark.parametrize("name", REFUSED)
 async def test_a_refusal_is_told_as_the_vendor_of_the_clients_api_tells_it(
-    serve: Serve, name: str, api: str, *, stream: bool
+    shared: SharedGateways, name: str, api: str, *, stream: bool
 ) -> None:
     meaning, spoken, refusal = REFUSED[name]
-    async with serve(alpha=[refusal], config={"providers": {"alpha": speaking(spoken)}, **single()}) as running:
+    async with shared.row(alpha=[refusal], config={"providers": {"alpha": speaking(spoken)}, **single()}) as running:
         status, body = await asked(running, api, stream=stream)
         row = await running.call()
     assert status == row["status_code"] == STATUS[meaning], body
@@ -220,15 +222,17 @@ def test_each_row_of_the_table_is_tried_and_has_a_word_of_each_vendor() -> None:
 # Over a WebSocket, and where the response has begun.
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("name", [name for name in REFUSED if REFUSED[name][1] != "responses"])
-async def test_over_a_websocket_it_is_told_as_over_http(serve: Serve, name: str) -> None:
+async def test_over_a_websocket_it_is_told_as_over_http(shared: SharedGateways, name: str) -> None:
     meaning, spoken, refusal = REFUSED[name]
     config = {"providers": {"alpha": speaking(spoken)}, **single()}
     async with (
-        serve(alpha=[refusal], config=config) as running,
+        shared.row(alpha=[refusal], config=config) as running,
         running.http.ws_connect(running.url + "/v1/responses", compress=0) as wire,
     ):
-        await wire.send_json({"type": "response.create", "model": MODEL, "input": "Hi", "store": False})
+        model = MODEL + running.suffix
+        await wire.send_json({"type": "response.create", "model": model, "input": "Hi", "store": False})
         told = await wire.receive_json()
     assert (told["type"], told["status"]) == ("error", STATUS[meaning])
     check(meaning, "responses", told["error"])
