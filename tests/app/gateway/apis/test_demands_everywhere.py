@@ -9,8 +9,10 @@ import pytest
 from providers.simulator.script import Status, Step, answer
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.apis.test_plain_models import APIS, CHAT, GEMINI, MESSAGES, RESPONSES, SCRIPTS, TURN
-from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.running_gateway import MODEL, RunningGateway
+from tests.app.gateway.shared_gateway import SharedGateways
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
 FUNCTION = {"name": "look", "parameters": SCHEMA}
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
@@ -154,15 +156,22 @@ def at(api: str, *others: str, **item: Any) -> dict[str, Any]:
     }
 
 
+def posted(running: RunningGateway, row: Row) -> Any:
+    """Post the request of a row."""
+    model = MODEL + running.suffix
+    body = {**row.body, "model": model} if "model" in row.body else row.body
+    return running.post(body, path=row.path.replace(MODEL, model))
+
+
 @pytest.mark.parametrize("api", APIS.values())
 @pytest.mark.parametrize("row", MUSTS, ids=str)
-async def test_a_must_is_held_by_whoever_is_asked(serve: Serve, row: Row, api: str) -> None:
+async def test_a_must_is_held_by_whoever_is_asked(shared: SharedGateways, row: Row, api: str) -> None:
     own = APIS[row.path]
-    async with serve(alpha=SCRIPTS[api], config=at(api)) as running:
-        async with running.post(row.body, path=row.path) as response:
+    async with shared.row(alpha=SCRIPTS[api], config=at(api)) as running:
+        async with posted(running, row) as response:
             dropped, taken = response.headers.get("x-holeshot-dropped", ""), response.status == 200
             assert taken or response.status == 400
-        received = running["alpha"].received
+        received = running.received("alpha")
     assert bool(received) is taken  # it is known before anybody is asked
     assert taken or api != own
     if taken:
@@ -170,24 +179,26 @@ async def test_a_must_is_held_by_whoever_is_asked(serve: Serve, row: Row, api: s
         assert row.sign in sent
         assert row.sign or not names(row, dropped)  # what is sent may be told for another reason: which stop was met
         return
-    async with serve(alpha=SCRIPTS[api], beta=SCRIPTS[own], config=at(api, own)) as running:
-        async with running.post(row.body, path=row.path) as response:
-            assert (response.status, response.headers["x-holeshot-provider"]) == (200, "beta")
+    async with shared.row(alpha=SCRIPTS[api], beta=SCRIPTS[own], config=at(api, own)) as running:
+        async with posted(running, row) as response:
+            assert (response.status, response.headers["x-holeshot-provider"]) == (200, "beta" + running.suffix)
             assert not names(row, response.headers.get("x-holeshot-dropped", ""))
-        assert (len(running["alpha"].received), len(running["beta"].received)) == (0, 1)
+        assert (len(running.received("alpha")), len(running.received("beta"))) == (0, 1)
     config = at(api, drop_params=True)
-    async with serve(alpha=SCRIPTS[api], config=config) as running, running.post(row.body, path=row.path) as response:
+    async with shared.row(alpha=SCRIPTS[api], config=config) as running, posted(running, row) as response:
         assert (response.status, names(row, response.headers["x-holeshot-dropped"])) == (200, True)
 
 
 @pytest.mark.parametrize("api", APIS.values())
 @pytest.mark.parametrize("row", PREFERENCES, ids=str)
-async def test_a_preference_keeps_nobody_out_and_is_told_where_it_is_lost(serve: Serve, row: Row, api: str) -> None:
-    async with serve(alpha=SCRIPTS[api], config=at(api)) as running:
-        async with running.post(row.body, path=row.path) as response:
+async def test_a_preference_keeps_nobody_out_and_is_told_where_it_is_lost(
+    shared: SharedGateways, row: Row, api: str
+) -> None:
+    async with shared.row(alpha=SCRIPTS[api], config=at(api)) as running:
+        async with posted(running, row) as response:
             assert response.status == 200, await response.text()
             dropped = response.headers.get("x-holeshot-dropped", "")
-        sent = json.dumps(running["alpha"].received[0].body)
+        sent = json.dumps(running.received("alpha")[0].body)
     if row.sign:
         assert (row.sign in sent) is not names(row, dropped), (sent, dropped)
 
@@ -215,26 +226,28 @@ def refusing(field: str, api: str) -> Any:
 
 
 @pytest.mark.parametrize("row", [row for row in MUSTS if row.field != "max_tokens"], ids=str)
-async def test_a_must_that_is_refused_is_left_out_nowhere_and_another_is_asked(serve: Serve, row: Row) -> None:
+async def test_a_must_that_is_refused_is_left_out_nowhere_and_another_is_asked(
+    shared: SharedGateways, row: Row
+) -> None:
     own = APIS[row.path]
-    async with serve(alpha=SCRIPTS[own], config=at(own)) as running:
+    async with shared.row(alpha=SCRIPTS[own], config=at(own)) as running:
         running["alpha"].answers = refusing(row.field, own)
-        async with running.post(row.body, path=row.path) as response:
+        async with posted(running, row) as response:
             assert response.status == 400, response.headers
-    async with serve(alpha=SCRIPTS[own], beta=SCRIPTS[own], config=at(own, own)) as running:
+    async with shared.row(alpha=SCRIPTS[own], beta=SCRIPTS[own], config=at(own, own)) as running:
         running["alpha"].answers = refusing(row.field, own)
         running.prefer("alpha", "beta")
-        async with running.post(row.body, path=row.path) as response:
-            assert (response.status, response.headers["x-holeshot-provider"]) == (200, "beta")
+        async with posted(running, row) as response:
+            assert (response.status, response.headers["x-holeshot-provider"]) == (200, "beta" + running.suffix)
             assert not names(row, response.headers.get("x-holeshot-dropped", ""))
 
 
 @pytest.mark.parametrize("row", [row for row in PREFERENCES if row.field not in OF_A_PART], ids=str)
-async def test_a_preference_that_is_refused_is_left_out_and_told(serve: Serve, row: Row) -> None:
+async def test_a_preference_that_is_refused_is_left_out_and_told(shared: SharedGateways, row: Row) -> None:
     own = APIS[row.path]
-    async with serve(alpha=SCRIPTS[own], config=at(own)) as running:
+    async with shared.row(alpha=SCRIPTS[own], config=at(own)) as running:
         running["alpha"].answers = refusing(row.field, own)
         for _ in range(2):
-            async with running.post(row.body, path=row.path) as response:
+            async with posted(running, row) as response:
                 assert response.status == 200, await response.text()
                 assert names(row, response.headers["x-holeshot-dropped"])
