@@ -257,7 +257,7 @@ def _dropped(vendor: Vendor | None, traits: Traits) -> Mapping[str, frozenset[st
     found = dict[str, frozenset[str]]()
     for name, dialect in DIALECTS.items():
         vendors = dialect.requests.vendors
-        dropped = frozenset[str]() if vendor is None else vendor.quirks.dropped_in(name, is_chats=vendors.takes_quirks)
+        dropped = frozenset[str]() if vendor is None else vendor.quirks.may_drop(name, is_chats=vendors.takes_quirks)
         if dropped := dropped | (of_model if vendors.takes_rules else frozenset()):
             found[name] = dropped
     return found

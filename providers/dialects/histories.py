@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
@@ -97,7 +98,8 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
     one_system: bool = False  # of chat, Messages, Responses: one system prompt, the first
     system_turns: bool = True  # of Messages: instructions may stand among its messages
-    documents: bool = True  # of Messages: it has blocks of documents; else those of plain text are sent as texts
+    # Of Messages: it has blocks of documents and of found texts; else those of plain text are sent as texts.
+    documents: bool = True
     user_first: bool = False  # of chat: the user speaks first, after the system prompt
     alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
     plain_texts: bool = False  # of chat: contents are a text, not a list of texts
@@ -230,7 +232,7 @@ def messages_history(fields: Fields, history: History) -> Wording:
     steps = []
     if history.moves_system and _SYSTEM in raw:
         steps.append(_Conversation.fit_system)
-    if not history.documents and b'"document"' in raw:
+    if not history.documents and any(kind in raw for kind in _DOCUMENTS):
         steps.append(_Conversation.fit_documents)
     calls = history.missing_reasoning is not None and b'"tool_use"' in raw
     if calls and b'"disabled"' not in bytes(fields.get("thinking", b"")):
@@ -301,7 +303,10 @@ def stands(names: frozenset[str], prompt: bytes) -> bool:
 
 @cache
 def _fields_of(names: frozenset[str]) -> re.Pattern[bytes]:
-    return re.compile(b'"(?:%b)"' % b"|".join(re.escape(name.encode()) for name in sorted(names)))
+    # By first letters: at each quote a search compares these alone, however many names have one.
+    by_first = groupby(sorted(names), key=lambda name: name[0])
+    kinds = (f"{first}(?:{'|'.join(re.escape(name[1:]) for name in each)})" for first, each in by_first)
+    return re.compile(f'"(?:{"|".join(kinds)})"'.encode())
 
 
 def without_bound_reasoning(fields: Fields, of: frozenset[bytes] | None = None) -> Wording:
@@ -461,7 +466,7 @@ class _Conversation:
         self.messages = kept
 
     def fit_documents(self) -> None:
-        """Have each document of plain text as a text, also in results of tools; others are lost.
+        """Have each document of plain text, and each text that was found, as a text, also in results of tools.
 
         Raises:
             msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
@@ -469,7 +474,7 @@ class _Conversation:
         """
         for number, message in self.messages:
             content = message.get("content", _NULL)
-            if b'"document"' in bytes(content) and not is_string(content):
+            if any(kind in bytes(content) for kind in _DOCUMENTS) and not is_string(content):
                 self._set(message, "content", self._without_documents(content, f"messages[{number}].content"))
 
     def _without_documents(self, content: msgspec.Raw, at: str) -> msgspec.Raw:
@@ -477,12 +482,12 @@ class _Conversation:
         for number, block in enumerate(blocks):
             kind, place = bytes(block.get("type", _NULL)), f"{at}[{number}]"
             inner = block.get("content", _NULL)
-            if kind == b'"document"' and (text := _text_of(block)) is not None:
+            if kind in _DOCUMENTS and (text := _text_of(block)) is not None:
                 blocks[number] = {"type": msgspec.Raw(b'"text"'), "text": text}
                 self.losses.append(Loss(f"{place}.type", _AS_TEXT, hint=True))
                 if b"true" in bytes(block.get("citations", _NULL)):
                     self.losses.append(Loss(f"{place}.citations", _NO_DOCUMENTS))
-            elif kind == b'"document"':
+            elif kind in _DOCUMENTS:
                 self.losses.append(Loss(place, _NO_DOCUMENTS))
             elif kind == b'"tool_result"' and bytes(memoryview(inner)[:1]) == b"[":
                 block["content"] = self._without_documents(inner, f"{place}.content")
@@ -618,21 +623,25 @@ def tagged(content: msgspec.Raw) -> msgspec.Raw:
     return raw_json(parts)
 
 
+_DOCUMENTS = (b'"document"', b'"search_result"')
 _NO_DOCUMENTS = "this provider has no documents"
 _AS_TEXT = "this provider has no documents: it is sent as a text"
 
 
 def _text_of(document: _Message) -> msgspec.Raw | None:
     """Return the words of a document, behind its title and what is said of it; None: they are in no plain text."""
-    source = _message_decoder.decode(document.get("source", _NULL))
-    kind, inner = bytes(source.get("type", _NULL)), source.get("content", _NULL)
+    names, source = ("title", "context"), document.get("source", _NULL)
+    is_found = is_string(source)  # a text that a search has found: it is told where
+    held = document if is_found else _message_decoder.decode(source)
+    kind, inner = bytes(held.get("type", _NULL)), held.get("content", _NULL)
     if kind == b'"text"':
-        said = [source["data"]] if "data" in source else []
-    elif kind == b'"content"' and (is_string(inner) or _is_text(inner)):
+        said = [held["data"]] if "data" in held else []
+    elif (is_found or kind == b'"content"') and (is_string(inner) or _is_text(inner)):
         said = [part["text"] for part in _parts(inner) if "text" in part]
+        names = ("title", "source") if is_found else names
     else:
         return None
-    texts = [msgspec.json.decode(document.get(name, _NULL), type=str | None) for name in ("title", "context")]
+    texts = [msgspec.json.decode(document.get(name, _NULL), type=str | None) for name in names]
     texts += [msgspec.json.decode(each, type=str) for each in said]
     return raw_json("\n\n".join(text for text in texts if text))
 

@@ -356,7 +356,7 @@ class HttpUpstream:
     def losses(self, dialect: Dialect, model: str, fields: Fields) -> Sequence[Loss]:  # noqa: ARG002 - its models are alike
         """Return the parts of a request that this vendor would refuse, or ignore and answer another question."""
         vendors = dialect.requests.vendors
-        dropped = self._quirks.dropped_in(dialect.name, is_chats=vendors.takes_quirks)
+        dropped = self._quirks.dropped_from(fields, dialect.name, is_chats=vendors.takes_quirks)
         lost = losses(fields, dropped, dialect.requests.omissible.items)
         if vendors.takes_quirks and self._quirks.refused_marks and is_marked(fields):
             lost += unmarked(fields, self._quirks.refused_marks).losses

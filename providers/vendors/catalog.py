@@ -26,18 +26,20 @@ from providers.dialects import (
 )
 from providers.models import Traits
 from providers.refusals import UNREADABLE
-from providers.vendors.demands import at_top
+from providers.vendors.demands import at_top, may_go
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog lists
 # the parameters that the vendor rejects or renames, so that one client request can be sent to all vendors. Only the top
 # level of bodies is read, and values stay raw JSON: a long prompt is not parsed for each vendor.
 
 _NOTHING = (b"null",)
+_UNSET = frozenset({b"", b"null", b"false"})
 DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "frequency_penalty": (b"null", b"0", b"0.0"),
     "include": (b"null", b"[]"),
     "logit_bias": (b"null", b"{}"),
     "logprobs": (b"null", b"false"),
+    "modalities": (b"null", b'["text"]', b'["TEXT"]'),
     "n": (b"null", b"1"),
     "parallel_tool_calls": (b"null", b"true"),
     "presence_penalty": (b"null", b"0", b"0.0"),
@@ -45,6 +47,7 @@ DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "stop": (b"null", b"[]"),
     "store": (b"null", b"false"),
     "temperature": (b"null", b"1", b"1.0"),
+    "tool_choice": (b"null", b'"auto"'),
     "top_logprobs": (b"null", b"0"),
     "top_p": (b"null", b"1", b"1.0"),
     "truncation": (b"null", b'"disabled"'),
@@ -56,6 +59,25 @@ _CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'
 _NONE = msgspec.Raw(b"null")
 _calls_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)
 _messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+class Restriction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a vendor takes a parameter."""
+
+    beside: str = ""  # only beside this other parameter, which is neither null nor false
+    values: frozenset[str] = frozenset()  # only with one of these texts; none: with any
+
+    def allows(self, name: str, fields: Fields) -> bool:
+        """Whether a request with these ``fields`` may be sent with the parameter ``name``.
+
+        A must that lacks the other parameter is sent: it is the client's mistake, which the vendor explains.
+        """
+        if name not in fields:
+            return True
+        if self.values:
+            return (text := _read(fields[name], str)) is None or text in self.values
+        is_alone = bytes(fields.get(self.beside, b"")) in _UNSET
+        return not (is_alone and (may_go(name, fields) or bytes(fields[name]) in DEFAULTS.get(name, _NOTHING)))
 
 
 class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,6 +99,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # What is taken though chat has no place for it (``Habits.beyond``), by a word in the names of models.
     beyond: Mapping[str, frozenset[str]] = {}
     takes_marks: bool = False  # cache_control in chat marks what to cache, as in Messages
+    taken_if: Mapping[str, Restriction] = {}  # of chat: by parameter, when it is no error
     refused_marks: tuple[str, ...] = ()  # in chat: the paths at which it is an error; ``*.cache_control``: everywhere
     states_cost: bool = False  # the usage of an answer states the cost, which counts more than the prices of the table
     free: tuple[str, ...] = ()  # endings of the names of models that cost nothing
@@ -100,9 +123,17 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the vendor whose signed thoughts ``model`` reads in chat; "": none."""
         return next((each for begin, each in self.takes_signed.items() if model.startswith(begin)), "")
 
-    def dropped_in(self, api: str, *, is_chats: bool) -> frozenset[str]:
-        """Return the parameters that an ``api`` answers with an error; ``is_chats``: they are those of chat."""
-        return self.drop if is_chats else self.drop_in.get(api, frozenset())
+    def may_drop(self, api: str, *, is_chats: bool) -> frozenset[str]:
+        """Return the parameters that an ``api`` may answer with an error; ``is_chats``: they are those of chat."""
+        return self.drop.union(self.taken_if) if is_chats else self.drop_in.get(api, frozenset())
+
+    def dropped_from(self, fields: Fields, api: str, *, is_chats: bool) -> frozenset[str]:
+        """Return those of ``may_drop`` that are an error in a request with these ``fields``."""
+        if not is_chats:
+            return self.drop_in.get(api, frozenset())
+        if self.taken_if.keys().isdisjoint(fields):
+            return self.drop
+        return self.drop.union(name for name, taken in self.taken_if.items() if not taken.allows(name, fields))
 
     def beyond_chat(self, model: str) -> frozenset[str]:
         """Return what ``model`` takes though chat has no place for it."""
@@ -115,6 +146,7 @@ def is_plain(quirks: Quirks) -> bool:
         not (
             quirks.drop
             or quirks.drop_in
+            or quirks.taken_if
             or quirks.refused_marks
             or quirks.rename
             or quirks.system_role
@@ -133,7 +165,8 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") ->
 
     If the client sent a parameter under both OpenAI's name and the vendor's, the one with the vendor's name is kept.
     """
-    shaped = {name: value for name, value in fields.items() if name not in quirks.drop and name not in quirks.rename}
+    dropped = quirks.dropped_from(fields, "chat", is_chats=True) if quirks.taken_if else quirks.drop
+    shaped = {name: value for name, value in fields.items() if name not in dropped and name not in quirks.rename}
     for name, vendor_name in quirks.rename.items():
         if name in fields:
             shaped.setdefault(vendor_name, fields[name])

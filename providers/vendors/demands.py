@@ -38,6 +38,7 @@ _PREFERENCES: Final = frozenset({
     *("reasoning_effort", "reasoning", "thinking", "thinking_config", "output_config.effort", "thinking_budget"),
     *("output_config.task_budget", "messages.output_config", "thinking_level", "thinking_summaries"),
     *("enable_thinking", "include_reasoning", "reasoning_format", "shows_thoughts"),
+    *("google.thinking_config", "extra_body.google.thinking_config"),  # ai.google.dev/gemini-api/docs/openai
     "reasoning_split",  # MiniMax's (platform.minimax.io/docs/api-reference/text-openai-api, read on 2026-11-29)
     *("chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking", "chat_template_args.enable_thinking"),
     # How much to write.

@@ -113,7 +113,7 @@ CHAT = Dialect(
             fields=(
                 _THINKING
                 | {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
-                | {"user", "verbosity"}
+                | {"stream_options.include_obfuscation", "user", "verbosity"}
             ),
         ),
         tools=ToolFields(

@@ -21,6 +21,9 @@ PLACES: Mapping[str, Place] = {
     "gpt-5": Place("openai", "openai", "gpt-5", "chat"),
     "azure-4.1": Place("azure", "azure", "gpt-4.1", "chat"),
     "gpt-oss": Place("groq", "groq", "openai/gpt-oss-120b", "chat"),
+    "llama": Place("groq", "groq", "llama-3.3-70b-versatile", "chat"),
+    "kimi-k3": Place("moonshot", "moonshot", "kimi-k3", "chat"),
+    "google": Place("google", "google", "gemini-3.8-flash", "gemini"),
     "qwen": Place("groq", "groq", "qwen/qwen3-32b", "chat"),
     "grok": Place("xai", "xai", "grok-4.5", "chat"),
     "grok-named": Place("xai", "xai", "grok-4.20-0309-reasoning", "chat"),
@@ -61,6 +64,8 @@ RESULT = [
     },
     {"role": "tool", "tool_call_id": "call00001", "content": "rain", **MARK},
 ]
+# What an answer of Groq's compound models has, sent back.
+TOLD: Json = {"role": "assistant", "content": "Yo", "executed_tools": []}
 # What real clients send of preferences and hints, in each API.
 PREFERENCES: Mapping[str, Sequence[Json]] = {
     "chat": [
@@ -77,6 +82,15 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         {"frequency_penalty": 0.1, "presence_penalty": 0.1},
         {"prompt_cache_key": "k", "safety_identifier": "u"},
         {"drop_params": True, "litellm_session_id": "s"},
+        {"metadata": {"a": "b"}},
+        {"service_tier": "default"},
+        {"service_tier": "on_demand"},
+        {"modalities": ["text"]},
+        {"parallel_tool_calls": True},
+        {"parallel_tool_calls": False},
+        {"tool_choice": "auto"},
+        {"extra_body": {"google": {"thinking_config": {"include_thoughts": True}}}},
+        {"messages": [{"role": "user", "content": "Hi"}, TOLD, {"role": "user", "content": "Hi"}]},
         MARK,
         {"messages": [{"role": "system", "content": "Be."}, MARKED]},
         {"tools": [{**CALLED, **MARK}]},
@@ -85,6 +99,7 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
     "responses": [
         *({"reasoning": {"effort": effort}} for effort in EFFORTS),
         {"text": {"verbosity": "low"}},
+        {"frequency_penalty": 0.1, "presence_penalty": 0.1},
         {"include": ["reasoning.encrypted_content"], "store": False},
         {"truncation": "auto", "prompt_cache_key": "k", "safety_identifier": "u"},
     ],
@@ -101,6 +116,7 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         *({"generationConfig": {"thinkingConfig": {"thinkingLevel": level}}} for level in ("MINIMAL", "HIGH")),
         {"generationConfig": {"thinkingConfig": {"thinkingBudget": 0}}},
         {"generationConfig": {"temperature": 1, "topP": 0.95, "topK": 64}},
+        {"labels": {"a": "b"}, "generationConfig": {"audioTimestamp": False}},
     ],
 }
 Gateway = tuple[RunningGateway, dict[str, Served]]
@@ -148,6 +164,15 @@ async def test_no_preference_is_refused_first(gateway: Gateway, api: str, stream
     assert wrong == []
 
 
+@pytest.mark.parametrize("model", ["gpt-4.1", "gpt-oss"])
+@pytest.mark.parametrize(("field", "value"), [("service_tier", "priority"), ("tool_choice", "required")])
+async def test_a_must_is_never_left_out(gateway: Gateway, model: str, field: str, value: str) -> None:
+    running, vendors = gateway
+    async with running.post({**SAID["chat"], field: value, "model": model}, path=PATHS["chat"]) as response:
+        assert response.status == 200 or field in await response.text()
+    assert [one.body[field] for one in vendors[model].seen] in ([], [value])
+
+
 TAKING: Mapping[str, Place] = {
     "openrouter": Place("openrouter", "openrouter", "anthropic/claude-sonnet-4.5", "chat"),
     "dashscope": Place("dashscope", "dashscope", "qwen3.7-plus", "chat"),
@@ -169,6 +194,8 @@ TAKEN: Mapping[str, Sequence[Json]] = {
         {"prompt_cache_key": "k", "safety_identifier": "u", "service_tier": "flex"},
         {"frequency_penalty": 0.1, "temperature": 0.7, "top_p": 0.9},
         {"verbosity": "medium"},
+        {"metadata": {"a": "b"}, "store": True},
+        {"tools": [CALLED], "tool_choice": "auto", "parallel_tool_calls": True},
     ],
 }
 

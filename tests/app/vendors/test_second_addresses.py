@@ -151,6 +151,20 @@ async def test_a_document_of_words_is_a_text_where_there_are_no_documents(place:
     assert place.deepseek.refusals == [], place.deepseek.said
 
 
+async def test_a_text_that_was_found_is_a_text_there_too(place: Place) -> None:
+    found = {
+        "type": "search_result",
+        "source": "a.example",
+        "title": "A",
+        "content": [{"type": "text", "text": "rain"}],
+    }
+    answer = await place.said(asked("v4", {"role": "user", "content": [found, {"type": "text", "text": "say: a"}]}))
+    assert answer["dropped"] == "messages[0].content[0].type"
+    [text, _] = place.deepseek.seen[-1].body["messages"][0]["content"]
+    assert text == {"type": "text", "text": "A\n\na.example\n\nrain"}
+    assert place.deepseek.refusals == [], place.deepseek.said
+
+
 async def test_another_document_is_asked_of_who_has_documents(place: Place) -> None:
     pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQK"}}
     turn = {"role": "user", "content": [pdf, {"type": "text", "text": "say: well"}]}

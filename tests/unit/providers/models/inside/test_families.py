@@ -126,7 +126,7 @@ UNSEEN: list[Unseen] = [
     ("gemini-4.2-argon", "google", "taken", "off", {}, (), frozenset(), set()),
     ("deepseek-v5", "deepseek", "not_while_thinking", "off", OFF, (), frozenset(), set()),
     ("deepseek-flash", "deepseek", "not_while_thinking", "off", OFF, (), frozenset(), set()),
-    ("kimi-k3.5", "moonshot", "taken", "low", {}, ("low", "high", "max"), frozenset(), set()),
+    ("kimi-k3.5", "moonshot", "taken", "low", {}, ("low", "high", "max"), frozenset({"thinking"}), set()),
     ("qwen4-max", "dashscope", "not_while_thinking", "off", FLAG, (), frozenset(), set()),
 ]
 

@@ -9,6 +9,7 @@ import pytest
 from providers import load_catalog
 from providers.dialects import History
 from providers.vendors import Quirks, demanded, is_plain, losses, shape
+from providers.vendors.catalog import Restriction
 
 
 def fields(**values: Any) -> dict[str, msgspec.Raw]:
@@ -34,6 +35,7 @@ NO_CHANGE = {
 OTHERS: dict[str, Any] = {
     "drop": frozenset({"seed"}),
     "rename": {"seed": "random_seed"},
+    "taken_if": {"metadata": Restriction(beside="store")},
     "usage_option": "none",
     "unsigned_call": "whoever",
     "unsigned_details": {"m": "whoever"},
