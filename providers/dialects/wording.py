@@ -271,16 +271,19 @@ class UniqueIds:
         ``conversation``: of Messages or Responses, as JSON; the ids of its calls that have a result are taken.
         """
         self._allowed = allowed
-        self._taken = {each.decode(errors="replace") for each in _ANSWERED.findall(memoryview(conversation))}
-        self._numbers: Counter[str] = Counter()
+        self._taken: set[str] = set()
+        if conversation:
+            self._taken.update(each.decode(errors="replace") for each in _ANSWERED.findall(memoryview(conversation)))
+        self._numbers: dict[str, int] = {}  # the last, by the beginning that it was added to
         self._latest: dict[str, str] = {}
 
     def of_call(self, call_id: str) -> str:
         """Return the id of another call, which has this one: always the same in the same conversation."""
-        own = said = self._allowed(call_id) or "call"
+        said = self._allowed(call_id) or "call"
+        begin = said[:_LONGEST_BEGIN]
         while said in self._taken:
-            self._numbers[own] += 1
-            said = f"{own[:_LONGEST_BEGIN]}_{self._numbers[own] + 1}"
+            number = self._numbers[begin] = self._numbers.get(begin, 1) + 1
+            said = f"{begin}_{number}"
         self._taken.add(said)
         self._latest[call_id] = said
         return said

@@ -1,6 +1,6 @@
 """Names of tools and users, where one API takes what the other refuses."""
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 import msgspec
 import pytest
@@ -11,7 +11,7 @@ from providers.dialects.messages.answers import MessageGathering
 from providers.dialects.messages.request_from_chat import from_chat
 from providers.dialects.messages.request_to_chat import to_chat
 from providers.dialects.messages.stream_from_chat import FromChat
-from providers.dialects.wording import short_name
+from providers.dialects.wording import UniqueIds, short_name
 
 LONG = "mcp__" + "a_server_with_a_long_name_" * 3 + "__read"
 TOOL = {"name": LONG, "input_schema": {"type": "object"}}
@@ -86,3 +86,21 @@ def test_a_user_whose_name_messages_refuses_is_known_by_its_hash(field: str, nam
 def test_any_other_name_of_a_user_is_told_as_it_is(name: str) -> None:
     wording = messages_of(user=name)
     assert (said(wording, "metadata"), wording.losses) == ({"user_id": name}, ())
+
+
+class CountedText(str):
+    """A text that counts how often its beginning is taken."""
+
+    __slots__ = ()
+    taken = 0
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        type(self).taken += 1
+        return super().__getitem__(key)
+
+
+def test_ids_that_begin_alike_are_each_numbered_in_one_step() -> None:
+    ids, given = UniqueIds(CountedText), ["x" * 60 + f"{number:03}" for number in range(100)]
+    assert [ids.of_call(each) for each in given] == given
+    assert [ids.of_call(each) for each in given] == ["x" * 56 + f"_{number}" for number in range(2, 102)]
+    assert CountedText.taken <= 2 * len(given)
