@@ -181,7 +181,7 @@ class ResolvedModel:
             and parsed.dialect in common.speaks
             and needs.ordinary
             and (needs.inline or not is_odd(parsed.dialect, parsed.fields))
-            and not common.drops_from(parsed.dialect, parsed.fields)
+            and not (common.dropped and common.drops_from(parsed.dialect, parsed.fields))
             and not (common.refused_fields and is_foreign(common.refused_fields, parsed.dialect, parsed.fields))
             and needs.prompt_tokens <= common.context_tokens
             and (needs.max_tokens or 0) <= common.max_output_tokens

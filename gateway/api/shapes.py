@@ -187,7 +187,7 @@ def kept_shape_of(model: Model | None, parsed: ParsedRequest, client: Client) ->
         or (not model.common.takes_forced and parsed.dialect.requests.tools.choice in parsed.fields)
         or not (parsed.stream or model.common.whole_for.isdisjoint(parsed.fields))
         or (not parsed.needs.inline and is_odd(parsed.dialect, parsed.fields))
-        or model.common.drops_from(parsed.dialect, parsed.fields)
+        or (model.common.dropped and model.common.drops_from(parsed.dialect, parsed.fields))
         or (model.common.refused_fields and is_foreign(model.common.refused_fields, parsed.dialect, parsed.fields))
         or parsed.needs.prompt_tokens > model.common.context_tokens
         or (parsed.needs.max_tokens or 0) > model.common.max_output_tokens
