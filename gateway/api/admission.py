@@ -47,10 +47,10 @@ def client_context_of(request: web.Request, context: Context, admitted: Admitted
         levels = (NO_LEVELS if begun is None else begun.levels) or context.payers.levels(client)
         end_user = context.payers.end_user(client, request.headers)
         tags = context.payers.tags(tags)
-    session, given = None, request.headers
+    session, sent_headers = None, request.headers
     for name in HEADERS:  # hardly any request has one: without a call
-        if name in given:
-            session = session_in(given)
+        if name in sent_headers:
+            session = session_in(sent_headers)
             break
     return ClientContext(
         client=client,

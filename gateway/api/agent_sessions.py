@@ -55,17 +55,17 @@ _KEY_BYTES = 24  # 32 characters: OpenAI takes 64
 def session_in(headers: Mapping[str, str]) -> str | None:
     """Return the session that the headers of a request name; None if there is none in a usual form."""
     for name in HEADERS:
-        if (said := headers.get(name)) is not None and _NAME.fullmatch(said) is not None:
-            return said
+        if (name_sent := headers.get(name)) is not None and _NAME.fullmatch(name_sent) is not None:
+            return name_sent
     return None
 
 
 def session_of(fields: Mapping[str, msgspec.Raw], cache_key: str | None) -> str | None:
     """Return the session that a request's body names: Claude Code's in its user, Cursor's, or Codex' ``cache_key``."""
     claude_code = None if (user_id := user_id_of(fields)) is None else claude_code_in(user_id)
-    said = _conversation_in(fields) if claude_code is None else claude_code.session_id
-    if said is not None:
-        return said if _NAME.fullmatch(said) is not None else None
+    session_id = _conversation_in(fields) if claude_code is None else claude_code.session_id
+    if session_id is not None:
+        return session_id if _NAME.fullmatch(session_id) is not None else None
     return cache_key if cache_key is not None and _UUID.fullmatch(cache_key) is not None else None
 
 

@@ -86,15 +86,15 @@ class ServerConnection(web.RequestHandler):
         aiohttp's parser, which is in C, keeps them when it raises.
         """
         error = self._messages.pop()
-        for held in gc.get_referents(self._parser):
+        for referent in gc.get_referents(self._parser):
             if (
-                isinstance(held, list)
-                and held
-                and isinstance(held[0], tuple)
-                and isinstance(held[0][0], RawRequestMessage)
+                isinstance(referent, list)
+                and referent
+                and isinstance(referent[0], tuple)
+                and isinstance(referent[0][0], RawRequestMessage)
             ):
-                self._messages.extend(each for each in held if each[1].is_eof())
-                held.clear()
+                self._messages.extend(each for each in referent if each[1].is_eof())
+                referent.clear()
         self._messages.append(error)
 
 
@@ -193,18 +193,18 @@ def past_the_router(
     ``around`` is called in their place. Requests with a query or ``expect``, and all others, go to ``aiohttps``, as
     does the first of each path: its route is the others', who look up their application there.
     """
-    found: dict[str, UrlMappingMatchInfo] = {}
+    matches: dict[str, UrlMappingMatchInfo] = {}
 
     async def handle(request: web.Request) -> web.StreamResponse:
         path = request.raw_path
         answer = answers.get(path) if request.method == METH_POST else None
         if answer is None or EXPECT in request.headers:
             return await aiohttps(request)
-        if path not in found:
+        if path not in matches:
             response = await aiohttps(request)
-            found[path] = request.match_info
+            matches[path] = request.match_info
             return response
-        request._match_info = found[path]
+        request._match_info = matches[path]
         return await around(request, answer)  # type: ignore[no-any-return]
 
     return handle

@@ -258,7 +258,7 @@ TENANT_KEYS = "x-holeshot-provider-keys"
 _MOST_TENANT_KEYS = 64
 
 
-def tenant_keys(said: Sequence[str], providers: Collection[str] | None) -> Mapping[str, str]:
+def tenant_keys(lines: Sequence[str], providers: Collection[str] | None) -> Mapping[str, str]:
     """Return the keys in the lines of the header, by provider: ``name=key, name=key``, or a JSON object of strings.
 
     ``providers``: those for which a key may be brought; None: the header is not turned on.
@@ -272,14 +272,14 @@ def tenant_keys(said: Sequence[str], providers: Collection[str] | None) -> Mappi
             "this gateway takes no keys of providers: leave the header out, or have the operator set"
             " 'tenant_keys: { header: true }'"
         )
-    pairs = [pair for line in said for pair in _pairs(line)]
+    pairs = [pair for line in lines for pair in _pairs(line)]
     if not 0 < len(pairs) <= _MOST_TENANT_KEYS:
         raise _invalid(f"it must have 1 to {_MOST_TENANT_KEYS} keys")
     keys: dict[str, str] = {}
     for provider, key in pairs:
         if provider not in providers:
-            known = ", ".join(sorted(providers)) or "none"
-            raise _invalid(f"it names a provider that is not configured here; known: {known}")
+            names = ", ".join(sorted(providers)) or "none"
+            raise _invalid(f"it names a provider that is not configured here; known: {names}")
         if KEY.fullmatch(key) is None:
             raise _invalid(
                 f"the key for {provider!r} is empty, longer than {LONGEST_KEY} characters, or has a blank or another"
@@ -346,10 +346,10 @@ class KeyAdmission:
     @property
     def callers(self) -> Callers:
         """The profiles of all clients that have one, with the models that they may use. Kept until a key changes."""
-        known = self._table.known
-        if self._callers[0] is not known:
-            found = {(each.profile, each.models) for each in self._table.holders if each.profile is not None}
-            self._callers = known, frozenset(found)
+        rows = self._table.known
+        if self._callers[0] is not rows:
+            callers = {(each.profile, each.models) for each in self._table.holders if each.profile is not None}
+            self._callers = rows, frozenset(callers)
         return self._callers[1]
 
     @property
@@ -411,9 +411,9 @@ class KeyAdmission:
         visitor: Client | None = request.get(VISITOR)
         if visitor is not None:
             return visitor.name
-        known = self._table.known.get(request.get(DIGEST, b""))  # of a request that was admitted, and then refused
-        if known is not None and known.client is not None:
-            return known.client.name
+        row = self._table.known.get(request.get(DIGEST, b""))  # of a request that was admitted, and then refused
+        if row is not None and row.client is not None:
+            return row.client.name
         try:
             return self._identify(request)[0].name
         except KeyExpired as error:
@@ -490,15 +490,15 @@ class KeyAdmission:
             WrongKey, KeyExpired, KeysNotLoaded, KeyUnusable: as for ``admit``.
 
         """
-        known = self._known(digest)
-        if known.client is None:
+        row = self._known(digest)
+        if row.client is None:
             raise KeyUnusable(
                 "this version of the gateway cannot use the settings of this key; retry, or ask the operator",
                 headers={"retry-after": str(RETRY_S)},
             )
-        if known.id is not None:
-            self.keys.used(known.id)
-        return known.client
+        if row.id is not None:
+            self.keys.used(row.id)
+        return row.client
 
     def _known(self, digest: bytes) -> IssuedKey[Client]:
         """Return the key with this digest, if it is good now.
@@ -506,20 +506,20 @@ class KeyAdmission:
         A dict compares digests, and how far they agree shows in its time. That does not help to guess a key: no client
         can make one whose digest begins like a given one, other than by trying, and each try is another key.
         """
-        known = self._table.known.get(digest)
-        if known is None and not self._table.is_loaded:
+        row = self._table.known.get(digest)
+        if row is None and not self._table.is_loaded:
             raise KeysNotLoaded(
                 "the keys could not be read from the database yet; retry soon", headers={"retry-after": str(RETRY_S)}
             )
-        if known is None:
+        if row is None:
             raise WrongKey("unknown or revoked gateway key; ask the operator for one ('holeshot keys new')")
-        if known.ends_at is not None and known.has_ended(self.keys.unix_clock()):
-            ended = datetime.fromtimestamp(known.ends_at, UTC)
+        if row.ends_at is not None and row.has_ended(self.keys.unix_clock()):
+            ended = datetime.fromtimestamp(row.ends_at, UTC)
             raise KeyExpired(
                 f"this gateway key expired at {ended:%Y-%m-%d %H:%M} UTC; ask the operator for another one",
-                client=None if known.client is None else known.client.name,
+                client=None if row.client is None else row.client.name,
             )
-        return known
+        return row
 
     @staticmethod
     def _demand_local_program(request: KeyHead) -> None:
@@ -557,8 +557,8 @@ def other_keys(request: KeyHead, key: str) -> list[str]:
     2026-11-27). A key that the gateway knows, also an expired one, is never looked past.
     """
     headers = request.headers
-    said = (headers.get("x-api-key", ""), headers.get("x-goog-api-key", ""), key_in(request.raw_path))
-    return [other for other in dict.fromkeys(each.strip() for each in said) if other and other != key]
+    keys = (headers.get("x-api-key", ""), headers.get("x-goog-api-key", ""), key_in(request.raw_path))
+    return [other for other in dict.fromkeys(each.strip() for each in keys) if other and other != key]
 
 
 def digest_of(key: str) -> bytes:

@@ -55,9 +55,9 @@ class BodyWork:
 
 
 def _row_steps(rows: Iterable[_T], a_turn: int) -> Steps[list[_T]]:
-    made: list[_T] = []
+    made_rows: list[_T] = []
     for number, row in enumerate(rows, start=1):
-        made.append(row)
+        made_rows.append(row)
         if number % a_turn == 0:
             yield
-    return made
+    return made_rows

@@ -143,8 +143,8 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
             tags = {**tags, SESSION: redact_word(session)}
         if levels and self.client.team is not None:
             tags = {**tags, TEAM: self.client.team}
-        if self.end_user is not None and (found := self.end_user.of(fields)) is not None:
-            levels, tags = (*levels, found[1]), {**tags, END_USER: found[0]}
+        if self.end_user is not None and (level := self.end_user.of(fields)) is not None:
+            levels, tags = (*levels, level[1]), {**tags, END_USER: level[0]}
         trace = None if tracing is None else tracing.trace(call_id, self.parent)
         return Caller(  # not by name, which costs more
             call_id,

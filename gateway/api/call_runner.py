@@ -239,8 +239,8 @@ class FallbackChain:
         if not self._may_fall_back:
             return
         if self._first_call is None or not is_passed_on(self.planned.model):  # else OpenRouter uses the request's
-            asked = self._fleet.known(self._asked)
-            yield from ((name, "auto" if asked is None else asked.fallback_after) for name in self._wanted)
+            asked_model = self._fleet.known(self._asked)
+            yield from ((name, "auto" if asked_model is None else asked_model.fallback_after) for name in self._wanted)
         for name, why in failed:  # the whole list of the first model before those of its fallbacks
             model = self._fleet.known(name)
             for each in () if model is None else model.fallbacks:
@@ -426,10 +426,10 @@ class CallRunner:
             late_s = 0.0  # all deployments are broken: the next model is asked at once
         elif self._all_full(planned):
             late_s = min(late_s, SEAT_PATIENCE_S)
-        told = planned.plan.explanation
-        if told is not None and (following := self._fallbacks.after(planned.model.name)) is not None:
-            told = msgspec.structs.replace(told, late_s=late_s, fallback=following[0])
-            self.response_headers[PLAN_HEADER] = written(told)
+        explanation = planned.plan.explanation
+        if explanation is not None and (following := self._fallbacks.after(planned.model.name)) is not None:
+            explanation = msgspec.structs.replace(explanation, late_s=late_s, fallback=following[0])
+            self.response_headers[PLAN_HEADER] = written(explanation)
         self._raced = {planned.model.name: planned}
         return Beside(self, self._fallbacks, self._raced, planned, late_s=late_s, sink=sink, on_use=on_use)
 
@@ -614,8 +614,8 @@ class CallRunner:
     def _total_failure(self, planned: PlannedCall, ending: NoAnswer) -> ApiError:
         """Return one error for all the failures at the model of ``planned``."""
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
-        asked = {*ending.full, *ending.asked}
-        out = self._context.steering.not_asked(planned.names, asked, learnt_as, client=self.call.caller.client)
+        deployments = {*ending.full, *ending.asked}
+        out = self._context.steering.not_asked(planned.names, deployments, learnt_as, client=self.call.caller.client)
         return total_failure(planned.model, planned.plan, ending, out)
 
 

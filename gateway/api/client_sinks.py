@@ -166,8 +166,8 @@ class StreamingSink(HttpSink, ClientSink):
 
     async def fail(self, error: UpstreamError) -> None:
         """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
-        told = broken(error, self._call.request.dialect, self._request_id)
-        await self._finish(self._numbered(told, RaceFailed.status))
+        event = broken(error, self._call.request.dialect, self._request_id)
+        await self._finish(self._numbered(event, RaceFailed.status))
 
     async def refused(self, error: ApiError) -> bool:
         """Send an error of the gateway as an event if the response has begun; return whether it has."""
@@ -175,8 +175,8 @@ class StreamingSink(HttpSink, ClientSink):
         if self.response is None:
             return False
         with suppress(ClientGone):
-            told = failure(error, self._call.request.dialect, self._request_id)
-            await self._finish(self._numbered(told, error.status_code))
+            event = failure(error, self._call.request.dialect, self._request_id)
+            await self._finish(self._numbered(event, error.status_code))
         return True
 
     async def refused_by(self, answer: bytes) -> None:
@@ -276,12 +276,12 @@ class ArraySink(StreamingSink):
         await super()._finish(elements + (b"]" if self._is_open else b"[]"))
 
     def _elements(self, block: bytes) -> bytes:
-        said = bytearray()
+        elements = bytearray()
         for event in events(block):
             if event.data:
-                said += (b"\n,\r\n" if self._is_open else b"[") + event.data
+                elements += (b"\n,\r\n" if self._is_open else b"[") + event.data
                 self._is_open = True
-        return bytes(said)
+        return bytes(elements)
 
 
 class FramedSink(StreamingSink):
@@ -301,10 +301,10 @@ class FramedSink(StreamingSink):
         await super()._finish(self._frames(last))
 
     def _frames(self, block: bytes) -> bytes:
-        asked = self._call.request
-        assert isinstance(asked, ParsedRequest)
-        assert asked.framed is not None
-        return b"".join(asked.framed(event.data) for event in events(block) if event.data)
+        request = self._call.request
+        assert isinstance(request, ParsedRequest)
+        assert request.framed is not None
+        return b"".join(request.framed(event.data) for event in events(block) if event.data)
 
 
 SINKS: Mapping[StreamFormat, type[StreamingSink]] = {StreamFormat.ARRAY: ArraySink, StreamFormat.FRAMES: FramedSink}

@@ -20,10 +20,10 @@ def all_compact(fleet: Fleet, model: str) -> bool:
 
     If not, a response is asked for instead; deployments that can compact come first.
     """
-    found = fleet.known(model)
-    if found is None:
+    configured = fleet.known(model)
+    if configured is None:
         return True
-    every = [found, *filter(None, (fleet.known(each.model) for each in found.fallbacks))]
+    every = [configured, *filter(None, (fleet.known(each.model) for each in configured.fallbacks))]
     return all("responses" in each.apis and each.compacts for of in every for each in of.deployments.values())
 
 
@@ -32,16 +32,16 @@ def as_question(contents: Contents) -> Contents:
     items = items_of(contents.fields.get("input"))
     if items is None:
         return contents  # what is wrong is told where it is read
-    given = {name: value for name, value in contents.fields.items() if name not in _NOT_ASKED}
+    question = {name: value for name, value in contents.fields.items() if name not in _NOT_ASKED}
     return msgspec.structs.replace(
-        contents, fields={**given, "input": msgspec.Raw(b"[%b]" % joined(items, _TRIGGER)), "store": _FALSE}
+        contents, fields={**question, "input": msgspec.Raw(b"[%b]" % joined(items, _TRIGGER)), "store": _FALSE}
     )
 
 
 def as_compacted(response: bytes, given: msgspec.Raw) -> bytes:
     """Return a ``response`` with a summary in the form of OpenAI's: behind what the user has said in ``given``."""
-    said = _OBJECT.decode(response)
+    answer = _OBJECT.decode(response)
     users = [item for item in _ITEMS.decode(given) if item.get("role") == "user"]
-    told = {name: said[name] for name in ("id", "created_at", "usage") if name in said}
-    output = [*({"type": "message", **item} for item in users), *_ITEMS.decode(said["output"])]
-    return bytes(raw_json({"object": "response.compaction", **told, "output": output}))
+    compacted = {name: answer[name] for name in ("id", "created_at", "usage") if name in answer}
+    output = [*({"type": "message", **item} for item in users), *_ITEMS.decode(answer["output"])]
+    return bytes(raw_json({"object": "response.compaction", **compacted, "output": output}))

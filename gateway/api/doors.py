@@ -50,15 +50,15 @@ _words = msgspec.json.Decoder(str)
 def _read(contents: Contents, race_header: str | None, settings: Any = None) -> ParsedRequest:
     """Read a body as one of Messages, with the fields that stand for headers (``anthropic_beta``)."""
     fields = dict(contents.fields)
-    said = _taken_headers(fields)
+    headers = _taken_headers(fields)
     parsed = read_messages(msgspec.structs.replace(contents, fields=fields), race_header, settings)
-    return msgspec.structs.replace(parsed, headers=said)
+    return msgspec.structs.replace(parsed, headers=headers)
 
 
 def _taken_headers(fields: dict[str, msgspec.Raw]) -> Mapping[str, str]:
     """Return the headers that stand in a body, which loses them."""
-    said = {"anthropic-version": _version(fields.pop(_VERSION, None)), "anthropic-beta": _betas_of(fields)}
-    return {name: value for name, value in said.items() if value}
+    headers = {"anthropic-version": _version(fields.pop(_VERSION, None)), "anthropic-beta": _betas_of(fields)}
+    return {name: value for name, value in headers.items() if value}
 
 
 def _version(raw: msgspec.Raw | None) -> str:
@@ -85,25 +85,25 @@ def _addressed(request: "web.Request", contents: Contents, names: Iterator[str],
     Of the ``names`` of the model the first counts that is known here: as it was sent, as its maker calls it, or without
     its date.
     """
-    known, asked = request.app[CONTEXT].fleet.known, list(names)
-    said = {
-        "model": raw_json(next((name for name in asked if known(name) is not None), asked[0])),
+    model_of, candidates = request.app[CONTEXT].fleet.known, list(names)
+    fields_of_address = {
+        "model": raw_json(next((name for name in candidates if model_of(name) is not None), candidates[0])),
         "stream": _TRUE if request.path.endswith(streamed) else _FALSE,
     }
-    return msgspec.structs.replace(contents, fields={**contents.fields, **said})
+    return msgspec.structs.replace(contents, fields={**contents.fields, **fields_of_address})
 
 
 def _known_as(names: Callable[[str], Iterator[str]], request: "web.Request", contents: Contents) -> Contents:
     """Return a body with its model's name as it is known here, if one of its ``names`` is."""
-    known = request.app[CONTEXT].fleet.known
+    model_of = request.app[CONTEXT].fleet.known
     try:
         name = _words.decode(contents.fields.get("model", b""))
     except msgspec.DecodeError:
         return contents
-    found = next((each for each in names(name) if known(each) is not None), name)
-    if found == name:
+    configured = next((each for each in names(name) if model_of(each) is not None), name)
+    if configured == name:
         return contents
-    return msgspec.structs.replace(contents, fields={**contents.fields, "model": raw_json(found)})
+    return msgspec.structs.replace(contents, fields={**contents.fields, "model": raw_json(configured)})
 
 
 # Vertex AI: any project and location.
@@ -149,9 +149,9 @@ _DATE = re.compile(r"-20\d{6}$")
 def _names_at_bedrock(name: str) -> Iterator[str]:
     """Yield a name as it was sent, as Anthropic has it, and without its date."""
     yield name
-    if (found := _PROFILE.fullmatch(name)) is not None:
-        yield found["model"]
-        yield _DATE.sub("", found["model"])
+    if (profile := _PROFILE.fullmatch(name)) is not None:
+        yield profile["model"]
+        yield _DATE.sub("", profile["model"])
 
 
 def _of_bedrock(request: "web.Request", contents: Contents) -> Contents:
@@ -186,21 +186,21 @@ def _as_messages(contents: Contents, race_header: str | None, settings: Any = No
     """
     del settings
     ours = {name: contents.fields[name] for name in _OURS if name in contents.fields}
-    given = {name: value for name, value in contents.fields.items() if name not in _OURS}
+    converse = {name: value for name, value in contents.fields.items() if name not in _OURS}
     try:
-        asked = messages_of_converse(given, int(bytes(ours.pop(_LIMIT))))
+        messages = messages_of_converse(converse, int(bytes(ours.pop(_LIMIT))))
     except Malformed as error:
         raise InvalidRequest(error.message, param=error.param) from None
-    fields = {**asked.fields, **ours}
-    said = _taken_headers(fields)
+    fields = {**messages.fields, **ours}
+    headers = _taken_headers(fields)
     parsed = read_messages(msgspec.structs.replace(contents, fields=fields, scan_media=None), race_header)
-    answer = ConverseAnswer(asked.paths)
-    needs = parsed.needs if asked.is_limited else msgspec.structs.replace(parsed.needs, max_tokens=None)
+    answer = ConverseAnswer(messages.paths)
+    needs = parsed.needs if messages.is_limited else msgspec.structs.replace(parsed.needs, max_tokens=None)
     return msgspec.structs.replace(
         parsed,
         needs=needs,
-        headers=said,
-        response_headers={IGNORED: ", ".join(asked.ignored)} if asked.ignored else {},
+        headers=headers,
+        response_headers={IGNORED: ", ".join(messages.ignored)} if messages.ignored else {},
         written=StreamFormat.FRAMES,
         framed=answer.frames_of,
         told_as=answer.whole,
@@ -240,19 +240,19 @@ def _to_count_of_bedrock(parsed: ParsedRequest) -> ParsedRequest:
 
     """
     try:
-        given = _to_count_decoder.decode(parsed.fields.get("input", b"null"))
-        asked: Mapping[str, msgspec.Raw] | None = None
-        if given.invoke_model is not None:
-            asked = _body_decoder.decode(given.invoke_model.body)
-        elif given.converse is not None:
-            asked = messages_of_converse(given.converse, DEFAULT_MAX_TOKENS).fields
+        input_ = _to_count_decoder.decode(parsed.fields.get("input", b"null"))
+        counted: Mapping[str, msgspec.Raw] | None = None
+        if input_.invoke_model is not None:
+            counted = _body_decoder.decode(input_.invoke_model.body)
+        elif input_.converse is not None:
+            counted = messages_of_converse(input_.converse, DEFAULT_MAX_TOKENS).fields
     except UNREADABLE as error:
         raise InvalidRequest(f"'input' is invalid: {error}", param="input") from None
     except Malformed as error:
         raise InvalidRequest(error.message, param=error.param) from None
-    if asked is None:
+    if counted is None:
         raise InvalidRequest("'input' has neither 'invokeModel' nor 'converse'", param="input")
-    fields = {name: value for name, value in asked.items() if name not in _OF_ANSWERS}
+    fields = {name: value for name, value in counted.items() if name not in _OF_ANSWERS}
     return msgspec.structs.replace(parsed, fields=fields, headers=_taken_headers(fields), told_as=_as_counted)
 
 
@@ -311,10 +311,10 @@ async def get_profile(request: "web.Request") -> "web.Response":
         ModelNotFound: this client may use no such model.
 
     """
-    asked, known = request.match_info["id"], await models_for(request)
-    name = next((each for each in _names_at_bedrock(asked) if each in known), None)
+    profile_id, models = request.match_info["id"], await models_for(request)
+    name = next((each for each in _names_at_bedrock(profile_id) if each in models), None)
     if name is None:
-        raise ModelNotFound(f"there is no inference profile {asked!r}: each model is one, by its name", param="id")
+        raise ModelNotFound(f"there is no inference profile {profile_id!r}: each model is one, by its name", param="id")
     return json_of(_profile(name))
 
 

@@ -104,16 +104,16 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
         lost += other_shapes.from_responses(fields, contents.values)
     messages = required_messages(fields)
     if contents.has_nulls and contents.size <= SEARCHED_FOR_NULLS:
-        said = bytes(messages) + bytes(fields.get("tools", b""))
-        if b'":null' in said or b'": null' in said:
+        texts = bytes(messages) + bytes(fields.get("tools", b""))
+        if b'":null' in texts or b'": null' in texts:
             leave_out_nulls(fields)
             messages = fields["messages"]
-    found = decoded_fields(fields, _DECODERS).get
-    tools = found("tools") or ()
+    value_of = decoded_fields(fields, _DECODERS).get
+    tools = value_of("tools") or ()
     if tools and any(tool.name is not None and (tool.type is None or tool.type in BY_CLIENTS) for tool in tools):
         lost += other_shapes.with_chat_tools(fields, contents.values)
         messages = fields["messages"]
-    options, answer = found("stream_options"), found("response_format")
+    options, answer = value_of("stream_options"), value_of("response_format")
     return ParsedRequest(
         dialect=CHAT,
         model=model,
@@ -124,18 +124,18 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
             messages,
             contents,
             CHAT_MEDIA,
-            max_tokens=least(found("max_tokens"), found("max_completion_tokens")),
+            max_tokens=least(value_of("max_tokens"), value_of("max_completion_tokens")),
             tools=bool(tools),
             json_schema=answer is not None and answer.type == "json_schema",
         ),
         race=race,
         preferences=preferences,
-        stream=bool(found("stream")),
+        stream=bool(value_of("stream")),
         wants_usage=bool(options and options.include_usage),
-        stateful=bool(found("store") or found("background")) or _acts(fields, tools),
+        stateful=bool(value_of("store") or value_of("background")) or _acts(fields, tools),
         nests=bool(tools) and any(tool.tools for tool in tools),
         for_program=bool(tools) or (answer is not None and answer.type in JSON_FORMATS),
-        cache_key=found("prompt_cache_key"),
+        cache_key=value_of("prompt_cache_key"),
         response_headers={IGNORED: ", ".join(lost)} if lost else {},
     )
 
@@ -194,18 +194,18 @@ def read_completion(contents: Contents, race_header: str | None, _: object = Non
     model, race, preferences = read_common(contents, race_header)
     fields = contents.fields
     required(fields, "prompt", "a string, or an array of strings or tokens")
-    found = decoded_fields(fields, _COMPLETIONS_DECODERS).get
-    options = found("stream_options")
+    value_of = decoded_fields(fields, _COMPLETIONS_DECODERS).get
+    options = value_of("stream_options")
     return ParsedRequest(
         dialect=COMPLETIONS,
         model=model,
         fields=fields,
         size=contents.size,
         values=contents.values,
-        needs=Needs(contents.size // CHARS_PER_TOKEN, least(found("max_tokens")), inline=True),
+        needs=Needs(contents.size // CHARS_PER_TOKEN, least(value_of("max_tokens")), inline=True),
         race=race,
         preferences=preferences,
-        stream=bool(found("stream")),
+        stream=bool(value_of("stream")),
         wants_usage=bool(options and options.include_usage),
         stateful=runs_there(fields),
     )
@@ -274,9 +274,9 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
     fields = contents.fields
     required(fields, "max_tokens", "the maximum number of tokens in the answer")
     messages = required_messages(fields)
-    found = decoded_fields(fields, _MESSAGES_DECODERS).get
-    tools = found("tools") or ()
-    config, thread = found("output_config"), found(THREAD)
+    value_of = decoded_fields(fields, _MESSAGES_DECODERS).get
+    tools = value_of("tools") or ()
+    config, thread = value_of("output_config"), value_of(THREAD)
     # A request that begins a thread has the whole conversation, and anybody may answer; a later one has only what is
     # new.
     continues = thread is not None and thread.previous_message_id is not None
@@ -290,15 +290,15 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
             messages,
             contents,
             MESSAGES_MEDIA,
-            max_tokens=least(found("max_tokens")),
+            max_tokens=least(value_of("max_tokens")),
             tools=bool(tools),
             json_schema=config is not None and config.format is not None,
         ),
         race=race,
         preferences=preferences,
-        stream=bool(found("stream")),
+        stream=bool(value_of("stream")),
         stateful=continues
-        or bool(found("mcp_servers"))
+        or bool(value_of("mcp_servers"))
         or any(is_set(fields.get(name)) for name in _STATE)
         or any(map(_is_hosted, tools))
         or (any(not tool.type and tool.name is None for tool in tools) and runs_among(fields["tools"]))
@@ -411,19 +411,19 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         store = store or continued
         fields["store"] = _TRUE if store else _FALSE
         response_headers[STORE_HEADER] = "true" if store else "false"
-    found = decoded_fields(fields, _RESPONSES_DECODERS).get
+    value_of = decoded_fields(fields, _RESPONSES_DECODERS).get
     added, within = _of_items(prompt)
-    tools: tuple[_ResponsesTool, ...] = (*(found("tools") or ()), *added)
+    tools: tuple[_ResponsesTool, ...] = (*(value_of("tools") or ()), *added)
     is_clients = [tool.is_clients for tool in tools]
     within += [tool.tools for tool in tools if tool.tools]
-    text = found("text")
+    text = value_of("text")
     format_ = text.format.type if text is not None and text.format is not None else "text"
-    stores = bool(found("store")) or (runs_on and found("store") is None)
+    stores = bool(value_of("store")) or (runs_on and value_of("store") is None)
     needs = needs_of(
         prompt,
         contents,
         RESPONSES_MEDIA,
-        max_tokens=least(found("max_output_tokens")),
+        max_tokens=least(value_of("max_output_tokens")),
         tools=any(is_clients),
         json_schema=format_ == "json_schema",
     )
@@ -438,22 +438,22 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         needs=needs,
         race=race,
         preferences=preferences,
-        stream=bool(found("stream")),
+        stream=bool(value_of("stream")),
         stateful=stores
         or continued
-        or bool(found("background"))
+        or bool(value_of("background"))
         or not all(is_clients)
         or (bool(within) and any(map(has_hosted, within)))
         or runs_there(fields),
         for_program=bool(tools) or format_ != "text",
-        continues=found("previous_response_id"),
+        continues=value_of("previous_response_id"),
         converses="conversation" if is_set(fields.get("conversation")) else None,
-        runs_on=bool(found("background")),
+        runs_on=bool(value_of("background")),
         has_ids=_ITEM_ID.search(prompt) is not None,
         nests=bool(within),
         stores=stores,
         unstored=not (is_asked or runs_on or store),
-        cache_key=found("prompt_cache_key"),
+        cache_key=value_of("prompt_cache_key"),
         response_headers=response_headers,
     )
 
@@ -461,8 +461,10 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
 def _of_items(prompt: msgspec.Raw) -> tuple[list[_ResponsesTool], list[Any]]:
     """Return the tools that the input adds, and the lists of those that are within its items otherwise."""
     try:
-        added, found = tools_of_items(prompt)
-        return ([_responses_tool.decode(tool) for tool in added] if added else []), [*map(msgspec.json.decode, found)]
+        added, searched = tools_of_items(prompt)
+        return ([_responses_tool.decode(tool) for tool in added] if added else []), [
+            *map(msgspec.json.decode, searched)
+        ]
     except (Malformed, msgspec.ValidationError, RecursionError) as error:
         raise InvalidRequest(f"'input' is not understood: {error}", param="input") from None
 
@@ -530,12 +532,12 @@ _numbers = msgspec.json.Decoder(float | None)
 def _of_the_address(request: "web.Request", contents: Contents) -> Contents:
     """Add what the URL says (the model, ``:streamGenerateContent``) to the body's fields."""
     streamed = request.path.endswith(_STREAMED)
-    said = {
+    fields_of_address = {
         "model": raw_json(request.match_info["model"]),
         "stream": _TRUE if streamed else _FALSE,
         "alt": _EVENTS if request.query.get("alt") == "sse" else _ARRAY,
     }
-    return msgspec.structs.replace(contents, fields={**contents.fields, **said})
+    return msgspec.structs.replace(contents, fields={**contents.fields, **fields_of_address})
 
 
 def read_gemini(contents: Contents, race_header: str | None, _: object = None) -> ParsedRequest:
@@ -652,16 +654,16 @@ def read_interaction(contents: Contents, race_header: str | None, *, store: bool
     prompt = fields.get("input", msgspec.Raw(b"[]"))
     if not continued:
         prompt = required(fields, "input", "a text, a content, or an array of contents or steps")
-    found = decoded_fields(fields, _INTERACTIONS_DECODERS).get
-    runs_on, response_headers = bool(found("background")), {}
-    is_asked = found("store") is not None
+    value_of = decoded_fields(fields, _INTERACTIONS_DECODERS).get
+    runs_on, response_headers = bool(value_of("background")), {}
+    is_asked = value_of("store") is not None
     keeps_default = runs_on or is_agent
     if not is_asked and not keeps_default:
         store = store or continued
         fields["store"] = _TRUE if store else _FALSE
         response_headers[STORE_HEADER] = "true" if store else "false"
-    stores = bool(found("store")) if is_asked else store or keeps_default
-    tools = found("tools") or ()
+    stores = bool(value_of("store")) if is_asked else store or keeps_default
+    tools = value_of("tools") or ()
     is_json = _FORMAT in fields and INTERACTIONS.requests.json_formats[_FORMAT](fields[_FORMAT]) is not None
     limit = fields.get(_INTERACTIONS_LIMIT)
     needs = needs_of(
@@ -681,7 +683,7 @@ def read_interaction(contents: Contents, race_header: str | None, *, store: bool
         needs=msgspec.structs.replace(needs, inline=False) if is_set(fields.get("cached_content")) else needs,
         race=race,
         preferences=preferences,
-        stream=bool(found("stream")),
+        stream=bool(value_of("stream")),
         stateful=stores
         or continued
         or keeps_default
@@ -689,7 +691,7 @@ def read_interaction(contents: Contents, race_header: str | None, *, store: bool
         or not all(tool.type == "function" for tool in tools)
         or runs_there(fields),
         for_program=bool(tools) or is_json,
-        continues=found("previous_interaction_id"),
+        continues=value_of("previous_interaction_id"),
         runs_on=runs_on,
         stores=stores,
         unstored=not (is_asked or keeps_default or store),

@@ -80,8 +80,8 @@ def is_sealed(dialect: Dialect, fields: Fields) -> bool:
 
     In Gemini that is Base64 within Base64.
     """
-    said = bytes(fields.get(dialect.requests.prompt, _NO_PROMPT))
-    return SEALED_MARK in said or OURS in said
+    prompt = bytes(fields.get(dialect.requests.prompt, _NO_PROMPT))
+    return SEALED_MARK in prompt or OURS in prompt
 
 
 def is_odd(dialect: Dialect, fields: Fields) -> bool:
@@ -274,46 +274,46 @@ class _Translations:
         if usual.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
         client = self._question.client
-        spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=client)
+        dialect = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=client)
         fields, lowered = self._within(deployment)
         if (learnt := deployment.learnt) is not None and learnt.steers:
-            spoken = self._where_tools_are_taken(deployment, spoken)
+            dialect = self._where_tools_are_taken(deployment, dialect)
             deployment = deployment if self.forced is None else deployment.as_learnt(client)
         if (
-            spoken is self._dialect
+            dialect is self._dialect
             and PIVOT in deployment.speaks
             and (
                 (deployment.functions_only and self.has_other_tools) or (self._may_sum_up and self._sums_up(deployment))
             )
         ):
-            spoken = PIVOT
-        wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields), fitting)
-        if deployment.refuses_storing and spoken is self._dialect:
-            wording = _without_storing(spoken, wording)
+            dialect = PIVOT
+        wording = self._ruled(deployment, dialect, self._for(deployment, dialect, fields), fitting)
+        if deployment.refuses_storing and dialect is self._dialect:
+            wording = _without_storing(dialect, wording)
         if self._question.is_to_be_stored and not deployment.stores:
             fitting.second[deployment.name] = "is not known to store what the next request may go on from"
-        if deployment.keeps and (spoken.requests.storing or "") in wording.fields:
-            self._kept(deployment, spoken, wording, fitting)
+        if deployment.keeps and (dialect.requests.storing or "") in wording.fields:
+            self._kept(deployment, dialect, wording, fitting)
         try:
-            refused = deployment.upstream.losses(spoken, deployment.model, wording.fields)
+            refused = deployment.upstream.losses(dialect, deployment.model, wording.fields)
             losses = [*wording.losses, *as_asked(refused, self._dialect, wording)] if refused else wording.losses
         except Malformed as malformed:
             losses = self._lost_with_all(wording, malformed)
-        if wording.fields is not self._fields or spoken is not usual or losses or lowered:
+        if wording.fields is not self._fields or dialect is not usual or losses or lowered:
             fitting.rendered[deployment.name] = RenderedRequest(
                 None if wording.fields is self._fields else wording.fields,
-                None if spoken is usual else spoken,
+                None if dialect is usual else dialect,
                 tuple(dict.fromkeys(loss.field for loss in losses)),
                 lowered,
             )
         if losses:
             self._note(losses, deployment, fitting)
 
-    def _where_tools_are_taken(self, deployment: Deployment, spoken: Dialect) -> Dialect:
+    def _where_tools_are_taken(self, deployment: Deployment, dialect: Dialect) -> Dialect:
         """Return the dialect in which a deployment is asked where it has refused tools of a type."""
-        refused = deployment.refused_tools(spoken, client=self._question.client)
+        refused = deployment.refused_tools(dialect, client=self._question.client)
         instead = (name for kind, name in refused.items() if kind in self.tool_types)
-        return DIALECTS.get(next(instead, ""), spoken)
+        return DIALECTS.get(next(instead, ""), dialect)
 
     def _note(self, losses: Sequence[Loss], deployment: Deployment, fitting: Fitting) -> None:
         """Add to ``fitting`` the parts that ``deployment`` does not take; a required part keeps the deployment out."""
@@ -335,30 +335,30 @@ class _Translations:
             return wording.losses
         raise self._refused(malformed) from None
 
-    def _ruled(self, deployment: Deployment, spoken: Dialect, wording: Wording, fitting: Fitting) -> Wording:
+    def _ruled(self, deployment: Deployment, dialect: Dialect, wording: Wording, fitting: Fitting) -> Wording:
         """Return the request in the form that the model takes by its traits."""
         if not deployment.traits.prefill and self.may_begin:
-            wording = self._going_on(spoken, wording)
+            wording = self._going_on(dialect, wording)
         if deployment.traits.is_usual:
             return wording
-        wording = self._calmed(deployment.traits, spoken, wording)
-        if deployment.traits.narrows and spoken.requests.vendors.takes_rules:
-            wording = self._narrowed(deployment, spoken, wording)
-        wording = self._called(deployment, spoken, wording, fitting)
-        if deployment.is_newest_version and (newest := spoken.requests.vendors.for_newest_version) is not None:
+        wording = self._calmed(deployment.traits, dialect, wording)
+        if deployment.traits.narrows and dialect.requests.vendors.takes_rules:
+            wording = self._narrowed(deployment, dialect, wording)
+        wording = self._called(deployment, dialect, wording, fitting)
+        if deployment.is_newest_version and (newest := dialect.requests.vendors.for_newest_version) is not None:
             changed = newest(wording.fields)
             losses = (*wording.losses, *as_asked(changed.losses, self._dialect, wording))
             wording = msgspec.structs.replace(wording, fields=changed.fields, losses=losses)
-        if deployment.drops_unfit and (dropping := spoken.requests.thoughts.dropping_unfit) is not None:
+        if deployment.drops_unfit and (dropping := dialect.requests.thoughts.dropping_unfit) is not None:
             with suppress(Malformed):  # the provider reports the error in its own words
                 wording = msgspec.structs.replace(wording, fields=dropping(wording.fields))
         return wording
 
-    def _calmed(self, traits: Traits, spoken: Dialect, wording: Wording) -> Wording:
+    def _calmed(self, traits: Traits, dialect: Dialect, wording: Wording) -> Wording:
         """Return a request that forbids thinking in the vendor's words; the client is told if it cannot."""
-        calm, is_off = spoken.requests.thinking.forbidding, spoken.requests.thinking.forbids
+        calm, is_off = dialect.requests.thinking.forbidding, dialect.requests.thinking.forbids
         if (
-            spoken is not PIVOT
+            dialect is not PIVOT
             or calm is None
             or is_off is None
             or not (self.forbids_thinking or is_off(wording.fields))
@@ -376,18 +376,18 @@ class _Translations:
         losses = (*wording.losses, Loss(field, CANNOT_STOP_THINKING, hint=True))
         return msgspec.structs.replace(wording, fields=calm(wording.fields, _LOW_EFFORT).fields, losses=losses)
 
-    def _narrowed(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
+    def _narrowed(self, deployment: Deployment, dialect: Dialect, wording: Wording) -> Wording:
         """Return a request without the parameters that the model refuses."""
         fit, losses = fitted_to(deployment.traits, wording.fields), wording.losses
-        named = fit.losses if spoken is self._dialect else as_asked(fit.losses, self._dialect, wording)
+        named = fit.losses if dialect is self._dialect else as_asked(fit.losses, self._dialect, wording)
         for loss, its in zip(fit.losses, named, strict=True):
             name = (
-                self._dialect.requests.thinking.effort if loss.field == spoken.requests.thinking.effort else its.field
+                self._dialect.requests.thinking.effort if loss.field == dialect.requests.thinking.effort else its.field
             )
             losses = (*losses, Loss(name or its.field, loss.reason, loss.hint))
         return msgspec.structs.replace(wording, fields=fit.fields, losses=losses)
 
-    def _called(self, deployment: Deployment, spoken: Dialect, wording: Wording, fitting: Fitting) -> Wording:
+    def _called(self, deployment: Deployment, dialect: Dialect, wording: Wording, fitting: Fitting) -> Wording:
         """Return a request that forces a call of a tool in a way that the model takes.
 
         That is without thinking, if the model takes that; else, if no other deployment obeys, as a request for JSON.
@@ -398,44 +398,44 @@ class _Translations:
         if self.forced is None:
             return wording
         if traits.takes_forced:
-            if spoken.requests.thinking.forbidding is None:
+            if dialect.requests.thinking.forbidding is None:
                 return wording
-            calm = spoken.requests.thinking.forbidding(wording.fields, traits.not_thinking)
+            calm = dialect.requests.thinking.forbidding(wording.fields, traits.not_thinking)
             losses = (*wording.losses, *as_asked(calm.losses, self._dialect, wording))
             return msgspec.structs.replace(wording, fields=calm.fields, losses=losses)
         if not deployment.adapts_forced:
             raise _Unfit("takes no forced tool (forced_tools: adapt asks it for JSON, which is given back as the call)")
         fitting.second[deployment.name] = AS_CALL
         unforced = (
-            spoken.requests.tools.unforced if spoken is self._dialect else None
+            dialect.requests.tools.unforced if dialect is self._dialect else None
         )  # else it was said in translating
         forced = msgspec.structs.replace(self.forced, as_json=traits.forced_tools != "auto")
         return wording if unforced is None else unforced(wording, forced)
 
-    def _going_on(self, spoken: Dialect, wording: Wording) -> Wording:
+    def _going_on(self, dialect: Dialect, wording: Wording) -> Wording:
         """Return a request that begins its answer, for a model that refuses that: the user asks for the rest."""
-        fields, places = told_to_go_on(dict(wording.fields), spoken.requests)
+        fields, places = told_to_go_on(dict(wording.fields), dialect.requests)
         if not places:
             return wording
         loss = Loss(last_turn(self._fields, self._dialect.requests), NO_PREFILL, nearly=True)
         return msgspec.structs.replace(wording, fields=fields, losses=(*wording.losses, loss))
 
-    def _kept(self, deployment: Deployment, spoken: Dialect, wording: Wording, fitting: Fitting) -> None:
+    def _kept(self, deployment: Deployment, dialect: Dialect, wording: Wording, fitting: Fitting) -> None:
         """Ask a vendor last that does not know ``store: false``; keep one out that may not be sent ``store: true``."""
-        field = spoken.requests.storing or ""
+        field = dialect.requests.storing or ""
         store = bytes(wording.fields[field])
         if store == b"true" and self._question.policy.zdr:
             raise _Unfit("would keep the request, which says 'store': true, and its client's data policy is zdr")
         learnt = deployment.learnt
         if store == b"false" and learnt is not None and learnt.is_any:
             facts = learnt.of(deployment.model, self._question.client)
-            if any(fact.kind is Kind.FIELD and (fact.field, fact.dialect) == (field, spoken.name) for fact in facts):
+            if any(fact.kind is Kind.FIELD and (fact.field, fact.dialect) == (field, dialect.name) for fact in facts):
                 fitting.second[deployment.name] = f"does not know {field!r}, by which the request says not to keep it"
 
     def _within(self, deployment: Deployment) -> tuple[Fields, tuple[str, ...]]:
         """Return the request with a limit that ``deployment`` allows, and the names of the lowered fields."""
-        asked, most = self._question.needs.max_tokens, deployment.capabilities.max_output_tokens
-        if self._with_limit is None or asked is None or most is None or asked <= most:
+        limit, most = self._question.needs.max_tokens, deployment.capabilities.max_output_tokens
+        if self._with_limit is None or limit is None or most is None or limit <= most:
             return self._fields, ()
         limited = self._limited.get(most)
         if limited is None:
@@ -446,7 +446,7 @@ class _Translations:
             self._limited[most] = limited
         return limited
 
-    def _for(self, deployment: Deployment, spoken: Dialect, fields: Fields) -> Wording:
+    def _for(self, deployment: Deployment, dialect: Dialect, fields: Fields) -> Wording:
         capabilities = deployment.capabilities
         habits = Habits(
             thinks=capabilities.reasoning is not False,
@@ -464,34 +464,34 @@ class _Translations:
             takes_none=deployment.traits.takes_none,
             may_think=not deployment.traits.family and deployment.capabilities.reasoning is not False,
         )
-        if spoken.pivoting is not None and spoken.pivoting.stream_sealed is not None and deployment.encrypts:
+        if dialect.pivoting is not None and dialect.pivoting.stream_sealed is not None and deployment.encrypts:
             seal = deployment.seal if self.sealed else None
             habits = msgspec.structs.replace(habits, encrypts=True, seal=seal)
-        if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:
-            habits = spoken.pivoting.habits_of(deployment.traits, capabilities.max_output_tokens, habits)
-        if spoken is self._dialect:
+        if dialect.pivoting is not None and dialect.pivoting.habits_of is not None:
+            habits = dialect.pivoting.habits_of(deployment.traits, capabilities.max_output_tokens, habits)
+        if dialect is self._dialect:
             chooses = deployment.vendor is not None and "choices" not in habits.beyond
-            own = self._own(spoken, habits, fields, is_choiceless=chooses)
-            return self._with_thoughts(deployment, spoken, own) if capabilities.reasoning is True else own
-        if (reason := spoken.untranslated or self._dialect.untranslated) is not None:
-            raise _Unfit(f"answers {spoken.name} only, and {reason}")
+            own = self._own(dialect, habits, fields, is_choiceless=chooses)
+            return self._with_thoughts(deployment, dialect, own) if capabilities.reasoning is True else own
+        if (reason := dialect.untranslated or self._dialect.untranslated) is not None:
+            raise _Unfit(f"answers {dialect.name} only, and {reason}")
         if self._question.is_too_many:
-            error = too_many_values(self._question.most_values, f"to be translated for {spoken.name}")
+            error = too_many_values(self._question.most_values, f"to be translated for {dialect.name}")
             self._fail(error)
             raise _Unfit(error.message)
-        key = (spoken, habits, id(fields))
+        key = (dialect, habits, id(fields))
         wording = self._known.get(key)
         if wording is None:
-            wording = self._known[key] = self._made(spoken, habits, fields)
+            wording = self._known[key] = self._made(dialect, habits, fields)
         return wording
 
-    def _own(self, spoken: Dialect, habits: Habits, fields: Fields, *, is_choiceless: bool) -> Wording:
+    def _own(self, dialect: Dialect, habits: Habits, fields: Fields, *, is_choiceless: bool) -> Wording:
         """Return the request unchanged, except for what the model would refuse.
 
         A model may refuse: other models' reasoning; an effort, if the model does not think or takes it in another form;
         tools that take a text, if it has functions alone; and, if the vendor ``is_choiceless``, a choice of tools.
         """
-        requests = spoken.requests
+        requests = dialect.requests
         is_foreign = requests.thoughts.without_foreign is not None and not self._question.is_too_many
         asks_effort = not requests.thinking.fields.isdisjoint(fields)
         chooses = is_choiceless and requests.tools.offering is not None and "tool_choice" in fields
@@ -500,11 +500,11 @@ class _Translations:
             requests.tools.as_functions is not None
             and self.has_texts
             and not self._question.is_too_many
-            and not takes_text(spoken, habits.beyond)
+            and not takes_text(dialect, habits.beyond)
         )
         if not (is_foreign or chooses or is_sealed or is_textless or (asks_effort and not habits.thinks)):
             return Wording(fields)
-        key = (spoken, habits, id(fields), chooses)
+        key = (dialect, habits, id(fields), chooses)
         wording = self._known.get(key)
         if wording is None:
             wording = self._known[key] = _fit_for(
@@ -519,25 +519,25 @@ class _Translations:
                 wording = self._known[key] = requests.tools.offering(wording)
         return wording
 
-    def _with_thoughts(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
+    def _with_thoughts(self, deployment: Deployment, dialect: Dialect, wording: Wording) -> Wording:
         """Return a request that asks for reasoning that can be sent back, if the gateway wants nothing stored.
 
         Open models seal none, and Groq refuses to be asked for it.
         """
-        asking = spoken.requests.thoughts.asking
+        asking = dialect.requests.thoughts.asking
         if asking is None or not self._question.unstored or self._question.is_too_many:
             return wording
-        if maker_of(deployment.model) == "open" or "include" in deployment.dropped.get(spoken.name, ()):
+        if maker_of(deployment.model) == "open" or "include" in deployment.dropped.get(dialect.name, ()):
             return wording
-        key = (spoken, id(wording.fields))
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = msgspec.structs.replace(wording, fields=asking(wording.fields))
-        return known
+        key = (dialect, id(wording.fields))
+        asking_wording = self._known.get(key)
+        if asking_wording is None:
+            asking_wording = self._known[key] = msgspec.structs.replace(wording, fields=asking(wording.fields))
+        return asking_wording
 
-    def _made(self, spoken: Dialect, habits: Habits, fields: Fields) -> Wording:
+    def _made(self, dialect: Dialect, habits: Habits, fields: Fields) -> Wording:
         try:
-            return rendered(fields, self._dialect, spoken, habits)
+            return rendered(fields, self._dialect, dialect, habits)
         except Malformed as malformed:
             raise self._refused(malformed) from None
 
@@ -569,9 +569,9 @@ def _fit_for(
     return wording
 
 
-def _without_storing(spoken: Dialect, wording: Wording) -> Wording:
+def _without_storing(dialect: Dialect, wording: Wording) -> Wording:
     """Return a request that does not ask to be stored, for a vendor that refuses that."""
-    if _STORED not in spoken.requests.essential or bytes(wording.fields.get(_STORE, b"")) != b"true":
+    if _STORED not in dialect.requests.essential or bytes(wording.fields.get(_STORE, b"")) != b"true":
         return wording
     fields = {name: value for name, value in wording.fields.items() if name != _STORE}
     losses = (*wording.losses, Loss(_STORE, "this provider keeps no responses"))
@@ -621,13 +621,13 @@ def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> 
     name, learnt = deployment.name, deployment.learnt
     fields, spoken = fitting.sent_to(name, question.fields), fitting.rendered.get(name, AS_ASKED).spoken
     dialect = spoken or deployment.spoken_to(question.dialect)
-    asked = question.needs.max_tokens
-    if learnt is not None and asked is not None:
+    limit = question.needs.max_tokens
+    if learnt is not None and limit is not None:
         room = learnt.room(deployment.model, size_of(fields), question.client)
-        if room is not None and room < asked:
+        if room is not None and room < limit:
             fitting.rooms[name] = room
             if question.dialect.requests.with_limit is None:  # else its client had to set one
-                fitting.second[name] = f"has room for about {room} tokens beside the prompt, not for {asked}"
+                fitting.second[name] = f"has room for about {room} tokens beside the prompt, not for {limit}"
     for fact in () if learnt is None else learnt.of(deployment.model, question.client):
         if fact.kind is Kind.MUST and fact.dialect == dialect.name and fact.field in fields:
             fitting.second[name] = f"has refused {fact.words}"
@@ -635,7 +635,7 @@ def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> 
             fitting.second[name] = f"has refused {fact.words}"
             if fact.field == ANSWER:
                 fitting.rooms[name] = min(fact.tokens, fitting.rooms.get(name, fact.tokens))
-        elif fact.kind is Kind.LEAST and asked is not None and asked < fact.tokens:
+        elif fact.kind is Kind.LEAST and limit is not None and limit < fact.tokens:
             fitting.lesser.append(name)
 
 
@@ -648,8 +648,8 @@ def note_betas(fitting: Fitting, client: str | None, fields: Fields, headers: Ma
     for each in fitting.deployments:
         name, facts = each.name, () if each.learnt is None else each.learnt.of(each.model, client)
         for fact in facts:
-            asked = fitting.sent_to(name, fields)
-            if fact.kind is Kind.BETA and is_demanded(fact.field, fact.value, asked, headers):
+            sent_fields = fitting.sent_to(name, fields)
+            if fact.kind is Kind.BETA and is_demanded(fact.field, fact.value, sent_fields, headers):
                 lacking[name] = f"has refused {fact.words}"
     fitting.second.update(lacking)
     if lacking and len(lacking) == len(fitting.deployments):

@@ -105,8 +105,8 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
     remembers, follows = endpoint.recalls is not None and context.memory.is_on, None
     if endpoint.recalls is not None and remembers:
         grow = partial(received.grow, context.bodies, client.name or address_of(request, context))
-        found = await recalled(context, client, contents, grow, endpoint.media, endpoint.recalls)
-        contents, follows = found.contents, found.follows
+        recalled_answer = await recalled(context, client, contents, grow, endpoint.media, endpoint.recalls)
+        contents, follows = recalled_answer.contents, recalled_answer.follows
     is_long = contents.size > SEATED_BYTES
     began_s = context.services.clock() if is_long else 0.0
     if relayed is None:
@@ -167,10 +167,10 @@ async def _place_of(
         steps = form_fields(parsed.form)
         fields = finished(steps) if parsed.size <= LARGE_BYTES else await context.body_work.run(steps)
     named = await check_names(context, client, api, fields, before=made_by)
-    found = made_by or named
-    if found is None and parsed.stores:
-        found = await kept_at(context, client, parsed.fields.get(dialect.requests.prompt), dialect.recalling)
-    return found
+    place = made_by or named
+    if place is None and parsed.stores:
+        place = await kept_at(context, client, parsed.fields.get(dialect.requests.prompt), dialect.recalling)
+    return place
 
 
 def _remembered(
@@ -232,8 +232,8 @@ async def _stored_by(context: Context, response_id: str, client: Client, recalli
         made_by = None
     if made_by is None:
         if not response_id:  # as Google names an interaction that it does not keep
-            said = f"{recalling.previous!r} is empty: an answer with 'store': false is kept nowhere, so send the"
-            raise ResponseNotFound(f"{said} conversation so far as 'input'", param=recalling.previous)
+            advice = f"{recalling.previous!r} is empty: an answer with 'store': false is kept nowhere, so send the"
+            raise ResponseNotFound(f"{advice} conversation so far as 'input'", param=recalling.previous)
         why = f"is not known here as one that a provider stores for this key ({not_known(context.settings)})"
         if allowed == "none":
             why = "cannot be continued here (provider_state: none)"
@@ -294,9 +294,9 @@ class Responder:
             if self._refusing:
                 await sink.refused_by(self._refusing[0])
         except ApiError as error:
-            told = self._told(error)
-            if not await sink.refused(told):
-                raise told from None
+            answer = self._told(error)
+            if not await sink.refused(answer):
+                raise answer from None
         except asyncio.CancelledError:
             await self._say_last(sink)
             raise
@@ -372,9 +372,11 @@ class Responder:
 
     async def _whole(self) -> web.StreamResponse:
         call = self._runner.call
-        dialect, asked = call.request.dialect, call.request.fields
-        is_one = not dialect.requests.batched and dialect.requests.choices not in asked  # the usual one, without a call
-        sink = GatheringSink(dialect, single=is_one or answers_asked(asked, dialect) == 1)
+        dialect, client_fields = call.request.dialect, call.request.fields
+        is_one = (
+            not dialect.requests.batched and dialect.requests.choices not in client_fields
+        )  # the usual one, without a call
+        sink = GatheringSink(dialect, single=is_one or answers_asked(client_fields, dialect) == 1)
         try:
             record = await self._runner.run(partial(self._runner.gather, sink))
         except ApiError as error:
@@ -405,17 +407,17 @@ class Responder:
 
     def _forget(self, call: Call) -> None:
         """Release the prompt of the request, and each translated copy."""
-        kept = forget_prompt(self._parsed.fields, self._parsed.dialect)
+        n_kept = forget_prompt(self._parsed.fields, self._parsed.dialect)
         for each in (call,) if call is self._runner.first_call else (call, self._runner.first_call):
             if each.request.fields is not self._parsed.fields:
-                kept += forget_prompt(each.request.fields, each.request.dialect)
+                n_kept += forget_prompt(each.request.fields, each.request.dialect)
             for rendered in each.rendered.values():
-                kept += 0 if rendered.fields is None else forget_prompt(rendered.fields)
-                kept += 0 if rendered.apart is None else forget_prompt(rendered.apart.fields)
+                n_kept += 0 if rendered.fields is None else forget_prompt(rendered.fields)
+                n_kept += 0 if rendered.apart is None else forget_prompt(rendered.apart.fields)
         if self._parsed.remembering is not None:
-            kept += self._parsed.remembering.size
+            n_kept += self._parsed.remembering.size
         if self._client_context.received is not None:
-            self._client_context.received.shrink(kept)
+            self._client_context.received.shrink(n_kept)
 
     def _remember(self, maker: Maker) -> None:
         """Keep the answer for later requests that name it, if ``maker`` is not known to store it.
@@ -445,7 +447,7 @@ class Responder:
         elif made_at.spoken_in(self._runner.call) is not self._parsed.dialect:
             names = {name: kind for name, kind in names.items() if kind is StoredKind.MESSAGE}
         elif self._parsed.stores:
-            name = None if (known := self._parsed.dialect.recalling) is None else known.id_of(answer)
+            name = None if (recalling := self._parsed.dialect.recalling) is None else recalling.id_of(answer)
             names = names if name is None else {name: StoredKind.RESPONSE, **names}
         else:  # its id names nothing at the provider, and what the gateway keeps of it in Redis is sealed with it
             names = {name: kind for name, kind in names.items() if kind is not StoredKind.RESPONSE}

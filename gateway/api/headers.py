@@ -71,8 +71,8 @@ def trace(headers: CIMultiDictProxy[str]) -> TraceContext | None:
 
 def request_id(headers: Mapping[str, str]) -> str | None:
     """Return the client's request id; None if there is none, or if it must not be logged."""
-    asked = headers.get(_REQUEST_ID)
-    return asked if asked and len(asked) <= _LONGEST_REQUEST_ID and asked.isprintable() else None
+    sent_id = headers.get(_REQUEST_ID)
+    return sent_id if sent_id and len(sent_id) <= _LONGEST_REQUEST_ID and sent_id.isprintable() else None
 
 
 def identifying(request_id: str) -> dict[str, str]:
@@ -162,8 +162,8 @@ _YES = frozenset({"1", "true", "yes", "explain"})
 
 def is_wanted(headers: Mapping[str, str]) -> bool:
     """Whether the request asks for its plan (``x-holeshot-plan: explain``)."""
-    asked = headers.get(PLAN_HEADER)
-    return asked is not None and asked.lower() in _YES
+    header = headers.get(PLAN_HEADER)
+    return header is not None and header.lower() in _YES
 
 
 def written(explanation: Explanation) -> str:

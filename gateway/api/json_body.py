@@ -68,29 +68,29 @@ def scan_media(prompt: msgspec.Raw, media: Media) -> MediaScan:
 
 def scan_steps(prompt: msgspec.Raw, media: Media) -> Steps[MediaScan]:
     """Scan a ``prompt`` of any size, in slices."""
-    found = MediaScan()
+    scan = MediaScan()
     view = memoryview(prompt)
     size = len(view)
     searched = {"vision": media.vision, "audio": media.audio, "documents": media.documents}
     for at in range(0, size, _SLICE_BYTES):
         # One byte more, for an escape across the end of the slice. None is counted twice.
         part = bytes(view[at : at + _SLICE_BYTES + len(ESCAPED_ASCII) - 1])
-        found.escapes += part[: _SLICE_BYTES + 1].count(b"\\u")
+        scan.escapes += part[: _SLICE_BYTES + 1].count(b"\\u")
         end = min(size, at + _SLICE_BYTES + _STRADDLING_BYTES)
         is_odd = media.odd.search(prompt, at, end) is not None
-        found.odd = found.odd or is_odd or ESCAPED_ASCII in part
+        scan.odd = scan.odd or is_odd or ESCAPED_ASCII in part
         if is_odd and media.any.search(prompt, at, end) is not None:
             for name, pattern in [*searched.items()]:
                 if pattern.search(prompt, at, end) is not None:
-                    setattr(found, name, True)
+                    setattr(scan, name, True)
                     del searched[name]
         yield
     if len(searched) < len(("vision", "audio", "documents")):
-        yield from _payload_steps(prompt, found)
-    return found
+        yield from _payload_steps(prompt, scan)
+    return scan
 
 
-def _payload_steps(prompt: msgspec.Raw, found: MediaScan) -> Steps[None]:
+def _payload_steps(prompt: msgspec.Raw, scan: MediaScan) -> Steps[None]:
     """Find the runs of Base64, checking only blocks at multiples of the block size.
 
     A search byte by byte takes a hundred times as long.
@@ -110,16 +110,16 @@ def _payload_steps(prompt: msgspec.Raw, found: MediaScan) -> Steps[None]:
             end = more.end()
             yield
         if end - begin >= _LEAST_RUN:
-            found.payloads += 1
-            found.payload_bytes += end - begin
+            scan.payloads += 1
+            scan.payload_bytes += end - begin
         done = end
         at = end - end % _BLOCK + _BLOCK  # the byte at ``end`` is not Base64
 
 
 def _begin_of_run(prompt: msgspec.Raw, at: int, after: int) -> int:
     """Return where the run that reaches ``at`` begins; it is within the block before ``at``."""
-    found = _CODED_END.search(prompt, max(after, at - _BLOCK), at)
-    return at if found is None else found.start()
+    end_before = _CODED_END.search(prompt, max(after, at - _BLOCK), at)
+    return at if end_before is None else end_before.start()
 
 
 def _object_of(types: str) -> re.Pattern[bytes]:
@@ -175,8 +175,8 @@ def structures(body: bytes | memoryview | msgspec.Raw) -> Iterator[bytes]:
 
 def too_many_values(most: int, which: str, param: str | None = None) -> TooManyValues:
     """Return the error for a request with more than ``most`` values; ``which`` they are, or why they are built."""
-    said = f"the request has more than {most} JSON values, the most {which} (limits.max_values)"
-    return TooManyValues(said, param=param)
+    message = f"the request has more than {most} JSON values, the most {which} (limits.max_values)"
+    return TooManyValues(message, param=param)
 
 
 CHARS_PER_TOKEN = 4  # of prompt, including its JSON syntax
@@ -369,11 +369,11 @@ def is_set(raw: msgspec.Raw | None) -> bool:
 
 def least(*limits: float | None) -> int | None:
     """Return the smallest limit; None and values below 1 (some clients send -1) mean no limit."""
-    found: int | None = None
+    fewest: int | None = None
     for limit in limits:
-        if limit is not None and limit >= 1 and (found is None or limit < found):
-            found = int(limit)
-    return found
+        if limit is not None and limit >= 1 and (fewest is None or limit < fewest):
+            fewest = int(limit)
+    return fewest
 
 
 def _header_bytes(header: str) -> bytes:

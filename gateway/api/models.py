@@ -43,19 +43,19 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 def facts_of(model: Model, deployments: Sequence[Deployment]) -> ModelFacts:
     """Return the properties of ``model`` if only ``deployments`` may answer."""
-    known = [deployment.capabilities for deployment in deployments]
+    capabilities = [deployment.capabilities for deployment in deployments]
     allowed = model.parameters.most_tokens if model.parameters is not None else None
     return ModelFacts(
         converses=not deployments or any(not _CONVERSING.isdisjoint(each.apis) for each in deployments),
-        context_tokens=_least(each.context_tokens for each in known),
-        max_output_tokens=_least((*(each.max_output_tokens for each in known), allowed)),
+        context_tokens=_least(each.context_tokens for each in capabilities),
+        max_output_tokens=_least((*(each.max_output_tokens for each in capabilities), allowed)),
         price=_dearest([deployment.price for deployment in deployments]),
-        tools=_any_can([each.tools for each in known]),
-        json_schema=_any_can([each.json_schema for each in known]),
-        reasoning=_any_can([each.reasoning for each in known]),
-        vision=_any_can([each.vision for each in known]),
-        audio=_any_can([each.audio for each in known]),
-        documents=_any_can([each.documents for each in known]),
+        tools=_any_can([each.tools for each in capabilities]),
+        json_schema=_any_can([each.json_schema for each in capabilities]),
+        reasoning=_any_can([each.reasoning for each in capabilities]),
+        vision=_any_can([each.vision for each in capabilities]),
+        audio=_any_can([each.audio for each in capabilities]),
+        documents=_any_can([each.documents for each in capabilities]),
     )
 
 
@@ -63,26 +63,26 @@ def _least(figures: Iterable[int | None]) -> int | None:
     return min((figure for figure in figures if figure is not None), default=None)
 
 
-def _any_can(known: Sequence[bool | None]) -> bool | None:
-    if any(known):
+def _any_can(flags: Sequence[bool | None]) -> bool | None:
+    if any(flags):
         return True
-    return None if not known or None in known else False
+    return None if not flags or None in flags else False
 
 
 def _dearest(prices: Sequence[Price | None]) -> Price | None:
-    known = [price for price in prices if price is not None]
-    if not known or len(known) < len(prices):
+    priced = [price for price in prices if price is not None]
+    if not priced or len(priced) < len(prices):
         return None
 
     def most(usd: Callable[[Price], float | None], otherwise: Callable[[Price], float]) -> float | None:
         """Return the highest price of a part; a deployment without one counts with its general price."""
-        if all(usd(price) is None for price in known):
+        if all(usd(price) is None for price in priced):
             return None
-        return max(own if (own := usd(price)) is not None else otherwise(price) for price in known)
+        return max(own if (own := usd(price)) is not None else otherwise(price) for price in priced)
 
     return Price(
-        input_usd=max(price.input_usd for price in known),
-        output_usd=max(price.output_usd for price in known),
+        input_usd=max(price.input_usd for price in priced),
+        output_usd=max(price.output_usd for price in priced),
         cached_input_usd=most(lambda price: price.cached_input_usd, lambda price: price.input_usd),
         cache_write_usd=most(lambda price: price.cache_write_usd, lambda price: price.input_usd),
         reasoning_usd=most(lambda price: price.reasoning_usd, lambda price: price.output_usd),
@@ -206,11 +206,11 @@ async def list_models(request: web.Request) -> web.Response:
         InvalidRequest: the page's parameters are invalid.
 
     """
-    work, known, spoken = request.app[CONTEXT].body_work, await _used(request), dialect_of(request)
-    if spoken is PIVOT:
-        return json_of(OpenAIModels(await work.pieces((_as_openai(*each) for each in known), MODELS_A_TURN)))
-    conversing = await _conversing(request, known)
-    if spoken is GEMINI:
+    work, models, dialect = request.app[CONTEXT].body_work, await _used(request), dialect_of(request)
+    if dialect is PIVOT:
+        return json_of(OpenAIModels(await work.pieces((_as_openai(*each) for each in models), MODELS_A_TURN)))
+    conversing = await _conversing(request, models)
+    if dialect is GEMINI:
         return json_of(GoogleModels(await work.pieces((_as_google(*each) for each in conversing), MODELS_A_TURN)))
     return json_of(_page([_as_anthropic(model, each) for model, each in conversing], request.query))
 
@@ -229,15 +229,15 @@ async def _used(request: web.Request) -> _Used:
     client = context.admission.admit(request)
     models = [model for name, model in context.fleet.models.items() if client.may_use(name)]
     work, fleet = context.body_work, context.fleet
-    known = await work.made(((model, _visible(fleet, model, client)) for model in models), MODELS_A_TURN)
+    facts = await work.made(((model, _visible(fleet, model, client)) for model in models), MODELS_A_TURN)
     if client.tenant is None:
-        return known
-    return [(model, visible) for model, visible in known if visible]  # it can use no others
+        return facts
+    return [(model, visible) for model, visible in facts if visible]  # it can use no others
 
 
-async def _conversing(request: web.Request, known: _Used) -> list[tuple[Model, ModelFacts]]:
+async def _conversing(request: web.Request, models: _Used) -> list[tuple[Model, ModelFacts]]:
     work = request.app[CONTEXT].body_work
-    facts = await work.made(((model, facts_of(model, visible)) for model, visible in known), MODELS_A_TURN)
+    facts = await work.made(((model, facts_of(model, visible)) for model, visible in models), MODELS_A_TURN)
     return [(model, each) for model, each in facts if each.converses]
 
 
@@ -249,10 +249,10 @@ async def get_model(request: web.Request) -> web.Response:
     client.check_model(name)
     model = context.fleet.find(name, adhoc=client.adhoc)
     visible = _visible(context.fleet, model, client)
-    spoken = dialect_of(request)
-    if spoken is PIVOT:
+    dialect = dialect_of(request)
+    if dialect is PIVOT:
         return json_of(_as_openai(model, visible))
-    return json_of((_as_google if spoken is GEMINI else _as_anthropic)(model, facts_of(model, visible)))
+    return json_of((_as_google if dialect is GEMINI else _as_anthropic)(model, facts_of(model, visible)))
 
 
 def dialect_of(request: web.Request) -> Dialect:
@@ -356,10 +356,10 @@ def _page(entries: Sequence[AnthropicModel], query: Mapping[str, str]) -> Anthro
 
 
 def _limit(query: Mapping[str, str]) -> int:
-    said = query.get("limit", str(_LONGEST_PAGE))
-    limit = int(said) if said.isascii() and said.isdigit() and len(said) <= len(str(_LONGEST_PAGE)) else 0
+    number = query.get("limit", str(_LONGEST_PAGE))
+    limit = int(number) if number.isascii() and number.isdigit() and len(number) <= len(str(_LONGEST_PAGE)) else 0
     if not 1 <= limit <= _LONGEST_PAGE:
-        raise InvalidRequest(f"'limit' must be a whole number from 1 to {_LONGEST_PAGE}, not {said!r}", param="limit")
+        raise InvalidRequest(f"'limit' must be a whole number from 1 to {_LONGEST_PAGE}, not {number!r}", param="limit")
     return limit
 
 

@@ -27,33 +27,33 @@ def leave_out_nulls(fields: Fields) -> None:
         _change(fields, "tools", ())
 
 
-def _has_nulls(said: bytes, names: tuple[bytes, ...], *, are_named: bool) -> bool:
+def _has_nulls(text: bytes, names: tuple[bytes, ...], *, are_named: bool) -> bool:
     """Whether a member with one of these ``names``, or one without a name, is null. Within texts quotes are escaped."""
     for written in _WRITTEN:
-        at = said.find(written)
+        at = text.find(written)
         while at >= 0:
-            if said[at - 1] != _BACKSLASH and said.endswith(names, 0, at) is are_named:
+            if text[at - 1] != _BACKSLASH and text.endswith(names, 0, at) is are_named:
                 return True
-            at = said.find(written, at + 1)
+            at = text.find(written, at + 1)
     return False
 
 
 def _change(fields: Fields, name: str, lists: tuple[str, ...]) -> None:
     try:
-        said = [_without(each) for each in _OBJECTS.decode(fields[name])]
-        for each in said:
+        changed = [_without(each) for each in _OBJECTS.decode(fields[name])]
+        for each in changed:
             for inner in lists:
                 if inner in each:
                     each[inner] = raw_json([_without(call) for call in _OBJECTS.decode(each[inner])])
     except UNREADABLE:
         return  # the provider reports the error in its own words
-    fields[name] = raw_json(said)
+    fields[name] = raw_json(changed)
 
 
 def _without(holder: Fields) -> Fields:
     """Return a message, a call or a tool without what is null in it, and in its function."""
-    kept = {name: value for name, value in holder.items() if value != _NULL or name == "content"}
-    if "function" in kept:
-        inner = _OBJECT.decode(kept["function"])
-        kept["function"] = raw_json({name: value for name, value in inner.items() if value != _NULL})
-    return kept
+    without_nulls = {name: value for name, value in holder.items() if value != _NULL or name == "content"}
+    if "function" in without_nulls:
+        inner = _OBJECT.decode(without_nulls["function"])
+        without_nulls["function"] = raw_json({name: value for name, value in inner.items() if value != _NULL})
+    return without_nulls

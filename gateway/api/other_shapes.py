@@ -64,8 +64,8 @@ def with_chat_tools(fields: Fields, values: int | None) -> list[str]:
     lost: list[str] = []
     tools: list[msgspec.Raw] = []
     has_messages = False
-    given = _decoded(_OBJECTS, fields["tools"], "tools")
-    for number, tool in enumerate(given):
+    tool_objects = _decoded(_OBJECTS, fields["tools"], "tools")
+    for number, tool in enumerate(tool_objects):
         kind = bytes(tool.get("type", b'"function"'))
         if "input_schema" in tool:
             has_messages = True
@@ -103,18 +103,18 @@ def _choose(fields: Fields) -> None:
 
 def _with_chat_calls(messages: msgspec.Raw, lost: list[str]) -> msgspec.Raw:
     """Return the conversation with calls and results, which are blocks of Messages, as chat has them."""
-    said: list[object] = []
-    given = _decoded(_OBJECTS, messages, "messages")
-    for number, message in enumerate(given):
+    messages_with_calls: list[object] = []
+    message_objects = _decoded(_OBJECTS, messages, "messages")
+    for number, message in enumerate(message_objects):
         content = message.get("content", msgspec.Raw(b"null"))
         is_list = bytes(memoryview(content)[:1]) == b"["
         blocks = _decoded(_OBJECTS, content, "messages") if is_list else ()
         if any(bytes(block.get("type", b"")) in _BLOCKS for block in blocks):
             turn = {"messages": raw_json([message]), "max_tokens": _SAY["max_tokens"], "thread": _ANY}
-            said += _part(turn, _OF_MESSAGES, "messages", number, lost)
+            messages_with_calls += _part(turn, _OF_MESSAGES, "messages", number, lost)
         else:
-            said.append(message)
-    return raw_json(said)
+            messages_with_calls.append(message)
+    return raw_json(messages_with_calls)
 
 
 def _check_room(values: int | None) -> None:
@@ -135,8 +135,8 @@ def _part(fields: Fields, to_chat: Callable[[Fields], Wording], name: str, numbe
             str(error).replace(first, here), param=error.param and error.param.replace(first, here)
         ) from None
     lost += [loss.field.replace(first, here) for loss in wording.losses]
-    said: list[Any] = msgspec.json.decode(wording.fields[name], type=list[msgspec.Raw])
-    return said
+    items: list[Any] = msgspec.json.decode(wording.fields[name], type=list[msgspec.Raw])
+    return items
 
 
 def _in_chat(fields: Fields, to_chat: Callable[[Fields], Wording], but: Sequence[str] = ()) -> Wording:

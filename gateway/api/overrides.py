@@ -114,13 +114,13 @@ def withheld(model: Model, override: RaceOverride, client: Client) -> Sequence[s
     """
     if override.profile is None:
         return ()
-    wanted, given = model.under(override.profile), model.under(client.profile)
+    wanted, allowed = model.under(override.profile), model.under(client.profile)
     if override.takeover is False or wanted.takeover.when is When.NEVER:
         return ()  # where nothing goes on, no rival is kept for it
-    if given.takeover.when is When.NEVER:
+    if allowed.takeover.when is When.NEVER:
         return (_TAKEOVER,)
-    lacks_slow = given.takeover.slow is None is not wanted.takeover.slow
-    lacks_rival = wanted.race.keeps_speakers and not given.race.keeps_speakers
+    lacks_slow = allowed.takeover.slow is None is not wanted.takeover.slow
+    lacks_rival = wanted.race.keeps_speakers and not allowed.race.keeps_speakers
     return tuple(name for name, lacks in ((_SLOW, lacks_slow), (_RIVAL, lacks_rival)) if lacks)
 
 
@@ -135,8 +135,8 @@ def _check(override: RaceOverride, client: Client) -> None:
 
 def _changed(race: RaceSettings, override: RaceOverride, client: Client) -> RaceSettings:
     """Return ``race`` with the overrides. Without a width it is as configured, within the key's limit."""
-    said = msgspec.structs.asdict(override)
-    changes = {name: value for name, value in said.items() if value is not None and name not in _NOT_OF_RACE}
+    values = msgspec.structs.asdict(override)
+    changes = {name: value for name, value in values.items() if value is not None and name not in _NOT_OF_RACE}
     if (override.profile or override.mode is Mode.RACE) and override.width is None:
         changes["width"] = width = min(race.width, client.max_width)
         if override.mode is Mode.RACE and width == 1 < race.width:  # it may not: asking must not leave it less
@@ -210,12 +210,12 @@ def tightened(said: Said, deadlines: RaceOverride) -> Said:
 
 
 def _milliseconds(headers: Mapping[str, str], name: str) -> float | None:
-    said = headers.get(name)
-    if said is None:
+    value = headers.get(name)
+    if value is None:
         return None
-    if _NUMBER.fullmatch(said.strip()) is None:
+    if _NUMBER.fullmatch(value.strip()) is None:
         raise InvalidRequest(f"{name!r} must be a number of milliseconds, as in 800", param=name)
-    ms, (least_ms, reason) = float(said), _BY_HEADERS[name]
+    ms, (least_ms, reason) = float(value), _BY_HEADERS[name]
     if ms < least_ms:
         raise InvalidRequest(f"{name!r} must be at least {least_ms:g}, not {ms:g}: {reason}", param=name)
     return ms

@@ -49,8 +49,8 @@ _claude_code = msgspec.json.Decoder(ClaudeCode)
 
 def claude_code_in(name: str) -> ClaudeCode | None:
     """Return what an end user's ``name`` means where it is Claude Code's; None if it is another's."""
-    if (found := _CLAUDE_CODE.fullmatch(name)) is not None:
-        return ClaudeCode(found[1], found[3], found[2])
+    if (parts := _CLAUDE_CODE.fullmatch(name)) is not None:
+        return ClaudeCode(parts[1], parts[3], parts[2])
     if name.startswith("{"):
         with suppress(*UNREADABLE):
             return _claude_code.decode(name)
@@ -59,8 +59,8 @@ def claude_code_in(name: str) -> ClaudeCode | None:
 
 def person_in(name: str) -> str:
     """Return whom an end user's ``name`` means where an agent adds its session to it; any other name as it is."""
-    said = claude_code_in(name)
-    return name if said is None else said.account_uuid or said.device_id or name
+    claude_code = claude_code_in(name)
+    return name if claude_code is None else claude_code.account_uuid or claude_code.device_id or name
 
 
 class _Metadata(msgspec.Struct):
@@ -106,16 +106,16 @@ class EndUsers:
     def level(self, name: str) -> tuple[str, Level]:
         """Return the hash of an end user, and its level."""
         scoped = f"{self._scope}\0{name}"
-        found = self._known.get(scoped)
-        if found is None:
+        known_level = self._known.get(scoped)
+        if known_level is None:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            known = scoped.encode(errors="surrogateescape")
-            digest = hmac.digest(self._secret, b"holeshot end user " + known, "sha256")[:_ID_BYTES]
+            encoded_name = scoped.encode(errors="surrogateescape")
+            digest = hmac.digest(self._secret, b"holeshot end user " + encoded_name, "sha256")[:_ID_BYTES]
             end_user = urlsafe_b64encode(digest).decode()
             level = level_of_end_user(self._scope, end_user, self._named.get(name, self._limits), self._zone)
-            found = self._known[scoped] = end_user, level
-        return found
+            known_level = self._known[scoped] = end_user, level
+        return known_level
 
     def level_of(self, end_user: str) -> Level:
         """Return the level of the end user with this hash."""
@@ -239,19 +239,19 @@ class Payers:
         users = self._of(client)[2]
         if users is None:
             return None
-        said = client.end_user or (None if users.header is None else headers.get(users.header))
-        said = said or headers.get(_GEMINI_CLI, "")[:_LONGEST]
-        return EndUser(users, said, client.end_user is not None)
+        name = client.end_user or (None if users.header is None else headers.get(users.header))
+        name = name or headers.get(_GEMINI_CLI, "")[:_LONGEST]
+        return EndUser(users, name, client.end_user is not None)
 
     def _of(self, client: Client) -> _Payer:
         """Return the cached entry of a client: a changed key makes a new ``Client``, and a reload new ``Payers``."""
         key = client.name, client.team
-        known = self._known.get(key)
-        if known is None or known[0] is not client.limits:
+        payer = self._known.get(key)
+        if payer is None or payer[0] is not client.limits:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            known = self._known[key] = (client.limits, *self._found(client))
-        return known
+            payer = self._known[key] = (client.limits, *self._found(client))
+        return payer
 
     def _found(self, client: Client) -> tuple[Sequence[Level], EndUsers | None]:
         zone = client.zone or self._zone

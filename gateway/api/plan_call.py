@@ -123,33 +123,33 @@ async def plan_call(
     session, whose = _session(client_context, parsed) if may_name_one else _NO_SESSION
     is_usual = instead_of is None and made_by is None and allow is None and name == parsed.model
     shape = kept_shape_of(fleet.models.get(name), parsed, client) if is_usual else None
-    known = None if shape is None else decided(fleet, client, shape)
+    cached = None if shape is None else decided(fleet, client, shape)
     resolved: ResolvedModel | None = None
     fitting, index = _AS_SENT, None
-    if known is None:
-        found, resolved, race_asked = _resolved(allow, parsed, client, fleet, name, made_by)
+    if cached is None:
+        found_model, resolved, race_asked = _resolved(allow, parsed, client, fleet, name, made_by)
         if relayed is not None and relayed.is_indexed:
-            index = first_of(fleet.known(parsed.model) or found, relayed)
+            index = first_of(fleet.known(parsed.model) or found_model, relayed)
         fitting = await _fitting(context, resolved, client_context, fleet, index, vectors)
-        is_alone = len(fitting.deployments) == 1 < len(found.deployments) and relayed is None
+        is_alone = len(fitting.deployments) == 1 < len(found_model.deployments) and relayed is None
         model = _not_against_itself(resolved.model) if is_alone else resolved.model
-        given = found.under(client.profile).race
-        known = CachedDecision.of(model, shape_of(resolved.parsed), fitting, race_asked, given)
+        race_given = found_model.under(client.profile).race
+        cached = CachedDecision.of(model, shape_of(resolved.parsed), fitting, race_asked, race_given)
         if shape is not None:
-            keep(fleet, client, shape, known, fitting)
-    model, sent = known.model, parsed if resolved is None else resolved.parsed
+            keep(fleet, client, shape, cached, fitting)
+    model, sent = cached.model, parsed if resolved is None else resolved.parsed
     call = Call(
         sent,
         client_context.caller(context, sent.fields, session) if instead_of is None else instead_of.caller,
-        known.decision,
-        _own_of(context, parsed, sent, client_context, known, resolved, instead_of, whose=whose),
+        cached.decision,
+        _own_of(context, parsed, sent, client_context, cached, resolved, instead_of, whose=whose),
         fitting.rendered,
     )
     if fitting.rooms:
         call = _within_rooms(call, model, fitting)
     if model.common.binds and relayed is None:
         call = await _with_maker(context, call, parsed, client, fleet, model)
-    terms = _terms_of(context, call, known, sent, whose=whose)
+    terms = _terms_of(context, call, cached, sent, whose=whose)
     if resolved is not None:
         is_counted = terms.is_counted or instead_of is not None  # a fallback may run beside the other model
         whole = () if sent.stream or relayed is not None else _whole(call, fitting)
@@ -158,21 +158,21 @@ async def plan_call(
         terms = terms if relayed is None else relayed_terms(terms, resolved.asked, model)
     elif call.traits.maker is not None:
         terms = msgspec.structs.replace(terms, demands=_led_by(call.traits.maker, call, model))
-    plan = _planned(context, call, model, known.names, terms, client_context)
+    plan = _planned(context, call, model, cached.names, terms, client_context)
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     plan, reading = (plan, EVENTS) if relayed is None else read_as(parsed, model, plan)
     if vectors is not None and index is not None and resolved is not None and resolved.is_race_set:
         vectors.compare(context, fleet, model, index, plan)
-    told = dict(parsed.response_headers) if resolved is None else resolved.response_headers
+    response_headers = dict(parsed.response_headers) if resolved is None else resolved.response_headers
     if parsed.race.profile is not None and relayed is None and (configured := fleet.models.get(name)) is not None:
-        _tell_withheld(told, withheld(configured, parsed.race, client))
-    return PlannedCall(call, model, plan, told, terms.prefix, known.names, reading)
+        _tell_withheld(response_headers, withheld(configured, parsed.race, client))
+    return PlannedCall(call, model, plan, response_headers, terms.prefix, cached.names, reading)
 
 
-def _tell_withheld(told: dict[str, str], names: Sequence[str]) -> None:
+def _tell_withheld(response_headers: dict[str, str], names: Sequence[str]) -> None:
     """Tell the client which parts of the profile that it names the request does not get."""
     if names:
-        told[IGNORED] = ", ".join(filter(None, (told.get(IGNORED), *names)))
+        response_headers[IGNORED] = ", ".join(filter(None, (response_headers.get(IGNORED), *names)))
 
 
 _AS_SENT = Fitting([], {}, {})  # for requests decided before: every deployment is sent the request as it is
@@ -242,10 +242,10 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
 
     """
     client.check_model(name)
-    found = fleet.find(name, adhoc=client.adhoc)
-    if parsed.relayed is None and found.common.acts:
+    found_model = fleet.find(name, adhoc=client.adhoc)
+    if parsed.relayed is None and found_model.common.acts:
         parsed = msgspec.structs.replace(parsed, stateful=True)
-    model = with_override(found, parsed.race, client, stateful=parsed.stateful)
+    model = with_override(found_model, parsed.race, client, stateful=parsed.stateful)
     model = model if allow is None else allow(model)
     model = model if client.tenant is None else fleet.with_keys(model, client.tenant)
     is_race_set = model.race.mode is not Mode.AUTO
@@ -258,8 +258,8 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
     # A count of tokens is asked for once, and leaves nothing behind: there is nothing to tell of a race.
     counts = parsed.relayed is not None and parsed.relayed.endpoint is MeasuredApi.COUNT_TOKENS
     if parsed.stateful and not counts and (parsed.relayed is None or parsed.race != NOTHING):
-        race_asked = with_override(found, parsed.race, client, stateful=False).race
-    return found, resolved, race_asked
+        race_asked = with_override(found_model, parsed.race, client, stateful=False).race
+    return found_model, resolved, race_asked
 
 
 async def _fitting(  # noqa: PLR0917 - what is known of a request
@@ -329,7 +329,7 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
     parsed: ParsedRequest,
     sent: ParsedRequest,
     client_context: ClientContext,
-    known: CachedDecision,
+    cached: CachedDecision,
     resolved: ResolvedModel | None,
     instead_of: Call | None,
     *,
@@ -339,7 +339,7 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
 
     Of one whose answer passes unread it says nothing of tokens. ``whose``: its session with the client that has it.
     """
-    relayed, fields, model = parsed.relayed, sent.fields, known.model
+    relayed, fields, model = parsed.relayed, sent.fields, cached.model
     race = model.race
     kind, deadline_ms = None, race.ttft_ms
     if relayed is None:
@@ -358,7 +358,7 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
     ):  # a fallback has that of the model asked for
         deadline_ms = instead_of.traits.deadline_ms
     return CallTraits(  # not by name, which costs more
-        spoken_class(parsed.prompt_class) if known.terms.spoken else parsed.prompt_class,
+        spoken_class(parsed.prompt_class) if cached.terms.spoken else parsed.prompt_class,
         parsed.needs.prompt_tokens,
         sent.inline_bytes(fields),
         None if relayed is None else parsed.size // CHARS_PER_TOKEN,
@@ -373,16 +373,16 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
 
 
 def _terms_of(
-    context: CallContext, call: Call, known: CachedDecision, sent: ParsedRequest, *, whose: str | None
+    context: CallContext, call: Call, cached: CachedDecision, sent: ParsedRequest, *, whose: str | None
 ) -> Terms:
     """Return the terms on which the deployments of a model are compared for a call: of all of its shape, and its own.
 
     ``sent`` is the request as this model is asked.
     """
-    model, seats, own = known.model, context.services.seats, call.traits
+    model, seats, own = cached.model, context.services.seats, call.traits
     has_prefix = sent.size > PREFIX_BYTES[0] and model.race.cache_affinity
     return msgspec.structs.replace(
-        known.terms,
+        cached.terms,
         prompt_tokens=own.prompt_tokens,
         max_tokens=sent.needs.max_tokens,
         limits=seats.now(model.limits) if seats.leased else model.limits,
@@ -415,16 +415,16 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
         return call
     prompt = bytes(call.request.fields.get(requests.prompt, b""))
     is_long = len(prompt) > SEARCHED_BYTES
-    found = await aside(bound_reasoning, prompt) if is_long else bound_reasoning(prompt)
-    known = await context.services.makers.find(found) if found else None
-    maker = known or (_sealed_by(prompt, model) if found else None) or parsed.follows
+    hashes = await aside(bound_reasoning, prompt) if is_long else bound_reasoning(prompt)
+    known_maker = await context.services.makers.find(hashes) if hashes else None
+    maker = known_maker or (_sealed_by(prompt, model) if hashes else None) or parsed.follows
     if maker is not None and not client.made(maker, fleet):
         maker = None
     call = _with_own(call, maker=maker) if maker is not None else call
     are_known = False
-    if known is not None:
-        makers = context.services.makers.of_each(found)
-        are_known = all(each in makers for each in found)
+    if known_maker is not None:
+        makers = context.services.makers.of_each(hashes)
+        are_known = all(each in makers for each in hashes)
         call = await _without_unread(call, model, makers, is_long=is_long)
     return call if maker is None else await _left_to(call, model, maker, is_long=is_long, are_known=are_known)
 
@@ -516,8 +516,8 @@ def remember_prefix(context: CallContext, planned: PlannedCall, record: CallReco
     if planned.prefix is None:
         return
     if planned.model.marks:
-        asked = {each.deployment for each in record.attempts}
-        context.steering.asked(planned.model.name, planned.prefix, asked.intersection(planned.names))
+        deployments = {each.deployment for each in record.attempts}
+        context.steering.asked(planned.model.name, planned.prefix, deployments.intersection(planned.names))
     winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
     if winner is not None and winner.deployment in planned.names:  # not a fallback's, which continued the answer
         context.steering.served(

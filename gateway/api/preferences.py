@@ -74,8 +74,8 @@ def matches(slug: str, deployment: Deployment) -> Match:
 
 def _matches_variant(variant: str, deployment: Deployment) -> Match:
     if variant in _QUANTIZATIONS:
-        known = deployment.quantization
-        return Match.MAYBE if known is None else Match.YES if known.lower() == variant else Match.NO
+        quantization = deployment.quantization
+        return Match.MAYBE if quantization is None else Match.YES if quantization.lower() == variant else Match.NO
     region = (deployment.region or "").lower()
     if region and (region == variant or region.startswith(f"{variant}-")):
         return Match.YES
@@ -371,14 +371,14 @@ def preferred(
     if preferences.require_parameters:
         left = [msgspec.structs.replace(each, drop_params=False, adapts_forced=False) for each in left]
     order = tuple(each.name for each in ordered)
-    asked = race = _raced(preferences, model.race, client, ordered=bool(order), left=left)
+    race_asked = race = _raced(preferences, model.race, client, ordered=bool(order), left=left)
     if excluded and race.width > len(left):
         race = race.model_copy(update={"width": max(1, len(left))})  # a single deployment would race itself
     return DeploymentChoice(
         deployments=left,
         excluded=excluded,
         race=race,
-        asked=asked,
+        asked=race_asked,
         order=order,
         failover=preferences.allow_fallbacks or preferences.order is not None,
         unsupported=preferences.unsupported,
@@ -463,11 +463,11 @@ def _too_dear(deployment: Deployment, most: MaxPrice) -> str | None:
 
 
 def _in_order(slugs: Sequence[str], deployments: Sequence[Deployment]) -> Iterator[Deployment]:
-    seen: set[str] = set()
+    names_before: set[str] = set()
     for slug in slugs:
         for deployment in deployments:
-            if deployment.name not in seen and matches(slug, deployment) is Match.YES:
-                seen.add(deployment.name)
+            if deployment.name not in names_before and matches(slug, deployment) is Match.YES:
+                names_before.add(deployment.name)
                 yield deployment
 
 

@@ -83,7 +83,7 @@ def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> S
         InvalidRequest: they name too much.
 
     """
-    found = list[NamedId]()
+    names = list[NamedId]()
     for name, raw in fields.items():
         field = asked_field(api, name)
         if not (yield from field.hinted(raw)):
@@ -95,10 +95,10 @@ def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> S
             if each is None:
                 yield
                 continue
-            found.append(each)
-            if len(found) > MOST_NAMES:
+            names.append(each)
+            if len(names) > MOST_NAMES:
                 raise InvalidRequest(f"{name!r} names more than {MOST_NAMES} things that a provider stores", param=name)
-    return found
+    return names
 
 
 def check_servers(named: list[NamedId], hosts: tuple[str, ...] | None) -> None:
@@ -141,7 +141,7 @@ async def stored_at(
 
     """
     ids = [each for each in named if each.kind not in _CALLED and (watch.ids or each.kind in HELD)]
-    found = before
+    place = before
     is_any = settings.provider_state == "any"
     for at in range(0, len(ids), _AT_ONCE):
         part = ids[at : at + _AT_ONCE]
@@ -156,15 +156,15 @@ async def stored_at(
                     continue
                 raise _unknown(each, settings)
             deployment = maker.deployment
-            if found is None:
-                found = StoredAt(deployment, each.field, key_name=maker.key_name)
-            elif _provider(found.deployment) != _provider(deployment):
+            if place is None:
+                place = StoredAt(deployment, each.field, key_name=maker.key_name)
+            elif _provider(place.deployment) != _provider(deployment):
                 raise InvalidRequest(
-                    f"'{found.field}' is stored at {_provider(found.deployment)}, but '{each.field}' at"
+                    f"'{place.field}' is stored at {_provider(place.deployment)}, but '{each.field}' at"
                     f" {_provider(deployment)}: no provider has both",
                     param=each.field,
                 )
-    return found
+    return place
 
 
 def _provider(deployment: str) -> str:
@@ -270,9 +270,9 @@ class ReturnedNames:
         self._is_owned = is_owned
         self.names: dict[str, StoredKind] = {}
 
-    def add(self, said: bytes) -> None:
+    def add(self, data: bytes) -> None:
         """Gather the names of a whole answer, or of one event's data."""
-        for named in named_in_answer(self._api, said):
+        for named in named_in_answer(self._api, data):
             if not self._is_owned and named.kind not in HELD and named.kind is not StoredKind.ITEM:
                 continue  # everybody may name it, and one provider has it all
             if len(self.names) < MOST_GIVEN and len(named.value) <= LONGEST_NAME:

@@ -94,12 +94,12 @@ async def recalled(  # noqa: PLR0917 - of one request
             raise InvalidRequest("'input' must be a string, or an array of items", param="input")
         return RecalledRequest(contents)
     named = await _in_slices(context, _named_steps(items), size) if names_items else ()
-    found = await _found(context, scope, named) if named else {}
-    if before is None and not found:
+    items_found = await _found(context, scope, named) if named else {}
+    if before is None and not items_found:
         return RecalledRequest(contents)
-    said = [*(before or ()), *(found.get(at, item) for at, item in enumerate(items))]
+    all_items = [*(before or ()), *(items_found.get(at, item) for at, item in enumerate(items))]
     changed = {name: value for name, value in fields.items() if before is None or name != recalling.previous}
-    body = await _in_slices(context, _body_steps(changed, said), sum(map(len, said)))
+    body = await _in_slices(context, _body_steps(changed, all_items), sum(map(len, all_items)))
     if len(body) > most_bytes(context):
         raise too_large(context)
     count(len(body))
@@ -179,27 +179,29 @@ def _named_steps(items: Sequence[bytes]) -> Steps[list[tuple[int, str]]]:
 def _named(item: bytes) -> str | None:
     """Return the id by which an item stands for another one; None if it has its own content."""
     try:
-        asked = _asked.decode(item)
-        if asked.type == "item_reference" or (asked.type is None and asked.role is None):
+        reference = _asked.decode(item)
+        if reference.type == "item_reference" or (reference.type is None and reference.role is None):
             return id_of(item)
-        if asked.type == "image_generation_call":  # "Further edit" of the guide to image generation: the id is enough
-            return id_of(item) if bytes(memoryview(asked.result)[:9]).strip() in _NOTHING else None
-        return id_of(item) if asked.type == "reasoning" and is_bare(_object.decode(item)) else None
+        if (
+            reference.type == "image_generation_call"
+        ):  # "Further edit" of the guide to image generation: the id is enough
+            return id_of(item) if bytes(memoryview(reference.result)[:9]).strip() in _NOTHING else None
+        return id_of(item) if reference.type == "reasoning" and is_bare(_object.decode(item)) else None
     except UNREADABLE:
         return None
 
 
 async def _found(context: Context, scope: AnswerScope, named: Sequence[tuple[int, str]]) -> dict[int, bytes]:
     """Return the known items, by the place where they are named."""
-    known: dict[int, bytes] = {}
+    items: dict[int, bytes] = {}
     for first in range(0, min(MOST_NAMES, len(named)), _AT_ONCE):
         part = named[first : min(MOST_NAMES, first + _AT_ONCE)]
         for (at, _), item in zip(
             part, await asyncio.gather(*(context.memory.item(scope, name) for _, name in part)), strict=True
         ):
             if item is not None:
-                known[at] = item
-    return known
+                items[at] = item
+    return items
 
 
 async def kept_at(

@@ -108,13 +108,13 @@ class RefusalMinutes:
         self._end = asyncio.get_running_loop().call_later(left_s, self.end)
 
 
-def _bounded(name: str | None, seen: set[str], most: int) -> str | None:
-    """Return a name that is one of the first ``most``, which are kept in ``seen``; of all others ``OTHER``."""
-    if name is None or name in seen:
+def _bounded(name: str | None, names: set[str], most: int) -> str | None:
+    """Return a name that is one of the first ``most``, which are kept in ``names``; of all others ``OTHER``."""
+    if name is None or name in names:
         return name
-    if len(seen) >= most:
+    if len(names) >= most:
         return OTHER
-    seen.add(name)
+    names.add(name)
     return name
 
 
@@ -157,10 +157,10 @@ class Refusals:
     def add_error(self, error: ApiError, refused: Callable[[], RefusedRequest]) -> None:
         """Record the error in a response, unless it belongs to a call or is not a refusal."""
         if CALL_ID not in error.headers and not isinstance(error, _NO_REFUSALS):
-            found = refused()
+            refusal = refused()
             if error.asked_model is not None:
-                found = msgspec.structs.replace(found, model=redact(error.asked_model[:LONGEST_MODEL]))
-            self.add(error.status_code, error.kind, found)
+                refusal = msgspec.structs.replace(refusal, model=redact(error.asked_model[:LONGEST_MODEL]))
+            self.add(error.status_code, error.kind, refusal)
 
     def add(self, status: int, reason: str, refused: RefusedRequest, *, defect: BaseException | None = None) -> None:
         """Record a refusal. ``defect`` is the bug that caused it; the first of a kind is logged with traceback."""

@@ -43,10 +43,10 @@ def fitted(
     api = parsed.relayed
 
     def obstacle(deployment: Deployment) -> str | None:
-        reason = _obstacle(deployment, api, policy, index, known if deployment.tenant else unpriced)
+        reason = _obstacle(deployment, api, policy, index, cost if deployment.tenant else unpriced)
         return reason or _too_much(deployment, parsed) or differs(deployment)
 
-    known = COUNT_KNOWN
+    cost = COUNT_KNOWN
     return resolved.able(obstacle)
 
 
@@ -77,8 +77,10 @@ def read_as(parsed: ParsedRequest, model: Model, plan: Plan) -> tuple[Plan, Rela
     api = parsed.relayed
     if api.by_character is not None or (api.by_query and plan.cost_usd):
         names = (*(launch.deployment for launch in plan.launches), *plan.rest)
-        found = {name: _usd_of(api, parsed, model.deployments[name]) for name in names}
-        plan = msgspec.structs.replace(plan, cost_usd={name: usd for name, usd in found.items() if usd is not None})
+        usd_by_name = {name: _usd_of(api, parsed, model.deployments[name]) for name in names}
+        plan = msgspec.structs.replace(
+            plan, cost_usd={name: usd for name, usd in usd_by_name.items() if usd is not None}
+        )
     costs = plan.cost_usd if api.by_character is not None else {}
     return plan, RelayedRequest(
         api.path,

@@ -40,10 +40,10 @@ def default_model(api: RelayedApi, fleet: Fleet, client: Client) -> str:
         if api.kind in {parsed_name(each.model).kind for each in model.deployments.values()}
         or parsed_name(model.name).kind == api.kind
     ]
-    found = named or [model.name for model in open_]
-    if api.kind is not None and len(found) == 1:
-        return found[0]
-    hint = f"name one of {', '.join(found)}" if found else "name one of GET /v1/models"
+    names = named or [model.name for model in open_]
+    if api.kind is not None and len(names) == 1:
+        return names[0]
+    hint = f"name one of {', '.join(names)}" if names else "name one of GET /v1/models"
     raise InvalidRequest(f"'model' is missing: {hint}", param="model")
 
 
@@ -137,7 +137,7 @@ def form_fields(form: Form) -> Steps[dict[str, msgspec.Raw]]:
         InvalidRequest: a field that contains JSON is too long.
 
     """
-    found: dict[str, list[object]] = {}
+    values_of: dict[str, list[object]] = {}
     for name, content in form.values():
         head, *steps = [each for each in _BETWEEN_STEPS.split(name) if each][:_MOST_STEPS] or [name]
         value: object = bytes(content[:LONGEST_VALUE_BYTES]).decode(errors="replace")
@@ -148,9 +148,9 @@ def form_fields(form: Form) -> Steps[dict[str, msgspec.Raw]]:
                 value = msgspec.json.decode(content, type=msgspec.Raw)
         for step in reversed(steps):
             value = value if step.isdigit() else {step: value}
-        found.setdefault(head, []).append(value)
+        values_of.setdefault(head, []).append(value)
         yield
-    return {name: raw_json(values[0] if len(values) == 1 else values) for name, values in found.items()}
+    return {name: raw_json(values[0] if len(values) == 1 else values) for name, values in values_of.items()}
 
 
 def _needs(api: RelayedApi, fields: Mapping[str, msgspec.Raw], size: int) -> Needs:
@@ -170,8 +170,8 @@ def _model(
     return read_model(fields) if api.kind is None else default()
 
 
-def _demand(api: RelayedApi, said: Iterable[str]) -> None:
-    names = frozenset(said)
+def _demand(api: RelayedApi, fields: Iterable[str]) -> None:
+    names = frozenset(fields)
     for spellings, hint in api.demands.items():
         first, *others = spellings.split("|")
         if names.isdisjoint((first, *others)):

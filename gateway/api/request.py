@@ -153,8 +153,8 @@ def needs_of(
     prompt: msgspec.Raw, contents: Contents, media: Media, *, max_tokens: int | None, tools: bool, json_schema: bool
 ) -> Needs:
     """Return the needs of ``prompt`` (raw JSON); ``contents``: its whole body."""
-    seen, size = contents.scan_media, contents.size
-    if seen is None:
+    scanned, size = contents.scan_media, contents.size
+    if scanned is None:
         is_odd = media.odd.search(prompt) is not None
         if not is_odd or media.any.search(prompt) is None:
             text = bytes(prompt)
@@ -162,19 +162,19 @@ def needs_of(
                 size = _unescaped(size, text.count(b"\\u"))
             inline = not is_odd and text.find(ESCAPED_ASCII) < 0
             return Needs(size // CHARS_PER_TOKEN, max_tokens, tools, json_schema, inline=inline)
-        seen = scan_media(prompt, media)
-    text_bytes = size - seen.payload_bytes
+        scanned = scan_media(prompt, media)
+    text_bytes = size - scanned.payload_bytes
     if size > _LONG:
-        text_bytes = _unescaped(text_bytes, seen.escapes)  # some escapes may be in a payload
+        text_bytes = _unescaped(text_bytes, scanned.escapes)  # some escapes may be in a payload
     return Needs(
-        text_bytes // CHARS_PER_TOKEN + seen.payloads * _TOKENS_PER_PAYLOAD,
+        text_bytes // CHARS_PER_TOKEN + scanned.payloads * _TOKENS_PER_PAYLOAD,
         max_tokens,
         tools,
         json_schema,
-        vision=seen.vision,
-        audio=seen.audio,
-        documents=seen.documents,
-        inline=not seen.odd,
+        vision=scanned.vision,
+        audio=scanned.audio,
+        documents=scanned.documents,
+        inline=not scanned.odd,
     )
 
 
@@ -238,14 +238,14 @@ def decoded_fields(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dic
         InvalidRequest: a field has the wrong type.
 
     """
-    found = {}
+    decoded_values = {}
     for name, raw in fields.items():  # a comprehension is a call more
         if name in decoders:
             try:
-                found[name] = decoders[name].decode(raw)
+                decoded_values[name] = decoders[name].decode(raw)
             except (msgspec.DecodeError, RecursionError):  # which ``decoded`` puts in words
-                found[name] = decoded(name, raw, decoders[name])
-    return found
+                decoded_values[name] = decoded(name, raw, decoders[name])
+    return decoded_values
 
 
 def required(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec.Raw:
@@ -263,16 +263,16 @@ def required(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec
 
 def _effort_of(fields: Mapping[str, msgspec.Raw]) -> Effort | None:
     """Return the effort that a request asks for, the least of several; None if it does not say, or it is unknown."""
-    found: set[Effort | None] = set()
+    efforts: set[Effort | None] = set()
     for name in _EFFORT_FIELDS.intersection(fields):
         raw = fields[name]
         try:
-            said = msgspec.json.decode(raw) if len(raw) <= _EFFORT_LONGEST else None
+            value = msgspec.json.decode(raw) if len(raw) <= _EFFORT_LONGEST else None
         except msgspec.DecodeError:  # the provider may say what is wrong
             continue
-        values = [said.get(key) for key in _EFFORT_KEYS] if isinstance(said, dict) else [said]
-        found.update(map(_effort, values))
-    return Effort.LOW if Effort.LOW in found else Effort.HIGH if Effort.HIGH in found else None
+        values = [value.get(key) for key in _EFFORT_KEYS] if isinstance(value, dict) else [value]
+        efforts.update(map(_effort, values))
+    return Effort.LOW if Effort.LOW in efforts else Effort.HIGH if Effort.HIGH in efforts else None
 
 
 def _effort(value: object) -> Effort | None:

@@ -86,15 +86,17 @@ class ResolvedModel:
             ResponseNotFound, NothingStored: as of ``having``.
 
         """
-        found = having(self._deployments, stored)
-        if self.parsed.converses == _THREAD and not any(map(self._keeps_thread, found)):
+        deployments = having(self._deployments, stored)
+        if self.parsed.converses == _THREAD and not any(map(self._keeps_thread, deployments)):
             raise lost_thread(f"{stored.deployment} keeps none")
         dialect, tools = self.parsed.dialect, self.parsed.needs.tools
         is_read = self.parsed.relayed is None
-        if not is_read or any(each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in found):
+        if not is_read or any(
+            each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in deployments
+        ):
             self.key_name = stored.key_name
             self._is_kept = True
-            self._deployments = found
+            self._deployments = deployments
 
     def refuse_unpriced(self) -> None:
         """Leave out the deployments of which a unit that this request may bill has no known price at their vendor.
@@ -110,7 +112,7 @@ class ResolvedModel:
             for each in self._deployments
             if each.tenant is None
         }
-        self._unpriced = {name: without_price(found) for name, found in unknown.items() if found}
+        self._unpriced = {name: without_price(units) for name, units in unknown.items() if units}
         self._deployments = [each for each in self._deployments if each.name not in self._unpriced]
         if not self._deployments:
             raise NoDeploymentFits(self.model.name, self._unpriced)
@@ -139,12 +141,12 @@ class ResolvedModel:
     def least_use(self) -> Use:
         """Return what the prompt alone takes of limits, where it costs least."""
         tokens, prices = self.parsed.needs.prompt_tokens, self.model.prices
-        known = [prices[each.name] for each in self._deployments if each.name in prices]
+        priced = [prices[each.name] for each in self._deployments if each.name in prices]
         each_usd = [
             price.input_usd if price.cached_input_usd is None else min(price.input_usd, price.cached_input_usd)
-            for price in known
+            for price in priced
         ]
-        is_known = len(known) == len(self._deployments) and all(each.tenant is None for each in self._deployments)
+        is_known = len(priced) == len(self._deployments) and all(each.tenant is None for each in self._deployments)
         return Use(tokens, tokens, tokens * min(each_usd) if is_known else 0.0)
 
     def bytes_to_build(self, values: int, most: int) -> int:
@@ -211,12 +213,12 @@ class ResolvedModel:
             too_long = error.lengths if error.meaning is Meaning.TOO_LONG else None
             raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=too_long) from None
         fitting.excluded.update(excluded)
-        told = self.response_headers.get(LOWERED)
-        if told is not None and any(each.lowered for each in fitting.rendered.values()):
+        lowered_before = self.response_headers.get(LOWERED)
+        if lowered_before is not None and any(each.lowered for each in fitting.rendered.values()):
             del self.response_headers[LOWERED]
             for each in fitting.deployments:
                 rendered = fitting.rendered.get(each.name, AS_ASKED)
-                lowered = tuple(dict.fromkeys((*told.split(", "), *rendered.lowered)))
+                lowered = tuple(dict.fromkeys((*lowered_before.split(", "), *rendered.lowered)))
                 fitting.rendered[each.name] = msgspec.structs.replace(rendered, lowered=lowered)
         field = parsed.converses
         if field == _THREAD and not self._is_kept and len(fitting.deployments) > 1:
@@ -294,9 +296,9 @@ class ResolvedModel:
         if not parsed.stateful and parsed.relayed is None:
             self.model = msgspec.structs.replace(self.model, race=chosen.race)
         if chosen.unsupported:
-            told = self.response_headers.get(IGNORED)
+            ignored_before = self.response_headers.get(IGNORED)
             self.response_headers[IGNORED] = ", ".join(
-                chosen.unsupported if told is None else (told, *chosen.unsupported)
+                chosen.unsupported if ignored_before is None else (ignored_before, *chosen.unsupported)
             )
         fields = {key: value for key, value in parsed.fields.items() if key not in CONSUMED}
         self.parsed = msgspec.structs.replace(parsed, fields=fields)
@@ -360,14 +362,14 @@ def having(deployments: Iterable[Deployment], stored: StoredAt) -> list[Deployme
     name = stored.deployment
     provider = name.partition("/")[0]
     if stored.is_exact:
-        if found := [each for each in deployments if each.name == name]:
-            return found
+        if matching := [each for each in deployments if each.name == name]:
+            return matching
         raise ResponseNotFound(
             f"the previous response is stored at {name}, which no longer serves this model for this key",
             param=stored.field,
         )
-    if found := [each for each in deployments if each.provider == provider]:
-        return found
+    if matching := [each for each in deployments if each.provider == provider]:
+        return matching
     raise NothingStored(
         f"'{stored.field}' is stored at {provider}, which does not serve this model for this key", param=stored.field
     )

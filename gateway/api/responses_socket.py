@@ -228,7 +228,7 @@ class _Session:
 
     async def _read(self, message: SocketMessage) -> None:
         """Read one message, and begin its turn if it is due."""
-        stream, taken, begun = None, False, None
+        stream, turn_number, begun = None, False, None
         try:
             await self._pace.turn()  # others have theirs, however many it sends on however many connections
             begun, limit = await self._begin(message)
@@ -242,7 +242,7 @@ class _Session:
                 raise limit
             elif kind == "response.create":
                 self._enqueue(SocketTurn(contents, message, self._socket, self._conversations, begun))
-                taken = True
+                turn_number = True
             else:
                 raise InvalidRequest(
                     f"{kind[:100]!r} is not a type of message here: send 'response.create' or 'response.cancel'",
@@ -253,7 +253,7 @@ class _Session:
             with suppress(ClientGone):
                 await self._socket.drain()
         finally:
-            if not taken:
+            if not turn_number:
                 message.release()
                 if begun is not None:
                     begun.end()
@@ -371,8 +371,8 @@ class _Session:
         """Send an error as an event, in the form of the API."""
         # A response that is not found has status 404 over HTTP, and 400 here.
         status = InvalidRequest.status if isinstance(error, ResponseNotFound) else error.status_code
-        said = msgspec.json.decode(error_body(error, RESPONSES_ENDPOINT.dialect, None))  # as over HTTP
-        event: dict[str, Any] = {"type": "error", "status": status, **said}
+        body = msgspec.json.decode(error_body(error, RESPONSES_ENDPOINT.dialect, None))  # as over HTTP
+        event: dict[str, Any] = {"type": "error", "status": status, **body}
         if error.headers:
             event["headers"] = error.headers
         if stream is not None:

@@ -33,8 +33,10 @@ class Rewording:
     def _reworded(self, call: Call, deployment: Deployment, dialect: Dialect) -> RewordedRequest | None:
         values = finished(values_of(call.request.fields.values(), self.most_values))
         needs = Needs(call.traits.prompt_tokens)  # that the deployment can answer is known: it was asked
-        asked, most = call.request, self.most_values
-        question = Question(call.decision.model, asked.dialect, asked.fields, needs, DataPolicy(), values, most)
+        client_request, most = call.request, self.most_values
+        question = Question(
+            call.decision.model, client_request.dialect, client_request.fields, needs, DataPolicy(), values, most
+        )
         can = msgspec.structs.replace(deployment.capabilities, context_tokens=None)  # likewise
         there = msgspec.structs.replace(
             deployment, apis=frozenset((dialect.name,)), speaks=(dialect,), learnt=None, capabilities=can

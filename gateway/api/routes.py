@@ -94,8 +94,8 @@ def is_not_offered(path: str) -> bool:
     return any(bare == api or bare.startswith(f"{api}/") for api in _NOT_OFFERED)
 
 
-def nearest_path(path: str, known: Sequence[str]) -> str | None:
-    """Return the ``known`` path most similar to ``path``; None if none is similar.
+def nearest_path(path: str, paths: Sequence[str]) -> str | None:
+    """Return the ``paths`` path most similar to ``path``; None if none is similar.
 
     Typical mistakes in base URLs are ignored: doubled slashes; ``/v1`` missing, doubled or after another prefix.
     """
@@ -104,11 +104,11 @@ def nearest_path(path: str, known: Sequence[str]) -> str | None:
         return None
     for start in range(len(words)):
         bare = _bare(words[start:])
-        for candidate in known:
+        for candidate in paths:
             if bare and bare == _bare(candidate.strip("/").split("/")):
                 return candidate
     # Without versions, which are similar in all paths.
-    bare_known = {"/".join(_bare(candidate.strip("/").split("/"))): candidate for candidate in reversed(known)}
+    bare_known = {"/".join(_bare(candidate.strip("/").split("/"))): candidate for candidate in reversed(paths)}
     wanted = "/".join(_bare(words))
     near = difflib.get_close_matches(wanted, bare_known, n=1, cutoff=_ALIKE) if wanted else []
     return bare_known[near[0]] if near else None
@@ -154,8 +154,8 @@ def preflight(request: web.Request, origins: Collection[str]) -> web.Response | 
     if not request.path.startswith(PATHS) or request.headers.get("origin") not in origins:
         return None
     headers = {"access-control-allow-methods": METHODS, "access-control-max-age": str(MAX_AGE_S)}
-    asked = request.headers.get("access-control-request-headers", "").lower().split(",")
-    if allowed := [name for field in asked if _may_be_sent(name := field.strip())]:
+    header_names = request.headers.get("access-control-request-headers", "").lower().split(",")
+    if allowed := [name for field in header_names if _may_be_sent(name := field.strip())]:
         headers["access-control-allow-headers"] = ", ".join(allowed)
     return web.Response(status=204, headers=headers)
 
@@ -314,8 +314,8 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return _refusal(request, error if isinstance(error, ApiError) else process_full())
     except web.HTTPException as error:
         error.__traceback__ = None  # likewise: its route has it
-        asked = preflight(request, request.app[CONTEXT].settings.cors)  # no route takes OPTIONS
-        return _refusal(request, _translate(request, error)) if asked is None else asked
+        preflight_answer = preflight(request, request.app[CONTEXT].settings.cors)  # no route takes OPTIONS
+        return _refusal(request, _translate(request, error)) if preflight_answer is None else preflight_answer
     except web.RequestPayloadError:
         request.content.feed_eof()  # otherwise aiohttp reads on, and logs errors in it as unhandled
         unread = InvalidRequest("the body cannot be read: its chunked encoding is not valid HTTP/1.1")
@@ -378,8 +378,8 @@ def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
         return NotFound(f"{shown!r} is of an API that this gateway does not have; below /v1 it has {_OFFERED}")
     match error:
         case web.HTTPNotFound():
-            meant = nearest_path(request.path, request.app[KNOWN_PATHS])
-            hint = f"did you mean {meant}?" if meant else f"chat is at {_CHAT}, the list of models at {_MODELS}"
+            similar = nearest_path(request.path, request.app[KNOWN_PATHS])
+            hint = f"did you mean {similar}?" if similar else f"chat is at {_CHAT}, the list of models at {_MODELS}"
             return NotFound(f"there is no {redact(request.path)[:_LONGEST_PATH]!r} here; {hint}")
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
@@ -405,23 +405,23 @@ def _response(request: web.Request, error: ApiError) -> web.Response:
 
 def _dialect(request: web.Request) -> Dialect:
     """Return the dialect of the requested path; the client's, where several vendors have that path."""
-    asked = dialect_of(request)
-    is_the_clients = request.path.startswith(SHARED if asked is GEMINI else _MODELS)
-    return asked if is_the_clients else _dialect_of(request.path)
+    dialect = dialect_of(request)
+    is_the_clients = request.path.startswith(SHARED if dialect is GEMINI else _MODELS)
+    return dialect if is_the_clients else _dialect_of(request.path)
 
 
 def _dialect_of(path: str) -> Dialect:
     """Return the dialect of the API with the longest prefix of ``path``: Google's APIs share a prefix."""
     prefix = next((prefix for prefix in _BELOW if path.startswith(f"{prefix}/")), "")
     path = path.removeprefix(prefix)
-    found = [(len(prefix), dialect) for prefix, dialect in TOLD_AS.items() if path.startswith(prefix)]
-    found += [
+    matches = [(len(prefix), dialect) for prefix, dialect in TOLD_AS.items() if path.startswith(prefix)]
+    matches += [
         (len(prefix), dialect)
         for dialect, endpoint in ENDPOINTS.items()
         for prefix in endpoint.prefixes
         if path.startswith(prefix)
     ]
-    return max(found, key=itemgetter(0))[1] if found else PIVOT
+    return max(matches, key=itemgetter(0))[1] if matches else PIVOT
 
 
 # The paths of calls that take JSON, with the dialect of their errors.

@@ -71,15 +71,15 @@ class Sessions:
 
     def _named(self, secret: bytes) -> Mapping[str, bytes]:
         """Return the keys of operators by their names in cookies; rebuilt when the table has changed."""
-        known = self._table.known
-        if self._seen is None or self._seen[0] is not known or self._seen[1] != secret:
+        row = self._table.known
+        if self._seen is None or self._seen[0] is not row or self._seen[1] != secret:
             operators = (
                 digest
-                for digest, each in known.items()
+                for digest, each in row.items()
                 if each.client is None or each.client.role is not ClientRole.CLIENT
             )
             self._digests = {_name(_signer(digest, secret)): digest for digest in operators}
-            self._seen = known, secret
+            self._seen = row, secret
         return self._digests
 
 
@@ -152,8 +152,8 @@ def _name(signer: bytes) -> str:
     return _text(hmac.digest(signer, b"name", "sha256")[:12])
 
 
-def _signed(signer: bytes, said: str) -> str:
-    return f"{said}.{_text(hmac.digest(signer, b'says ' + said.encode(), 'sha256'))}"
+def _signed(signer: bytes, text: str) -> str:
+    return f"{text}.{_text(hmac.digest(signer, b'says ' + text.encode(), 'sha256'))}"
 
 
 def _text(raw: bytes) -> str:

@@ -134,15 +134,15 @@ class CachedDecision(msgspec.Struct, frozen=True):
 
         ``given``: the settings of the operator for its client.
         """
-        how = decide(model, shape)
+        decision = decide(model, shape)
         terms = Terms(
-            how.objective,
+            decision.objective,
             0,
             prices=model.prices,
             weights=model.weights or None,
             canaries=model.canaries or None,
             excluded=fitting.excluded or None,
-            answer_kind=how.answer_kind,
+            answer_kind=decision.answer_kind,
             second=fitting.second or None,
             supposed=fitting.lesser,
             bills_losers=model.bills_losers,
@@ -151,10 +151,10 @@ class CachedDecision(msgspec.Struct, frozen=True):
             asked=None if race_asked is model.race else race_asked,
             learnt_as=None if model.tenant is None else model.learnt_as,
             ttft_s=model.ttft_s,
-            spoken=how.win_on is WinOn.SENTENCE,
+            spoken=decision.win_on is WinOn.SENTENCE,
             speaks_unasked=given.win_on is not WinOn.SENTENCE,
         )
-        return cls(model, tuple(map(_name, fitting.deployments)), how, terms)
+        return cls(model, tuple(map(_name, fitting.deployments)), decision, terms)
 
 
 class ClientDecisions(msgspec.Struct):
@@ -208,13 +208,13 @@ def decided(fleet: Fleet, client: Client, shape: Shape) -> CachedDecision | None
     if of_client is None or of_client.client is not client:
         return None
     fleet.kept[id(client)] = of_client  # the last used at the end
-    found = of_client.by_shape.pop(shape, None)
-    if found is not None:
-        of_client.by_shape[shape] = found
-    return found
+    cached = of_client.by_shape.pop(shape, None)
+    if cached is not None:
+        of_client.by_shape[shape] = cached
+    return cached
 
 
-def keep(fleet: Fleet, client: Client, shape: Shape, found: CachedDecision, fitting: Fitting) -> None:
+def keep(fleet: Fleet, client: Client, shape: Shape, cached: CachedDecision, fitting: Fitting) -> None:
     """Keep what was decided of requests of this ``shape``, unless a deployment is sent another one than its client."""
     if fitting.rendered or fitting.rooms:
         return
@@ -222,11 +222,11 @@ def keep(fleet: Fleet, client: Client, shape: Shape, found: CachedDecision, fitt
     if of_client is None or of_client.client is not client:
         of_client = ClientDecisions(client, {})
     fleet.kept[id(client)] = of_client
-    of_client.by_shape[shape] = found
+    of_client.by_shape[shape] = cached
     _trim(of_client.by_shape, MOST_SHAPES)
     _trim(fleet.kept, MOST_CLIENTS)
 
 
-def _trim(kept: dict[Any, Any], most: int) -> None:
-    while len(kept) > most:
-        del kept[next(iter(kept))]
+def _trim(cache: dict[Any, Any], most: int) -> None:
+    while len(cache) > most:
+        del cache[next(iter(cache))]

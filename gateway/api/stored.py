@@ -155,14 +155,14 @@ async def _asked_for(
             finally:
                 await sink.stop()
                 await sink.note_end()
-        found = (
+        owner = (
             _paid(context, deployment, recalling, answer.body)
             if rest == _CANCEL or (not rest and method == METH_GET)
             else None
         )
-        await note_end(found)
-    if found is not None and found.cost_usd is not None and method == METH_GET:
-        fields["x-holeshot-cost-usd"] = f"{found.cost_usd:.8f}"
+        await note_end(owner)
+    if owner is not None and owner.cost_usd is not None and method == METH_GET:
+        fields["x-holeshot-cost-usd"] = f"{owner.cost_usd:.8f}"
     return web.Response(body=answer.body, status=answer.status, headers=fields)
 
 
@@ -261,8 +261,8 @@ async def _remembered(context: Context, client: Client, request: web.Request, re
             f"no provider has this {recalling.noun}: only one in the background is streamed again; leave out 'stream'",
             param="stream",
         )
-    known = await context.memory.answer(scope_of(client, recalling), response_id)
-    if known is None:
+    answer = await context.memory.answer(scope_of(client, recalling), response_id)
+    if answer is None:
         raise ResponseNotFound(
             f"the {recalling.noun} {response_id!r} is not known here, or not to this key:"
             f" {not_known(context.settings)}, and {not_recent(context.settings)}"
@@ -275,7 +275,7 @@ async def _remembered(context: Context, client: Client, request: web.Request, re
         )
     fields = {"content-type": JSON}
     fields.update(headers.identifying(headers.request_id(request.headers) or context.services.new_id()))
-    return web.Response(body=recalling.answered_again(*known), headers=fields)
+    return web.Response(body=recalling.answered_again(*answer), headers=fields)
 
 
 def _fetched_by(request: web.Request) -> str:
@@ -304,16 +304,16 @@ def _deployment(fleet: Fleet, maker: Maker | None, client: Client) -> Deployment
     """Return the deployment of ``maker``, asked with the key that ``client`` brings; None if it may not ask it."""
     if maker is None or not client.made(maker, fleet):
         return None
-    found = _named(fleet, maker.deployment)
-    return found if found is None or client.tenant is None else fleet.with_key(found, client.tenant)
+    deployment = _named(fleet, maker.deployment)
+    return deployment if deployment is None or client.tenant is None else fleet.with_key(deployment, client.tenant)
 
 
 def _named(fleet: Fleet, name: str) -> Deployment | None:
     """Return the deployment ``name`` of any model, or one of the provider that ``name`` begins with."""
-    known = (deployment for model in fleet.models.values() for deployment in model.deployments.values())
-    found = next((deployment for deployment in known if deployment.name == name), None)
-    if found is not None or name.partition("/")[0] not in fleet.upstreams:
-        return found
+    deployments = (deployment for model in fleet.models.values() for deployment in model.deployments.values())
+    named = next((deployment for deployment in deployments if deployment.name == name), None)
+    if named is not None or name.partition("/")[0] not in fleet.upstreams:
+        return named
     return next(iter(fleet.find(name, adhoc=True).deployments.values()), None)
 
 
@@ -400,15 +400,15 @@ async def _note_end(  # noqa: PLR0917 - what is known of both
     response_id: str,
     request_id: str | None,
     began_s: float,
-    found: AttemptRecord | None,
+    row: AttemptRecord | None,
 ) -> None:
-    """Record the end of what ran in the background, if ``found`` is its first sight."""
-    if found is None or found.finish_reason in recalling.running:
+    """Record the end of what ran in the background, if ``row`` is its first sight."""
+    if row is None or row.finish_reason in recalling.running:
         return
-    row_of = partial(_row_of_end, context, client.name, found, began_s, request_id)
+    row_of = partial(_row_of_end, context, client.name, row, began_s, request_id)
     ended = await context.responses.end(client.name, response_id, row_of)
     if ended is not None:
-        _record_end(context, *ended, found, context.payers.levels(client))
+        _record_end(context, *ended, row, context.payers.levels(client))
 
 
 async def look_again(context: Context, client: str | None, response_id: str, begun: InBackground) -> bool | None:
@@ -432,16 +432,16 @@ async def look_again(context: Context, client: str | None, response_id: str, beg
             if _is_absent(error):
                 return None
             raise
-        found = _paid(context, deployment, recalling, answer.body)
-    if found is None:
+        paid = _paid(context, deployment, recalling, answer.body)
+    if paid is None:
         status, _ = recalling.state_of(answer.body)
         return False if status is None or status in recalling.running else None  # what has failed may have no usage
-    if found.finish_reason in recalling.running:
+    if paid.finish_reason in recalling.running:
         return False
-    row_of = partial(_row_of_end, context, client, found, began_s, None)
+    row_of = partial(_row_of_end, context, client, paid, began_s, None)
     ended = await context.responses.end(client, response_id, row_of)
     if ended is not None:
-        _record_end(context, *ended, found)
+        _record_end(context, *ended, paid)
     return True
 
 
@@ -563,15 +563,15 @@ async def _conversation(request: web.Request, admitted: AdmittedRequest) -> web.
             deployment = _keeper(context, client, model, named)
         else:
             maker = await context.responses.maker(client.name, name)
-            found = _deployment(context.fleet, maker, client)
-            if maker is None or found is None or not found.upstream.can_fetch:
+            deployment_found = _deployment(context.fleet, maker, client)
+            if maker is None or deployment_found is None or not deployment_found.upstream.can_fetch:
                 raise NothingStored(
                     f"the conversation {name!r} is not known here, or not to this key: {not_known(context.settings)}"
                 )
-            deployment, key_name = found, maker.key_name
+            deployment, key_name = deployment_found, maker.key_name
         sendings = SendCount()
         if request.method == METH_POST:
-            asked = Request(
+            upstream_request = Request(
                 "",
                 fields,
                 RESPONSES,
@@ -582,7 +582,7 @@ async def _conversation(request: web.Request, admitted: AdmittedRequest) -> web.
                 first_key=key_name,
                 sendings=sendings,
             )
-            answering = step_by_step(lambda: deployment.upstream.send(path, asked), sendings)
+            answering = step_by_step(lambda: deployment.upstream.send(path, upstream_request), sendings)
         else:
             answering = deployment.upstream.fetch(_fetched_by(request), path, _unstreamed(request))
         try:
@@ -631,7 +631,7 @@ def _keeper(context: Context, client: Client, model: str | None, named: StoredAt
         models = [context.fleet.find(model, adhoc=client.adhoc)]
     else:
         models = [each for each in context.fleet.models.values() if client.may_use(each.name)]
-    found: dict[str, Deployment] = {}
+    hosts: dict[str, Deployment] = {}
     reasons: dict[str, str] = {}
     for each in models:
         try:
@@ -646,32 +646,32 @@ def _keeper(context: Context, client: Client, model: str | None, named: StoredAt
             if reason is not None:
                 reasons[deployment.name] = reason
             elif named is None or named.deployment.partition("/")[0] == deployment.provider:
-                found.setdefault(deployment.provider, deployment)
-    if not found:
+                hosts.setdefault(deployment.provider, deployment)
+    if not hosts:
         raise NoDeploymentFits(model or "any model", reasons)
     # Many servers have Responses, and few have conversations: one that is known to comes before one that may, and that
     # before one of a vendor that is not known to.
-    best = max(_PROMISES[each.conversations] for each in found.values())
-    found = {name: each for name, each in found.items() if _PROMISES[each.conversations] == best}
-    if len(found) > 1:
+    best = max(_PROMISES[each.conversations] for each in hosts.values())
+    hosts = {name: each for name, each in hosts.items() if _PROMISES[each.conversations] == best}
+    if len(hosts) > 1:
         raise InvalidRequest(
-            f"a conversation is kept by one provider, and {', '.join(sorted(found))} could: name a model of one of them"
+            f"a conversation is kept by one provider, and {', '.join(sorted(hosts))} could: name a model of one of them"
             " as 'model'",
             param="model",
         )
-    return next(iter(found.values()))
+    return next(iter(hosts.values()))
 
 
 async def _keep_names(context: Context, client: Client, answer: bytes, maker: Maker) -> None:
     """Store that this client may name the conversation or the items of an answer."""
-    given = ReturnedNames(RESPONSES.name, is_owned=client.name is not None or maker.tenant is not None)
+    returned_names = ReturnedNames(RESPONSES.name, is_owned=client.name is not None or maker.tenant is not None)
     names: list[str] = []
     with suppress(*UNREADABLE):
-        made = msgspec.json.decode(answer, type=_Named)
-        names += [] if made.id is None else [made.id]
-        given.add(b'{"output":%b}' % bytes(msgspec.json.decode(answer, type=_Listed).data))
+        named = msgspec.json.decode(answer, type=_Named)
+        names += [] if named.id is None else [named.id]
+        returned_names.add(b'{"output":%b}' % bytes(msgspec.json.decode(answer, type=_Listed).data))
     await context.responses.keep_all(
-        client.name, [*names, *given.names], maker.deployment, maker.key_name, maker.tenant
+        client.name, [*names, *returned_names.names], maker.deployment, maker.key_name, maker.tenant
     )
 
 

@@ -85,22 +85,22 @@ class RedisNames:
 
         """
         key = self._prefix + name
-        found = await self._store.call(key, ("EVAL", _TAKE, 1, key, self._taker, LONGEST_TAKEN))
-        if not found or not isinstance(found, str):
+        reply = await self._store.call(key, ("EVAL", _TAKE, 1, key, self._taker, LONGEST_TAKEN))
+        if not reply or not isinstance(reply, str):
             return None
         with suppress(Exception):  # if this fails, the name expires
             await self._store.call(key, ("DEL", key))
-        return found.encode()
+        return reply.encode()
 
     async def ask(self, name: str) -> str | None:
         """Return the value of a name; None if there is none, or Redis is away."""
         key = self._prefix + name
         try:
-            found = await self._store.call(key, ("GETRANGE", key, 0, LONGEST_NAME))
+            reply = await self._store.call(key, ("GETRANGE", key, 0, LONGEST_NAME))
         except Exception as error:  # noqa: BLE001 - likewise
             structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
             return None
-        value = found if isinstance(found, str) else ""
+        value = reply if isinstance(reply, str) else ""
         return value if 0 < len(value) <= LONGEST_NAME and value.isprintable() else None  # Redis has other writers
 
 
@@ -202,9 +202,9 @@ class StoredResponses:
         maker = Maker(deployment, key_name, tenant)
         left, now_s = [*map(_short, names)], self._clock()
         if self._on_disk is not None and (new := [each for each in left if self._is_new(client, each, maker, now_s)]):
-            known = {"deployment": deployment, "key_name": key_name, "tenant": tenant}
-            said = {name: value for name, value in known.items() if value is not None}
-            self._on_disk.tell(client, new, msgspec.json.encode(said).decode())
+            maker_parts = {"deployment": deployment, "key_name": key_name, "tenant": tenant}
+            maker_fields = {name: value for name, value in maker_parts.items() if value is not None}
+            self._on_disk.tell(client, new, msgspec.json.encode(maker_fields).decode())
         for name in left:
             self._know(client, name, maker, now_s + self.ttl_s)
         while left and self._shared is not None:
@@ -219,8 +219,8 @@ class StoredResponses:
 
     def _is_new(self, client: str | None, name: str, maker: Maker, now_s: float) -> bool:
         """Whether a name is not on disk for about as long as it is to be kept: an answer names its own twice."""
-        known = self._made.get((client, name))
-        return known is None or known[0] != maker or known[1] < now_s + _NEARLY * self.ttl_s
+        known_maker = self._made.get((client, name))
+        return known_maker is None or known_maker[0] != maker or known_maker[1] < now_s + _NEARLY * self.ttl_s
 
     async def _share(self, shared: RedisNames, client: str | None, names: Sequence[str], maker: Maker) -> None:
         # The version before knows deployments only.
@@ -230,12 +230,12 @@ class StoredResponses:
 
     async def begin(self, client: str | None, response_id: str, begun: InBackground) -> None:
         """Store what is known of a response of ``client`` that runs on in the background."""
-        known = msgspec.json.encode(begun, enc_hook=dict).decode()
+        begun_json = msgspec.json.encode(begun, enc_hook=dict).decode()
         if self._begun_on_disk is not None and begun.deployment is None:
-            self._begun_on_disk.tell(client, (response_id,), known)
+            self._begun_on_disk.tell(client, (response_id,), begun_json)
         elif self._begun_on_disk is not None:
-            self._begun_on_disk.tell_running(client, response_id, known)
-        shared = self._background is not None and await self._background.put(_key(client, response_id), known)
+            self._begun_on_disk.tell_running(client, response_id, begun_json)
+        shared = self._background is not None and await self._background.put(_key(client, response_id), begun_json)
         self._begun[client, response_id] = (begun, self._clock() + self.ttl_s, shared)
         while len(self._begun) > MOST_KEPT:
             self._begun.popitem(last=False)
@@ -253,8 +253,8 @@ class StoredResponses:
         if self._background is None or (own is not None and not own[2]):
             return None if own is None or self._clock() >= own[1] else (own[0], row_of(own[0]))
         try:
-            known = await self._background.take(_key(client, response_id))
-            begun = None if known is None else msgspec.json.decode(known, type=InBackground)
+            begun_json = await self._background.take(_key(client, response_id))
+            begun = None if begun_json is None else msgspec.json.decode(begun_json, type=InBackground)
             return None if begun is None else (begun, row_of(begun))
         except UNREADABLE:  # Redis has other writers
             return None
@@ -339,22 +339,22 @@ class StoredResponses:
 
         """
         name = _short(name)
-        known = self._made.get((client, name))
-        if known is not None:
-            maker, until = known
+        known_maker = self._made.get((client, name))
+        if known_maker is not None:
+            maker, until = known_maker
             if self._clock() < until:
                 return maker
             del self._made[client, name]
         if self._on_disk is not None:
-            found = await self._on_disk.ask(client, name)
+            maker_json = await self._on_disk.ask(client, name)
         else:
-            found = None if self._shared is None else await self._shared.ask(_key(client, name))
-        if found is None:
+            maker_json = None if self._shared is None else await self._shared.ask(_key(client, name))
+        if maker_json is None:
             return None
-        if not found.startswith("{"):
-            return Maker(found)
+        if not maker_json.startswith("{"):
+            return Maker(maker_json)
         try:
-            maker = msgspec.json.decode(found, type=Maker)
+            maker = msgspec.json.decode(maker_json, type=Maker)
         except UNREADABLE:  # Redis has other writers
             return None
         if self._on_disk is not None:  # a file, or a container, is named again and again

@@ -54,8 +54,8 @@ def broken(error: UpstreamError, dialect: Dialect, request_id: str | None) -> by
     """Return the event of a provider's ``error``, at which the response breaks off."""
     telling = _telling(meaning_of(error), dialect)
     if telling is None:
-        said = f"{_FAILED}: {error.message}" if error.kind in _SILENT else error.message
-        return dialect.answers.failure(error.kind, said, (), request_id)
+        message = f"{_FAILED}: {error.message}" if error.kind in _SILENT else error.message
+        return dialect.answers.failure(error.kind, message, (), request_id)
     kind = _kept(telling, *error.names) or telling.code or telling.type
     details = telling.details(error.retry_after_s)
     return dialect.answers.failure(kind, telling.message(error.message), details, request_id)
@@ -85,9 +85,9 @@ def _reworded(error: ApiError, dialect: Dialect, telling: RefusalWords) -> bytes
             return body
     elif error.meaning not in _REWORDED:
         return body
-    told: dict[str, Any] = msgspec.json.decode(body)["error"]
+    error_fields: dict[str, Any] = msgspec.json.decode(body)["error"]
     message = telling.message(error.said()[1], error.lengths)
-    told |= {"message": message, "type": telling.type, "code": telling.code}
+    error_fields |= {"message": message, "type": telling.type, "code": telling.code}
     if error.meaning is not Meaning.UNPAID:
-        told["param"] = told.get("param") or dialect.requests.prompt
-    return msgspec.json.encode({"error": told})
+        error_fields["param"] = error_fields.get("param") or dialect.requests.prompt
+    return msgspec.json.encode({"error": error_fields})

@@ -309,14 +309,14 @@ class SocketTurn:
         counted = self._counted
         if counted is None or self.response_id is None or self.heard.is_lost:
             return
-        said = self.heard.output
-        if len(self._items) + len(said) > MOST_KEPT_BYTES or not self._conversations.has_plenty(len(said)):
+        output = self.heard.output
+        if len(self._items) + len(output) > MOST_KEPT_BYTES or not self._conversations.has_plenty(len(output)):
             return
         try:
-            counted.grow(len(said))
+            counted.grow(len(output))
         except ApiError:
             return
-        self._conversations.keep(self.stream, KeptConversation(self.response_id, joined(self._items, said), counted))
+        self._conversations.keep(self.stream, KeptConversation(self.response_id, joined(self._items, output), counted))
         self._counted = None
 
 
@@ -403,8 +403,8 @@ class _Sink(StreamingSink):
         Codex takes an error without one for a notice, and waits on for minutes (0.171, tried on 2026-11-29). Where the
         response is told as failed behind it, that is the end, whose code Codex reads.
         """
-        told = super()._numbered(failure, status)
-        return told if _FAILED in told else told.replace(_ERROR, b'%b,"status":%d' % (_ERROR, status), 1)
+        event = super()._numbered(failure, status)
+        return event if _FAILED in event else event.replace(_ERROR, b'%b,"status":%d' % (_ERROR, status), 1)
 
     async def _prepare(self, fields: dict[str, str]) -> None:
         del fields  # there are no headers
