@@ -10,7 +10,9 @@ from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.refusals.test_meanings import ASKED, asked
 from tests.app.gateway.refusals.test_refusals_of_one_vendor import FILTERS, ORDERED, STREAMS, counts, of
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 REASONS = ("SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "IMAGE_SAFETY", "MODEL_ARMOR", "JAILBREAK")
 GOOGLE = {"alpha": speaking("gemini", kind="gemini")}
 
@@ -40,9 +42,9 @@ def refuse(running: RunningGateway, *names: str) -> None:
 @ORDERED
 @pytest.mark.parametrize("api", ASKED)
 async def test_another_vendor_answers_a_prompt_that_google_blocks(
-    serve: Serve, api: str, order: str, stream: bool
+    shared: SharedGateways, api: str, order: str, stream: bool
 ) -> None:
-    async with serve(
+    async with shared.row(
         alpha=[Raw(blocked())], beta=answer("Hello"), config=config("alpha", "beta", order=order)
     ) as running:
         running.prefer("alpha", "beta")
@@ -53,9 +55,9 @@ async def test_another_vendor_answers_a_prompt_that_google_blocks(
 
 @STREAMS
 @pytest.mark.parametrize("api", ASKED)
-async def test_and_so_does_a_fallback(serve: Serve, api: str, stream: bool) -> None:
+async def test_and_so_does_a_fallback(shared: SharedGateways, api: str, stream: bool) -> None:
     settings = config("alpha", fallbacks=["spare"])
-    async with serve(alpha=[Raw(blocked())], delta=answer("Hello"), config=settings) as running:
+    async with shared.row(alpha=[Raw(blocked())], delta=answer("Hello"), config=settings) as running:
         status, body = await asked(running, api, stream=stream)
         assert (status, "Hello" in json.dumps(body)) == (200, True)
 
@@ -63,9 +65,9 @@ async def test_and_so_does_a_fallback(serve: Serve, api: str, stream: bool) -> N
 @STREAMS
 @ORDERED
 @pytest.mark.parametrize("api", ASKED)
-async def test_no_third_is_asked(serve: Serve, api: str, order: str, stream: bool) -> None:
+async def test_no_third_is_asked(shared: SharedGateways, api: str, order: str, stream: bool) -> None:
     settings = config("alpha", "beta", "gamma", order=order, fallbacks=["spare"])
-    async with serve(alpha=[Raw(blocked())], beta=None, gamma=None, delta=None, config=settings) as running:
+    async with shared.row(alpha=[Raw(blocked())], beta=None, gamma=None, delta=None, config=settings) as running:
         running.prefer("alpha", "beta", "gamma", first_s=5.0)
         refuse(running, "beta", "gamma", "delta")
         await asked(running, api, stream=stream)
@@ -76,12 +78,12 @@ async def test_no_third_is_asked(serve: Serve, api: str, order: str, stream: boo
 @pytest.mark.parametrize("reason", REASONS)
 @pytest.mark.parametrize("api", [api for api in ASKED if api != "gemini"])
 async def test_alone_it_is_told_as_a_refusal_of_the_clients_api(
-    serve: Serve, api: str, reason: str, stream: bool
+    shared: SharedGateways, api: str, reason: str, stream: bool
 ) -> None:
-    async with serve(alpha=[Raw(blocked(reason))], config=config("alpha")) as running:
+    async with shared.row(alpha=[Raw(blocked(reason))], config=config("alpha")) as running:
         status, body = await asked(running, api, stream=stream)
         call = await running.call()
-        [attempt] = await running.rows("select * from attempts")
+        [attempt] = await running.rows(f"select * from attempts where model = '{MODEL + running.suffix}'")
     error = body["error"]
     assert (status, f"The prompt was blocked: {reason}" in error["message"]) == (400, True)
     if api == "messages":
@@ -119,9 +121,9 @@ async def test_a_client_of_googles_api_reads_googles_own_answer(serve: Serve, re
 @STREAMS
 @pytest.mark.parametrize("api", ASKED)
 @pytest.mark.parametrize("end", [said(finish="SAFETY"), blocked()], ids=["a reason", "of the prompt"])
-async def test_after_a_text_it_ends_an_answer(serve: Serve, api: str, end: bytes, stream: bool) -> None:
+async def test_after_a_text_it_ends_an_answer(shared: SharedGateways, api: str, end: bytes, stream: bool) -> None:
     sent = [Raw(said({"text": "Once"}), token=True), Raw(end)]
-    async with serve(alpha=sent, beta=answer("Hello"), config=config("alpha", "beta")) as running:
+    async with shared.row(alpha=sent, beta=answer("Hello"), config=config("alpha", "beta")) as running:
         running.prefer("alpha", "beta")
         status, body = await asked(running, api, stream=stream)
         assert (status, "Once" in json.dumps(body)) == (200, True)
