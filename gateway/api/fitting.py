@@ -183,7 +183,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
         else:
             fitting.deployments.append(deployment)
             if (learnt := deployment.learnt) is not None and learnt.steers:
-                _note_size(deployment, question, fitting)
+                _note_refused(deployment, question, fitting)
     too_long, too_short = unfit.get(_TooLong, []), unfit.get(_TooShort, []) if question.shortens else []
     if not fitting.deployments:  # a shorter answer is better than none, and the refused ones say so in their own words
         fitting.rooms.update((each.name, each.capabilities.max_output_tokens or 0) for each in too_short)
@@ -191,7 +191,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
         for deployment in after_all:
             fitting.deployments.append(deployment)
             if (learnt := deployment.learnt) is not None and learnt.steers:
-                _note_size(deployment, question, fitting)
+                _note_refused(deployment, question, fitting)
             del excluded[deployment.name]
     if not fitting.deployments:
         if (fault := translations.fault) is not None and translations.faulty_for == len(excluded):
@@ -616,8 +616,8 @@ def _check_length(deployment: Deployment, question: Question, *, is_ceiling: boo
         raise _TooShort(f"answers with at most {most} tokens, not {needs.max_tokens}")
 
 
-def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> None:
-    """Note that a request has more of something than ``deployment`` is known to take: then others are asked first."""
+def _note_refused(deployment: Deployment, question: Question, fitting: Fitting) -> None:
+    """Note that ``deployment`` is known to refuse something of a request: then others are asked first."""
     name, learnt = deployment.name, deployment.learnt
     fields, spoken = fitting.sent_to(name, question.fields), fitting.rendered.get(name, AS_ASKED).spoken
     dialect = spoken or deployment.spoken_to(question.dialect)
