@@ -13,6 +13,7 @@ from providers.dialects.wording import (
     BOUND_REASON,
     CHANGING_NOTHING,
     LEFT_OUT,
+    MARK,
     OTHERS_REASON,
     SAYS_NOTHING,
     THOUGHTS,
@@ -483,7 +484,8 @@ class _Conversation:
             kind, place = bytes(block.get("type", _NULL)), f"{at}[{number}]"
             inner = block.get("content", _NULL)
             if kind in _DOCUMENTS and (text := _text_of(block)) is not None:
-                blocks[number] = {"type": msgspec.Raw(b'"text"'), "text": text}
+                mark = {MARK: block[MARK]} if MARK in block else {}
+                blocks[number] = {"type": msgspec.Raw(b'"text"'), "text": text, **mark}
                 self.losses.append(Loss(f"{place}.type", _AS_TEXT, hint=True))
                 if b"true" in bytes(block.get("citations", _NULL)):
                     self.losses.append(Loss(f"{place}.citations", _NO_DOCUMENTS))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from providers import load_catalog
 from providers.dialects import DIALECTS, History, Loss, Wording
-from providers.dialects.histories import CallIds, FittedIds, chat_history
+from providers.dialects.histories import CallIds, FittedIds, chat_history, messages_history
 
 STRICTEST = History().strictest()
 NINE = CallIds(9, 9, "alphanumeric")
@@ -203,3 +203,13 @@ def test_deepseek_gets_texts_in_no_lists() -> None:
     ]
     messages, _ = fitted(history, *given)
     assert [message["content"] for message in messages] == ["a\n\nb", seen, None, "a\n\nb"]
+
+
+def test_the_mark_of_a_document_that_is_sent_as_a_text_is_its_texts() -> None:
+    mark = {"type": "ephemeral"}
+    source = {"type": "text", "media_type": "text/plain", "data": "rain"}
+    content = [{"type": "document", "source": source, "cache_control": mark}]
+    fields = {"messages": msgspec.Raw(msgspec.json.encode([{"role": "user", "content": content}]))}
+    wording = messages_history(fields, History(documents=False))
+    [message] = msgspec.json.decode(wording.fields["messages"])
+    assert message["content"] == [{"type": "text", "text": "rain", "cache_control": mark}]
