@@ -96,6 +96,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refused_fields: frozenset[str] = frozenset()
     # Of chat: reasoning_content is required beside tool calls; this is sent if a client has none. None: not required
     missing_reasoning: str | None = None
+    blank_turns: bool = True  # the assistant's turns, and texts in them, may say nothing
     user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
     one_system: bool = False  # of chat, Messages, Responses: one system prompt, the first
     system_turns: bool = True  # of Messages: instructions may stand among its messages
@@ -117,6 +118,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             or self.missing_reasoning is not None
             or self.moves_system
             or not self.documents
+            or not self.blank_turns
         )
 
     @property
@@ -146,6 +148,9 @@ _messages_decoder = msgspec.json.Decoder(list[_Message])
 _calls_decoder = msgspec.json.Decoder(list[_Message] | None)
 _message_decoder = msgspec.json.Decoder(_Message)
 _BLANK_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*"(?:\s|\\[nrt])*"')
+_BLANK = re.compile(rb'"(?:\s|\\[nrt])*"|null|\[\s*\]')
+_TEXTS = frozenset({b'"text"', b'"output_text"'})
+_SAYING = ("audio", "function_call", "refusal", "tool_calls")  # fields of an assistant's message, besides its content
 _parts_decoder = msgspec.json.Decoder(list[_Message])
 _NULL = msgspec.Raw(b"null")
 _ASSISTANT, _SYSTEM, _TOOL, _USER = b'"assistant"', b'"system"', b'"tool"', b'"user"'
@@ -224,13 +229,15 @@ def messages_history(fields: Fields, history: History) -> Wording:
 
     Templates of one's own servers refuse system prompts there, and Claude Code sends some. If the server demands
     thoughts, a turn that calls tools gets one, unless the model is not to think. A document of plain text is a
-    text if the server has no documents.
+    text if the server has no documents, and what says nothing is left out if the server refuses that.
     """
     raw = bytes(fields.get("messages", b""))
     if (form := history.call_ids.get("messages")) is not None and b'"tool_use"' in raw:
         fields = _with_ids_of_blocks(fields, raw, FittedIds(form))
         raw = bytes(fields["messages"])
     steps = []
+    if not history.blank_turns and _ASSISTANT in raw:
+        steps.append(_Conversation.leave_out_blanks)
     if history.moves_system and _SYSTEM in raw:
         steps.append(_Conversation.fit_system)
     if not history.documents and any(kind in raw for kind in _DOCUMENTS):
@@ -290,6 +297,7 @@ def _concerns(raw: bytes, history: History) -> bool:
         or (history.user_first and _ASSISTANT in raw)
         or (has_tools and ("chat" in history.call_ids or history.missing_reasoning is not None))
         or (has_tools and not history.user_after_tool)
+        or (not history.blank_turns and _ASSISTANT in raw)
         or (history.assistant_fields is not None and _ASSISTANT in raw)
         or (bool(history.refused_fields) and stands(history.refused_fields, raw))
         or (history.one_system and any(role in raw for role in _INSTRUCTIONS))
@@ -382,6 +390,8 @@ class _Conversation:
 
         """
         history = self._history
+        if not history.blank_turns:
+            self.leave_out_blanks()
         if history.one_system:
             self.messages = list(self._with_one_system())
         for number, message in self.messages:
@@ -395,7 +405,11 @@ class _Conversation:
             self.messages = list(self._without_users_after_tools())
         if history.alternating:
             self.messages = list(self._alternating())
-        for number, message in self.messages if history.plain_texts else ():
+        if history.plain_texts:
+            self._fit_texts()
+
+    def _fit_texts(self) -> None:
+        for number, message in self.messages:
             parts = message.get("content", _NULL)
             if bytes(memoryview(parts)[:1]) == b"[" and _is_text(parts) and (texts := _parts(parts)):
                 told = [msgspec.json.decode(part["text"], type=str) for part in texts if "text" in part]
@@ -465,6 +479,17 @@ class _Conversation:
             if not is_system or bytes(told[1]["content"]) not in SAYS_NOTHING:
                 kept.append(told)
         self.messages = kept
+
+    def leave_out_blanks(self) -> None:
+        """Leave out what the assistant has not said.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: a turn is not valid.
+
+        """
+        self.messages, losses = without_blanks(self.messages, "messages")
+        self.changed |= bool(losses)
+        self.losses += losses
 
     def fit_documents(self) -> None:
         """Have each document of plain text, and each text that was found, as a text, also in results of tools.
@@ -571,6 +596,47 @@ class _Conversation:
             yield number, message
 
 
+_Turns = list[tuple[int, _Message]]
+
+
+def without_blanks(turns: _Turns, prompt: str) -> tuple[_Turns, list[Loss]]:
+    """Return turns, each with its number in ``prompt``, without those of the assistant, and texts, that say nothing.
+
+    Programs keep such of answers that broke off.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: a turn of the assistant is not valid.
+
+    """
+    kept, losses = _Turns(), list[Loss]()
+    for number, turn in turns:
+        left = _without_blank_texts(turn) if _role(turn) == _ASSISTANT else turn
+        if left is not turn:
+            losses.append(Loss(f"{prompt}[{number}]", _NO_BLANKS, hint=True))
+        if left is not None:
+            kept.append((number, left))
+    return kept, losses
+
+
+def _without_blank_texts(message: _Message) -> _Message | None:
+    """Return an assistant's turn without its blank texts, itself if it has none; None: it says nothing."""
+    content = message.get("content", _NULL)
+    if _BLANK.fullmatch(content) is not None:
+        return message if any(bytes(message.get(name, _NULL)) not in SAYS_NOTHING for name in _SAYING) else None
+    if is_string(content):
+        return message
+    parts = _parts_decoder.decode(content)
+    left = [
+        part
+        for part in parts
+        if bytes(part.get("type", _NULL)) not in _TEXTS or not _BLANK.fullmatch(part.get("text", _NULL))
+    ]
+    if len(left) == len(parts):
+        return message
+    without = {**message, "content": raw_json(left)}
+    return without if left else _without_blank_texts(without | {"content": _NULL})
+
+
 def _refused(given: _Message, known: frozenset[str] | None, history: History) -> list[str]:
     """Return the fields of a message or a call that a provider refuses; ``known``: the only fields that it takes."""
     return [name for name in given if name in history.refused_fields or (known is not None and name not in known)]
@@ -625,6 +691,7 @@ def tagged(content: msgspec.Raw) -> msgspec.Raw:
     return raw_json(parts)
 
 
+_NO_BLANKS = "this provider takes no answer, nor a text in one, that says nothing"
 _DOCUMENTS = (b'"document"', b'"search_result"')
 _NO_DOCUMENTS = "this provider has no documents"
 _AS_TEXT = "this provider has no documents: it is sent as a text"

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from providers.bodies import raw_json
-from providers.dialects import DIALECTS, PIVOT, Malformed, RequestFormat
+from providers.dialects import DIALECTS, PIVOT, History, Malformed, RequestFormat
 from providers.exchange import betas, members
 from providers.exchange.interface import Request
 from providers.exchange.prefill import begun, told_to_go_on
@@ -77,6 +77,7 @@ _OF_MAKING = OF_ANSWERS | {"function_call", "refusal"}
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _ROLE, _IDS = "developer", "tool_call_id"
 _DOCUMENT = "document"  # a block of Messages
+_BLANK = "blank"  # turns of the assistant that say nothing
 # OpenAI: 400 "The 'metadata' parameter is only allowed when 'store' is enabled." So the refusal holds for all others.
 _ONLY_BESIDE: Mapping[str, str] = {"metadata": "store"}
 _OF_USAGE = ("stream_options", "include_usage")  # a client that sets these wants the usage itself
@@ -258,6 +259,8 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
     extra -= {_IDS}
     if _DOCUMENT in extra:
         history, extra = msgspec.structs.replace(history, documents=False), extra - {_DOCUMENT}
+    if _BLANK in extra:
+        history, extra = msgspec.structs.replace(history, blank_turns=False), extra - {_BLANK}
     if _ROLE in extra:
         quirks, extra = msgspec.structs.replace(quirks, system_role=True), extra - {_ROLE}
     if "" in extra:
@@ -342,8 +345,10 @@ def _of_turns(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Fa
     formats, api = asked.formats, asked.api
     if reading.of_prefill and begun(fields, formats) is not None:
         return (Fact(Kind.PREFILL, dialect=api),)
-    if formats.vendors.with_history is None:
+    if (fitted := formats.vendors.with_history) is None:
         return NOTHING
+    if reading.of_blanks and fitted(fields, History(blank_turns=False)).losses:
+        return (Fact(Kind.HISTORY, _BLANK, dialect=api),)
     if reading.of_system or reading.of_ids is not None:
         letters, longest = reading.of_ids or ("", 0)
         return (Fact(Kind.HISTORY, _IDS if letters else "", value=letters, dialect=api, tokens=longest),)

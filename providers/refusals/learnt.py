@@ -97,6 +97,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 _OF_HISTORIES = {
     "": "orders of roles, or lists of texts",
     "document": "documents (sent: their texts)",
+    "blank": "answers, or texts in them, that say nothing (left out)",
     "developer": "the role developer (sent: system)",
     "tool_call_id": "ids of calls that other vendors have made (sent: in its own form)",
 }

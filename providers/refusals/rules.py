@@ -232,6 +232,17 @@ _OF_PREFILL = re.compile(
     r"|expected (?:the )?last role (?:to be )?user or tool",
     re.IGNORECASE,
 )
+# Of an answer, or a text in it, that says nothing, as programs keep it where one has broken off: Mistral's,
+# Anthropic's, xAI's and Google's words (mistral-common, protocol/instruct/validator.py;
+# experientiallabs/experiential/pull/799, anthropics/claude-code/issues/6774, charmbracelet/crush/issues/964;
+# opencode 1.18.33 keeps such, tried with stand-ins on 2026-11-30).
+_OF_BLANKS = re.compile(
+    r"assistant message must have either content or tool_calls"
+    r"|text content blocks must (?:contain non-whitespace text|be non-empty)"
+    r"|all messages must have non-empty content"
+    r"|each message must have at least one content element|contents\.parts must not be empty",
+    re.IGNORECASE,
+)
 # System messages after the first turn are refused. Claude takes them from Opus 4.8 on, and Claude Code sends them to
 # any model that it does not know (anthropics/claude-code/issues/61412 and 63469, zai-org/GLM-5/issues/74,
 # ogx-ai/ogx/issues/5982, codexu/note-gen/issues/918, router-for-me/CLIProxyAPI/issues/3510,
@@ -515,6 +526,7 @@ class RefusalReading(NamedTuple):
     of_roles: bool = False  # a role's name is not taken
     of_prefill: bool = False  # an answer that the request begins is not continued
     of_documents: bool = False  # blocks of documents are not taken, in Messages
+    of_blanks: bool = False  # turns of the model, or texts in them, that say nothing are not taken
     of_system: bool = False  # as ``of_roles``: a system message after the first turn
     of_ids: tuple[str, int] | None = None  # that the ids of calls have these letters, and at most so many
     of_usage: bool = False  # ``stream_options`` is not taken
@@ -553,6 +565,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_roles=_OF_ROLES.search(text) is not None,
         of_prefill=_OF_PREFILL.search(text) is not None,
         of_documents=_OF_DOCUMENTS.search(text) is not None,
+        of_blanks=_OF_BLANKS.search(text) is not None,
         of_system=_OF_SYSTEM.search(text) is not None,
         of_ids=_ids_in(text),
         of_usage=_OF_USAGE.search(text) is not None,

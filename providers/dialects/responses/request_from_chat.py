@@ -7,7 +7,15 @@ import msgspec
 
 from providers.dialects.chat.searches import SEARCH_FIELD, search_in
 from providers.dialects.dialect import Habits
-from providers.dialects.histories import SYSTEM_FIRST, CallIds, FittedIds, History, offering, tagged
+from providers.dialects.histories import (
+    SYSTEM_FIRST,
+    CallIds,
+    FittedIds,
+    History,
+    offering,
+    tagged,
+    without_blanks,
+)
 from providers.dialects.messages.fields import lose_stream_options
 from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, object_at, objects_at, present, said_of
 from providers.dialects.responses.fields import CHANGING_NOTHING, LEAST_TOKENS
@@ -286,7 +294,8 @@ def _with_ids_and_system(fields: Mapping[str, msgspec.Raw], history: History) ->
     form, raw = history.call_ids.get("responses"), bytes(fields.get("input", b""))
     has_ids = form is not None and b'"call_id"' in raw
     has_system = history.one_system and any(role in raw for role in _INSTRUCTING)
-    if not (has_ids or has_system):
+    has_turns = not history.blank_turns and b'"assistant"' in raw
+    if not (has_ids or has_system or has_turns):
         return Wording(fields)
     said, losses = dict(fields), list[Loss]()
     try:
@@ -294,6 +303,9 @@ def _with_ids_and_system(fields: Mapping[str, msgspec.Raw], history: History) ->
         changed = has_system and any(bytes(item.get("role", b"")) in _INSTRUCTING for item in items)
         if changed:
             items, losses = _with_one_system(items, said)
+        if has_turns:
+            kept, blank = without_blanks(list(enumerate(items)), "input")
+            items, losses, changed = [item for _, item in kept], [*losses, *blank], changed or bool(blank)
     except (*UNREADABLE, KeyError):  # the provider reports what is wrong
         return Wording(fields)
     if form is not None:

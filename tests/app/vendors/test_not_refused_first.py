@@ -66,7 +66,10 @@ RESULT = [
 ]
 # What an answer of Groq's compound models has, sent back.
 TOLD: Json = {"role": "assistant", "content": "Yo", "executed_tools": []}
-# What real clients send of preferences and hints, in each API.
+# An answer that broke off before it said anything, as programs keep it, also behind a tool's result.
+BLANK = {"role": "assistant", "content": ""}
+GOES_ON = {"role": "user", "content": "Go on"}
+# What real clients send of preferences and hints, and keep of broken answers, in each API.
 PREFERENCES: Mapping[str, Sequence[Json]] = {
     "chat": [
         *({"reasoning_effort": effort} for effort in EFFORTS),
@@ -95,6 +98,8 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         {"messages": [{"role": "system", "content": "Be."}, MARKED]},
         {"tools": [{**CALLED, **MARK}]},
         {"tools": [CALLED], "messages": RESULT},
+        {"messages": [*user()["messages"], BLANK, GOES_ON]},
+        {"tools": [CALLED], "messages": [*RESULT, BLANK, GOES_ON]},
     ],
     "responses": [
         *({"reasoning": {"effort": effort}} for effort in EFFORTS),
@@ -102,6 +107,8 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         {"frequency_penalty": 0.1, "presence_penalty": 0.1},
         {"include": ["reasoning.encrypted_content"], "store": False},
         {"truncation": "auto", "prompt_cache_key": "k", "safety_identifier": "u"},
+        {"input": [GOES_ON, BLANK, GOES_ON]},
+        {"input": [GOES_ON, {"role": "assistant", "content": [{"type": "output_text", "text": ""}]}, GOES_ON]},
     ],
     "messages": [
         *({"output_config": {"effort": effort}} for effort in EFFORTS[2:]),
@@ -111,12 +118,20 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         {"tools": [{"name": "f", "input_schema": SCHEMA, **MARK}]},
         {"messages": [{"role": "user", "content": "Hi"}, {"role": "system", "content": "Be."}, MARKED]},
         user({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}),
+        {"messages": [*user()["messages"], {**BLANK, "content": [{"type": "text", "text": ""}]}, GOES_ON]},
     ],
     "gemini": [
         *({"generationConfig": {"thinkingConfig": {"thinkingLevel": level}}} for level in ("MINIMAL", "HIGH")),
         {"generationConfig": {"thinkingConfig": {"thinkingBudget": 0}}},
         {"generationConfig": {"temperature": 1, "topP": 0.95, "topK": 64}},
         {"labels": {"a": "b"}, "generationConfig": {"audioTimestamp": False}},
+        {
+            "contents": [
+                *SAID["gemini"]["contents"],
+                {"role": "model", "parts": [{"text": ""}]},
+                *SAID["gemini"]["contents"],
+            ]
+        },
     ],
 }
 Gateway = tuple[RunningGateway, dict[str, Served]]
@@ -173,6 +188,14 @@ async def test_a_must_is_never_left_out(gateway: Gateway, model: str, field: str
     assert [one.body[field] for one in vendors[model].seen] in ([], [value])
 
 
+async def test_a_blank_turn_that_is_left_out_is_told(gateway: Gateway) -> None:
+    running, vendors = gateway
+    history = [*RESULT[:2], {"role": "tool", "tool_call_id": "call00001", "content": "rain"}, BLANK, GOES_ON]
+    for model in ("mistral", "grok"):
+        assert await asked(running, "chat", model, {"messages": history, "tools": [CALLED]}) == "messages[3]"
+        assert BLANK not in vendors[model].seen[-1].body["messages"]
+
+
 TAKING: Mapping[str, Place] = {
     "openrouter": Place("openrouter", "openrouter", "anthropic/claude-sonnet-4.5", "chat"),
     "dashscope": Place("dashscope", "dashscope", "qwen3.7-plus", "chat"),
@@ -188,7 +211,12 @@ TAKEN: Mapping[str, Sequence[Json]] = {
         {"reasoning": {"effort": "low"}},
     ],
     "dashscope": [{"messages": [MARKED]}, {"enable_thinking": True, "thinking_budget": 1024}],
-    "vllm": [{"messages": [MARKED]}, {"chat_template_kwargs": {"enable_thinking": False}}, {"top_k": 40}],
+    "vllm": [
+        {"messages": [MARKED]},
+        {"messages": [MARKED, BLANK, GOES_ON]},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"top_k": 40},
+    ],
     "gpt-oss": [{"messages": [MARKED]}, {"reasoning_effort": "high"}, {"include_reasoning": True}],
     "gpt-4.1": [
         {"prompt_cache_key": "k", "safety_identifier": "u", "service_tier": "flex"},
