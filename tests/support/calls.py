@@ -22,17 +22,22 @@ _USUAL: dict[str, Any] = {
     "prompt_class": answer_class(0),
     "prompt_tokens": 10,
 }
-_PARTS: dict[str, type[msgspec.Struct]] = {"asked": CallRequest, "by": Caller, "how": Decision, "own": CallTraits}
+_PARTS: dict[str, type[msgspec.Struct]] = {
+    "request": CallRequest,
+    "caller": Caller,
+    "decision": Decision,
+    "traits": CallTraits,
+}
 
 
 def made_call(**facts: Any) -> Call:
     """Return the call that these ``facts`` make: fields of its parts, and ``rendered``."""
     known = _USUAL | facts
     known["envelope"] = Envelope(known.pop("headers", {}), known.pop("request_id", None))
-    asked, by, how, own = (_of(part, known) for part in _PARTS.values())
+    request, caller, decision, traits = (_of(part, known) for part in _PARTS.values())
     strange = known.keys() - {"rendered"} - {name for part in _PARTS.values() for name in part.__struct_fields__}
     assert not strange, f"no part of a call has {strange}"
-    return Call(asked, by, how, own, known.get("rendered", {}))
+    return Call(request, caller, decision, traits, known.get("rendered", {}))
 
 
 def with_facts(call: Call, **facts: Any) -> Call:
