@@ -1,7 +1,7 @@
 """From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
@@ -421,11 +421,11 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
     if maker is not None and not client.made(maker, fleet):
         maker = None
     call = _with_own(call, maker=maker) if maker is not None else call
-    are_known = False
-    if known_maker is not None:
+    are_known, refused = False, context.services.makers.refused(hashes)
+    if known_maker is not None or refused:
         makers = context.services.makers.of_each(hashes)
         are_known = all(each in makers for each in hashes)
-        call = await _without_unread(call, model, makers, is_long=is_long)
+        call = await _without_unread(call, model, makers, refused, is_long=is_long)
     return call if maker is None else await _left_to(call, model, maker, is_long=is_long, are_known=are_known)
 
 
@@ -455,11 +455,13 @@ def _with_own(call: Call, **changed: Any) -> Call:
     return msgspec.structs.replace(call, traits=msgspec.structs.replace(call.traits, **changed))
 
 
-async def _without_unread(call: Call, model: Model, makers: Mapping[bytes, Maker], *, is_long: bool) -> Call:
+async def _without_unread(
+    call: Call, model: Model, makers: Mapping[bytes, Maker], refused: Mapping[bytes, Collection[str]], *, is_long: bool
+) -> Call:
     """Return the call without the reasoning that each deployment is known not to read; the rest stays."""
     call = _with_own(call, makers=frozenset(makers.values()))
     for each in model.deployments.values():
-        of_others = partial(without_unread, call, each, makers)
+        of_others = partial(without_unread, call, each, makers, refused)
         left = await aside(of_others) if is_long else of_others()
         call = call if left is None else left.of(call, each.name)
     return call

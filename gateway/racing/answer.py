@@ -102,7 +102,7 @@ def translated(
     is called with the reasoning of the request that the vendor did not show to the model.
     """
     source = request.dialect
-    if makers is not None and source.answers.binds:
+    if makers is not None and (source.answers.binds or makers.hears_all):
         key_name, same_as = request.sendings.key_name, deployment.same_as
         maker = Maker(deployment.name, key_name, deployment.tenant, deployment.account, same_as=same_as)
         if bound is None:

@@ -103,7 +103,7 @@ class Events:
     async def instead(self, attempt: Attempt, error: UpstreamError) -> tuple[RetryForm | None, UpstreamError]:
         """Go up the ladder. After a part of the answer, or for a watched attempt, only with rungs of the upstream."""
         has_begun = attempt.state is not AttemptState.ASKED or attempt.measurement.meaningful
-        call = attempt.entry.call
+        call, services = attempt.entry.call, attempt.entry.open_call.services
 
         def request() -> Request:
             taught = facts_of(attempt)
@@ -111,9 +111,13 @@ class Events:
                 attempt.deployment, call, attempt.start.id, attempt.sendings, whole=attempt.whole, taught=taught
             )
 
-        reword = attempt.entry.open_call.services.forms.reword
+        if error.is_bound and error.edited_from is None:
+            prompt = bytes(request().fields.get(attempt.deployment.spoken_in(call).requests.prompt, b""))
+            is_long = len(prompt) > SEARCHED_BYTES
+            sent = await aside(bound_reasoning, prompt) if is_long else bound_reasoning(prompt)
+            services.makers.note_refused(sent, attempt.deployment.provider)
         return await climbed(
-            RefusedStep(attempt, call, error, request, reword), BY_UPSTREAM if has_begun else DEPLOYMENT
+            RefusedStep(attempt, call, error, request, services.forms.reword), BY_UPSTREAM if has_begun else DEPLOYMENT
         )
 
     def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:

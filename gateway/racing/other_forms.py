@@ -7,7 +7,7 @@ after a status; and without the reasoning that no key can read. ``ladder.py`` ha
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -382,15 +382,14 @@ def is_bound_elsewhere(deployment: Deployment, maker: Maker, client: str | None 
 def is_unread(maker: Maker, deployment: Deployment, call: Call) -> bool:
     """Whether ``deployment`` refuses the reasoning of ``maker``: its model has another maker, or it has refused some.
 
-    A deployment that has refused the reasoning of the newest maker is asked last, and is sent the reasoning again:
-    otherwise the gateway would never learn that the deployment can read it by now.
+    What it has refused is known for an hour. Then it is sent the reasoning again, as it may read that by now.
     """
     if deployment.provider == maker.deployment.partition("/")[0]:
         return False
     is_its = maker.made or maker_of(maker.model) not in {"", "open"}  # others take whatever they are sent
     reads = reads_thoughts(deployment.same_as or deployment.model, maker.model) if is_its else None
     if reads is None:
-        return maker != call.traits.maker and cannot_read(maker, deployment, call.caller.client)
+        return cannot_read(maker, deployment, call.caller.client)
     return not reads
 
 
@@ -438,23 +437,28 @@ def tells_each_apart(deployment: Deployment, call: Call) -> bool:
     return deployment.spoken_in(call).requests.thoughts.without_those is not None
 
 
-def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Maker]) -> RewordedRequest | None:
+def without_unread(
+    call: Call, deployment: Deployment, makers: Mapping[bytes, Maker], refused: Mapping[bytes, Collection[str]]
+) -> RewordedRequest | None:
     """Return the request to ``deployment`` without others' reasoning that it refuses or drops; None: there is none.
 
-    ``makers``: the maker of each piece of reasoning, by the hash of the piece.
+    ``makers``: the maker of each piece of reasoning, by the hash of the piece. ``refused``: likewise the providers
+    that have refused a piece whose maker was not known.
     """
-    unread = {
+    of_unread = {
         maker
         for maker in {*makers.values()}
         if is_unread(maker, deployment, call) or is_bound_elsewhere(deployment, maker, call.caller.client)
     }
     requests = deployment.spoken_in(call).requests
     without = requests.thoughts.without_those
+    unread = {each for each, maker in makers.items() if maker in of_unread}
+    unread |= {each for each, providers in refused.items() if deployment.provider in providers}
     if not unread or without is None or (requests.vendors.takes_quirks and deployment.upstream.refused_fields):
         return None  # the fields with reasoning are left out anyway
     fields = call.sent_to(deployment.name)
     try:
-        wording = without(fields, frozenset(each for each, maker in makers.items() if maker in unread))
+        wording = without(fields, frozenset(unread))
     except Malformed:  # the provider reports the error in its own words
         return None
     return _as_reworded(call, deployment, wording) if wording.losses else None

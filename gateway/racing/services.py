@@ -193,6 +193,9 @@ class Makers:
     ) -> None:
         """``start`` runs, in the background, the task that tells the other replicas."""
         self._known: dict[bytes, Maker] = {}  # the newest last
+        # Reasoning whose maker was not known when it was refused: the providers that cannot read it.
+        self._refused: dict[bytes, frozenset[str]] = {}
+        self.hears_all = False  # also answers in APIs that rarely have such reasoning, as some has been refused
         self._shared = shared
         self._start = start
 
@@ -201,6 +204,19 @@ class Makers:
         is_new, shared = self._keep(reasoning, maker), self._shared
         if is_new and shared is not None and self._start is not None and shared.wants(maker):
             self._start(shared.share(reasoning.hex(), msgspec.json.encode(maker).decode()))
+
+    def note_refused(self, reasoning: Sequence[bytes], provider: str) -> None:
+        """Remember that ``provider`` refused a request with this ``reasoning``: for all whose maker is not known."""
+        for each in reasoning:
+            if each not in self._known:
+                self._refused[each] = self._refused.pop(each, frozenset()) | {provider}
+                self.hears_all = True
+        while len(self._refused) > MOST_MAKERS:
+            del self._refused[next(iter(self._refused))]
+
+    def refused(self, reasoning: Sequence[bytes]) -> Mapping[bytes, frozenset[str]]:
+        """Return the providers that have refused each piece whose maker was not known then."""
+        return {each: self._refused[each] for each in reasoning if each in self._refused} if self._refused else {}
 
     def watched(
         self,
@@ -284,6 +300,8 @@ class Makers:
     def _keep(self, reasoning: bytes, maker: Maker) -> bool:
         """Keep the maker of ``reasoning`` as the newest; return whether the maker was unknown."""
         makers = self._known
+        if reasoning in self._refused:  # a provider that reads it after all, as with another of its keys
+            self._refused[reasoning] -= {maker.deployment.partition("/")[0]}
         is_new = makers.pop(reasoning, None) != maker
         makers[reasoning] = maker
         if len(makers) > MOST_MAKERS:

@@ -103,8 +103,9 @@ _OF_HISTORIES = {
 }
 OF_APIS = frozenset({Kind.API, Kind.TOOL, Kind.TOOLS})
 _STEERING = OF_APIS | {Kind.CALL, Kind.LENGTH, Kind.SIZE, Kind.ROOM, Kind.LEAST, Kind.BETA, Kind.MUST}
-# Of estimates; and whole answers are late in races; and a beta comes to a vendor in its own time.
-_SHORT = frozenset({Kind.BETA, Kind.LENGTH, Kind.ROOM, Kind.STREAM})
+# Of estimates; and whole answers are late in races; and a beta comes to a vendor in its own time; and a model answers
+# worse without its thoughts.
+_SHORT = frozenset({Kind.BETA, Kind.LENGTH, Kind.REASONING, Kind.ROOM, Kind.STREAM})
 # Two facts of these kinds that differ in their tokens alone are about the same thing.
 _MEASURED = frozenset({Kind.LENGTH, Kind.LIMIT, Kind.LEAST, Kind.ROOM, Kind.SIZE})
 _NO_KINDS: frozenset[Kind] = frozenset()

@@ -95,6 +95,10 @@ def reads(made: Made, *, own: bool) -> Callable[[Any], Sequence[Step]]:
     return lambda body: [refusal] if made.mark in json.dumps(body) and not own else [Raw(made.answer, token=True)]
 
 
+def marked(body: Any) -> bool:
+    return RESPONSES.mark in json.dumps(body)
+
+
 def asked(made: Made, **fields: Any) -> dict[str, Any]:
     return made.body if made is GEMINI else {"model": MODEL, **made.body, **fields}
 
@@ -176,7 +180,7 @@ async def test_a_conversation_goes_on_where_its_reasoning_was_made(serve: Serve,
         assert len(refused) <= (mode == "auto")  # a stranger is raced only until it is known as one
 
 
-async def test_who_cannot_read_the_reasoning_is_told_and_forgotten_when_it_can(serve: Serve) -> None:
+async def test_who_cannot_read_the_reasoning_is_told_and_not_sent_it_again(serve: Serve) -> None:
     config = {
         "providers": {name: speaking("responses") for name in ("alpha", "beta")},
         "models": {MODEL: {"race": {"mode": "single"}}},
@@ -201,9 +205,79 @@ async def test_who_cannot_read_the_reasoning_is_told_and_forgotten_when_it_can(s
         running["beta"].answers = lambda _: [Status(503, {})]
         assert await ask() == "alpha"  # without the reasoning
         assert await refuses() == {"alpha/m": ["encrypted reasoning of beta/m"]}
-        running["alpha"].answers = reads(RESPONSES, own=True)
         assert await ask() == "alpha"
-        assert await refuses() == {}
+        assert [marked(each.body) for each in running["alpha"].received] == [True, False, False]
+        running["beta"].answers = reads(RESPONSES, own=True)
+        running["alpha"].answers = lambda _: [Status(503, {})]
+        assert await ask() == "beta"  # with the reasoning, as it was made there
+        assert marked(running["beta"].received[-1].body)
+        assert await refuses() == {"alpha/m": ["encrypted reasoning of beta/m"]}
+
+
+@pytest.mark.parametrize("made", ALL[:3])
+async def test_reasoning_whose_maker_nobody_knows_is_refused_once_at_each_provider(serve: Serve, made: Made) -> None:
+    config = {
+        "providers": {name: speaking(made.api) for name in ("alpha", "beta")},
+        "models": {MODEL: {"race": {"mode": "single"}}},
+    }
+    async with serve(alpha=None, beta=None, config=config) as running:
+
+        async def ask(*served: str) -> None:
+            for name in ("alpha", "beta"):
+                is_served = name in served
+                running[name].answers = reads(made, own=name == "beta") if is_served else lambda _: [Status(503, {})]
+            async with running.post(asked(made), path=made.path) as response:
+                await response.read()
+            assert response.status == 200
+
+        running.prefer("alpha", "beta")
+        for _ in range(3):
+            await ask("alpha")
+        of_alpha = [each.body for each in running["alpha"].received if made.mark in json.dumps(each.body)]
+        assert len(of_alpha) == 1
+        await ask("beta")
+        assert made.mark in json.dumps(running["beta"].received[-1].body)  # nothing says that beta cannot read it
+
+
+async def test_thoughts_that_come_in_chat_are_refused_once_elsewhere(serve: Serve) -> None:
+    config = {
+        "providers": {"alpha": speaking("messages"), "beta": speaking("chat")},
+        "models": {MODEL: {"race": {"mode": "single"}, "deployments": ["alpha/claude-sonnet-4-5", "beta/m"]}},
+    }
+    block = {"type": "thinking", "thinking": "Hm"}
+    refused: list[int] = []
+
+    def alphas(body: Any) -> Sequence[Step]:
+        is_refused = '"signature"' in json.dumps(body)
+        refused[-1:] = [refused[-1] + is_refused]
+        return [refusing(MESSAGES.refusal)] if is_refused else [Raw(MESSAGE_BYTES, token=True)]
+
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running["alpha"].answers = alphas
+        conversation: list[Any] = [user]
+        for signature in ("first", "second", "third", "fourth"):
+            running.prefer("beta", "alpha")
+            call = {"id": signature, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+            delta = {
+                "role": "assistant",
+                "content": None,
+                "thinking_blocks": [{**block, "signature": signature}],
+                "tool_calls": [{"index": 0, **call}],
+            }
+            chunk = json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode()
+            running["beta"].script = [Raw(b"data: %b\n\n" % chunk, token=True), *answer()[1:]]
+            async with running.post({"model": MODEL, "messages": conversation, "stream": True}) as response:
+                await response.read()
+            result = {"role": "tool", "tool_call_id": signature, "content": "x"}
+            conversation += [{**delta, "tool_calls": [call]}, result]
+            running.prefer("alpha", "beta")
+            refused.append(0)
+            running["beta"].answers = lambda _: [Status(503, {})]
+            async with running.post({"model": MODEL, "messages": conversation, "stream": True}) as response:
+                await response.read()
+            assert (response.status, response.headers["x-holeshot-provider"]) == (200, "alpha")
+            running["beta"].answers = None
+    assert refused == [1, 1, 0, 0]  # from the first refusal on, the gateway looks at who makes thoughts in chat
 
 
 @pytest.mark.parametrize("made", [RESPONSES, MESSAGES, GEMINI], ids=lambda made: made.api)
