@@ -1,7 +1,8 @@
 """Facts that the refusals of one provider have taught about its models: the form in which each takes a request.
 
 A fact that one client has met holds for that client alone, as a request may lead a provider to say something untrue.
-When a second client meets the fact, it holds for all. Without clients a fact holds for all at once.
+When a second client meets the fact, it holds for all, once an answer has confirmed it for one of the two: prompts
+that quote an error are refused in each form. Without clients a fact holds for all at once.
 """
 
 import re
@@ -374,12 +375,10 @@ class LearntFacts:
         if any(known.tokens <= shared.tokens for known in self._alive(None, model) if _is_alike(known, fact)):
             return (other,)
         met = Met(max(one[1].until, two[1].until), min(one[1].at, two[1].at), two[1].why, (other, client))
-        is_sure = any((who, model, its[0]) not in self.supposed for who, its in ((other, one), (client, two)))
-        if not is_sure:
-            self.supposed.add((None, model, shared))
-        self._put(None, model, shared, met, replaces=is_sure)
-        if is_sure:
-            self._confirm_shared(model, shared)
+        if all((who, model, its[0]) in self.supposed for who, its in ((other, one), (client, two))):
+            return (other,)
+        self._put(None, model, shared, met)
+        self._confirm_shared(model, shared)
         return (other,)
 
     def _confirm_shared(self, model: str, fact: Fact) -> None:

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from structlog.typing import EventDict
 
-from providers.simulator.script import Step
+from providers.simulator.script import Raw, Step
+from tests.app.gateway.apis.test_dialects import RESPONSE_BYTES, speaking
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.races.test_probes import ended, probing
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, QUESTION, refused, refusing, told
@@ -50,6 +52,60 @@ async def test_ten_clients_meet_it_by_two_refusals_in_all(serve: Serve, logged: 
         ("ann", False, None, "400 invalid_request_error"),
         ("bob", True, "ann", "400 invalid_request_error"),
     ]
+
+
+# What prompts may lead a provider to say of every request that they are in, whatever is left out of it.
+UNTRUE = {
+    "a field": "Unsupported parameter: 'temperature' is not supported with this model.",
+    "a value": "Unsupported value: 'reasoning_effort' does not support 'high' with this model. Supported values are:"
+    " 'low' and 'medium'.",
+    "a length": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+    "a limit": "max_output_tokens is too large: 100. This model supports at most 64 completion tokens",
+    "roles": "Conversation roles must alternate user/assistant/user/assistant/...",
+    "a forced call": "tool_choice: required is not supported while thinking is enabled",
+    "the type of a tool": "Invalid value: 'function'. Supported values are: 'custom'.",
+    "many tools": "Invalid 'tools': array too long. Expected an array with maximum length 0, but got an array with"
+    " length 1 instead.",
+    "the API": "This model is only supported in v1/chat/completions and not in v1/responses.",
+    "a stream": "Your organization must be verified to stream this model.",
+    "a mark": "input.0.content.0.cache_control: Extra inputs are not permitted",
+    "a model that is gone": "The model `m` has been deprecated and does not exist",
+}
+
+
+@pytest.mark.parametrize("attackers", [2, 3])
+@pytest.mark.parametrize("kind", UNTRUE)
+async def test_prompts_of_several_clients_that_are_refused_in_each_form_change_nothing_for_others(
+    serve: Serve, kind: str, attackers: int
+) -> None:
+    tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+    asked = {
+        "model": MODEL,
+        "stream": True,
+        "temperature": 0.5,
+        "max_output_tokens": 100,
+        "reasoning": {"effort": "high"},
+        "tools": [tool],
+        "tool_choice": "required",
+    }
+
+    async def say(name: str, text: str) -> Any:
+        body = {**asked, "input": [{"role": "user", "content": text}]}
+        async with running.post(body, path="/v1/responses", headers=bearer(f"hs-{name}")) as response:
+            await response.read()
+        assert "x-holeshot-dropped" not in response.headers
+        return response.status
+
+    config = {**clients(*NAMES), "providers": {"alpha": speaking("responses")}}
+    async with serve(alpha=None, config=config) as running:
+        answered = [Raw(RESPONSE_BYTES, token=True)]
+        running["alpha"].answers = lambda body: refused(UNTRUE[kind]) if "attack" in str(body) else answered
+        assert await say("joe", "word " * 9000) == 200
+        for name in NAMES[:attackers] * 2:
+            assert await say(name, "attack") >= 400
+        assert await say("joe", "word " * 9000) == 200
+        first, *_, last = (each.body for each in running["alpha"].received)
+    assert last == first
 
 
 async def test_what_one_client_alone_has_met_changes_no_field_of_others(serve: Serve) -> None:

@@ -1,5 +1,7 @@
 """What refusals have taught about a provider's models: for a day, bounded, and told once."""
 
+import pytest
+
 from providers import FORMER
 from providers.refusals import LONGEST_NAME, Fact, Kind, LearntFacts
 from providers.refusals.learnt import DAY_S, MOST_CLIENTS, MOST_FACTS, MOST_MODELS, MOST_MODELS_OF_CLIENT, SUPPOSED_S
@@ -142,20 +144,19 @@ def test_of_two_lengths_the_one_that_both_clients_have_met_holds_for_all() -> No
     assert told == {"eve": 10, "ann": 7_000, "cid": 7_000, "dan": 7_000}
 
 
-def test_what_clients_suppose_is_theirs_until_an_answer_confirms_it_for_those_that_met_it() -> None:
+@pytest.mark.parametrize("kind", [*Kind])
+def test_what_clients_suppose_is_theirs_until_an_answer_confirms_it_for_one_of_them(kind: Kind) -> None:
     known, clock, told = learnt()
-    known.suppose("m", EFFORT, client="ann")
-    assert (known.of("m", "ann"), known.of("m", "bob"), told) == ((EFFORT,), (), [])
-    known.suppose("m", EFFORT, client="bob")
-    assert known.of("m", "cid") == (EFFORT,)
+    fact = Fact(kind, "f", "x" if kind is not Kind.VALUE else '"x"', value='"y"', dialect="chat", tokens=9)
+    for client in ("ann", "bob", "cid"):  # as where the prompts of all three quote an error: each form is refused
+        known.suppose("m", fact, client=client)
+        assert known.of("m", client) == (fact,)
+    known.confirm("m", known.of("m", "dan"), "dan")  # an answer to whom nothing was refused says nothing
+    assert (known.of("m", "dan"), told) == ((), [])
+    known.confirm("m", (fact,), "ann")
     clock.now += SUPPOSED_S
-    assert known.of("m", "cid") == ()
-    for client in ("ann", "bob"):
-        known.suppose("m", EFFORT, client=client)
-    known.confirm("m", (EFFORT,), "cid")
-    clock.now += SUPPOSED_S
-    assert known.of("m", "dan") == (EFFORT,)
-    assert [fact for _, fact, _ in told] == [EFFORT, EFFORT]
+    assert [known.of("m", client) for client in ("ann", "bob", "dan")] == [(fact,)] * 3
+    assert {each for _, each, _ in told} == {fact}
 
 
 def test_what_holds_for_all_is_forgotten_for_all_once_two_clients_find_it_wrong() -> None:
