@@ -160,6 +160,8 @@ def refused(
             learnt.forget(request.model, [fact for fact in tried.new if fact not in unchanged], client)
             refusal = tried.first if changed else refusal
     _note_musts(learnt, request, tried)
+    if tried.is_of_must and refusal.kind is ErrorKind.SERVER_ERROR:
+        refusal.kind, refusal.body = ErrorKind.BAD_REQUEST, None  # its type blames the server
     refusal.is_declined = refusal.is_declined or tried.is_of_must  # another provider may know the beta
     return refusal
 

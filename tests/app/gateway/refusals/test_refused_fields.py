@@ -517,3 +517,16 @@ async def test_converse_is_asked_without_what_its_model_refuses(serve: Serve) ->
             for sendings in (2, 3):
                 assert await told(running, CLAUDE_CODE, "/v1/messages") == (200, "thinking")
                 assert len(sent) == sendings
+
+
+@pytest.mark.parametrize(("named", "status"), [("zz_new", 400), ("zz_other", 502)])
+async def test_an_own_servers_500_about_a_field_that_is_not_left_out_is_a_400(
+    serve: Serve, named: str, status: int
+) -> None:
+    async with serve(alpha=None) as running:
+        error = {"message": f"create() got an unexpected keyword argument '{named}'", "type": "server_error"}
+        running["alpha"].answers = lambda _: [Status(500, {"error": error})]
+        async with running.chat(messages=QUESTION, zz_new=1) as response:
+            told = (await response.json())["error"]
+    assert (response.status, named in told["message"]) == (status, True)
+    assert told["type"] == ("invalid_request_error" if status == 400 else "api_error")
