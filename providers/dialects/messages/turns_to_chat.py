@@ -400,14 +400,22 @@ def _unmarked(block: RawObject, kind: str, at: str, losses: Losses) -> list[Obje
         return _image(object_at(block.get("source"), f"{at}.source"), f"{at}.source", losses)
     if kind == "document":
         return _document(block, at, losses)
+    text = _in_words(block, kind, at, losses)
+    return [] if text is None else [{"type": "text", "text": text}]
+
+
+def _in_words(block: RawObject, kind: str, at: str, losses: Losses) -> str | None:
+    """Return a block that chat lacks as a text; None: it is lost."""
+    if kind == "search_result":
+        return _search_result(block, at, losses)
     if kind == "tool_reference":  # a tool that was found: chat has had it from the beginning
         losses.rest(block, ("type", "tool_name"), at, _NO_FIELD)
-        return [{"type": "text", "text": found(short_name(text_at(block, "tool_name", at)))}]
+        return found(short_name(text_at(block, "tool_name", at)))
     if kind == "browser_state":
         losses.rest(block, ("type", "tabs", "state_changes"), at, _NO_FIELD)
-        return [{"type": "text", "text": _browser(block, at)}]
+        return _browser(block, at)
     losses.add(at, _NO_BLOCK)
-    return []
+    return None
 
 
 def _browser(block: RawObject, at: str) -> str:
@@ -463,18 +471,14 @@ def _document(block: RawObject, at: str, losses: Losses) -> list[Object]:
     path = f"{at}.source"
     source = object_at(block.get("source"), path)
     kind = text_at(source, "type", path)
-    said = {"type", "source", "citations"}
-    cites = "citations" in losses.beyond and kind in {"text", "base64"} and _asks_citations(block, at)
-    if not cites:
-        _lose_citations(block, at, losses)
+    losses.rest(block, ("type", "source", "citations", "title", "context"), at, _NO_FIELD)
+    if "citations" in losses.beyond and kind in {"text", "base64"} and _asks_citations(block, at):
+        return [_cited(block, source, kind, at)]
+    _lose_citations(block, at, losses)
     parts: list[Object] = []
-    if cites:
-        said |= {"title", "context"}
-        parts = [_cited(block, source, kind, at)]
-    elif kind == "text":
+    if kind == "text":
         parts = [{"type": "text", "text": raw_text_at(source, "data", path)}]
     elif kind == "base64":
-        said.add("title")
         name = decoded(block.get("title"), str, f"{at}.title") or "document.pdf"
         parts = [{"type": "file", "file": {"filename": name, "file_data": _data_url(source, path)}}]
     elif kind == "content" and is_string(source.get("content")):
@@ -483,16 +487,27 @@ def _document(block: RawObject, at: str, losses: Losses) -> list[Object]:
         for inner, inner_kind, item in _blocks(source.get("content"), f"{path}.content"):
             parts += _parts(item, inner_kind, inner, losses)
     elif kind == "url" and "addresses" in losses.beyond:
-        said.add("title")
         file = {"file_url": raw_text_at(source, "url", path), "filename": block.get("title")}
         parts = [{"type": "file", "file": {name: value for name, value in file.items() if value is not None}}]
     else:
         losses.add(path, "chat has no documents by URL or from Anthropic's Files API")
-    if "title" not in said and not is_null(block.get("title", msgspec.Raw(b"null"))):
-        said.add("title")  # a name, which Converse demands of each document
+    if context := decoded(block.get("context"), str, f"{at}.context"):
+        losses.add(f"{at}.context", "chat's documents have no context: it is sent as a text", hint=True)
+        parts.insert(0, {"type": "text", "text": context})
+    is_file = any(part["type"] == "file" for part in parts)  # then its name is the title
+    if not is_file and not is_null(block.get("title", msgspec.Raw(b"null"))):
         losses.add(f"{at}.title", "chat's texts have no titles", hint=True)
-    losses.rest(block, said, at, _NO_FIELD)
     return parts
+
+
+def _search_result(block: RawObject, at: str, losses: Losses) -> str:
+    """Return a text that a search has found, behind its title and where that was."""
+    _lose_citations(block, at, losses)
+    losses.rest(block, ("type", "source", "title", "content", "citations"), at, _NO_FIELD)
+    losses.add(f"{at}.type", "chat has no such block: it is sent as a text", hint=True)
+    texts = [text_at(block, "title", at), text_at(block, "source", at)]
+    texts += [text_at(item, "text", inner) for inner, _, item in _blocks(block.get("content"), f"{at}.content")]
+    return "\n\n".join(texts)
 
 
 def _data_url(source: RawObject, at: str) -> str:

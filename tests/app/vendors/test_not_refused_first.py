@@ -56,6 +56,13 @@ SAID: Mapping[str, Json] = {
 }
 CALLED = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
 MARKED = {"role": "user", "content": [{"type": "text", "text": "Hi", **MARK}]}
+DOCUMENT = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}
+FOUND = {
+    "type": "search_result",
+    "source": "a.example",
+    "title": "A",
+    "content": [{"type": "text", "text": "rain"}, {"type": "text", "text": "sun"}],
+}
 RESULT = [
     {"role": "user", "content": "Hi"},
     {
@@ -117,7 +124,9 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         {"system": [{"type": "text", "text": "Be.", **MARK}]},
         {"tools": [{"name": "f", "input_schema": SCHEMA, **MARK}]},
         {"messages": [{"role": "user", "content": "Hi"}, {"role": "system", "content": "Be."}, MARKED]},
-        user({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}),
+        user(DOCUMENT),
+        user({**DOCUMENT, "context": "Of today"}),
+        user(FOUND),
         {"messages": [*user()["messages"], {**BLANK, "content": [{"type": "text", "text": ""}]}, GOES_ON]},
     ],
     "gemini": [

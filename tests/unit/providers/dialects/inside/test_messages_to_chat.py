@@ -75,13 +75,13 @@ def test_what_chat_cannot_say_of_a_request_is_a_loss(fields: dict[str, Any], fie
         ({"type": "image", "source": {"type": "file", "file_id": "f"}}, ".source", False),
         ({"type": "document", "source": {"type": "url", "url": "u"}}, ".source", False),
         ({"type": "document", "source": PDF, "citations": {"enabled": True}}, ".citations", False),
-        ({"type": "document", "source": PDF, "context": "c"}, ".context", False),
+        ({"type": "document", "source": PDF, "context": "c"}, ".context", True),
         (
             {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}, "title": "t"},
             ".title",
             True,
         ),
-        ({"type": "search_result", "source": "s", "title": "t", "content": []}, "", False),
+        ({"type": "search_result", "source": "s", "title": "t", "content": []}, ".type", True),
         ({"type": "from_the_future"}, "", False),
         (
             {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image", "source": PNG}]},
@@ -93,6 +93,15 @@ def test_what_chat_cannot_say_of_a_request_is_a_loss(fields: dict[str, Any], fie
 def test_what_chat_cannot_say_of_a_block_is_a_loss(block: dict[str, Any], field: str, hint: bool) -> None:
     wording = chat_of(messages=[CALLED, {"role": "user", "content": [block]}])
     assert lost(wording) == {f"messages[1].content[0]{field}": hint}
+
+
+def test_what_is_told_of_a_document_and_what_a_search_has_found_are_texts() -> None:
+    words = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}, "context": "c"}
+    found = {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "x"}]}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": [found]}
+    [_, told, asked] = said(chat_of(messages=[CALLED, {"role": "user", "content": [result, words, found]}]))["messages"]
+    assert told["content"] == "t\n\ns\n\nx"
+    assert [part["text"] for part in asked["content"]] == ["c", "x", "t\n\ns\n\nx"]
 
 
 @pytest.mark.parametrize(
