@@ -26,13 +26,14 @@ from providers.dialects import (
 )
 from providers.models import Traits
 from providers.refusals import UNREADABLE
-from providers.vendors.demands import at_top, may_go
+from providers.vendors.demands import at_top
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog lists
 # the parameters that the vendor rejects or renames, so that one client request can be sent to all vendors. Only the top
 # level of bodies is read, and values stay raw JSON: a long prompt is not parsed for each vendor.
 
 _NOTHING = (b"null",)
+_CALLING = frozenset({"parallel_tool_calls", "tool_choice"})
 _UNSET = frozenset({b"", b"null", b"false"})
 DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "frequency_penalty": (b"null", b"0", b"0.0"),
@@ -68,16 +69,12 @@ class Restriction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: frozenset[str] = frozenset()  # only with one of these texts; none: with any
 
     def allows(self, name: str, fields: Fields) -> bool:
-        """Whether a request with these ``fields`` may be sent with the parameter ``name``.
-
-        A must that lacks the other parameter is sent: it is the client's mistake, which the vendor explains.
-        """
+        """Whether a request with these ``fields`` may be sent with the parameter ``name``."""
         if name not in fields:
             return True
         if self.values:
             return (text := _read(fields[name], str)) is None or text in self.values
-        is_alone = bytes(fields.get(self.beside, b"")) in _UNSET
-        return not (is_alone and (may_go(name, fields) or bytes(fields[name]) in DEFAULTS.get(name, _NOTHING)))
+        return bytes(fields.get(self.beside, b"")) not in _UNSET
 
 
 class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,6 +97,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     beyond: Mapping[str, frozenset[str]] = {}
     takes_marks: bool = False  # cache_control in chat marks what to cache, as in Messages
     taken_if: Mapping[str, Restriction] = {}  # of chat: by parameter, when it is no error
+    # Of chat: how to call tools is an error in a request without tools, where it says nothing.
+    calls_with_tools: bool = False
     refused_marks: tuple[str, ...] = ()  # in chat: the paths at which it is an error; ``*.cache_control``: everywhere
     states_cost: bool = False  # the usage of an answer states the cost, which counts more than the prices of the table
     free: tuple[str, ...] = ()  # endings of the names of models that cost nothing
@@ -131,8 +130,6 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return those of ``may_drop`` that are an error in a request with these ``fields``."""
         if not is_chats:
             return self.drop_in.get(api, frozenset())
-        if self.taken_if.keys().isdisjoint(fields):
-            return self.drop
         return self.drop.union(name for name, taken in self.taken_if.items() if not taken.allows(name, fields))
 
     def beyond_chat(self, model: str) -> frozenset[str]:
@@ -147,6 +144,7 @@ def is_plain(quirks: Quirks) -> bool:
             quirks.drop
             or quirks.drop_in
             or quirks.taken_if
+            or quirks.calls_with_tools
             or quirks.refused_marks
             or quirks.rename
             or quirks.system_role
@@ -165,8 +163,11 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") ->
 
     If the client sent a parameter under both OpenAI's name and the vendor's, the one with the vendor's name is kept.
     """
-    dropped = quirks.dropped_from(fields, "chat", is_chats=True) if quirks.taken_if else quirks.drop
+    is_taken = not quirks.taken_if or quirks.taken_if.keys().isdisjoint(fields)
+    dropped = quirks.drop if is_taken else quirks.dropped_from(fields, "chat", is_chats=True)
     shaped = {name: value for name, value in fields.items() if name not in dropped and name not in quirks.rename}
+    calls_nothing = quirks.calls_with_tools and "tools" not in shaped and not _CALLING.isdisjoint(shaped)
+    shaped = _without_calling(shaped) if calls_nothing else shaped
     for name, vendor_name in quirks.rename.items():
         if name in fields:
             shaped.setdefault(vendor_name, fields[name])
@@ -185,6 +186,14 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") ->
         tools = _with_parameters(shaped["tools"]) if quirks.needs_parameters else shaped["tools"]
         shaped["tools"] = _with_typed_branches(tools) if quirks.typed_branches else tools
     return shaped
+
+
+def _without_calling(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """Return a request without tools, and without how to call them; a call that is forced stays, and is refused."""
+    is_forced = bytes(fields.get("tool_choice", b"null")) not in DEFAULTS["tool_choice"]
+    return {
+        name: value for name, value in fields.items() if name not in _CALLING or (is_forced and name == "tool_choice")
+    }
 
 
 def losses(

@@ -62,6 +62,20 @@ def test_a_parameter_the_vendor_refuses_is_left_out_and_reported() -> None:
     assert [loss.field for loss in losses(fields(**body), quirks.drop)] == ["logprobs", "logit_bias"]
 
 
+def test_how_to_call_tools_is_left_out_where_there_are_none() -> None:
+    quirks = Quirks(calls_with_tools=True)
+    assert shaped(quirks, parallel_tool_calls=False, tool_choice="auto") == {}
+    assert shaped(quirks, tool_choice="required") == {"tool_choice": "required"}
+    offered = {"tools": [{"type": "function"}], "parallel_tool_calls": False, "tool_choice": "auto"}
+    assert shaped(quirks, **offered) == offered
+
+
+@pytest.mark.parametrize("vendor", ["openai", "azure"])
+def test_how_agents_call_their_tools_is_no_reason_to_plan_each_call_anew(vendor: str) -> None:
+    dropped = load_catalog()[vendor].quirks.may_drop("chat", is_chats=True)
+    assert dropped.isdisjoint({"parallel_tool_calls", "tool_choice"})
+
+
 @pytest.mark.parametrize(
     "default",
     [
