@@ -130,6 +130,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return those of ``may_drop`` that are an error in a request with these ``fields``."""
         if not is_chats:
             return self.drop_in.get(api, frozenset())
+        if not self.taken_if:  # as of most vendors
+            return self.drop
         return self.drop.union(name for name, taken in self.taken_if.items() if not taken.allows(name, fields))
 
     def beyond_chat(self, model: str) -> frozenset[str]:
