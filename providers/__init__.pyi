@@ -187,6 +187,7 @@ from .vendors.catalog import Quirks as Quirks
 from .vendors.catalog import Vendor as Vendor
 from .vendors.catalog import apis_of as apis_of
 from .vendors.catalog import apis_perhaps as apis_perhaps
+from .vendors.catalog import elsewhere as elsewhere
 from .vendors.catalog import fitted_to as fitted_to
 from .vendors.catalog import keeps_by_default as keeps_by_default
 from .vendors.catalog import load_catalog as load_catalog

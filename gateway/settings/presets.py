@@ -24,6 +24,7 @@ from providers import (
     ProviderKind,
     Vendor,
     apis_of,
+    elsewhere,
     has_litellm,
     keeps_by_default,
     price_of,
@@ -43,16 +44,26 @@ def vendor_of(name: str, provider: ProviderSettings, catalog: Catalog) -> Vendor
 
     Sellers of Claude at an address of one's own have other APIs beside it: a provider that has the name of such a row,
     and the kind or the address of another API, is not the row's. Of other names a kind that one cloud alone has says
-    which cloud it is.
+    which cloud it is. A server at a host of its own that has no more than the vendor's name may take more than the
+    vendor does.
     """
     row = catalog.get(provider.preset or name)
     if row is None and provider.preset is None and provider.kind in _CLOUDS:
         return next((each for each in catalog.values() if each.kind == provider.kind), None)
-    if row is None or provider.preset is not None or row.base_url is not None or row.kind not in CLAUDES:
+    if row is None or provider.preset is not None:
+        return row
+    if row.base_url is not None:
+        is_own = provider.base_url is None or _host(provider.base_url) == _host(row.base_url)
+        return row if is_own else elsewhere(row)
+    if row.kind not in CLAUDES:
         return row
     if provider.kind is not None:
         return row if provider.kind == row.kind else None
     return None if _OPENAIS.search(urlsplit(provider.base_url or "").path) else row
+
+
+def _host(url: str) -> str | None:
+    return urlsplit(url).hostname
 
 
 def kind_of(name: str, provider: ProviderSettings, catalog: Catalog) -> ProviderKind:

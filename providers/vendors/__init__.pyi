@@ -5,6 +5,7 @@ from .catalog import Auth as Auth
 from .catalog import ProviderKind as ProviderKind
 from .catalog import Quirks as Quirks
 from .catalog import Vendor as Vendor
+from .catalog import elsewhere as elsewhere
 from .catalog import ignored as ignored
 from .catalog import is_plain as is_plain
 from .catalog import losses as losses

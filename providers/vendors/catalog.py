@@ -670,5 +670,22 @@ def _without_others(vendor: Vendor) -> Vendor:
     quirks = vendor.quirks
     if quirks.preferences is None:
         return vendor
-    drop = quirks.drop | (at_top() - quirks.preferences)
-    return msgspec.structs.replace(vendor, quirks=msgspec.structs.replace(quirks, drop=drop))
+    return msgspec.structs.replace(vendor, quirks=msgspec.structs.replace(quirks, drop=quirks.drop | _others(quirks)))
+
+
+def _others(quirks: Quirks) -> frozenset[str]:
+    return frozenset() if quirks.preferences is None else at_top() - quirks.preferences
+
+
+def elsewhere(vendor: Vendor) -> Vendor:
+    """Return the row for a server at another host, which speaks the vendor's API and may take what the vendor refuses.
+
+    That server is sent other vendors' preferences and marks of caches, as vLLM, or a proxy, reads ``top_k``.
+    """
+    quirks = vendor.quirks
+    if quirks.preferences is None and not quirks.refused_marks:
+        return vendor
+    drop = quirks.drop - _others(quirks)
+    return msgspec.structs.replace(
+        vendor, quirks=msgspec.structs.replace(quirks, drop=drop, preferences=None, refused_marks=())
+    )

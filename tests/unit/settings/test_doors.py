@@ -170,3 +170,23 @@ def test_an_api_that_a_vendor_has_for_claudes_alone_is_told_by_the_model(
     settings = read(f"{row}models: {{ m: {{ deployments: [{deployment}] }} }}\n", tmp_path)
     [item], provided = settings.models["m"].deployments, settings.providers[provider]
     assert ("messages" in apis_at(item, provided, vendor_of(provider, provided, load_catalog()))) is has
+
+
+@pytest.mark.parametrize(
+    ("provider", "is_sent"),
+    [
+        ('base_url: "http://vllm.internal:8000/v1"', True),
+        ('base_url: "http://vllm.internal:8000/v1", preset: openai', False),  # a proxy of OpenAI, as its file says
+        ('base_url: "https://api.openai.com/v1"', False),
+        ("", False),
+    ],
+)
+def test_a_server_at_its_own_host_that_is_called_openai_is_sent_what_openai_refuses(
+    tmp_path: Path, provider: str, *, is_sent: bool
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(f"providers: {{ openai: {{ {provider or 'api_key: k'} }} }}\n", encoding="utf-8")
+    row = vendor_of("openai", load(path, {}).providers["openai"], load_catalog())
+    assert row is not None
+    assert row.quirks.drop.isdisjoint({"top_k", "chat_template_kwargs"}) is is_sent
+    assert (not row.quirks.refused_marks) is is_sent
