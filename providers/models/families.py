@@ -245,9 +245,9 @@ _WORDS = re.compile(r"(?P<family>(?:[a-z]+\.)*[a-z]+)(?=-|$|\d)(?:[^-]*-(?P<line
 def kin_of(model: str, family: str | None = None) -> Kin | None:
     """Return what ``model`` shares with others; None: the model is of another family, or its name has no words."""
     name = model.rpartition("/")[2].lower()
-    families = _families()
-    for own, (pattern, told) in families.items():
-        if family in {None, own} and not told.at and (found := pattern.search(name)) is not None:
+    families = {own: pattern for own, (pattern, told) in _families().items() if not told.at}
+    for own, pattern in families.items():
+        if family in {None, own} and (found := pattern.search(name)) is not None:
             kin, groups = _read(own, found), found.groupdict()
             if (number := groups.get("number")) is None:  # a line that is numbered in another way, with sizes
                 return kin

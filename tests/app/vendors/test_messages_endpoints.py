@@ -168,7 +168,6 @@ async def test_one_who_calls_no_forced_tool_is_not_asked_for_it_where_others_are
 
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
 DOCUMENT = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Well."}}
-LEARNS = {"deepseek/deepseek-v4-pro"}  # by a refusal that such turns are not of its API
 TOLD = {"role": "system", "content": "The user is in a hurry."}
 
 
@@ -193,12 +192,12 @@ async def test_what_is_only_preferred_is_no_reason_to_refuse(place: Place, model
 
 
 @pytest.mark.parametrize("model", NAMES)
-async def test_what_the_system_says_between_turns_is_refused_once_at_most(place: Place, model: str) -> None:
+async def test_what_the_system_says_between_turns_is_never_refused(place: Place, model: str) -> None:
     turns = [user("Hi"), {"role": "assistant", "content": "Hello"}, user("say: well"), TOLD]
     for _ in range(3):
         answer, _ = await place.said(model, turns)
         assert answer["content"][-1]["text"] == "well"
-    assert sum(len(vendor.refusals) for vendor in place.vendors.values()) == (model in LEARNS)
+    assert place.refused == []
 
 
 @pytest.mark.parametrize("model", NAMES)
