@@ -406,9 +406,8 @@ class _Translations:
         if not deployment.adapts_forced:
             raise _Unfit("takes no forced tool (forced_tools: adapt asks it for JSON, which is given back as the call)")
         fitting.second[deployment.name] = AS_CALL
-        unforced = (
-            dialect.requests.tools.unforced if dialect is self._dialect else None
-        )  # else it was said in translating
+        # The translation into another API has made the request for JSON already.
+        unforced = dialect.requests.tools.unforced if dialect is self._dialect else None
         forced = msgspec.structs.replace(self.forced, as_json=traits.forced_tools != "auto")
         return wording if unforced is None else unforced(wording, forced)
 

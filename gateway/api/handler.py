@@ -373,9 +373,8 @@ class Responder:
     async def _whole(self) -> web.StreamResponse:
         call = self._runner.call
         dialect, client_fields = call.request.dialect, call.request.fields
-        is_one = (
-            not dialect.requests.batched and dialect.requests.choices not in client_fields
-        )  # the usual one, without a call
+        # The usual case, without a call.
+        is_one = not dialect.requests.batched and dialect.requests.choices not in client_fields
         sink = GatheringSink(dialect, single=is_one or answers_asked(client_fields, dialect) == 1)
         try:
             record = await self._runner.run(partial(self._runner.gather, sink))

@@ -353,9 +353,7 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
         )
     elif parsed.stateful:
         deadline_ms = None
-    if (
-        instead_of is not None and instead_of.traits.deadline_ms is not None
-    ):  # a fallback has that of the model asked for
+    if instead_of is not None and instead_of.traits.deadline_ms is not None:  # a fallback has the requested model's
         deadline_ms = instead_of.traits.deadline_ms
     return CallTraits(  # not by name, which costs more
         spoken_class(parsed.prompt_class) if cached.terms.spoken else parsed.prompt_class,

@@ -182,9 +182,7 @@ def _named(item: bytes) -> str | None:
         reference = _asked.decode(item)
         if reference.type == "item_reference" or (reference.type is None and reference.role is None):
             return id_of(item)
-        if (
-            reference.type == "image_generation_call"
-        ):  # "Further edit" of the guide to image generation: the id is enough
+        if reference.type == "image_generation_call":  # the guide to image generation, "Further edit": an id is enough
             return id_of(item) if bytes(memoryview(reference.result)[:9]).strip() in _NOTHING else None
         return id_of(item) if reference.type == "reasoning" and is_bare(_object.decode(item)) else None
     except UNREADABLE:

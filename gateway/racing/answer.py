@@ -150,9 +150,8 @@ def translated(
         most=most,
         seal=deployment.seal,
     )
-    splicer = (
-        Splicer(source, call.request.dialect, steps) if called is None else None
-    )  # else the text becomes arguments
+    # If JSON becomes a call, the text becomes arguments, and is never plain.
+    splicer = Splicer(source, call.request.dialect, steps) if called is None else None
     return TranslatedExchange(exchange, steps, unsaid, splicer=splicer)
 
 

@@ -411,10 +411,7 @@ class Attempt:
 
     def token_at(self) -> float | None:
         """Return the time of the delta that the attempt can bid with; None before it."""
-        win_on, measurement = (
-            self.entry.call.decision.win_on,
-            self.measurement,
-        )  # the common case is read without a call
+        win_on, measurement = self.entry.call.decision.win_on, self.measurement  # the common case: no call
         return measurement.first_at if win_on is WinOn.ANY else measurement.claims_at(win_on)
 
     def stands_still(self) -> bool:

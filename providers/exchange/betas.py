@@ -66,8 +66,8 @@ class AskedBetas(NamedTuple):
 def asked_for(headers: Mapping[str, str], fields: Fields) -> Iterator[AskedBetas]:
     """Yield the betas of a request, by the header or field that has them."""
     for name in HEADERS:
-        if said := headers.get(name):
-            yield AskedBetas(name, tuple(filter(None, map(str.strip, said.split(",")))))
+        if betas_sent := headers.get(name):
+            yield AskedBetas(name, tuple(filter(None, map(str.strip, betas_sent.split(",")))))
     if IN_BODY in fields and (betas := _listed(fields[IN_BODY])):
         yield AskedBetas(IN_BODY, betas)
 
@@ -82,11 +82,11 @@ def demanded(betas: Iterable[str], fields: Fields) -> frozenset[str]:
     return frozenset(beta for beta, need in _needs(betas, fields) if not may_go(need.field, fields))
 
 
-def is_demanded(place: str, said: str, fields: Fields, headers: Mapping[str, str]) -> bool:
-    """Whether a request asks in this place for the betas ``said`` (as ``written`` has them), and needs one of them."""
-    refused = frozenset(said.split(","))
-    asked = (each.betas for each in asked_for(headers, fields) if each.place == place)
-    return any(refused <= frozenset(betas) for betas in asked) and bool(demanded(refused, fields))
+def is_demanded(place: str, beta: str, fields: Fields, headers: Mapping[str, str]) -> bool:
+    """Whether a request asks in this place for the betas in ``beta``, joined as by ``written``, and needs one."""
+    refused = frozenset(beta.split(","))
+    lists = (each.betas for each in asked_for(headers, fields) if each.place == place)
+    return any(refused <= frozenset(betas) for betas in lists) and bool(demanded(refused, fields))
 
 
 def _needs(betas: Iterable[str], fields: Fields) -> Iterator[tuple[str, Need]]:
@@ -96,8 +96,8 @@ def _needs(betas: Iterable[str], fields: Fields) -> Iterator[tuple[str, Need]]:
 
 def written(betas: Iterable[str]) -> str:
     """Return betas as a fact has them; "" if one is no short word: the log may show short words only."""
-    said = sorted(set(betas))
-    return ",".join(said) if all(map(_SHOWN.fullmatch, said)) else ""
+    in_order = sorted(set(betas))
+    return ",".join(in_order) if all(map(_SHOWN.fullmatch, in_order)) else ""
 
 
 def without(place: str, said: str, fields: Fields, headers: Mapping[str, str]) -> "ReducedRequest":
@@ -106,19 +106,21 @@ def without(place: str, said: str, fields: Fields, headers: Mapping[str, str]) -
     Which of the betas was refused is unknown. ``said``: the betas as ``written`` has them; "": all betas. A beta stays
     if the request may not lose it.
     """
-    asked = next((each.betas for each in asked_for(headers, fields) if each.place == place), ())
-    refused = frozenset(said.split(",")) if said else frozenset(asked)
-    if not refused <= frozenset(asked):
+    betas_asked = next((each.betas for each in asked_for(headers, fields) if each.place == place), ())
+    refused = frozenset(said.split(",")) if said else frozenset(betas_asked)
+    if not refused <= frozenset(betas_asked):
         return ReducedRequest(fields, headers)
-    gone = refused - demanded(refused, fields)
-    left = [beta for beta in asked if beta not in gone]
-    told = tuple(f"{place}: {beta}" if _SHOWN.fullmatch(beta) else place for beta in asked if beta in gone)
+    left_out = refused - demanded(refused, fields)
+    left = [beta for beta in betas_asked if beta not in left_out]
+    told_paths = tuple(
+        f"{place}: {beta}" if _SHOWN.fullmatch(beta) else place for beta in betas_asked if beta in left_out
+    )
     if place == IN_BODY:
         others = {name: value for name, value in fields.items() if name != place}
         listed = {place: raw_json(left)} if left else {}
-        return ReducedRequest({**others, **listed}, headers, told)
+        return ReducedRequest({**others, **listed}, headers, told_paths)
     others_said = {name: value for name, value in headers.items() if name != place}
-    return ReducedRequest(fields, {**others_said, **({place: ",".join(left)} if left else {})}, told)
+    return ReducedRequest(fields, {**others_said, **({place: ",".join(left)} if left else {})}, told_paths)
 
 
 class ReducedRequest(NamedTuple):
@@ -131,8 +133,8 @@ class ReducedRequest(NamedTuple):
 
 def quotable(headers: Mapping[str, str]) -> list[str]:
     """Return the texts of these headers that a refusal may quote and that are no beta's name: a client wrote them."""
-    said = (part.strip() for name in HEADERS for part in headers.get(name, "").split(","))
-    return [part for part in said if part and not _SHOWN.fullmatch(part)]
+    parts = (part.strip() for name in HEADERS for part in headers.get(name, "").split(","))
+    return [part for part in parts if part and not _SHOWN.fullmatch(part)]
 
 
 def _has(fields: Fields, need: Need) -> bool:

@@ -133,61 +133,63 @@ class FormRequest(NamedTuple):
     aliases: Mapping[str, str] = {}  # from the vendor's name of a field, in snake_case, to that of ``fields``
 
 
-def adapted(fields: Fields, facts: Facts, asked: FormRequest) -> SentFields:
+def adapted(fields: Fields, facts: Facts, form_request: FormRequest) -> SentFields:
     """Return ``fields`` without those that are known to be refused, if the request may be sent without them."""
     if not facts:
         return SentFields(fields)
-    said, told, own = dict(fields), list[str](), asked.request.headers
+    adapted_fields, told_paths, own = dict(fields), list[str](), form_request.request.headers
     headers, of_values, most = own, [fact for fact in facts if fact.kind is Kind.VALUE], 0
     for fact in (*facts, *of_values, *of_values):  # the value sent in place of another may be refused as well
-        if fact.dialect != asked.api or fact.kind is Kind.BETA:  # nothing is sent in place of a beta
+        if fact.dialect != form_request.api or fact.kind is Kind.BETA:  # nothing is sent in place of a beta
             continue
         if fact.kind is Kind.LEAST:
-            most = _limit_below(said, fact, asked) or most
+            most = _limit_below(adapted_fields, fact, form_request) or most
             if most:
-                said[fact.field] = raw_json(fact.tokens)
-                told.append(fact.field)
+                adapted_fields[fact.field] = raw_json(fact.tokens)
+                told_paths.append(fact.field)
         elif fact.field not in betas.NAMES:
-            said, lost = _adapt(said, fact, asked)
-            told += lost
-        elif fact.field not in _of_operator(asked.request):
-            left = betas.without(fact.field, fact.value, said, headers)
-            said, headers = dict(left.fields), left.headers
-            told += left.told
-    return SentFields(said, tuple(dict.fromkeys(told)), None if headers is own else headers, most)
+            adapted_fields, lost = _adapt(adapted_fields, fact, form_request)
+            told_paths += lost
+        elif fact.field not in _of_operator(form_request.request):
+            left = betas.without(fact.field, fact.value, adapted_fields, headers)
+            adapted_fields, headers = dict(left.fields), left.headers
+            told_paths += left.told
+    return SentFields(adapted_fields, tuple(dict.fromkeys(told_paths)), None if headers is own else headers, most)
 
 
-def _adapt(said: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest) -> tuple[dict[str, msgspec.Raw], list[str]]:
+def _adapt(
+    fields: dict[str, msgspec.Raw], fact: Fact, form_request: FormRequest
+) -> tuple[dict[str, msgspec.Raw], list[str]]:
     """Return a request's fields in the form that ``fact`` says is taken, and what the client is told about them."""
     if fact.kind is Kind.SCHEMAS:
-        return said, _be_lax(said, fact, asked.formats)
+        return fields, _be_lax(fields, fact, form_request.formats)
     if fact.kind is Kind.FORCED:
-        return _without_thinking(said, fact, asked)
+        return _without_thinking(fields, fact, form_request)
     if fact.kind is Kind.LIMIT:
-        return _within_limit(said, fact, asked)
+        return _within_limit(fields, fact, form_request)
     if fact.kind is Kind.PREFILL:
-        is_operators = asked.formats.prompt in asked.request.extra_body
-        return (said, []) if is_operators else told_to_go_on(said, asked.formats)
+        is_operators = form_request.formats.prompt in form_request.request.extra_body
+        return (fields, []) if is_operators else told_to_go_on(fields, form_request.formats)
     lost, named = False, fact.field.removeprefix(members.EVERYWHERE)
-    if (without := asked.formats.omissible.in_tools.get(fact.field)) is not None:
-        said, lost = _without_in_tools(said, without, asked)
-    elif (place := _place_of(said, fact.field)) is not None and place.top not in asked.request.extra_body:
-        said, lost = _without(said, fact, place, asked)
+    if (without := form_request.formats.omissible.in_tools.get(fact.field)) is not None:
+        fields, lost = _without_in_tools(fields, without, form_request)
+    elif (place := _place_of(fields, fact.field)) is not None and place.top not in form_request.request.extra_body:
+        fields, lost = _without(fields, fact, place, form_request)
         named = place.path
     elif fact.kind is Kind.FIELD and "." in fact.field:
-        said, lost = _without_members(said, fact, asked)
-    return said, [named] if lost else []
+        fields, lost = _without_members(fields, fact, form_request)
+    return fields, [named] if lost else []
 
 
 _NOT_THINKING: Mapping[str, Any] = {"thinking": {"type": "disabled"}, "enable_thinking": False}
 
 
 def _without_thinking(
-    fields: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest
+    fields: dict[str, msgspec.Raw], fact: Fact, form_request: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], list[str]]:
     """Return a request that forces a call of a tool without thinking, and what the client had said about thinking."""
-    formats, off = asked.formats, {fact.field: _NOT_THINKING.get(fact.field)}
-    is_set = not off.keys().isdisjoint(asked.request.extra_body)  # by the operator
+    formats, off = form_request.formats, {fact.field: _NOT_THINKING.get(fact.field)}
+    is_set = not off.keys().isdisjoint(form_request.request.extra_body)  # by the operator
     if is_set or formats.thinking.forbidding is None or not _forces(fields, formats):
         return fields, []
     calm = formats.thinking.forbidding(fields, off)
@@ -199,7 +201,7 @@ def _forces(fields: Fields, formats: RequestFormat) -> bool:
 
 
 def _without(
-    fields: dict[str, msgspec.Raw], fact: Fact, place: FieldPlace, asked: FormRequest
+    fields: dict[str, msgspec.Raw], fact: Fact, place: FieldPlace, form_request: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], bool]:
     """Return ``fields`` without those that ``fact`` says are refused, and whether the client is told."""
     value = _value_at(fields, place)
@@ -209,23 +211,23 @@ def _without(
         given = fields.pop(place.top)
         fields.setdefault(fact.instead, given)
     elif fact.kind is Kind.VALUE:
-        if place.path == asked.formats.thinking.kind and asked.formats.thinking.as_kind is not None:
-            return dict(asked.formats.thinking.as_kind(fields, fact.instead.strip('"'))), True
+        if place.path == form_request.formats.thinking.kind and form_request.formats.thinking.as_kind is not None:
+            return dict(form_request.formats.thinking.as_kind(fields, fact.instead.strip('"'))), True
         _set(fields, place, msgspec.Raw(fact.instead.encode()))
         return fields, True
     elif fact.kind is Kind.FIELD and _has_beside(fields, place):
         return fields, False
-    elif fact.kind is Kind.FIELD and (why := _may_lose(fields, place, asked)) is not None:
-        _leave_out(fields, place, asked.formats)
+    elif fact.kind is Kind.FIELD and (why := _may_lose(fields, place, form_request)) is not None:
+        _leave_out(fields, place, form_request.formats)
         return fields, why.is_told
     return fields, False
 
 
 def _without_in_tools(
-    fields: dict[str, msgspec.Raw], without: Callable[[Fields], Fields], asked: FormRequest
+    fields: dict[str, msgspec.Raw], without: Callable[[Fields], Fields], form_request: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], bool]:
     """Return ``fields`` without one field of the tools, and whether any tool had it."""
-    if not asked.request.extra_body.keys().isdisjoint(asked.formats.tools.offered):
+    if not form_request.request.extra_body.keys().isdisjoint(form_request.formats.tools.offered):
         return fields, False  # the operator has set the tools
     try:
         left = without(fields)
@@ -235,15 +237,15 @@ def _without_in_tools(
 
 
 def _without_members(
-    fields: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest
+    fields: dict[str, msgspec.Raw], fact: Fact, form_request: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], bool]:
     """Return ``fields`` without one member of the items in their lists, and whether any item had the member."""
     if not may_go(fact.field, fields):
         return fields, False
     left = members.without(fields, fact.field, fact.value)
-    own = asked.request.extra_body
-    kept = {name: fields[name] for name in own.keys() & fields.keys() if left[name] is not fields[name]}
-    return {**left, **kept}, left is not fields and any(
+    own = form_request.request.extra_body
+    changed = {name: fields[name] for name in own.keys() & fields.keys() if left[name] is not fields[name]}
+    return {**left, **changed}, left is not fields and any(
         left[name] is not fields[name] for name in fields if name not in own
     )
 
@@ -266,8 +268,8 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
     if "" in extra:
         quirks, history = msgspec.structs.replace(quirks, system_role=True), history.strictest()
     if extra - {""}:
-        known = history.assistant_fields or _OF_MESSAGES | _OF_MAKING
-        history = msgspec.structs.replace(history, assistant_fields=known - extra)
+        accepted = history.assistant_fields or _OF_MESSAGES | _OF_MAKING
+        history = msgspec.structs.replace(history, assistant_fields=accepted - extra)
     return msgspec.structs.replace(quirks, history=history)
 
 
@@ -299,45 +301,45 @@ def is_to_be_kept(fields: Fields) -> bool:
 
 
 def understood(
-    reading: RefusalReading, fields: Fields, asked: FormRequest, headers: Mapping[str, str] | None = None
+    reading: RefusalReading, fields: Fields, form_request: FormRequest, headers: Mapping[str, str] | None = None
 ) -> Facts:
     """Return what a refusal of ``fields`` teaches; nothing if the request needs what was refused.
 
     ``headers``: the headers that were sent in place of the client's.
     """
-    formats, api = asked.formats, asked.api
+    formats, api = form_request.formats, form_request.api
     if reading.betas is not None:
-        said = asked.request.headers if headers is None else headers
-        if (of_betas := _of_betas(reading.betas, fields, said, asked)) is not None:
+        sent_headers = form_request.request.headers if headers is None else headers
+        if (of_betas := _of_betas(reading.betas, fields, sent_headers, form_request)) is not None:
             return of_betas
-    if of_turns := _of_turns(reading, fields, asked):
+    if of_turns := _of_turns(reading, fields, form_request):
         return of_turns
-    named = _of_fields(reading, fields, asked)
+    named = _of_fields(reading, fields, form_request)
     if named is None or any(fact.kind is Kind.MUST for fact in named):
-        return tuple(named or _of_forced(reading, fields, asked))
-    found = [Fact(Kind.SCHEMAS, value=_digest(fields, formats), dialect=api)] if reading.of_schemas else []
-    found += named
-    if reading.of_thinking and not found:
+        return tuple(named or _of_forced(reading, fields, form_request))
+    facts = [Fact(Kind.SCHEMAS, value=_digest(fields, formats), dialect=api)] if reading.of_schemas else []
+    facts += named
+    if reading.of_thinking and not facts:
         places = (_place_of(fields, path) for path in formats.thinking.paths)
         here = reading.of_thinking_here
-        found += [Fact(Kind.FIELD, place.path, dialect=api, passing=here) for place in places if place is not None]
-    if reading.of_effort and not found:  # such a refusal says nothing of other fields
+        facts += [Fact(Kind.FIELD, place.path, dialect=api, passing=here) for place in places if place is not None]
+    if reading.of_effort and not facts:  # such a refusal says nothing of other fields
         values = {
             path: _value_at(fields, place) for path in formats.thinking.paths if (place := _place_of(fields, path))
         }
-        found += [
+        facts += [
             Fact(Kind.FIELD, path, value=bytes(value).decode(errors="replace"), dialect=api)
             for path, value in values.items()
             if value is not None and _may_be_told(FieldPlace(path), bytes(value).decode(errors="replace"), formats)
         ]
-    found += _of_limits(reading, fields, asked)
-    if reading.of_usage and asked.request.fields.keys().isdisjoint(_OF_USAGE):
+    facts += _of_limits(reading, fields, form_request)
+    if reading.of_usage and form_request.request.fields.keys().isdisjoint(_OF_USAGE):
         is_named = reading.of_names and not named_by_client(fields).isdisjoint(_OF_USAGE)
-        found.append(Fact(Kind.FIELD, "stream_options", dialect=api, passing=is_named))
+        facts.append(Fact(Kind.FIELD, "stream_options", dialect=api, passing=is_named))
     if (reading.of_history or reading.of_roles) and formats.vendors.with_history is not None:
         only = _ROLE if reading.of_roles and _has_developer(fields, formats) else ""
-        found.append(Fact(Kind.HISTORY, only, dialect=api))
-    return tuple(dict.fromkeys(found)) or _of_forced(reading, fields, asked)
+        facts.append(Fact(Kind.HISTORY, only, dialect=api))
+    return tuple(dict.fromkeys(facts)) or _of_forced(reading, fields, form_request)
 
 
 def _of_turns(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Facts:
@@ -356,19 +358,23 @@ def _of_turns(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Fa
     return (Fact(Kind.HISTORY, _DOCUMENT, dialect=api),) if has_documents else NOTHING
 
 
-def _of_limits(reading: RefusalReading, fields: Fields, asked: FormRequest) -> list[Fact]:
+def _of_limits(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> list[Fact]:
     """Return what a refusal says of the longest or shortest answer, or of the room beside this request's prompt."""
     if reading.least:
-        parameters = asked.formats.parameters
-        least = (Fact(Kind.LEAST, name, dialect=asked.api, tokens=reading.least) for name in parameters.answer_limits)
-        return [fact for fact in least if _limit_below(fields, fact, asked)]
+        parameters = form_request.formats.parameters
+        least = (
+            Fact(Kind.LEAST, name, dialect=form_request.api, tokens=reading.least) for name in parameters.answer_limits
+        )
+        return [fact for fact in least if _limit_below(fields, fact, form_request)]
     most = reading.longest or room_beside(reading, fields)
-    if not most or not asked.request.is_ceiling:
+    if not most or not form_request.request.is_ceiling:
         return []
-    limits, here = asked.formats.parameters.answer_limits, not reading.longest
-    found = [Fact(Kind.LIMIT, name, dialect=asked.api, tokens=most, passing=here) for name in limits if name in fields]
+    limits, here = form_request.formats.parameters.answer_limits, not reading.longest
+    facts = [
+        Fact(Kind.LIMIT, name, dialect=form_request.api, tokens=most, passing=here) for name in limits if name in fields
+    ]
     together = held(reading, fields) if here else None
-    return found if together is None else [*found, together]
+    return facts if together is None else [*facts, together]
 
 
 def _has_developer(fields: Fields, formats: RequestFormat) -> bool:
@@ -376,35 +382,37 @@ def _has_developer(fields: Fields, formats: RequestFormat) -> bool:
     return formats.vendors.takes_quirks and DEVELOPER in bytes(fields.get(formats.prompt, b""))
 
 
-def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: FormRequest) -> Facts | None:
+def _of_betas(
+    refused_betas: Betas, fields: Fields, headers: Mapping[str, str], form_request: FormRequest
+) -> Facts | None:
     """Return which betas are not taken: those that a refusal names, else all that the body does not need, else all.
 
     None: the request has no betas. If the request needs the betas, the facts say that other deployments are asked. If
     the refusal names no beta, one fact is about all of them together.
     """
-    own = _of_operator(asked.request)
+    own = _of_operator(form_request.request)
     all_asked = [each for each in betas.asked_for(headers, fields) if each.place not in own]
     every = {beta for each in all_asked for beta in each.betas}
     if not every:
         return None
-    named = every & said.refused or (every - said.taken if said.taken else set[str]())
-    gone = named or (every - betas.needed(every, fields)) or every
-    if musts := betas.demanded(gone, fields):
-        of_musts = [(each.place, gone & {*each.betas}) for each in all_asked if musts & {*each.betas}]
+    named = every & refused_betas.refused or (every - refused_betas.taken if refused_betas.taken else set[str]())
+    left_out = named or (every - betas.needed(every, fields)) or every
+    if musts := betas.demanded(left_out, fields):
+        of_musts = [(each.place, left_out & {*each.betas}) for each in all_asked if musts & {*each.betas}]
         if named:
             of_musts = [(place, {beta}) for place, listed in of_musts for beta in sorted(musts & listed)]
         elsewhere = (
-            Fact(Kind.BETA, place, value=betas.written(listed), dialect=asked.api) for place, listed in of_musts
+            Fact(Kind.BETA, place, value=betas.written(listed), dialect=form_request.api) for place, listed in of_musts
         )
         return tuple(fact for fact in elsewhere if fact.value)
-    found = list[Fact]()
+    facts = list[Fact]()
     for place, listed in all_asked:
-        refused = gone.intersection(listed)
+        refused = left_out.intersection(listed)
         one_by_one = [[beta] for beta in refused] if named else [refused] if refused else []
         for each in one_by_one:
             value = betas.written(each)
-            found.append(Fact(Kind.FIELD, place, value=value, dialect=asked.api, passing=not value))
-    return tuple(found)
+            facts.append(Fact(Kind.FIELD, place, value=value, dialect=form_request.api, passing=not value))
+    return tuple(facts)
 
 
 def _of_operator(request: Request) -> frozenset[str]:
@@ -412,44 +420,44 @@ def _of_operator(request: Request) -> frozenset[str]:
     return frozenset((*request.extra_body, *(name for name, _ in request.own_headers)))
 
 
-def _of_forced(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Facts:
+def _of_forced(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
     """Return the fact that a model calls no forced tool while it thinks, if the refusal says so, and one was forced."""
-    formats = asked.formats
+    formats = form_request.formats
     if not reading.of_forced or formats.thinking.forbidding is None or not _forces(fields, formats):
         return NOTHING
-    return (Fact(Kind.FORCED, reading.of_forced, dialect=asked.api),)
+    return (Fact(Kind.FORCED, reading.of_forced, dialect=form_request.api),)
 
 
-def _of_fields(reading: RefusalReading, fields: Fields, asked: FormRequest) -> list[Fact] | None:
+def _of_fields(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> list[Fact] | None:
     """Return what to do about the fields that a refusal names; None if the request may not lose one of them.
 
     Such a field alone, if no request with the field is taken: then others are asked first.
     """
-    formats, api, found = asked.formats, asked.api, list[Fact]()
+    formats, api, facts = form_request.formats, form_request.api, list[Fact]()
     of_client = named_by_client(fields) if reading.of_names else frozenset[str]()
     for refused in reading.fields:
         # Which of the two was refused, the next answer does not tell either; a path would.
         of_this_alone = {"passing": True} if len(refused.path) == 1 and refused.path[0] in of_client else {}
-        if (member := _member_of(refused, fields, asked)) is not None:
-            found.append(msgspec.structs.replace(member, **of_this_alone))
+        if (member := _member_of(refused, fields, form_request)) is not None:
+            facts.append(msgspec.structs.replace(member, **of_this_alone))
         elif (refused.path[0] == formats.prompt and refused.path[-1] == "role" and reading.of_roles) or (
             reading.least and refused.is_of_value and refused.path[-1] in formats.parameters.answer_limits
         ):
             continue
         elif refused.path[0] == formats.prompt:
             if formats.vendors.with_history is not None and refused.is_of_value and refused.path[-1] == "role":
-                found.append(Fact(Kind.HISTORY, dialect=api))
+                facts.append(Fact(Kind.HISTORY, dialect=api))
                 continue
             if formats.vendors.with_history is None or refused.path[-1] not in _OF_MAKING or refused.is_of_value:
                 return None
-            found.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
-        elif (place := _find(fields, refused.path, asked)) is not None:
-            if (fact := _fact_of(refused, place, fields, asked)) is None:
+            facts.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
+        elif (place := _find(fields, refused.path, form_request)) is not None:
+            if (fact := _fact_of(refused, place, fields, form_request)) is None:
                 must = Fact(Kind.MUST, place.top, dialect=api)
-                is_must = _is_must(refused, place, asked)
+                is_must = _is_must(refused, place, form_request)
                 return [msgspec.structs.replace(must, **of_this_alone)] if is_must else None
-            found.append(msgspec.structs.replace(fact, **of_this_alone))
-    return found
+            facts.append(msgspec.structs.replace(fact, **of_this_alone))
+    return facts
 
 
 def _is_must(refused: RefusedField, place: FieldPlace, asked: FormRequest) -> bool:
@@ -459,9 +467,9 @@ def _is_must(refused: RefusedField, place: FieldPlace, asked: FormRequest) -> bo
     return not (refused.is_of_value or refused.is_conditional or place.inner or place.top in own)
 
 
-def _member_of(refused: RefusedField, fields: Fields, asked: FormRequest) -> Fact | None:
+def _member_of(refused: RefusedField, fields: Fields, form_request: FormRequest) -> Fact | None:
     """Return what to do about a refused member of a list's items; None: no such member, or the request needs it."""
-    formats, api = asked.formats, asked.api
+    formats, api = form_request.formats, form_request.api
     if not OF_CLIENTS.isdisjoint(refused.path[1:-1]):
         return None  # behind these a client's own names follow
     if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools.offered, *formats.json_formats}:
@@ -480,10 +488,10 @@ def _member_of(refused: RefusedField, fields: Fields, asked: FormRequest) -> Fac
     return Fact(Kind.FIELD, member.path, value=value, dialect=api, passing=refused.is_conditional)
 
 
-def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, asked: FormRequest) -> Fact | None:
+def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, form_request: FormRequest) -> Fact | None:
     """Return what to do about a field; None if nothing may be done."""
-    api, limits = asked.api, asked.formats.parameters.answer_limits
-    if place.top in asked.request.extra_body:
+    api, limits = form_request.api, form_request.formats.parameters.answer_limits
+    if place.top in form_request.request.extra_body:
         return None  # the operator has set the field
     if not place.inner and place.top in limits and not refused.is_of_value:
         other = next((name for name in limits if name != place.top and refused.instead in {"", name}), None)
@@ -492,17 +500,17 @@ def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, asked: Fo
     value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
     # If the model takes no other kind of thinking, the field is left out. The model then thinks as by default.
     is_other_kind = refused.values or value != _DISABLED
-    if refused.is_of_value and place.path == asked.formats.thinking.kind and is_other_kind:
+    if refused.is_of_value and place.path == form_request.formats.thinking.kind and is_other_kind:
         may_be_told = refused.values and _SHORT.fullmatch(value) is not None
         return Fact(Kind.VALUE, place.path, f'"{refused.values[0]}"', value, api) if may_be_told else None
     if (
         refused.is_of_value
-        and place.path in asked.formats.thinking.paths
+        and place.path in form_request.formats.thinking.paths
         and (nearest := nearest_effort(value.strip('"'), refused.values))
     ):
         return Fact(Kind.VALUE, place.path, f'"{nearest}"', value, api)
-    may_tell = not refused.is_of_value or _may_be_told(place, value, asked.formats)
-    if _may_lose(fields, place, asked) is None or not may_tell:
+    may_tell = not refused.is_of_value or _may_be_told(place, value, form_request.formats)
+    if _may_lose(fields, place, form_request) is None or not may_tell:
         return None
     only = value if refused.is_of_value else ""
     is_of_others = place.path in _ONLY_BESIDE and not _has_beside(fields, place)
@@ -527,24 +535,26 @@ class _Why(NamedTuple):
     is_told: bool
 
 
-def _may_lose(fields: Fields, place: FieldPlace, asked: FormRequest) -> _Why | None:
+def _may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _Why | None:
     """Return why a request may be sent without a field; None if the request needs the field."""
-    request, formats, top = asked.request, asked.formats, place.top
-    given = next((name for name, sent in asked.renamed.items() if sent == top and name in request.fields), top)
+    request, formats, top = form_request.request, form_request.formats, place.top
+    clients_name = next(
+        (name for name, sent in form_request.renamed.items() if sent == top and name in request.fields), top
+    )
     value = bytes(_value_at(fields, place) or b"")
     if top == formats.storing and value == b"false":  # if false is not the default, the client is told
-        return _Why(is_told=request.keeps and given in request.fields and given not in request.added)
+        return _Why(is_told=request.keeps and clients_name in request.fields and clients_name not in request.added)
     if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
         return _Why(is_told=False)
     demand = demand_of(place.path, fields, request.unchosen)
     is_preferred = demand is not Demand.MUST and (demand is not None or _is_preference(place, value, formats))
     if is_preferred or top in _optional(formats, fields):
-        return _Why(is_told=given in request.fields and given not in request.added)
+        return _Why(is_told=clients_name in request.fields and clients_name not in request.added)
     essential = {formats.prompt, *formats.reading_order, *formats.essential, *formats.json_formats}
     essential |= formats.tools.offered.keys()
     if top in _KEPT or top in essential or top == formats.choices or top in formats.omissible.items:
         return None
-    if given not in request.fields:
+    if clients_name not in request.fields:
         return _Why(is_told=top in _OF_USAGE)  # the gateway has added the field; without it the usage is an estimate
     return _Why(is_told=True) if request.drop_params else None
 
@@ -567,35 +577,37 @@ def _optional(formats: RequestFormat, fields: Fields) -> frozenset[str]:
 
 def _digest(fields: Fields, formats: RequestFormat) -> str:
     """Return a digest by which the schemas of this request are known."""
-    said = (bytes(fields.get(name, b"")) for name in (*formats.tools.offered, *formats.json_formats))
-    return hashlib.sha256(b"\0".join(said)).hexdigest()[:_DIGEST]
+    texts = (bytes(fields.get(name, b"")) for name in (*formats.tools.offered, *formats.json_formats))
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:_DIGEST]
 
 
 def _within_limit(
-    fields: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest
+    fields: dict[str, msgspec.Raw], fact: Fact, form_request: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], list[str]]:
     """Return ``fields`` with a limit of the answer no higher than in ``fact``, and the paths that were lowered."""
     try:
         limit = msgspec.json.decode(fields.get(fact.field, b"0"), type=float)
-        if not asked.request.is_ceiling or limit <= fact.tokens or fact.field in asked.request.extra_body:
+        if not form_request.request.is_ceiling or limit <= fact.tokens or fact.field in form_request.request.extra_body:
             return fields, []
-        if asked.formats.with_limit is None:
+        if form_request.formats.with_limit is None:
             return {**fields, fact.field: raw_json(fact.tokens)}, [fact.field]
-        within, lowered = asked.formats.with_limit(fields, fact.tokens)
+        within, lowered = form_request.formats.with_limit(fields, fact.tokens)
     except (*UNREADABLE, Malformed):
         return fields, []
     return dict(within), [*lowered]
 
 
-def _limit_below(fields: Fields, fact: Fact, asked: FormRequest) -> int:
+def _limit_below(fields: Fields, fact: Fact, form_request: FormRequest) -> int:
     """Return the client's limit of the answer if the limit is lower than the model takes; 0: the limit is not.
 
     The gateway then shortens the answer itself, by way of chat. So requests whose answers are stored at the provider,
     or that have tools which run there, stay unchanged.
     """
     value = bytes(fields.get(fact.field, b""))
-    is_lower = value.isdigit() and 0 < int(value) < fact.tokens and fact.field not in asked.request.extra_body
-    if not is_lower or (asked.api != PIVOT.name and (is_to_be_kept(fields) or _has_hosted(fields, asked.formats))):
+    is_lower = value.isdigit() and 0 < int(value) < fact.tokens and fact.field not in form_request.request.extra_body
+    if not is_lower or (
+        form_request.api != PIVOT.name and (is_to_be_kept(fields) or _has_hosted(fields, form_request.formats))
+    ):
         return 0
     return int(value)
 
@@ -608,7 +620,7 @@ def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) 
     """Make the schemas of tools and formats not strict; return the paths that the client is told."""
     if fact.value and fact.value != _digest(fields, formats):
         return []
-    told = []
+    paths = []
     for name in (*formats.tools.offered, *formats.json_formats):
         try:
             value = msgspec.json.decode(fields.get(name, b"null"))
@@ -623,9 +635,9 @@ def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) 
             else:
                 del shape["strict"]
         if strict:
-            told.append(f"{name}.strict")
+            paths.append(f"{name}.strict")
             fields[name] = raw_json(value)
-    return told
+    return paths
 
 
 def _is_strict(shape: Mapping[str, Any], *, named: bool) -> bool:
@@ -682,29 +694,29 @@ def _place_of(fields: Fields, path: str) -> FieldPlace | None:
     return place if _value_at(fields, place) is not None else None
 
 
-def _find(fields: Fields, named: tuple[str, ...], asked: FormRequest) -> FieldPlace | None:
+def _find(fields: Fields, named: tuple[str, ...], form_request: FormRequest) -> FieldPlace | None:
     """Return the place of a field as a refusal names it: spelt otherwise, without the objects around it, or deeper."""
     path = tuple(_spelt(name) for name in named)
-    if (alias := asked.aliases.get(path[-1])) is not None:
+    if (alias := form_request.aliases.get(path[-1])) is not None:
         return FieldPlace(alias) if alias in fields else None
     # In other APIs a name with a dot is the client's, and not a path.
-    are_paths = asked.formats.body is not None
+    are_paths = form_request.formats.body is not None
     for top, value in fields.items():
         own = tuple(_spelt(name) for name in (top.split(".") if are_paths else (top,)))
         if path[: len(own)] == own and (inner := _within(value, path[len(own) :])) is not None:
             return FieldPlace(top, inner)
-    return _find_one(fields, path[0], asked) if len(path) == 1 else None
+    return _find_one(fields, path[0], form_request) if len(path) == 1 else None
 
 
-def _find_one(fields: Fields, name: str, asked: FormRequest) -> FieldPlace | None:
+def _find_one(fields: Fields, name: str, form_request: FormRequest) -> FieldPlace | None:
     """Return the place of a field that is named without the objects around it, or by its name in chat."""
-    for preference in asked.formats.thinking.paths:
+    for preference in form_request.formats.thinking.paths:
         if preference.replace(".", "_") == name and (place := _place_of(fields, preference)) is not None:
             return place
     for top in fields:
-        if "." in top and asked.formats.body is not None and _spelt(top.rpartition(".")[2]) == name:
+        if "." in top and form_request.formats.body is not None and _spelt(top.rpartition(".")[2]) == name:
             return FieldPlace(top)
-    around = {preference.partition(".")[0] for preference in asked.formats.omissible.fields if "." in preference}
+    around = {preference.partition(".")[0] for preference in form_request.formats.omissible.fields if "." in preference}
     for top in around & fields.keys():
         if (inner := _within(fields[top], (name,))) is not None:
             return FieldPlace(top, inner)
@@ -713,16 +725,16 @@ def _find_one(fields: Fields, name: str, asked: FormRequest) -> FieldPlace | Non
 
 def _within(value: msgspec.Raw, path: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the names of a path within an object; None: no such path. Pydantic's paths also name union types."""
-    found = list[str]()
+    names = list[str]()
     for number, name in enumerate(path):
         inner = _object(bytes(value))
         own = next((each for each in inner if _spelt(each) == name), None)
         if own is not None:
-            found.append(own)
+            names.append(own)
             value = inner[own]
         elif number == len(path) - 1:
             return None
-    return tuple(found)
+    return tuple(names)
 
 
 def _spelt(name: str) -> str:

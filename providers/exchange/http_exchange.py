@@ -232,10 +232,10 @@ class TranslatedExchange:
     @property
     def usage_so_far(self) -> Usage | None:
         """The usage that the provider has reported, in the words of the provider's API."""
-        told = self._exchange.usage_so_far
+        usage = self._exchange.usage_so_far
         for each in self._translations:
-            told = told or each.usage_so_far
-        return told
+            usage = usage or each.usage_so_far
+        return usage
 
     def conclude(self) -> bytes:
         """Return the end of a ``finishing`` answer, as if the stream had ended here. The exchange is not read again."""
@@ -279,17 +279,17 @@ class TranslatedExchange:
 
     def _translated_singly(self, splicer: Splicer, block: bytes) -> bytes:
         """Translate single events until the translation of plain ones is learnt. The others wait."""
-        said: list[bytes] = []
+        blocks: list[bytes] = []
         while block and splicer.learns and not self._over:
             end = end_of_event(block)
             event, block = block[:end], block[end:]
             try:
-                said.append(self._translated(event))
+                blocks.append(self._translated(event))
             except UpstreamError as error:
-                raise error.after([*said, error.before]) from None
-            splicer.learn(event, said[-1], self.secrets)
+                raise error.after([*blocks, error.before]) from None
+            splicer.learn(event, blocks[-1], self.secrets)
         self._waiting = block + self._waiting if block else self._waiting
-        return b"".join(said)
+        return b"".join(blocks)
 
     def _translated_large(self, block: bytes) -> bytes:
         # Each step reads the block, builds objects and writes events into a buffer, which is copied as it grows.
@@ -334,15 +334,15 @@ class TranslatedExchange:
 
         Translations recognise other errors by the data.
         """
-        found = events(block)
-        for number, event in enumerate(found):
+        all_events = events(block)
+        for number, event in enumerate(all_events):
             is_called_one = b'"error"' in event.data
             if is_called_one and event.data.startswith(b"["):
                 error: UpstreamError | None = error_in(event.data, self.secrets, otherwise=ErrorKind.STREAM_ERROR)
             else:
                 error = None if event.is_one_line or is_called_one else named_error(event.raw, event.data, self.secrets)
             if error is not None:
-                return b"".join(each.raw for each in found[:number]), error
+                return b"".join(each.raw for each in all_events[:number]), error
         return block, None
 
 
@@ -374,16 +374,18 @@ def masked_headers(headers: Mapping[str, str], secrets: Sequence[str], *, relaye
     The literal key is masked in all headers. In those that are forwarded or stored, every encoding and part of the key
     is masked as well. The ``content-…`` headers of a ``relayed`` answer are forwarded too.
     """
-    known = secrets if isinstance(secrets, tuple) else tuple(secrets)
+    secret_texts = secrets if isinstance(secrets, tuple) else tuple(secrets)
     together = "\n".join(headers.values())  # no secret contains a line break, which could not be sent
-    for secret in known:
+    for secret in secret_texts:
         if secret in together:
             break
     else:
         shown = _shown(tuple(headers), relayed)
-        if not shown or not holds("\n".join([headers[name] for name in shown]), known):
+        if not shown or not holds("\n".join([headers[name] for name in shown]), secret_texts):
             return headers
-    return {name: redact(value, known) if holds(value, known) else value for name, value in headers.items()}
+    return {
+        name: redact(value, secret_texts) if holds(value, secret_texts) else value for name, value in headers.items()
+    }
 
 
 @lru_cache(maxsize=1024)
@@ -555,8 +557,8 @@ class _Stream:
         return self._seen(rest)
 
     def _seen(self, block: bytes) -> bytes:
-        seen = list(map(self._see, events(self._halves.mend(block)))) if block else []
-        return b"".join(event.raw for event in seen)
+        events_seen = list(map(self._see, events(self._halves.mend(block)))) if block else []
+        return b"".join(event.raw for event in events_seen)
 
     def _see(self, event: Event) -> Event:
         if not event.is_one_line:
@@ -571,10 +573,10 @@ class _Stream:
 
     def _read(self, event: Event) -> Event:
         try:
-            said = _objects.decode(event.data)
+            fields = _objects.decode(event.data)
         except UNREADABLE:
             return event
-        if says_error(said) or bytes(said.get("type", b"")) == b'"error"':
+        if says_error(fields) or bytes(fields.get("type", b"")) == b'"error"':
             self.error = error_in(event.data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
             return masked(event, self._secrets, is_error=True)
         said_of = reported(event.data)
@@ -610,9 +612,9 @@ def _judge(body: bytes, secrets: Sequence[str], *, is_json: bool) -> Mapping[str
     if is_json:
         return read_answer(body, secrets)
     try:
-        said = _objects.decode(body)
+        fields = _objects.decode(body)
     except UNREADABLE:
         return {}
-    if says_error(said):
+    if says_error(fields):
         raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
-    return said
+    return fields

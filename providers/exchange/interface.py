@@ -358,8 +358,8 @@ def sound_has_begun(content_type: str, head: bytes) -> bool:
     if len(head) > _MOST_HEADER_BYTES:
         return True
     if content_type.partition(";")[0].strip().lower() == _EVENTS:
-        return any(told in head for told in _TOLD)
-    header = next((known for magic, known in _HEADERS.items() if head.startswith(magic)), None)
+        return any(event_type in head for event_type in _TOLD)
+    header = next((check for magic, check in _HEADERS.items() if head.startswith(magic)), None)
     if header is not None:
         return header(head)
     # The first bytes of a known container may be cut.

@@ -70,15 +70,15 @@ def _found(
         told_first = (*items[number : number + 1], *items[:number], *items[number + 1 :])
         tried = (_found(each, rest, spelt, in_list=True) for each in told_first if _is_object(each))
         return next((each for each in tried if each is not None), None)
-    said, searched = _object(raw), set[str]()
+    item, searched = _object(raw), set[str]()
     for number, name in enumerate(names):
-        own = next((each for each in said if spelt(each) == name), None)
+        own = next((each for each in item if spelt(each) == name), None)
         if own is None:
             continue
         if number == len(names) - 1:
-            return ([own], said[own]) if in_list else None
+            return ([own], item[own]) if in_list else None
         # What it does not have by this path, it has by no later part of that.
-        within = None if own in searched else _found(said[own], names[number + 1 :], spelt, in_list=in_list)
+        within = None if own in searched else _found(item[own], names[number + 1 :], spelt, in_list=in_list)
         if within is not None:
             return [own, *within[0]], within[1]
         searched.add(own)

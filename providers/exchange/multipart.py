@@ -113,10 +113,10 @@ class Form(MaskedRecord, frozen=True):
 
     def without_steps(self, names: Iterable[str]) -> "Steps[Form]":
         """Return the form without these fields, step by step."""
-        gone = frozenset(names)
-        if gone.isdisjoint(self.names):
+        left_out = frozenset(names)
+        if left_out.isdisjoint(self.names):
             return self
-        cuts = [(part.at, part.next_at, b"") for part in self.parts if part.name in gone]
+        cuts = [(part.at, part.next_at, b"") for part in self.parts if part.name in left_out]
         return (yield from _read(self.boundary, (yield from _joined(self._spliced(cuts)))))
 
     def rendered(self, model: str, extra: Mapping[str, msgspec.Raw]) -> bytes:
@@ -236,8 +236,8 @@ def _joined(pieces: Iterable[bytes | memoryview]) -> Steps[bytes]:
 
 def _boundary_of(content_type: str) -> bytes:
     _, semicolon, rest = content_type.partition(";")
-    found = _parameters(semicolon + rest, "boundary")
-    boundary = found[0] if len(found) == 1 else ""
+    parameters = _parameters(semicolon + rest, "boundary")
+    boundary = parameters[0] if len(parameters) == 1 else ""
     usable = boundary.isascii() and boundary.isprintable() and not set(boundary) & set('"\\')
     if not boundary or not usable or len(boundary) > _LONGEST_BOUNDARY:
         raise Malformed("the content-type names no boundary that a multipart form could have, or several")
@@ -277,13 +277,13 @@ def _parameters(text: str, name: str) -> list[str]:
 
     """
     values, at = [], 0
-    while (found := _PARAMETER.match(text, at)) is not None:
-        at = found.end()
-        written, star, _ = found[1].lower().partition("*")
+    while (match := _PARAMETER.match(text, at)) is not None:
+        at = match.end()
+        written, star, _ = match[1].lower().partition("*")
         if written == name:
             if star:
                 raise Malformed(f"the form has {name}*, which is not allowed: use {name}")
-            values.append(found[2] if found[2] is not None else found[3])
+            values.append(match[2] if match[2] is not None else match[3])
     if text[at:].strip(" \t;"):
         raise Malformed("a header of the form is invalid: is a quote missing?")
     return values

@@ -155,12 +155,12 @@ class VendorsWords:
     def __call__(self, message: str) -> str:
         """Return a ``message`` without its quotes."""
         if not self._said:
-            held = [fields for fields in self._requests if fields is not None]
-            self._request = _read(held, self._texts) if len(held) == len(self._requests) else None
-        said = self._said.get(message)
-        if said is None:
-            said = self._said[message] = "" if self._request is None else _vendors_words(message, self._request)
-        return said
+            forms = [fields for fields in self._requests if fields is not None]
+            self._request = _read(forms, self._texts) if len(forms) == len(self._requests) else None
+        words = self._said.get(message)
+        if words is None:
+            words = self._said[message] = "" if self._request is None else _vendors_words(message, self._request)
+        return words
 
 
 def _vendors_words(message: str, request: _Request) -> str:
@@ -170,8 +170,8 @@ def _vendors_words(message: str, request: _Request) -> str:
         forms.append(form)
     try:
         for form in reversed(forms):
-            if (said := _without(form, request)) != form:
-                return said
+            if (blanked := _without(form, request)) != form:
+                return blanked
     except TooCostlyError:
         return ""
     return message
@@ -183,7 +183,7 @@ def _read(requests: Sequence[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -
     size = sum(len(raw) for _, raw in raws) + sum(map(len, more))
     if size > LARGEST_REQUEST_BYTES or sum(raw.count(b",") for _, raw in raws) > MOST_VALUES:
         return None
-    names, values, words, tools, said = set[str](), list(more), set[str](), set[str](), set[tuple[str, str]]()
+    names, values, words, tools, pairs = set[str](), list(more), set[str](), set[str](), set[tuple[str, str]]()
     for name, raw in raws:
         names.add(name)
         try:
@@ -192,38 +192,38 @@ def _read(requests: Sequence[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -
             values.append(raw.decode(errors="replace"))
             continue
         begin = len(values)
-        _gather(value, names, values, tools, said)
+        _gather(value, names, values, tools, pairs)
         if name in _SAID and not any(re.search(r"\s", each) for each in values[begin:]):
             del values[begin:]  # names of vendors
         elif name not in _CONTENT:
             words.update(each for each in values[begin:] if len(each) <= _EXAMINED_CHARS)
-    own, told = _letters([*values]), _letters([*names])
+    own, letters_of_names = _letters([*values]), _letters([*names])
     return _Request(
-        Content(b"\0".join((*own, *told))),
+        Content(b"\0".join((*own, *letters_of_names))),
         frozenset(_several(values)) | frozenset(_several(names)),
         frozenset(_several(names)),
         frozenset(_several(words)),
         frozenset(words),
         frozenset(tools),
-        frozenset((name, squeezed(each)) for name, each in said),
+        frozenset((name, squeezed(each)) for name, each in pairs),
     )
 
 
-def _gather(value: Any, names: set[str], found: list[str], tools: set[str], said: set[tuple[str, str]]) -> None:
+def _gather(value: Any, names: set[str], values: list[str], tools: set[str], pairs: set[tuple[str, str]]) -> None:
     match value:
         case str():
-            found.append(value)
+            values.append(value)
         case list():
             for each in value:
-                _gather(each, names, found, tools, said)
+                _gather(each, names, values, tools, pairs)
         case dict():
             for name, each in value.items():
                 names.add(name)
                 if isinstance(each, str) and _SAYS.search(f"{name}:") is not None:
-                    said.add((name.lower(), each))
+                    pairs.add((name.lower(), each))
                 if name in _NAMES_TOOLS:
                     tools.update(text for text in (each if isinstance(each, list) else [each]) if isinstance(text, str))
-                _gather(each, names, found, tools, said)
+                _gather(each, names, values, tools, pairs)
 
 
 def named_by_client(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
@@ -231,27 +231,27 @@ def named_by_client(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
 
     A refusal may mean these by the name of a field.
     """
-    found = set[str]()
+    names = set[str]()
     for name, raw in fields.items():
         try:
-            _gather_named(msgspec.json.decode(raw), name, found)
+            _gather_named(msgspec.json.decode(raw), name, names)
         except UNREADABLE:
             continue
-    return frozenset(found)
+    return frozenset(names)
 
 
-def _gather_named(value: Any, name: str, found: set[str]) -> None:
+def _gather_named(value: Any, name: str, names: set[str]) -> None:
     match value:
         case str() if name not in _ENUMERATED and len(value) <= _LONGEST_NAME:
-            found.add(value)
+            names.add(value)
         case list():
             for each in value:
-                _gather_named(each, name, found)
+                _gather_named(each, name, names)
         case dict():
             if name in OF_CLIENTS:
-                found.update(value)
+                names.update(value)
             for each, inner in value.items():
-                _gather_named(inner, each, found)
+                _gather_named(inner, each, names)
 
 
 def _letters(texts: Sequence[str]) -> list[bytes]:
@@ -281,15 +281,17 @@ def _without(text: str, request: _Request) -> str:
         folded = squeezed(character)
         letters += folded
         places += [place] * len(folded)
-    found = bytes(letters)
+    remaining = bytes(letters)
     spans = [
         *_in_quotes(text, request),
-        *_whole(text, found, places, request),
+        *_whole(text, remaining, places, request),
         *_tools(text, request),
         *(
             (places[begin], places[end - 1] + 1)
             # Searching a long prompt costs time: only where something may be found.
-            for begin, end in (runs(found, places, request.texts) if _GIVEN_ANYWHERE.search(text) is not None else ())
+            for begin, end in (
+                runs(remaining, places, request.texts) if _GIVEN_ANYWHERE.search(text) is not None else ()
+            )
             if _GIVES.search(text[max(0, places[begin] - _AROUND_CHARS) : places[begin]]) is not None
         ),
     ]
@@ -366,5 +368,5 @@ def _may_be(value: bytes, text: str, span: tuple[int, int], request: _Request) -
 
 def _is_vendors(before: str, letters: bytes, request: _Request) -> bool:
     """Whether the text after ``before`` is the vendor's: below a name that vendors use, and the request does not."""
-    told = _SAYS.search(before)
-    return told is not None and (told[1].lower(), letters) not in request.said
+    match = _SAYS.search(before)
+    return match is not None and (match[1].lower(), letters) not in request.said

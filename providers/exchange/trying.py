@@ -67,7 +67,7 @@ def may_teach(refusal: UpstreamError, request: Request) -> bool:
 
 async def taken(
     learnt: LearntFacts,
-    asked: FormRequest,
+    form_request: FormRequest,
     *,
     say: Callable[[Facts], SentFields],
     ask: Callable[[SentFields], Awaitable[_T]],
@@ -80,7 +80,7 @@ async def taken(
         UpstreamError: a refusal, as of ``refused``; or an error that is not about the form.
 
     """
-    request, tried = asked.request, tried_of(learnt, asked.request)
+    request, tried = form_request.request, tried_of(learnt, form_request.request)
     facts = known_of(learnt, request) if tried is None else tried.facts
     sent = say(facts)
     try:
@@ -95,13 +95,13 @@ async def taken(
         elif facts:
             answered(learnt, request, facts, sent)
         return answer
-    raise refused(refusal, learnt, asked, sent, say=say, tried=tried)
+    raise refused(refusal, learnt, form_request, sent, say=say, tried=tried)
 
 
 def tried_of(learnt: LearntFacts, request: Request) -> TriedForms | None:
     """Return the forms in which a request was refused before; None if this is its first form."""
-    kept = request.sendings.tried
-    return None if kept is None else kept.get(learnt)
+    tried = request.sendings.tried
+    return None if tried is None else tried.get(learnt)
 
 
 def _has_led_to_answer(learnt: LearntFacts, request: Request, tried: TriedForms, sent: SentFields) -> None:
@@ -115,7 +115,7 @@ def _has_led_to_answer(learnt: LearntFacts, request: Request, tried: TriedForms,
 def refused(
     refusal: UpstreamError,
     learnt: LearntFacts,
-    asked: FormRequest,
+    form_request: FormRequest,
     sent: SentFields,
     *,
     say: Callable[[Facts], SentFields],
@@ -128,17 +128,18 @@ def refused(
     request is not sent again. If there is no other form, the error is this refusal, or the request's first refusal if
     the later ones were about fields that were changed because of the first.
     """
-    request, sendings, client = asked.request, asked.request.sendings, asked.request.client
+    request, sendings, client = form_request.request, form_request.request.sendings, form_request.request.client
     if tried is None:
-        known = known_of(learnt, request)
-        tried = TriedForms(known, known, refusal.again(refusal.kind))  # a later attempt changes ``refusal`` itself
+        known_facts = known_of(learnt, request)
+        # A copy: a later attempt changes ``refusal`` itself.
+        tried = TriedForms(known_facts, known_facts, refusal.again(refusal.kind))
     if may_teach(refusal, request):
-        found = understood(read(refusal), sent.fields, asked, sent.headers)
-        facts = _with(found, tried.facts, tried.known)
+        new_facts = understood(read(refusal), sent.fields, form_request, sent.headers)
+        facts = _with(new_facts, tried.facts, tried.known)
         learnt.forget(request.model, [fact for fact in tried.new if fact not in facts], client)  # now unsure
         is_other = not say(facts).is_as(sent)
         tried.facts, tried.last = facts, why_of(refusal)
-        tried.is_of_must = tried.is_of_must or any(fact.kind in _OF_MUSTS for fact in found)
+        tried.is_of_must = tried.is_of_must or any(fact.kind in _OF_MUSTS for fact in new_facts)
         if is_other:
             _suppose(learnt, request, tried.new, refusal)
             is_once = request.once and is_to_be_kept(request.fields)  # then only the next request is sent in this form
@@ -173,19 +174,19 @@ def _note_musts(learnt: LearntFacts, request: Request, tried: TriedForms) -> Non
             learnt.note(request.model, fact, client=request.client, why=tried.last)
 
 
-def _with(found: Facts, tried: Facts, known: Facts) -> Facts:
+def _with(new_facts: Facts, tried: Facts, known_facts: Facts) -> Facts:
     """Return the facts of ``tried`` with those that a refusal adds.
 
     A vendor that does not name betas has refused some of the remaining ones: whether it takes those that were left out
     before is not known.
     """
-    if any(fact.field in betas.NAMES for fact in found):
-        new = tried[len(known) :]
+    if any(fact.field in betas.NAMES for fact in new_facts):
+        new = tried[len(known_facts) :]
         are_unsure = [fact.field in betas.NAMES and "," in fact.value for fact in new]
         as_passing = (msgspec.structs.replace(fact, passing=True) for fact in new)
         new = tuple(other if unsure else fact for fact, other, unsure in zip(new, as_passing, are_unsure, strict=True))
-        tried = (*known, *new)
-    return (*tried, *(fact for fact in found if fact not in tried))
+        tried = (*known_facts, *new)
+    return (*tried, *(fact for fact in new_facts if fact not in tried))
 
 
 def _suppose(learnt: LearntFacts, request: Request, facts: Iterable[Fact], refusal: UpstreamError) -> None:
@@ -227,24 +228,28 @@ def taught(upstream: object, request: Request, error: UpstreamError) -> Facts:
     return NOTHING if learn is None else learn(request, error)
 
 
-def learn(learnt: LearntFacts, asked: FormRequest, error: UpstreamError, say: Callable[[Facts], SentFields]) -> Facts:
+def learn(
+    learnt: LearntFacts, form_request: FormRequest, error: UpstreamError, say: Callable[[Facts], SentFields]
+) -> Facts:
     """Return what an ``error`` within an answer teaches, as ``refused`` does after a status.
 
     The facts are remembered when the next answer has begun, as the status of this provider tells nothing.
     """
-    request = asked.request
+    request = form_request.request
     mark(error, _own(request))
     if not is_within_answer(error) or lacking(error) in _OF_THE_API:
         return NOTHING
-    known = known_of(learnt, request)
-    sent = say(known)
-    found = tuple(fact for fact in understood(read(error), sent.fields, asked, sent.headers) if fact not in known)
-    if say((*known, *found)).is_as(sent):
-        wrong = [fact for fact in known if fact.dialect and mentions(error, _names(fact))]
+    known_facts = known_of(learnt, request)
+    sent = say(known_facts)
+    new_facts = tuple(
+        fact for fact in understood(read(error), sent.fields, form_request, sent.headers) if fact not in known_facts
+    )
+    if say((*known_facts, *new_facts)).is_as(sent):
+        wrong = [fact for fact in known_facts if fact.dialect and mentions(error, _names(fact))]
         learnt.forget(request.model, wrong, request.client)
         return NOTHING
-    _suppose(learnt, request, found, error)
-    return found
+    _suppose(learnt, request, new_facts, error)
+    return new_facts
 
 
 def _own(request: Request) -> VendorsWords:

@@ -195,9 +195,9 @@ def is_spent(
     message = error.get("message")
     text = _BEFORE.sub("", message[:_LONGEST_TEXT], count=1) if isinstance(message, str) else ""
     named = {
-        name: str(said)[:_LONGEST_CODE] for name in ("code", "type") if isinstance(said := error.get(name), str | int)
+        name: str(code)[:_LONGEST_CODE] for name in ("code", "type") if isinstance(code := error.get(name), str | int)
     }
-    codes = {said.lower() for said in named.values()}
+    codes = {code.lower() for code in named.values()}
     if not _CODES.isdisjoint(codes) or _has_reason(error.get("details")):
         is_said = True
     elif _is_told_by_code(error):
@@ -214,9 +214,9 @@ def _is_likely(text: str, named: Mapping[str, str], any_codes: bool, any_words: 
     """Whether codes or words that no list has say that the account is spent, and none say that this passes."""
     if _SOON.search(text) is not None:
         return False
-    said = {name: " ".join(_WORD.findall(code)) for name, code in named.items()}
-    passing = {name for name, code in said.items() if _PASSING.search(code) is not None}
-    if any_codes and any(name not in passing and _WORDS.search(code) is not None for name, code in said.items()):
+    words_of = {name: " ".join(_WORD.findall(code)) for name, code in named.items()}
+    passing = {name for name, code in words_of.items() if _PASSING.search(code) is not None}
+    if any_codes and any(name not in passing and _WORDS.search(code) is not None for name, code in words_of.items()):
         return True
     # Messages' type of every 429 is that of a rate limit, so it tells nothing.
     is_open = any_words and "code" not in passing and _QUOTING.match(text) is None

@@ -42,13 +42,13 @@ _OF_REFUSALS: Final = re.compile(
 _UNAUTHORIZED: Final = 401  # about the key, whatever words it quotes
 
 
-def is_of_filter(status: int | None, codes: Collection[str], said: str) -> bool:
+def is_of_filter(status: int | None, codes: Collection[str], text: str) -> bool:
     """Whether an error with these codes and types, in lower case, is a filter's, whatever its status means else."""
     if status == _UNAUTHORIZED:
         return False
-    return status in _STATUSES or not _CODES.isdisjoint(codes) or _WORDS.search(said) is not None
+    return status in _STATUSES or not _CODES.isdisjoint(codes) or _WORDS.search(text) is not None
 
 
-def is_refused_by_filter(status: int | None, codes: Collection[str], said: str) -> bool:
+def is_refused_by_filter(status: int | None, codes: Collection[str], text: str) -> bool:
     """Whether an error that is known to refuse the request is a filter's: then words count that others say as well."""
-    return is_of_filter(status, codes, said) or any(map(_OF_REFUSALS.search, (said, *codes)))
+    return is_of_filter(status, codes, text) or any(map(_OF_REFUSALS.search, (text, *codes)))

@@ -65,12 +65,12 @@ def check_entries(path: str, body: bytes, said: Mapping[str, msgspec.Raw], secre
     """
     if not fewest or not said or body.lstrip().startswith(b"["):  # a server's own ranking, not empty
         return
-    held = [said[name] for name in _LISTS[path] if name in said]
-    if (count := max((_count(raw, body, fewest) for raw in held), default=0)) >= fewest:
+    lists = [said[name] for name in _LISTS[path] if name in said]
+    if (count := max((_count(raw, body, fewest) for raw in lists), default=0)) >= fewest:
         return
     full = {name for name, raw in said.items() if bytes(raw) not in _EMPTY}
     complains = not full.isdisjoint(COMPLAINTS)
-    if not held and not (complains and ("error_message" in full or full <= _BESIDE_COMPLAINTS)):
+    if not lists and not (complains and ("error_message" in full or full <= _BESIDE_COMPLAINTS)):
         return
     if complains:
         raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)

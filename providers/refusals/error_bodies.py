@@ -110,11 +110,11 @@ def error_of_response(
 
     ``own`` returns the vendor's own words in a message (``quotes``): they alone decide the kind.
     """
-    told = _error_object(_decode(body))
-    whole = _message(told) if told else message_of_text(body)
-    error, message = (told, whole) if own is None else _unquoted(told, whole, own)
-    if not message and refused(status, told or {}, whole) is not None:
-        error, message = told, whole  # words that cannot be told from the client's blame nobody, but excuse
+    error_object = _error_object(_decode(body))
+    whole = _message(error_object) if error_object else message_of_text(body)
+    error, message = (error_object, whole) if own is None else _unquoted(error_object, whole, own)
+    if not message and refused(status, error_object or {}, whole) is not None:
+        error, message = error_object, whole  # words that cannot be told from the client's blame nobody, but excuse
     wait_s = told_delay_s(headers, now_s)
     kind = _kind(status, error or {}, meters_quota=any(name.startswith(_OF_ALIBABA) for name in headers), wait_s=wait_s)
     if status == _FORBIDDEN and error is None and _is_page(body):
@@ -137,7 +137,7 @@ def error_of_response(
         names=names_of(error or {}),
         status=status,
         retry_after_s=retry,
-        body=_client_body(told or {"message": whole}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
+        body=_client_body(error_object or {"message": whole}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
         is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
         is_outsized=kind is ErrorKind.BAD_REQUEST and (about is RefusedPart.SIZE or _is_outsized(error or {})),
         is_declined=kind is ErrorKind.BAD_REQUEST and about is RefusedPart.TERMS,
@@ -155,34 +155,38 @@ def _unquoted(
     error: dict[str, Any] | None, message: str, own: Callable[[str], str]
 ) -> tuple[dict[str, Any] | None, str]:
     """Return an error object, and its message, without quotes of the request."""
-    said = own(message)
-    if error is None or said == message:
-        return error, said
+    unquoted = own(message)
+    if error is None or unquoted == message:
+        return error, unquoted
     metadata = error.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
         error = {**error, "metadata": {**metadata, "raw": ""}}  # it is a part of the message
-    return {**error, "message": said}, said
+    return {**error, "message": unquoted}, unquoted
 
 
 def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> UpstreamError:
     """Return the error in a JSON object with status 200, of its code's kind; ``otherwise``, if that is unknown."""
-    told = _error_object(_decode(data)) or {}
-    words = _presentable(_message(told), secrets) or None
+    error_object = _error_object(_decode(data)) or {}
+    words = _presentable(_message(error_object), secrets) or None
     error = UpstreamError(
         otherwise,
         words or "sent an error without a message",
         words=words,
-        names=names_of(told),
-        status=_status(told),
-        retry_after_s=_google_retry_delay_s(told),
+        names=names_of(error_object),
+        status=_status(error_object),
+        retry_after_s=_google_retry_delay_s(error_object),
     )
-    _judge(error, told, told, secrets, otherwise)
+    _judge(error, error_object, error_object, secrets, otherwise)
 
     def judge(error: UpstreamError, own: Callable[[str], str]) -> None:
-        said, message = _unquoted(told, _message(told), own)
+        unquoted, message = _unquoted(error_object, _message(error_object), own)
         # Words that cannot be told from the client's blame nobody, but excuse.
-        if said is not told and said is not None and (message or error.kind is not ErrorKind.BAD_REQUEST):
-            _judge(error, said, told, secrets, otherwise)
+        if (
+            unquoted is not error_object
+            and unquoted is not None
+            and (message or error.kind is not ErrorKind.BAD_REQUEST)
+        ):
+            _judge(error, unquoted, error_object, secrets, otherwise)
 
     error.judge = judge
     return error
@@ -190,23 +194,23 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
 
 def _judge(
     error: UpstreamError,
-    said: Mapping[str, Any],
-    told: Mapping[str, Any],
+    unquoted: Mapping[str, Any],
+    error_object: Mapping[str, Any],
     secrets: Sequence[str],
     otherwise: ErrorKind,
 ) -> None:
-    """Decide the kind of an error within an answer by what it has ``said``; ``told`` is all that the client reads."""
-    status = _status(said)
-    meant = _meant_status(said) if status is None else status
-    error.meant = meant
-    kind = error.kind = _kind(meant, said, kind=otherwise if meant is None else None)
-    about, is_own = refused(meant, said, _message(said)), kind is ErrorKind.BAD_REQUEST
-    error.body = _client_body(told, secrets) if is_own else None
-    error.is_bound = is_own and _is_bound(said)
-    error.is_outsized = is_own and (about is RefusedPart.SIZE or _is_outsized(said))
+    """Decide the kind of an error within an answer by ``unquoted``; the client reads all of ``error_object``."""
+    status = _status(unquoted)
+    meant_status = _meant_status(unquoted) if status is None else status
+    error.meant = meant_status
+    kind = error.kind = _kind(meant_status, unquoted, kind=otherwise if meant_status is None else None)
+    about, is_own = refused(meant_status, unquoted, _message(unquoted)), kind is ErrorKind.BAD_REQUEST
+    error.body = _client_body(error_object, secrets) if is_own else None
+    error.is_bound = is_own and _is_bound(unquoted)
+    error.is_outsized = is_own and (about is RefusedPart.SIZE or _is_outsized(unquoted))
     error.is_declined = is_own and about is RefusedPart.TERMS
-    error.is_certain = is_certain(kind, meant, said)
-    error.is_of_day = _is_of_day(said)
+    error.is_certain = is_certain(kind, meant_status, unquoted)
+    error.is_of_day = _is_of_day(unquoted)
 
 
 def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamError | None:
@@ -229,9 +233,9 @@ def says_error(answer: Mapping[str, msgspec.Raw]) -> bool:
     return "base_resp" in answer and base_code(_decode(answer["base_resp"])) != 0
 
 
-def base_code(told: object) -> int:
+def base_code(base_resp: object) -> int:
     """Return the code in MiniMax's ``base_resp``, which good answers have, too; 0 without an error."""
-    code = told.get("status_code") if isinstance(told, dict) else None
+    code = base_resp.get("status_code") if isinstance(base_resp, dict) else None
     return code if isinstance(code, int) else 0
 
 
@@ -281,17 +285,17 @@ def _error_object(answer: Any) -> dict[str, Any] | None:
     if not isinstance(answer, dict):
         return None
     if code := base_code(answer.get("base_resp")):
-        said = answer["base_resp"].get("status_msg")
-        told = {"code": code, "status": _STATUS_AT_MINIMAX.get(code, _SERVER_ERROR)}
-        answer = {"error": {**_openai_error(said if isinstance(said, str) else "", {}), **told}}
+        message = answer["base_resp"].get("status_msg")
+        error_object = {"code": code, "status": _STATUS_AT_MINIMAX.get(code, _SERVER_ERROR)}
+        answer = {"error": {**_openai_error(message if isinstance(message, str) else "", {}), **error_object}}
     for holder in (answer, *_list(answer.get("choices"))):  # OpenRouter puts it into the choice
         match holder:
             case {"error": {"error": dict(error), **more}} if error and not more.get("message"):  # a proxy around it
                 return _with_message(error)
             case {"error": dict(error) | [dict(error), *_]} if error:
                 return _with_message(error)
-            case {"error": str(said)} if said:
-                return _error_object(_decode(said.encode())) or _with_text(said, answer)
+            case {"error": str(message)} if message:
+                return _error_object(_decode(message.encode())) or _with_text(message, answer)
             case {"finish_reason": str(reason)} if reason in FAILED:
                 return _openai_error(f"the answer ended with finish_reason '{reason}'", {})
     return _without_name(answer)
@@ -328,17 +332,17 @@ def _without_name(answer: Mapping[str, Any]) -> dict[str, Any] | None:
             error = _error_object(_decode(message.encode())) or _openai_error(message, answer)
             return {**error, "type": error.get("type") or answer.get("error_type")}
     for name in COMPLAINTS:
-        if told := answer.get(name):
-            return _openai_error(_words_of(told), answer)
+        if error_type := answer.get(name):
+            return _openai_error(_words_of(error_type), answer)
     return None
 
 
-def _words_of(told: Any) -> str:
+def _words_of(error_object: Any) -> str:
     """Return a complaint as a text: ``{"errors": [{"code": 7000, "message": "No such model"}]}`` is Cloudflare's."""
-    if isinstance(told, str):
-        return told
-    texts = [text for each in _list(told) if (text := _text_of(each))]
-    return "; ".join(texts) if texts else msgspec.json.encode(told).decode()
+    if isinstance(error_object, str):
+        return error_object
+    texts = [text for each in _list(error_object) if (text := _text_of(each))]
+    return "; ".join(texts) if texts else msgspec.json.encode(error_object).decode()
 
 
 def _text_of(told: Any) -> str:
@@ -357,8 +361,8 @@ def _openai_error(message: str, source: Mapping[str, Any]) -> dict[str, Any]:
 
 def _type_of_aws(source: Mapping[str, Any]) -> str | None:
     """Return the type in a body of AWS: of ``com.amazon.coral.availability#ThrottlingException`` what is behind #."""
-    told = source.get("__type")
-    return told.rpartition("#")[2] if isinstance(told, str) else None
+    error_type = source.get("__type")
+    return error_type.rpartition("#")[2] if isinstance(error_type, str) else None
 
 
 def _message(error: Mapping[str, Any]) -> str:
@@ -525,8 +529,8 @@ _OF_REASONING = re.compile(
 def _client_body(error: Mapping[str, Any], secrets: Sequence[str]) -> bytes:
     message = _presentable(_message(error), secrets) or "the provider refused the request"
     if len(msgspec.json.encode(error)) > _LONGEST_TEXT:
-        shown = {name: said for name in _OF_LARGE_ERRORS if isinstance(said := error.get(name), str | int)}
-        error = {name: said[:_LONGEST_CODE] if isinstance(said, str) else said for name, said in shown.items()}
+        shown = {name: value for name in _OF_LARGE_ERRORS if isinstance(value := error.get(name), str | int)}
+        error = {name: value[:_LONGEST_CODE] if isinstance(value, str) else value for name, value in shown.items()}
     shaped = {"type": "invalid_request_error", "param": None, "code": None, **redact_json(dict(error), secrets)}
     return msgspec.json.encode({"error": {**shaped, "message": message}})
 

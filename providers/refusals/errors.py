@@ -369,9 +369,9 @@ class UpstreamError(Exception):
     @property
     def edited_from(self) -> int | None:
         """The turn from which on thoughts do not fit the text before them, 0 if unknown; None: they may fit."""
-        if not self.is_bound or (found := _OF_AN_EDIT.search(self.said)) is None:
+        if not self.is_bound or (match := _OF_AN_EDIT.search(self.said)) is None:
             return None
-        return int(found["turn"] or 0)
+        return int(match["turn"] or 0)
 
     @property
     def is_of_one_deployment(self) -> bool:
@@ -429,8 +429,8 @@ class UpstreamError(Exception):
         """What may be stored and shown to others, at most ``MOST_KEPT`` characters."""
         kept = self._kept
         if kept is None:
-            known = self.brief or ", ".join(self.names) or NOT_KEPT
-            kept = self.message.removesuffix(self.note) if self.words is None else known
+            names = self.brief or ", ".join(self.names) or NOT_KEPT
+            kept = self.message.removesuffix(self.note) if self.words is None else names
         return shortened(kept, MOST_KEPT - len(self.note)) + self.note
 
     def keep(self, kept: str | None = None) -> None:

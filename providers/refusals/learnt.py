@@ -205,8 +205,8 @@ class LearntFacts:
         if client is not None and self._is_shared(model, fact, client):
             self._confirm_shared(model, fact)
             return
-        known = self._alive(client, model)
-        before = known.get(fact)
+        facts = self._alive(client, model)
+        before = facts.get(fact)
         was_supposed = (client, model, fact) in self.supposed
         met = Met(
             max(until, 0.0 if before is None else before.until),
@@ -227,10 +227,10 @@ class LearntFacts:
 
         ``confirm`` keeps the fact once it has led to an answer.
         """
-        known, now = self._alive(client, model), self._wall_clock()
+        facts, now = self._alive(client, model), self._wall_clock()
         if fact.passing or fact in self.of(model, client):
             return
-        if len(known) < MOST_FACTS and (client is not None or len(self.supposed) < MOST_MODELS):
+        if len(facts) < MOST_FACTS and (client is not None or len(self.supposed) < MOST_MODELS):
             self.supposed.add((client, model, fact))
             self._put(client, model, fact, Met(now + SUPPOSED_S, now, why, (client,)), replaces=False)
             self._share(model, fact, client)
@@ -295,8 +295,8 @@ class LearntFacts:
 
     def tools_in(self, model: str, dialect: str, client: str | None = None) -> Mapping[str, str]:
         """Return the tools that ``model`` has refused in ``dialect``: a tool's type → the name of another dialect."""
-        found = (fact for fact in self.of(model, client) if fact.kind is Kind.TOOL and fact.field == dialect)
-        return {fact.value: fact.instead for fact in found}
+        facts = (fact for fact in self.of(model, client) if fact.kind is Kind.TOOL and fact.field == dialect)
+        return {fact.value: fact.instead for fact in facts}
 
     def met_by_others(self, model: str, client: str | None) -> Facts:
         """Return the facts of ``model`` that only other clients have met: for ``client`` they are suppositions."""
@@ -304,8 +304,8 @@ class LearntFacts:
             return NOTHING
         own, now = self.of(model, client), self._wall_clock()
         others = (models[model] for who, models in self._met.items() if who not in {None, FORMER} and model in models)
-        found = (fact for known in others for fact, met in known.items() if met.until > now and fact not in own)
-        return tuple(dict.fromkeys(found))
+        met_facts = (fact for facts in others for fact, met in facts.items() if met.until > now and fact not in own)
+        return tuple(dict.fromkeys(met_facts))
 
     def refused_length(self, model: str, client: str | None = None) -> int | None:
         """Return the tokens of a prompt that was too long for ``model``; None: none was."""
@@ -333,11 +333,11 @@ class LearntFacts:
     @property
     def models(self) -> Mapping[str, Facts]:
         """All known facts, of any client, by model."""
-        found: dict[str, Facts] = {}
-        for known in self.listed():
-            before = found.get(known.model, ())
-            found[known.model] = before if known.fact in before else (*before, known.fact)
-        return found
+        by_model: dict[str, Facts] = {}
+        for listed in self.listed():
+            before = by_model.get(listed.model, ())
+            by_model[listed.model] = before if listed.fact in before else (*before, listed.fact)
+        return by_model
 
     def listed(self) -> Iterator[ListedFact]:
         """Yield all known facts, with the clients that have met them; facts that hold for all come first."""
@@ -360,19 +360,23 @@ class LearntFacts:
         """Have a fact hold for all if another client has met it too; return that client."""
         if client is None or client == FORMER:
             return ()
-        found: tuple[Fact, str] | None = None
+        match: tuple[Fact, str] | None = None
         for other in [each for each in self._met if each is not None and each not in {FORMER, client}]:
             for each in self._alive(other, model):
                 if _is_alike(each, fact):
                     wider = each if each.tokens > fact.tokens else fact
-                    found = (wider, other) if found is None or wider.tokens < found[0].tokens else found
-        if found is None:
+                    match = (wider, other) if match is None or wider.tokens < match[0].tokens else match
+        if match is None:
             return ()
-        shared, other = found
+        shared, other = match
         one, two = (
             next(each for each in self._met[who][model].items() if _is_alike(each[0], fact)) for who in (other, client)
         )
-        if any(known.tokens <= shared.tokens for known in self._alive(None, model) if _is_alike(known, fact)):
+        if any(
+            shared_fact.tokens <= shared.tokens
+            for shared_fact in self._alive(None, model)
+            if _is_alike(shared_fact, fact)
+        ):
             return (other,)
         met = Met(max(one[1].until, two[1].until), min(one[1].at, two[1].at), two[1].why, (other, client))
         if all((who, model, its[0]) in self.supposed for who, its in ((other, one), (client, two))):
@@ -400,13 +404,13 @@ class LearntFacts:
     def _alive(self, client: str | None, model: str) -> dict[Fact, Met]:
         """Return the facts of ``model`` that ``client`` has met, without those that have ended."""
         models = self._met.get(client)
-        if models is None or (known := models.get(model)) is None:
+        if models is None or (facts := models.get(model)) is None:
             return {}
         now = self._wall_clock()
-        if ended := [fact for fact, met in known.items() if met.until <= now]:
+        if ended := [fact for fact, met in facts.items() if met.until <= now]:
             self._without(client, model, ended, tells=False)
             return self._met.get(client, {}).get(model, {})
-        return known
+        return facts
 
     def _put(
         self, client: str | None, model: str, fact: Fact, met: Met, *, replaces: bool = True
@@ -415,23 +419,23 @@ class LearntFacts:
         models = self._met.pop(client, {})
         before = models.pop(model, {})
         replaced = {each: its for each, its in before.items() if replaces and _replaces(fact, each)}
-        known = {each: its for each, its in before.items() if each not in replaced}
-        known[fact] = met
-        gone: list[tuple[str | None, str, Fact, Met]] = []
-        while len(known) > MOST_FACTS:  # facts about one schema or value are dropped before facts about all requests
-            each = next((each for each in known if each.value), next(iter(known)))
-            gone.append((client, model, each, known.pop(each)))
-        models[model] = known
+        facts_left = {each: its for each, its in before.items() if each not in replaced}
+        facts_left[fact] = met
+        dropped: list[tuple[str | None, str, Fact, Met]] = []
+        while len(facts_left) > MOST_FACTS:  # facts about one schema or value go before facts about all requests
+            each = next((each for each in facts_left if each.value), next(iter(facts_left)))
+            dropped.append((client, model, each, facts_left.pop(each)))
+        models[model] = facts_left
         self._met[client] = models
         while len(models) > (MOST_MODELS if client is None else MOST_MODELS_OF_CLIENT):
             name = next(iter(models))
-            gone += [(client, name, *each) for each in models.pop(name).items()]
+            dropped += [(client, name, *each) for each in models.pop(name).items()]
         while len(self._met) > MOST_CLIENTS + 2:  # ``None`` and ``FORMER``
             oldest = next(each for each in self._met if each is not None)
             of_oldest = self._met.pop(oldest)
-            gone += [(oldest, name, *each) for name, facts in of_oldest.items() for each in facts.items()]
+            dropped += [(oldest, name, *each) for name, facts in of_oldest.items() for each in facts.items()]
             self._kinds.pop(oldest, None)
-        for who, name, each, its in gone:  # so a client that names ever new fields does not fill a store either
+        for who, name, each, its in dropped:  # so a client that names ever new fields does not fill a store either
             if (who, name, each) not in self.supposed:
                 self._tell_end(name, each, its)
             self.supposed.discard((who, name, each))
@@ -442,13 +446,13 @@ class LearntFacts:
     def _without(self, client: str | None, model: str, facts: Collection[Fact], *, tells: bool = True) -> None:
         """Forget facts of ``model`` that ``client`` has met."""
         models = self._met.get(client, {})
-        known = models.get(model, {})
-        for fact in [each for each in known if each in facts]:
-            met, was_supposed = known.pop(fact), (client, model, fact) in self.supposed
+        facts_left = models.get(model, {})
+        for fact in [each for each in facts_left if each in facts]:
+            met, was_supposed = facts_left.pop(fact), (client, model, fact) in self.supposed
             self.supposed.discard((client, model, fact))
             if tells and not was_supposed:
                 self._tell_end(model, fact, met)
-        if not known and models.pop(model, None) is not None and not models:
+        if not facts_left and models.pop(model, None) is not None and not models:
             del self._met[client]
         self._look(client)
 
@@ -494,12 +498,12 @@ def learnt_of(upstream: object) -> LearntFacts | None:
     return learnt if isinstance(learnt, LearntFacts) else None
 
 
-def _replaces(fact: Fact, known: Fact) -> bool:
-    """Whether ``fact`` is about the same thing as ``known``, and says something else about that."""
-    if fact == known or fact.dialect != known.dialect or fact.kind is not known.kind:
+def _replaces(fact: Fact, other: Fact) -> bool:
+    """Whether ``fact`` is about the same thing as ``other``, and says something else about that."""
+    if fact == other or fact.dialect != other.dialect or fact.kind is not other.kind:
         return False
     if fact.kind is Kind.NAME:
-        return known.field in {fact.field, fact.instead}
+        return other.field in {fact.field, fact.instead}
     if fact.kind is Kind.VALUE:
-        return (fact.field, fact.value) == (known.field, known.value)
-    return fact.kind in _MEASURED and (fact.kind is not Kind.SIZE or fact.field == known.field)
+        return (fact.field, fact.value) == (other.field, other.value)
+    return fact.kind in _MEASURED and (fact.kind is not Kind.SIZE or fact.field == other.field)

@@ -39,24 +39,24 @@ _OF_DAYS = re.compile(r"\bper day\b|\b[RT]PD\b|\bdaily\b", re.IGNORECASE)
 def meaning_of(error: UpstreamError) -> Meaning | None:
     """Return what a provider's error means to the program that asked; None: the meaning of its kind."""
     # Words that may be the client's own count too: only that client reads the meaning, about its own request.
-    said, names = error.said or error.message, {name.lower() for name in error.names}
+    text, names = error.said or error.message, {name.lower() for name in error.names}
     match error.kind:
         case ErrorKind.BAD_REQUEST:
-            is_content = is_refused_by_filter(error.status, names, said)
+            is_content = is_refused_by_filter(error.status, names, text)
             meaning, holds = (Meaning.TOO_LONG, True) if error.is_too_long else (Meaning.CONTENT, is_content)
-        case ErrorKind.RATE_LIMITED if error.is_of_day or _OF_DAYS.search(said) is not None:
+        case ErrorKind.RATE_LIMITED if error.is_of_day or _OF_DAYS.search(text) is not None:
             return Meaning.DAY
         case ErrorKind.RATE_LIMITED:
             return Meaning.RATE if _OVERLOADED_BY_429.isdisjoint(names) else Meaning.OVERLOADED
         case ErrorKind.PROVIDER_AUTH:
             is_unpaid = error.status == HTTPStatus.PAYMENT_REQUIRED or any(
-                is_spent({"message": said, "code": name}, any_codes=True, any_words=True) for name in names or {""}
+                is_spent({"message": text, "code": name}, any_codes=True, any_words=True) for name in names or {""}
             )
             meaning, holds = Meaning.UNPAID, is_unpaid
         case ErrorKind.NOT_FOUND:
             meaning, holds = Meaning.GONE, names_model(error)
         case ErrorKind.SERVER_ERROR | ErrorKind.STREAM_ERROR:
-            is_said = error.status in _STATUSES_OF_WORDS and _OF_OVERLOAD.search(said) is not None
+            is_said = error.status in _STATUSES_OF_WORDS and _OF_OVERLOAD.search(text) is not None
             is_coded = error.status == _OVERLOADED_STATUS or not _CODES_OF_OVERLOAD.isdisjoint(names)
             meaning, holds = Meaning.OVERLOADED, is_said or is_coded
         case _:

@@ -119,17 +119,17 @@ def refused(status: int | None, error: Mapping[str, Any], message: str) -> Refus
     return _found(status, codes, message, {})
 
 
-def decide_by_fields(error: UpstreamError, asked: Mapping[str, msgspec.Raw]) -> None:
-    """Make ``error`` one of this request alone, if the fields that the client ``asked`` for show it."""
+def decide_by_fields(error: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> None:
+    """Make ``error`` one of this request alone, if the request's ``fields`` show that it is."""
     status = error.status if error.meant is None else error.meant
-    about = _found(status, {name.lower() for name in error.names}, error.said, asked)
+    about = _found(status, {name.lower() for name in error.names}, error.said, fields)
     if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):
         error.kind, error.body = ErrorKind.BAD_REQUEST, None
         error.is_declined, error.is_outsized = about is RefusedPart.TERMS, about is RefusedPart.SIZE
 
 
 def _found(
-    status: int | None, codes: Collection[str], message: str, asked: Mapping[str, msgspec.Raw]
+    status: int | None, codes: Collection[str], message: str, fields: Mapping[str, msgspec.Raw]
 ) -> RefusedPart | None:
     text = message[:_LONGEST]
     if is_of_filter(status, codes, text):
@@ -140,7 +140,7 @@ def _found(
         if (
             (not rule.statuses or status in rule.statuses)
             and (not rule.codes or any(code in rule.codes for code in codes))
-            and (not rule.fields or any(_has(asked, name, values) for name, values in rule.fields.items()))
+            and (not rule.fields or any(_has(fields, name, values) for name, values in rule.fields.items()))
             and (words is None or words.search(text) is not None)
             and (but is None or (but.search(text) is None and not any(but.search(code) for code in codes)))
         ):
@@ -148,6 +148,6 @@ def _found(
     return None
 
 
-def _has(asked: Mapping[str, msgspec.Raw], name: str, values: Collection[str]) -> bool:
-    raw = bytes(asked.get(name, b"null")).strip()
+def _has(fields: Mapping[str, msgspec.Raw], name: str, values: Collection[str]) -> bool:
+    raw = bytes(fields.get(name, b"null")).strip()
     return raw != b"null" and (not values or raw.strip(b'"').decode(errors="replace") in values)

@@ -82,9 +82,9 @@ class ClientSecrets(tuple[str, ...]):  # noqa: SLOT001 - it keeps what is found
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return ``text`` with all ``secrets``, and everything else that looks like a key, replaced by ``***``."""
-    known = secrets if isinstance(secrets, tuple) else tuple(secrets)
-    if known:
-        text = _without(text, known)
+    secret_texts = secrets if isinstance(secrets, tuple) else tuple(secrets)
+    if secret_texts:
+        text = _without(text, secret_texts)
     if not _may_have_key(text):
         return text
     return _KEY_SHAPES.sub(lambda match: (match["lead"] or match["user"] or "") + MASK, text)
@@ -114,15 +114,15 @@ def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
 
     Values nested deeper than Python's stack are masked.
     """
-    known = secrets if isinstance(secrets, tuple) else tuple(secrets)
+    secret_texts = secrets if isinstance(secrets, tuple) else tuple(secrets)
     try:
         match value:
             case str():
-                return redact(value, known)
+                return redact(value, secret_texts)
             case list():
-                return [redact_json(item, known) for item in value]
+                return [redact_json(item, secret_texts) for item in value]
             case dict():
-                return {redact(str(key), known): redact_json(item, known) for key, item in value.items()}
+                return {redact(str(key), secret_texts): redact_json(item, secret_texts) for key, item in value.items()}
             case _:
                 return value
     except RecursionError:
@@ -197,11 +197,11 @@ def _spans(text: str, sought: _Sought) -> Sequence[tuple[int, int]]:
         return ()
     places = range(0, len(folded) - _WORD + 1, 2 * _WORD)
     pieces = [(at, folded[at : at + _WORD]) for at in places]
-    found = [(at, piece) for at, piece in pieces if int.from_bytes(piece, sys.byteorder) in sought.words]
-    found += [(match.start(), form) for form in sought.short for match in re.finditer(re.escape(form), folded)]
-    if len(found) > _MOST_FOUND:
+    matching = [(at, piece) for at, piece in pieces if int.from_bytes(piece, sys.byteorder) in sought.words]
+    matching += [(match.start(), form) for form in sought.short for match in re.finditer(re.escape(form), folded)]
+    if len(matching) > _MOST_FOUND:
         return [(0, len(text))]
-    return tuple(span for at, piece in found for span in _around(folded, at, piece, sought))
+    return tuple(span for at, piece in matching for span in _around(folded, at, piece, sought))
 
 
 def _around(folded: bytes, at: int, piece: bytes, sought: _Sought) -> Iterator[tuple[int, int]]:

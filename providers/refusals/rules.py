@@ -543,15 +543,15 @@ def read(refusal: UpstreamError) -> RefusalReading:
     """Return what the words, codes and parameters of a refusal say."""
     text = refusal.said[:_LONGEST].replace("\\", "")
     param, code = _param_of(refusal.body)
-    found: dict[tuple[str, ...], RefusedField] = {}
+    fields: dict[tuple[str, ...], RefusedField] = {}
     by_code = (RefusedField(_path(param)),) if param and code in _CODES else ()
     for each in (*_named(text, param), *by_code, *_details_in(text, param)):
-        if each.path and len(found) < _MOST_FIELDS:
-            found.setdefault(each.path, each)
+        if each.path and len(fields) < _MOST_FIELDS:
+            fields.setdefault(each.path, each)
     thinking, uncounted = _OF_THINKING.search(text), _uncounted_in(text)
     room, holds = (0, 0) if any(uncounted) else _room_in(text)
     reading = RefusalReading(
-        tuple(found.values()),
+        tuple(fields.values()),
         of_thinking=thinking is not None,
         of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
         of_effort=_OF_EFFORT.search(text) is not None,
@@ -571,7 +571,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,
         of_forced=_forced_in(text),
-        betas=_betas_in(text, found),
+        betas=_betas_in(text, fields),
     )
     reading = reading or reading._replace(fields=tuple(_in_other_words(text)))
     of_names = _OF_FIELDS.fullmatch(text) is None and _OF_NAMES.search(text) is not None
@@ -603,24 +603,24 @@ def _in_other_words(text: str) -> Iterator[RefusedField]:
 
 def _details_in(text: str, param: str) -> Iterator[RefusedField]:
     """Yield the ``detail`` of a picture if a refusal names one, in any words: pictures without ``detail`` are taken."""
-    for said in (param, *(found[0] for found in _DETAIL.finditer(text))):
-        path = _path(said)
+    for path_named in (param, *(match[0] for match in _DETAIL.finditer(text))):
+        path = _path(path_named)
         if path[-1:] != ("detail",):
             continue
-        is_whole = _DETAIL.fullmatch(said) is not None
+        is_whole = _DETAIL.fullmatch(path_named) is not None
         yield RefusedField(path, is_of_value=True) if is_whole else RefusedField(path[-1:])
 
 
-def _betas_in(text: str, found: Iterable[tuple[str, ...]]) -> Betas | None:
+def _betas_in(text: str, paths: Iterable[tuple[str, ...]]) -> Betas | None:
     is_said = _UNEXPECTED.search(text) is not None and _FOR_BETAS.search(text) is not None
     if (
         not is_said
         and _OF_BETAS.search(text) is None
-        and not any(_IS_OF_BETAS.fullmatch(name) for path in found for name in path)
+        and not any(_IS_OF_BETAS.fullmatch(name) for path in paths for name in path)
     ):
         return None
-    refused, *taken = _TAKEN.split(text, maxsplit=1)
-    return Betas(frozenset(_BETA.findall(refused)), frozenset(_BETA.findall("".join(taken))))
+    refused, *accepted = _TAKEN.split(text, maxsplit=1)
+    return Betas(frozenset(_BETA.findall(refused)), frozenset(_BETA.findall("".join(accepted))))
 
 
 def _ids_in(text: str) -> tuple[str, int] | None:
@@ -638,26 +638,26 @@ def _forced_in(text: str) -> str:
 
 
 def _least_in(text: str) -> int:
-    found = _LEAST_ANSWERS.search(text)
-    return int(found[1]) if found is not None and 1 < int(found[1]) <= _MOST_OF_LEAST else 0
+    match = _LEAST_ANSWERS.search(text)
+    return int(match[1]) if match is not None and 1 < int(match[1]) <= _MOST_OF_LEAST else 0
 
 
 def _room_in(text: str) -> tuple[int, int]:
     """Return how many tokens a prompt leaves, and of how many."""
-    found = _ROOM.search(text)
-    if found is None:
+    match = _ROOM.search(text)
+    if match is None:
         return 0, 0
-    said = {name.partition("_")[0]: int(number) for name, number in found.groupdict().items() if number}
-    room = said["context"] - said["prompt"] + said.get("answer", 0)
-    return (room, said["context"]) if room >= LEAST_ROOM else (0, 0)
+    numbers = {name.partition("_")[0]: int(number) for name, number in match.groupdict().items() if number}
+    room = numbers["context"] - numbers["prompt"] + numbers.get("answer", 0)
+    return (room, numbers["context"]) if room >= LEAST_ROOM else (0, 0)
 
 
 def _uncounted_in(text: str) -> tuple[int, int]:
     """Return the context, and the least tokens of a prompt that was not counted to its end."""
-    found = _UNCOUNTED.search(text)
-    if found is None or (found["total"] and int(found["total"]) != int(found["context"]) + 1):
+    match = _UNCOUNTED.search(text)
+    if match is None or (match["total"] and int(match["total"]) != int(match["context"]) + 1):
         return 0, 0
-    return int(found["context"]), max(0, int(found["context"]) - int(found["answer"]))
+    return int(match["context"]), max(0, int(match["context"]) - int(match["answer"]))
 
 
 def room_beside(reading: RefusalReading, fields: Mapping[str, msgspec.Raw]) -> int:
@@ -703,25 +703,25 @@ def room_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> int:
 def _named(text: str, param: str) -> Iterator[RefusedField]:
     for pattern, is_of_value in _PATTERNS:
         for match in pattern.finditer(text):
-            said = match.groupdict()
-            values = tuple(_WORDS.findall(_GIVEN.split(said.get("values") or "")[0]))
-            if said.get("fields"):
-                yield from (RefusedField((name.strip(),)) for name in said["fields"].split(","))
-            elif named := [path for group, path in _NAMED_BY.items() if said.get(group)]:
+            groups = match.groupdict()
+            values = tuple(_WORDS.findall(_GIVEN.split(groups.get("values") or "")[0]))
+            if groups.get("fields"):
+                yield from (RefusedField((name.strip(),)) for name in groups["fields"].split(","))
+            elif named := [path for group, path in _NAMED_BY.items() if groups.get(group)]:
                 yield from map(RefusedField, named)
-            elif said.get("penalties"):
+            elif groups.get("penalties"):
                 yield from (RefusedField((name,)) for name in ("presence_penalty", "frequency_penalty"))
-            elif said.get("adaptive") or said.get("enabled"):
-                kinds = ("enabled",) if said.get("adaptive") else ("adaptive",)
+            elif groups.get("adaptive") or groups.get("enabled"):
+                kinds = ("enabled",) if groups.get("adaptive") else ("adaptive",)
                 yield RefusedField(("thinking", "type"), values=kinds, is_of_value=True)
-            elif said.get("loc"):
-                yield RefusedField(_path(said["loc"]), values=values, is_of_value=is_of_value)
-            elif said.get("field"):
-                path = (*_path(said.get("within") or ""), *_path(said["field"]))
-                only_default = bool(said.get("default"))  # of a value, too: all others are refused
+            elif groups.get("loc"):
+                yield RefusedField(_path(groups["loc"]), values=values, is_of_value=is_of_value)
+            elif groups.get("field"):
+                path = (*_path(groups.get("within") or ""), *_path(groups["field"]))
+                only_default = bool(groups.get("default"))  # of a value, too: all others are refused
                 is_conditional = _CONDITION.match(text, match.end()) is not None
                 yield RefusedField(
-                    path, said.get("instead") or "", values, is_of_value and not only_default, is_conditional
+                    path, groups.get("instead") or "", values, is_of_value and not only_default, is_conditional
                 )
             elif param:
                 yield RefusedField(_path(param), values=values, is_of_value=is_of_value)
@@ -755,8 +755,8 @@ def refuses_forced_calls(error: UpstreamError) -> bool:
     """Whether an error refuses a forced call of a tool, or any choice of tools but the model's own."""
     if error.status not in _STATUSES_WITHIN or error.kind not in _WITHIN_ANSWERS:
         return False
-    said = error.said[:_LONGEST].replace("\\", "")
-    return _OF_CALLS.search(said) is not None or _OF_FORCED.search(said) is not None
+    text = error.said[:_LONGEST].replace("\\", "")
+    return _OF_CALLS.search(text) is not None or _OF_FORCED.search(text) is not None
 
 
 def refuses_to_stream(error: UpstreamError) -> bool:
@@ -771,9 +771,9 @@ def is_within_answer(error: UpstreamError) -> bool:
     return error.kind in _WITHIN_ANSWERS and error.status in _STATUSES_WITHIN
 
 
-def blames_request(said: str) -> bool:
+def blames_request(text: str) -> bool:
     """Whether an error with status 500 blames the request, and not the server."""
-    return is_too_long(said) or _OF_REQUESTS.search(said[:_LONGEST]) is not None
+    return is_too_long(text) or _OF_REQUESTS.search(text[:_LONGEST]) is not None
 
 
 def blames_request_within(error: UpstreamError) -> bool:

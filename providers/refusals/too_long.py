@@ -121,35 +121,35 @@ class StatedLengths(msgspec.Struct, frozen=True):
 UNKNOWN_LENGTHS = StatedLengths()
 
 
-def is_too_long(said: str) -> bool:
+def is_too_long(text: str) -> bool:
     """Whether a refusal with this message, code and type is about the length of the prompt."""
-    if _OF_A_MINUTE.search(said) is not None:
+    if _OF_A_MINUTE.search(text) is not None:
         return False
-    return any(words.search(said) is not None for words in _WORDS) or _is_in_other_words(said)
+    return any(words.search(text) is not None for words in _WORDS) or _is_in_other_words(text)
 
 
-def _is_in_other_words(said: str) -> bool:
+def _is_in_other_words(text: str) -> bool:
     return any(
         all(words.search(sentence) is not None for words in (_OF_A_PROMPT, _IS_TOO_MUCH, _IN_TOKENS))
         and _OF_ANOTHER_THING.search(sentence) is None
-        for sentence in _SENTENCES.split(said)
+        for sentence in _SENTENCES.split(text)
     )
 
 
-def stated_limit(said: str) -> int | None:
+def stated_limit(text: str) -> int | None:
     """Return the tokens of a context that such a refusal states; None: it states none."""
-    found = (match for pattern in _LIMITS if (match := pattern.search(said)) is not None)
-    return next((int(match[1].replace(",", "")) for match in found), None)
+    matches = (match for pattern in _LIMITS if (match := pattern.search(text)) is not None)
+    return next((int(match[1].replace(",", "")) for match in matches), None)
 
 
-def stated_lengths(said: str) -> StatedLengths:
+def stated_lengths(text: str) -> StatedLengths:
     """Return the tokens that such a refusal states."""
-    most = stated_limit(said)
+    most = stated_limit(text)
     if most is None:
         return UNKNOWN_LENGTHS
     for pattern in _BESIDE:
-        if (found := pattern.search(said)) is not None:
-            prompt, answer = int(found["prompt"]), int(found["answer"])
+        if (match := pattern.search(text)) is not None:
+            prompt, answer = int(match["prompt"]), int(match["answer"])
             return StatedLengths(prompt=prompt, answer=answer if prompt <= most else None, most=most)
-    numbers = (int(each.replace(",", "")) for each in _NUMBER.findall(said))
+    numbers = (int(each.replace(",", "")) for each in _NUMBER.findall(text))
     return StatedLengths(prompt=max((each for each in numbers if each > most), default=None), most=most)

@@ -256,30 +256,30 @@ _LONGEST: Final = 4096  # characters of a message that are searched
 _TOO_LARGE: Final = 413
 
 
-def limit_of(status: int | None, said: str) -> Limit | None:
+def limit_of(status: int | None, message: str) -> Limit | None:
     """Return the limit that a refusal in these words is about; None if it is about something else."""
-    text = said[:_LONGEST]
+    text = message[:_LONGEST]
     if tokens := longest_in(text.replace("\\", "")):
         return Limit(ANSWER, tokens)
     for what, words in _PATTERNS:
-        if (found := words.search(text)) is not None:
-            groups = found.groupdict()
+        if (match := words.search(text)) is not None:
+            groups = match.groupdict()
             most = groups.get("most") or groups.get("limit")
             return Limit(what, None if most is None else int(most.replace(",", "")))
     return Limit(BYTES) if status == _TOO_LARGE and not is_too_long(text) else None
 
 
-def is_of_model(said: str) -> bool:
+def is_of_model(text: str) -> bool:
     """Whether a refusal says that the model, or its server, cannot do something: other deployments may."""
-    return _LACKS.search(said[:_LONGEST]) is not None
+    return _LACKS.search(text[:_LONGEST]) is not None
 
 
 def longest_in(text: str) -> int:
     """Return the tokens of the longest answer, by the words of a refusal; 0 if the words do not say."""
-    found = _LONGEST_ANSWERS.search(text)
-    if found is not None:
-        return int(next(filter(None, found.groups()))) - (found["below"] is not None)
-    found = _BOUNDED_ANSWERS.search(text)
-    if found is None or is_too_long(text) or _OF_TIME.search(text) is not None:
+    match = _LONGEST_ANSWERS.search(text)
+    if match is not None:
+        return int(next(filter(None, match.groups()))) - (match["below"] is not None)
+    match = _BOUNDED_ANSWERS.search(text)
+    if match is None or is_too_long(text) or _OF_TIME.search(text) is not None:
         return 0
-    return int(found[1] or found[2])
+    return int(match[1] or match[2])

@@ -60,19 +60,22 @@ def keep(
     ``requests`` are the fields of the request in each form, ``texts`` more of its content; None: they are no longer in
     memory, so only code and type are kept. ``models`` are names that stay.
     """
-    kept = None
+    stored = None
     if error.words is not None and requests is not None and (content := _content(requests, texts)) is not None:
         with suppress(TooCostlyError):
-            kept = _kept(error.words[:_EXAMINED_CHARS], error.names, content, models)
-    error.keep(kept)
+            stored = _kept(error.words[:_EXAMINED_CHARS], error.names, content, models)
+    error.keep(stored)
 
 
 def _kept(words: str, names: Iterable[str], content: "Content", models: Collection[str]) -> str:
-    kept = _without(words, content, models)
-    if kept == words:
-        return " ".join(kept.split())
-    kept, said = " ".join(kept.split()), ", ".join(name for name in names if _without(name, content, ()) == name)
-    return f"{kept} ({said})" if said and kept != REMOVED else said or kept
+    stored = _without(words, content, models)
+    if stored == words:
+        return " ".join(stored.split())
+    stored, shown_names = (
+        " ".join(stored.split()),
+        ", ".join(name for name in names if _without(name, content, ()) == name),
+    )
+    return f"{stored} ({shown_names})" if shown_names and stored != REMOVED else shown_names or stored
 
 
 class TooCostlyError(Exception):
@@ -109,38 +112,38 @@ class Content:
 
 def names_of(error: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the code and type of a provider's error object, if they are short identifiers."""
-    found = [identifier(error.get(name)) for name in ("code", "type", "status")]
-    return tuple(dict.fromkeys(name for name in found if name is not None))
+    identifiers = [identifier(error.get(name)) for name in ("code", "type", "status")]
+    return tuple(dict.fromkeys(name for name in identifiers if name is not None))
 
 
 def _content(requests: Iterable[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -> "Content | None":
     """Return the letters and digits of all texts of a request, as they are and decoded; None if it is too large."""
-    found = list(texts)
+    content = list(texts)
     raws = {bytes(raw): name in _FREE for each in requests for name, raw in each.items() if name not in _NO_CONTENT}
-    if sum(map(len, (*raws, *found))) > LARGEST_REQUEST_BYTES or sum(raw.count(b",") for raw in raws) > MOST_VALUES:
+    if sum(map(len, (*raws, *content))) > LARGEST_REQUEST_BYTES or sum(raw.count(b",") for raw in raws) > MOST_VALUES:
         return None
     for raw, is_free in raws.items():
         try:
-            _gather(msgspec.json.decode(raw), found, is_free=is_free)
+            _gather(msgspec.json.decode(raw), content, is_free=is_free)
         except UNREADABLE:
-            found.append(raw.decode(errors="replace"))
-    text = "\n".join(found)
+            content.append(raw.decode(errors="replace"))
+    text = "\n".join(content)
     plain = decoded(text)
     return Content(squeezed(text if plain == text else f"{text}\n{plain}"))
 
 
-def _gather(value: Any, found: list[str], *, is_free: bool) -> None:
+def _gather(value: Any, content: list[str], *, is_free: bool) -> None:
     match value:
         case str():
-            found.append(value)
+            content.append(value)
         case list():
             for each in value:
-                _gather(each, found, is_free=is_free)
+                _gather(each, content, is_free=is_free)
         case dict():
             for name, each in value.items():
                 if is_free:
-                    found.append(name)
-                _gather(each, found, is_free=is_free or name in _FREE)
+                    content.append(name)
+                _gather(each, content, is_free=is_free or name in _FREE)
 
 
 def squeezed(text: str, keep: bytes = b"") -> bytes:
@@ -202,8 +205,8 @@ def _spans(text: str, content: Content, depth: int = 0) -> list[tuple[int, int]]
         folded = squeezed(character)
         letters += folded
         places += [place] * len(folded)
-    found = runs(bytes(letters), places, content)
-    spans = [(places[begin], places[end - 1] + 1) for begin, end in found]
+    runs_found = runs(bytes(letters), places, content)
+    spans = [(places[begin], places[end - 1] + 1) for begin, end in runs_found]
     if depth < _DECODED_TIMES:
         spans += [
             match.span()
@@ -273,14 +276,14 @@ def _longest(letters: bytes, begin: int, end: int, content: Content) -> int:
 
 def _cut(text: str, spans: Iterable[tuple[int, int]], models: Collection[str]) -> str:
     """Return ``text`` with ``REMOVED`` instead of the ``spans``, but with the names in ``models``."""
-    gone = bytearray(len(text))
+    removed = bytearray(len(text))
     for begin, end in spans:
-        gone[begin:end] = b"\x01" * (end - begin)
+        removed[begin:end] = b"\x01" * (end - begin)
     for name in filter(None, models):
         for match in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE):
-            gone[match.start() : match.end()] = bytes(len(match[0]))
+            removed[match.start() : match.end()] = bytes(len(match[0]))
     shown, at = [], 0
-    for run in re.finditer(rb"\x01+", gone):
+    for run in re.finditer(rb"\x01+", removed):
         between = text[at : run.start()]
         if at == 0 or any(map(str.isalnum, between)):
             shown += [between, REMOVED]
@@ -310,8 +313,8 @@ def without_addresses(text: str) -> str:
 @lru_cache(maxsize=256)
 def addresses(urls: tuple[str, ...]) -> re.Pattern[str] | None:
     """Return a pattern of the hosts of ``urls``, with what follows them in a URL, and of their paths; None for none."""
-    found = [pattern for url in urls for pattern in _patterns(url)]
-    return re.compile("|".join(dict.fromkeys(found)), re.IGNORECASE) if found else None
+    patterns = [pattern for url in urls for pattern in _patterns(url)]
+    return re.compile("|".join(dict.fromkeys(patterns)), re.IGNORECASE) if patterns else None
 
 
 def _patterns(url: str) -> Iterator[str]:

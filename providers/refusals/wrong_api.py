@@ -90,15 +90,15 @@ _OF_STORED = re.compile(
 
 def lacking(error: UpstreamError) -> MissingFeature | None:
     """Return what the API lacks by the words of an error; None if the error says no such thing."""
-    said = error.said
+    text = error.said
     if error.kind in _REFUSING:
-        if _OF_TOOLS.search(said) is not None:
+        if _OF_TOOLS.search(text) is not None:
             return MissingFeature.TOOLS
-        if _OF_MODEL.search(said) is not None or not _CODES_OF_MODEL.isdisjoint(error.names):
+        if _OF_MODEL.search(text) is not None or not _CODES_OF_MODEL.isdisjoint(error.names):
             return MissingFeature.MODEL
-    is_path = error.kind is ErrorKind.NO_SUCH_API or said.startswith(_AT_LM_STUDIO)
+    is_path = error.kind is ErrorKind.NO_SUCH_API or text.startswith(_AT_LM_STUDIO)
     if error.kind is ErrorKind.NOT_FOUND:
-        is_path = _OF_PATH.search(said) is not None
+        is_path = _OF_PATH.search(text) is not None
     elif error.kind is ErrorKind.SERVER_ERROR:
         is_path = is_path or error.status in _NOT_OFFERED
     return MissingFeature.PATH if is_path and not names_model(error) else None
@@ -110,7 +110,7 @@ def refused_tool(error: UpstreamError, types: Collection[str]) -> str | None:
         return None
     if _OF_FUNCTIONS_ALONE.search(error.said[:_LONGEST]) is not None:
         return min(types, default=None)
-    words = (found[found.lastgroup] for found in _OF_TOOL_TYPE.finditer(error.said[:_LONGEST]) if found.lastgroup)
+    words = (match[match.lastgroup] for match in _OF_TOOL_TYPE.finditer(error.said[:_LONGEST]) if match.lastgroup)
     return next((word for word in words if word in types), None)
 
 
@@ -126,8 +126,8 @@ def offered(message: str) -> str | None:
 
     For example "This model is only supported in v1/responses and not in v1/chat/completions": Responses.
     """
-    found = _OFFERED.search(message)
-    return None if found is None else _DIALECT[(found[1] or found[2]).lower()]
+    match = _OFFERED.search(message)
+    return None if match is None else _DIALECT[(match[1] or match[2]).lower()]
 
 
 def names_model(error: UpstreamError) -> bool:
@@ -135,11 +135,11 @@ def names_model(error: UpstreamError) -> bool:
 
     OpenRouter says that a model has no endpoints, Azure that it has no deployment, Zhipu all in Chinese.
     """
-    said = error.said
+    text = error.said
     return (
-        "model" in said.lower()
-        or "模型" in said
-        or said.startswith("No endpoints found")
+        "model" in text.lower()
+        or "模型" in text
+        or text.startswith("No endpoints found")
         or not _CODES_OF_NO_MODEL.isdisjoint(error.names)
     )
 
