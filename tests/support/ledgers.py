@@ -82,7 +82,8 @@ _NOTHING = "CREATE TRIGGER roll_up instead of delete on rollup_pending begin sel
 
 def _is_untouched(path: Path) -> bool:
     """Tell a plain ledger that nobody has opened since it was copied: to read its schema takes longer."""
-    return not path.with_name(f"{path.name}-wal").exists() and path.read_bytes() == _plain_bytes()
+    has_log = path.with_name(f"{path.name}-wal").exists()
+    return not has_log and path.exists() and path.read_bytes() == _plain_bytes()
 
 
 @cache

@@ -21,7 +21,7 @@ from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, QUESTION, refused, refusing, told
 from tests.app.gateway.refusals.test_who_taught_it import clients, said
 from tests.app.gateway.responses.test_moved_conversations import ANSWERS as OPENED
-from tests.app.gateway.responses.test_moved_conversations import RESPONSES, asked, reads
+from tests.app.gateway.responses.test_moved_conversations import RESPONSES, asked, marked, reads
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.patience import eventually, until
 
@@ -156,8 +156,8 @@ async def test_a_refusal_to_stream_is_taken_back_where_whole_answers_are_refused
 async def test_another_replica_knows_who_cannot_read_whose_reasoning(
     tmp_path: Path, redis_url: str, redis: Redis
 ) -> None:
-    async def ask(body: Any = None) -> None:
-        async with one.post(body or asked(RESPONSES), path=RESPONSES.path) as response:
+    async def ask(replica: RunningGateway, body: Any = None) -> None:
+        async with replica.post(body or asked(RESPONSES), path=RESPONSES.path) as response:
             await response.read()
         assert response.status == 200
 
@@ -169,15 +169,16 @@ async def test_another_replica_knows_who_cannot_read_whose_reasoning(
         one, other = await _two(stack, tmp_path, redis_url, ["alpha", "beta"], **config)
         one.prefer("beta", "alpha")
         one["beta"].script = [Raw(OPENED["responses"] + RESPONSES.answer, token=True)]
-        await ask({"model": MODEL, "input": QUESTION, "stream": True, "store": False})
+        await ask(one, {"model": MODEL, "input": QUESTION, "stream": True, "store": False})
         one["alpha"].answers = reads(RESPONSES, own=False)
         one["beta"].answers = lambda _: [Status(503, {})]
-        await ask()  # without the reasoning
+        await ask(one)  # without the reasoning
         await until(lambda: [fact.kind for fact in _known(other)] == [Kind.REASONING])
         assert [fact.field for fact in _known(other)] == ["beta/m"]
-        one["alpha"].answers = reads(RESPONSES, own=True)
-        await ask()
-        await eventually(lambda: _is_empty(redis))
+        other["alpha"].answers = reads(RESPONSES, own=False)
+        other["beta"].answers = lambda _: [Status(503, {})]
+        await ask(other)
+        assert [marked(each.body) for each in other["alpha"].received] == [False]
 
 
 async def test_check_tells_what_all_replicas_have_learnt(tmp_path: Path, redis_url: str, redis: Redis) -> None:
