@@ -150,8 +150,8 @@ function board(model) {
         under: { title: "Lost", cell: (row) => figure(percent(cutShare(row))), sort: cutShare, help: "Its attempts that were cancelled before their first token, as another one was first" } },
       { title: "Errors", right: true, cell: (row) => figure(percent(row.error_rate)), sort: (row) => row.error_rate,
         under: { title: "Flaws", cell: flaws, sort: (row) => row.flaw_rate, help: "Complete answers that were empty, cut short, refused, or broken JSON or tool calls" } },
-      { title: "$/M in", right: true, cell: (row) => usd(row.price?.prompt), sort: (row) => row.price?.prompt, help: "Price of a million tokens of prompts",
-        under: { title: "$/M out", cell: (row) => usd(row.price?.completion), sort: (row) => row.price?.completion, help: "Price of a million tokens of answers" } },
+      { title: "$/M prompt", right: true, cell: (row) => usd(row.price?.prompt), sort: (row) => row.price?.prompt, help: "Price of a million tokens of prompts",
+        under: { title: "$/M answer", cell: (row) => usd(row.price?.completion), sort: (row) => row.price?.completion, help: "Price of a million tokens of answers" } },
       { title: "Headroom", right: true, cell: (row) => figure(percent(row.headroom)), sort: (row) => row.headroom, help: "The part of the provider's rate limit that is left",
         under: sentence("Silence", "silence_p95_ms", "The longest silence of a voice within an answer, in 19 of 20 shorter; of the last hour") },
     ], { caption: `Deployments of ${model}`, key: (row) => row.deployment, stacks: true, fingerprint: (row) => `${axis?.key}${JSON.stringify(row)}` });
