@@ -667,13 +667,12 @@ def load_catalog() -> Mapping[str, Vendor]:
 
 def _without_others(vendor: Vendor) -> Vendor:
     """Return a vendor that is not sent other vendors' preferences, if it refuses them."""
-    quirks = vendor.quirks
-    if quirks.preferences is None:
-        return vendor
-    return msgspec.structs.replace(vendor, quirks=msgspec.structs.replace(quirks, drop=quirks.drop | _others(quirks)))
+    drop = vendor.quirks.drop | _others(vendor.quirks)
+    return msgspec.structs.replace(vendor, quirks=msgspec.structs.replace(vendor.quirks, drop=drop))
 
 
 def _others(quirks: Quirks) -> frozenset[str]:
+    """Return other vendors' preferences, where this one says which it takes."""
     return frozenset() if quirks.preferences is None else at_top() - quirks.preferences
 
 
