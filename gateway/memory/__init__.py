@@ -1,1 +1,1 @@
-"""What is kept of recent answers that no provider stores: in this process, and sealed in Redis for other replicas."""
+"""Recent answers that no provider stores, kept in this process and, sealed, in Redis for other replicas."""

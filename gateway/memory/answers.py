@@ -1,8 +1,8 @@
 """Recent responses and interactions in memory, so that later requests can name them.
 
-Where no provider stores an answer (``store: false``, or a server of chat completions), its conversation goes on only if
-the gateway knows the conversation. So the items of recent conversations are kept for the client that had them, bounded
-in bytes and time: on no disk, in no row and no log, and in Redis only as ``sealed.py`` writes them.
+Where no provider stores an answer (``store: false``, or a server of chat completions), the client can only continue the
+conversation if the gateway knows the conversation. So the items of recent conversations are kept for their client,
+bounded in bytes and time: on no disk, in no row and no log, and in Redis only as ``sealed.py`` writes them.
 """
 
 import asyncio
@@ -21,26 +21,26 @@ from providers.dialects import Recalling, single_items
 _MIB = 2**20
 MOST_CONVERSATION_BYTES = 8 * _MIB  # a longer answer is not kept
 MOST_NAMES = 2_000  # items of an answer that can be named
-_TURN_BYTES, _PIECE_BYTES = 1_000, 150  # the memory of a conversation, and of a part, beside its bytes
-MOST_SHARING = 64  # answers that are told to Redis at a time; others stay in this process
-_SWEEPS = 4  # in the time that a conversation lives
+_TURN_BYTES, _PIECE_BYTES = 1_000, 150  # of memory: for a conversation and for a part, in addition to the data
+MOST_SHARING = 64  # answers being written to Redis at a time; further ones stay in this process only
+_SWEEPS = 4  # in the lifetime of a conversation
 
 Start = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 class AnswerScope(msgspec.Struct, frozen=True):
-    """The owner of answers: a client, with the keys that it brings."""
+    """The owner of answers: a client, with the provider keys that its requests bring."""
 
     client: str | None
     tenant: str = ""
-    api: str = ""  # the API, as an answer of one API is none of another; empty: Responses
+    api: str = ""  # answers of one API are unknown to others; empty: Responses
 
 
-Said = Sequence[tuple[str | None, bytes]]  # the items of an answer as they are sent again, with their ids
+Said = Sequence[tuple[str | None, bytes]]  # the items of an answer in the form of later requests, each with its id
 
 
 class _Piece:
-    """A part that several conversations share: agents send all that was said again with each request."""
+    """An item that several conversations share: agents send the whole history again with each request."""
 
     __slots__ = ("data", "users")
 
@@ -50,7 +50,7 @@ class _Piece:
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """An answer without its items, which are the last of its conversation."""
+    """An answer without its items; these are the last items of its conversation."""
 
     about: bytes = b""  # empty: not kept
     names: Sequence[str | None] = ()  # of its items
@@ -60,24 +60,24 @@ class _Turn(msgspec.Struct):
     """A conversation up to an answer."""
 
     pieces: Sequence[_Piece]
-    named: Sequence[tuple[str, bytes]]  # its answer's items, with their ids
+    named: Sequence[tuple[str, bytes]]  # ids and data of the answer's items
     answer: "_Answer"
     until: float  # monotonic seconds
-    shared: int = 0  # links of its chain in Redis
-    parent: str | None = None  # the answer that it is chained to there
+    shared: int = 0  # the length of the conversation's chain of links in Redis; 0: not there
+    parent: str | None = None  # the answer before this one in the chain
 
 
 class _Share:
-    """What one client has with the same keys."""
+    """The conversations of one ``AnswerScope``."""
 
     def __init__(self) -> None:
-        self.turns: OrderedDict[str, _Turn] = OrderedDict()  # by the answer's id, the latest used last
-        self.items: dict[str, bytes] = {}  # by their ids
+        self.turns: OrderedDict[str, _Turn] = OrderedDict()  # by the answer's id, the least recently used first
+        self.items: dict[str, bytes] = {}  # by id
         self.pieces: dict[bytes, _Piece] = {}
 
 
 class AnswerMemory:
-    """The recent conversations of all clients. A reload may change its settings."""
+    """The recent conversations of all clients. ``configure`` applies the settings of a reload."""
 
     def __init__(
         self,
@@ -87,17 +87,17 @@ class AnswerMemory:
         start: Start,
         sealed: SealedAnswers | None = None,
     ) -> None:
-        """``start`` runs a write to Redis in the background; ``sealed``: None without Redis."""
+        """``start``: runs a write to Redis in the background. ``sealed``: None without Redis."""
         self.size = 0  # bytes
         self._clock, self._start, self._sealed = clock, start, sealed
         self._shares: dict[AnswerScope, _Share] = {}
-        self._sizes: dict[str | None, int] = {}  # bytes by client, with all keys that it brings
+        self._sizes: dict[str | None, int] = {}  # by client, over all provider keys
         self._sharing = 0
         self._timer: asyncio.TimerHandle | None = None
         self.configure(settings)
 
     def configure(self, settings: ResponsesMemorySettings) -> None:
-        """Use new settings; what exceeds them is forgotten."""
+        """Apply new settings; conversations that exceed the new bounds are forgotten."""
         self._most_bytes, self._ttl_s = int(settings.max_mb * _MIB), settings.ttl_s
         self._shares_out = settings.redis
         self._make_room()
@@ -107,10 +107,10 @@ class AnswerMemory:
         """Whether anything is kept."""
         return self._most_bytes > 0
 
-    # What later requests ask.
+    # For later requests.
 
     async def conversation(self, scope: AnswerScope, response_id: str) -> Sequence[bytes] | None:
-        """Return the items of a conversation up to an answer; None: unknown, or another client's."""
+        """Return the items of a conversation up to an answer; None: unknown, or of another client."""
         if not self.is_on:
             return None
         turn = self._known(scope, response_id)
@@ -121,7 +121,7 @@ class AnswerMemory:
         return None if turn is None else [piece.data for piece in turn.pieces]
 
     async def answer(self, scope: AnswerScope, response_id: str) -> tuple[bytes, Said] | None:
-        """Return an answer without its items, and the items; None: unknown, or another client's."""
+        """Return an answer without its items, and the items; None: unknown, or of another client."""
         items = await self.conversation(scope, response_id)
         turn = None if items is None else self._known(scope, response_id)
         if items is None or turn is None or not turn.answer.about:
@@ -130,7 +130,7 @@ class AnswerMemory:
         return turn.answer.about, list(zip(names, items[len(items) - len(names) :], strict=True))
 
     async def item(self, scope: AnswerScope, item_id: str) -> bytes | None:
-        """Return an item of an answer; None: unknown, or another client's."""
+        """Return an item of an answer; None: unknown, or of another client."""
         if not self.is_on:
             return None
         share = self._shares.get(scope)
@@ -140,7 +140,7 @@ class AnswerMemory:
             return None
         return await self._sealed.item(scope, item_id)
 
-    # What answers tell.
+    # For answers that end.
 
     def keep(
         self,
@@ -152,10 +152,9 @@ class AnswerMemory:
         follows: str | None = None,
         about: bytes = b"",
     ) -> None:
-        """Keep a conversation: the request's items (``asked``) and the answer's, with their ids.
+        """Keep a conversation: the request's items (``asked``), then the answer's items with ids (``said``).
 
-        ``follows``: the answer whose conversation is the beginning of ``asked``; ``about``: the answer without its
-        items.
+        ``follows``: the answer up to which ``asked`` repeats a conversation; ``about``: the answer without items.
         """
         if not self.is_on:
             return
@@ -166,10 +165,10 @@ class AnswerMemory:
             self._start(self._tell(self._sealed, scope, response_id, turn, said, follows))
 
     async def forget(self, scope: AnswerScope, response_id: str) -> bool:
-        """Forget an answer, in Redis too; return whether it was known.
+        """Forget an answer, here and in Redis; return whether the answer was known.
 
         Raises:
-            NamesUnreachable: Redis is away; this process has forgotten it.
+            NamesUnreachable: Redis does not answer; only this process has forgotten the answer.
 
         """
         if not self.is_on:
@@ -191,10 +190,11 @@ class AnswerMemory:
         self._sizes.clear()
         self.size = 0
 
-    # The conversations of one client share their parts, which count once.
+    # The conversations of one client share their items, and each item counts once.
     #
     # Not every server's ids are unique: Ollama's are numbers below 1,000,000 (middleware/openai.go of ollama/ollama,
-    # read on 2026-11-27). An id that two answers have names neither, so that nobody goes on from another's.
+    # read on 2026-11-27). An id that came twice, with different content, is forgotten, so that nobody continues the
+    # wrong conversation.
 
     def _known(self, scope: AnswerScope, response_id: str) -> _Turn | None:
         share = self._shares.get(scope)
@@ -250,7 +250,7 @@ class AnswerMemory:
                 del share.pieces[piece.data]
                 freed += len(piece.data) + _PIECE_BYTES
         for name, item in turn.named:
-            if share.items.get(name) is item:  # and not another answer's
+            if share.items.get(name) is item:  # the id may be another answer's by now
                 del share.items[name]
         self._count(scope, -freed)
         if not share.turns:
@@ -265,10 +265,10 @@ class AnswerMemory:
         self.size += size
 
     def _make_room(self) -> None:
-        """Forget the oldest conversations of the client with most: many of one client displace none of another's.
+        """Forget conversations, the oldest of the client with most bytes, until the rest is within the bound.
 
-        A client counts with all the keys that it brings: made-up keys get it no more room. Without ``clients`` all
-        programs are one client, as everywhere.
+        So many conversations of one client displace none of another's. A client's bytes are summed over all provider
+        keys: made-up keys bring no more room. Without ``clients`` all programs are one client, as for limits.
         """
         while self.size > self._most_bytes and self._shares:
             client = max(self._sizes, key=self._sizes.__getitem__)
@@ -277,7 +277,7 @@ class AnswerMemory:
             self._drop(scope, share, next(iter(share.turns)))
 
     def _sweep(self) -> None:
-        """Forget conversations that were not used in time."""
+        """Forget conversations that nobody has used for ``ttl_s``."""
         self._timer, now = None, self._clock()
         for scope, share in list(self._shares.items()):
             while share.turns and now >= next(iter(share.turns.values())).until:
@@ -299,7 +299,7 @@ class AnswerMemory:
         said: Said,
         follows: str | None,
     ) -> None:
-        """Write a conversation to Redis for the other replicas; of one that Redis has, only what is new."""
+        """Write a conversation to Redis for other replicas; if Redis has the beginning, only the rest."""
         try:
             before = None if follows is None else self._known(scope, follows)
             pieces, parent = turn.pieces, None
@@ -317,7 +317,7 @@ class AnswerMemory:
             )
             if await sealed.put(scope, response_id, link):
                 turn.shared, turn.parent = 1 if before is None or parent is None else before.shared + 1, parent
-                while before is not None and parent is not None:  # all of them are needed for as long as this one
+                while before is not None and parent is not None:  # the new link is useless without any of them
                     await sealed.prolong(scope, parent)
                     parent = before.parent
                     before = None if parent is None else self._known(scope, parent)
@@ -326,22 +326,22 @@ class AnswerMemory:
 
 
 def _weight(turn: _Turn) -> int:
-    """Return the bytes of a conversation beside its pieces."""
+    """Return the bytes of a conversation, without its items."""
     return _TURN_BYTES + 8 * len(turn.pieces) + _PIECE_BYTES * len(turn.named) + len(turn.answer.about)
 
 
 def _last_used(entry: tuple[AnswerScope, _Share]) -> float:
-    """Return when the oldest conversation ends: all live equally long after their last use."""
+    """Return when the oldest conversation ends; that is the least recently used one, as all have the same lifetime."""
     return next(iter(entry[1].turns.values())).until
 
 
-# One answer that will be remembered, from its request to its end.
+# One answer to be remembered, from the request to the end of the call.
 
-LONG_ANSWER_BYTES = 256 * 1024  # a longer one is read in a thread
+LONG_ANSWER_BYTES = 256 * 1024  # longer answers are read in a thread
 
 
 class Remembering:
-    """A request, and the parts of its answer that the next turn needs."""
+    """A request, and the parts of the answer that the next turn needs."""
 
     def __init__(
         self,
@@ -351,9 +351,9 @@ class Remembering:
         follows: str | None,
         recalling: Recalling,
     ) -> None:
-        """``prompt``: the input. A copy is kept, as the request forgets its own when its answer begins.
+        """``prompt``: the input; it is copied, as the request forgets the prompt when the answer begins.
 
-        ``follows``: the answer whose conversation the gateway has put before the input; ``recalling``: reads its API.
+        ``follows``: the answer whose conversation the gateway has put before the input. ``recalling``: reads its API.
         """
         self.heard = recalling.heard()
         self._memory, self._scope, self._follows = memory, scope, follows
@@ -362,23 +362,23 @@ class Remembering:
 
     @property
     def size(self) -> int:
-        """The bytes that are kept until the end of the call."""
+        """The bytes that are held until the end of the call."""
         return 0 if self._asked is None else len(self._asked)
 
     @property
     def counted_bytes(self) -> int:
-        """The bytes that count in the budget of bodies: few bytes are covered by the call's seat."""
+        """The bytes that count in the budget of bodies; the call's seat covers up to ``SEATED_BYTES``."""
         return self.size if self.size > SEATED_BYTES else 0
 
     async def read(self, body: bytes) -> None:
-        """Read an answer that came whole."""
+        """Read an answer that is complete."""
         if len(body) > LONG_ANSWER_BYTES:
             await aside(lambda: self.heard.read(body))
         else:
             self.heard.read(body)
 
     def keep_soon(self) -> None:
-        """Keep the answer once its last bytes have gone out, before the client's next request is read."""
+        """Keep the answer when its last bytes have gone out, before the client's next request is read."""
         if self._asked is not None:
             asyncio.get_running_loop().call_soon(self._keep)
 

@@ -1,8 +1,8 @@
-"""Recent conversations in Redis, where the other replicas find them, encrypted.
+"""Recent conversations in Redis for the other replicas, encrypted.
 
-Each value is encrypted under a key that is derived from the id of its answer, or item, and from its owner. Redis has a
-name that is derived in the same way, and no id: only the client that was given the id can find and read the value. A
-value is forgotten at its end. An id that could be guessed is not shared.
+Each value is encrypted under a key that is derived from the owner and the id of the answer or item. The value's name in
+Redis is derived in the same way, and Redis never has the id: only the client that was given the id can find and read
+the value. Redis drops a value after ``ttl_s``. Ids that could be guessed are not shared.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 PREFIX = "holeshot:answer:"
 MOST_VALUE_BYTES = 2 * 2**20  # of one value, before it is encrypted
 _MOST_TEXT = 4 * (MOST_VALUE_BYTES + 1024) // 3
-MOST_LINKS = 8  # of a chain; the next one has the whole conversation again
+MOST_LINKS = 8  # of a chain; then the next link has the whole conversation again
 # Ids of vendors have 26 random characters or more. The ledger may have the first seven; nobody guesses the rest.
-_SECRET = re.compile(r"[a-z]+\d*_.{24,500}", re.DOTALL)  # Google's begin with v1_
+_SECRET = re.compile(r"[a-z]+\d*_.{24,500}", re.DOTALL)  # Google's ids begin with v1_
 _NONCE_BYTES = 12
-_VALUE_BYTES = 500  # the memory of a value beside its bytes
+_VALUE_BYTES = 500  # of Redis' memory for a value, in addition to the data
 _AT_ONCE = 50  # values that are written together
 
 
@@ -43,7 +43,7 @@ class AnswerOwner(Protocol):
 
     @property
     def tenant(self) -> str:
-        """The digests of the keys that the client brings."""
+        """The digests of the provider keys that the client's requests bring."""
 
     @property
     def api(self) -> str:
@@ -51,13 +51,13 @@ class AnswerOwner(Protocol):
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part of a conversation: what came after the answer ``parent``."""
+    """A part of a conversation: the items after the answer ``parent``; None: from the beginning."""
 
     items: Sequence[bytes]
     parent: str | None = None
-    named: Mapping[str, bytes] = {}  # the answer's items, by their ids
-    about: bytes = b""  # the answer without its items, the last of ``items``
-    names: Sequence[str | None] = ()  # their ids
+    named: Mapping[str, bytes] = {}  # the answer's items by id
+    about: bytes = b""  # the answer without its items; these are the last of ``items``
+    names: Sequence[str | None] = ()  # the ids of the answer's items, None for items without one
 
 
 _link = msgspec.msgpack.Decoder(Link)
@@ -65,7 +65,7 @@ _item = msgspec.msgpack.Decoder(bytes)
 
 
 class SealedAnswers:
-    """Values in Redis, of ``ttl_s`` seconds; this process has at most ``most_bytes`` there."""
+    """Values in Redis that live ``ttl_s`` seconds; this process writes at most ``most_bytes``."""
 
     def __init__(
         self,
@@ -76,15 +76,15 @@ class SealedAnswers:
         clock: Callable[[], float],
     ) -> None:
         self._store, self._ttl_s, self._most_bytes, self._clock = store, ttl_s, most_bytes, clock
-        self._written: deque[tuple[float, int]] = deque()  # until when, and how many bytes
+        self._written: deque[tuple[float, int]] = deque()  # the end of each value's life, and its bytes
         self._size = 0
 
     def may_follow(self, links: int) -> bool:
-        """Whether a chain of so many links may have another one."""
+        """Whether a chain of ``links`` may have one more."""
         return 0 < links < MOST_LINKS
 
     async def put(self, owner: AnswerOwner, response_id: str, link: Link) -> bool:
-        """Write an answer to Redis; return whether other replicas can find it now."""
+        """Write an answer to Redis; return whether other replicas can find the answer now."""
         if _SECRET.fullmatch(response_id) is None:
             return False
         try:
@@ -105,13 +105,13 @@ class SealedAnswers:
         return True
 
     async def prolong(self, owner: AnswerOwner, response_id: str) -> None:
-        """Keep an answer for another ``ttl_s``."""
+        """Have Redis keep an answer for another ``ttl_s``."""
         name, _ = _derived(owner, response_id)
         with suppress(NamesUnreachable):
             await self._call(name, "EXPIRE", name, max(1, int(self._ttl_s())))
 
     async def chain(self, owner: AnswerOwner, response_id: str) -> Sequence[Link] | None:
-        """Return a conversation up to an answer, from its beginning; None: unknown, or a part is missing."""
+        """Return a conversation up to an answer, from the first link; None: unknown, or a link is missing."""
         links: list[Link] = []
         left: str | None = response_id
         while left is not None:
@@ -135,17 +135,17 @@ class SealedAnswers:
             return None
 
     async def forget(self, owner: AnswerOwner, response_id: str) -> bool:
-        """Forget an answer and its items; return whether it was known.
+        """Forget an answer and its items; return whether the answer was known.
 
         Raises:
-            NamesUnreachable: Redis is away, so that other replicas may find the answer later.
+            NamesUnreachable: Redis does not answer; other replicas may still find the answer.
 
         """
         raw = await self._found(owner, response_id)
         if raw is None:
             return False
         try:
-            names = [*_link.decode(raw).named, response_id]  # the last one tells what else is to be forgotten
+            names = [*_link.decode(raw).named, response_id]  # the answer last: its value names the items
         except UNREADABLE:
             names = [response_id]
         for each in names:
@@ -154,7 +154,7 @@ class SealedAnswers:
         return True
 
     def _has_room(self, size: int) -> bool:
-        """Whether this process may have so many bytes more in Redis."""
+        """Whether this process may write ``size`` more bytes to Redis."""
         now = self._clock()
         while self._written and self._written[0][0] <= now:
             self._size -= self._written.popleft()[1]
@@ -172,7 +172,7 @@ class SealedAnswers:
             return False
 
     async def _get(self, owner: AnswerOwner, text: str) -> bytes | None:
-        """Return the value of a name; None: it is not known, or Redis is away."""
+        """Return the value of an id; None: unknown, or Redis does not answer."""
         try:
             return await self._found(owner, text)
         except NamesUnreachable:
@@ -191,14 +191,14 @@ class SealedAnswers:
         try:
             sealed = b64decode(found, validate=True)
             return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
-        except (InvalidTag, ValueError):  # Redis has other writers
+        except (InvalidTag, ValueError):  # not our value: Redis may have other writers
             return None
 
     async def _call(self, name: str, *command: str | int) -> object:
-        """Return Redis' reply.
+        """Return Redis' reply to a command on the key ``name``.
 
         Raises:
-            NamesUnreachable: Redis is away.
+            NamesUnreachable: Redis does not answer.
 
         """
         try:
@@ -213,7 +213,7 @@ class SealedAnswers:
 
 
 def _derived(owner: AnswerOwner, text: str) -> tuple[str, bytes]:
-    """Return the name in Redis and the key for an owner's ``text``, an id. Neither tells the other."""
+    """Return the name in Redis and the encryption key for an owner's id; neither reveals the other."""
     from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - likewise
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415 - likewise
 
