@@ -134,8 +134,8 @@ class AnswerMemory:
         if not self.is_on:
             return None
         share = self._shares.get(scope)
-        if share is not None and (known := share.items.get(item_id)) is not None:
-            return known
+        if share is not None and (data := share.items.get(item_id)) is not None:
+            return data
         if self._sealed is None or not self._shares_out:
             return None
         return await self._sealed.item(scope, item_id)
@@ -257,9 +257,9 @@ class AnswerMemory:
             self._shares.pop(scope, None)
 
     def _count(self, scope: AnswerScope, size: int) -> None:
-        own = self._sizes.get(scope.client, 0) + size
-        if own:
-            self._sizes[scope.client] = own
+        client_bytes = self._sizes.get(scope.client, 0) + size
+        if client_bytes:
+            self._sizes[scope.client] = client_bytes
         else:
             self._sizes.pop(scope.client, None)
         self.size += size
@@ -272,8 +272,8 @@ class AnswerMemory:
         """
         while self.size > self._most_bytes and self._shares:
             client = max(self._sizes, key=self._sizes.__getitem__)
-            own = [(scope, share) for scope, share in self._shares.items() if scope.client == client]
-            scope, share = min(own, key=_last_used)
+            shares = [(scope, share) for scope, share in self._shares.items() if scope.client == client]
+            scope, share = min(shares, key=_last_used)
             self._drop(scope, share, next(iter(share.turns)))
 
     def _sweep(self) -> None:

@@ -185,11 +185,11 @@ class SealedAnswers:
         if _SECRET.fullmatch(text) is None:
             return None
         name, key = _derived(owner, text)
-        found = await self._call(name, "GETRANGE", name, 0, _MOST_TEXT)
-        if not found or not isinstance(found, str):
+        reply = await self._call(name, "GETRANGE", name, 0, _MOST_TEXT)
+        if not reply or not isinstance(reply, str):
             return None
         try:
-            sealed = b64decode(found, validate=True)
+            sealed = b64decode(reply, validate=True)
             return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
         except (InvalidTag, ValueError):  # not our value: Redis may have other writers
             return None
@@ -217,6 +217,6 @@ def _derived(owner: AnswerOwner, text: str) -> tuple[str, bytes]:
     from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - likewise
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415 - likewise
 
-    whose = msgspec.json.encode([owner.client, owner.tenant, *([owner.api] if owner.api else ())])
-    made = HKDF(SHA256(), 64, salt=None, info=b"holeshot answer " + whose).derive(text.encode(errors="replace"))
-    return PREFIX + made[:32].hex(), made[32:]
+    scope = msgspec.json.encode([owner.client, owner.tenant, *([owner.api] if owner.api else ())])
+    derived = HKDF(SHA256(), 64, salt=None, info=b"holeshot answer " + scope).derive(text.encode(errors="replace"))
+    return PREFIX + derived[:32].hex(), derived[32:]
