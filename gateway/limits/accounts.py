@@ -1,4 +1,4 @@
-"""An account: all limits of one client, team, end user or model, each with its quota in the current window."""
+"""An account: all limits of one client, team, end user or model, each with a quota for the current window."""
 
 from collections.abc import Collection, Mapping
 from math import inf
@@ -6,40 +6,40 @@ from math import inf
 from gateway.limits.quota import ROUNDING, Quota
 from gateway.limits.windows import UTC_ZONE, WINDOWS
 
-NAMES = {"rpm": "requests", "tpm": "tokens"}  # of limits that response headers tell, in OpenAI's words
+NAMES = {"rpm": "requests", "tpm": "tokens"}  # limits in response headers, with OpenAI's words
 BEFORE_BODY = frozenset({"max_parallel", "rpm"})  # held before the body of a request is read
 
 
 class Account:
-    """The quotas of one owner, replaced as their windows end."""
+    """The quotas of one owner; when a window ends, the quota is replaced."""
 
     def __init__(self, owner: str, former: Mapping[str, float] = {}) -> None:
-        """``former``: what an account of this owner had used here, by the keys of the quotas."""
+        """``former``: the usage of a former account of this owner, by the keys of the quotas."""
         self._former = former
         self.owner = owner  # "client:my-app", "team:research", "model:fast"
-        self.above: tuple[str, ...] = ()  # of a client: the other owners charged for its last call (its team)
+        self.above: tuple[str, ...] = ()  # of a client: the other owner charged for the last call, its team
         self.limits: Mapping[str, float] = {}
-        self.zone = UTC_ZONE  # of its hours, days, weeks and months
+        self.zone = UTC_ZONE  # of hours, days, weeks and months
         self._quotas: dict[str, Quota] = {}
-        # Of the current windows: all; those held before a request's body, and after it; those shown in headers.
+        # In the current windows: all quotas; those held before a request's body, and after it; those in headers.
         none: tuple[Quota, ...] = ()
         self.listed = self.before_body = self.after_body = self.header_quotas = none
         self.refused_by: Quota | None = None  # the quota that refused the last refused call
-        self._replaced: dict[str, Quota] = {}  # of former windows: a wrong clock may be set back to them
-        self._quotas_end = False  # all windows at once, as the zone has changed
-        self.since_s = self.until_s = -inf  # when the last of the windows began, and the first of them ends
+        self._replaced: dict[str, Quota] = {}  # by name, of former windows: a wrong clock may be set back to these
+        self._quotas_end = False  # whether all windows end at once, as the zone has changed
+        self.since_s = self.until_s = -inf  # the latest beginning of the windows, and the earliest end
 
     def use(self, limits: Mapping[str, float], zone: str = UTC_ZONE) -> None:
-        """Apply these limits. If they differ, usage in the current windows still counts.
+        """Apply new limits; usage in the current windows still counts.
 
-        It also does in another zone, for a day, week or month of the same name. What is used while a limit is removed,
-        and on another date of the zone before, does not count here: see ``hand_over``.
+        So does usage in another zone, in a day, week or month of the same name. Usage while a limit is removed, or on
+        another date of the former zone, does not count here: see ``hand_over``.
         """
         if zone != self.zone:
             self.zone, self.until_s = zone, -inf
             self._quotas_end = True
         if limits is self.limits or limits == self.limits:
-            self.limits = limits  # the next comparison is one of identity
+            self.limits = limits  # so that the next comparison is one of identity
             return
         self.limits = limits
         for name, quota in self._quotas.items():
@@ -49,12 +49,12 @@ class Account:
 
     def quotas(self, unix_s: float) -> tuple[Quota, ...]:
         """Return the quotas of all limits, in the windows around ``unix_s``."""
-        if not self.since_s <= unix_s < self.until_s:  # also when the clock was set back
+        if not self.since_s <= unix_s < self.until_s:  # also after the clock was set back
             self.begin_windows(unix_s)
         return self.listed
 
     def is_over(self, unix_s: float) -> bool:
-        """Whether nothing is held, and nothing was used in a window that still lasts."""
+        """Whether nothing is held, and nothing was used in windows that still last."""
         return all(
             quota.held < ROUNDING
             and (quota.used < ROUNDING or quota.name == "max_parallel" or not _is_in(quota, unix_s))
@@ -63,17 +63,17 @@ class Account:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call holds or waits for any of it."""
+        """Whether no call holds anything or waits."""
         return all(quota.held < ROUNDING and quota.waiting < ROUNDING for quota in self._quotas.values())
 
     @property
     def used(self) -> dict[str, float]:
-        """What was used here in the windows of the limits, by the keys of the quotas."""
+        """The usage in the windows of the limits, by the keys of the quotas."""
         quotas = (quota for quota in self._quotas.values() if quota.name != "max_parallel")
         return {quota.key: quota.used for quota in quotas if quota.used >= ROUNDING}
 
     def hand_over(self, names: Collection[str]) -> dict[str, float]:
-        """Return what was used of the limits of these ``names``, by the keys of their quotas, which begin again."""
+        """Return the usage of the limits of these ``names``, by the keys of the quotas, which begin again at 0."""
         found = {key: used for key, used in self._former.items() if name_in(key) in names}
         self._former = {key: used for key, used in self._former.items() if key not in found}
         for quotas in (self._replaced, self._quotas):
@@ -112,12 +112,12 @@ class Account:
 
 
 def name_in(key: str) -> str:
-    """Return the name of the limit of which the key of a quota is."""
+    """Return the name of the limit in a quota's key: ``client:app:rpm:m1`` has ``rpm``."""
     return key.rsplit(":", 2)[1]
 
 
 def _ends_s(quota: Quota) -> float:
-    """Return when a quota has something left again: the last refuses first, so that who waits for it waits once."""
+    """Return when a quota has something left again. The latest comes first, so that a refused client waits once."""
     return -inf if quota.name == "max_parallel" else quota.window.ends_s
 
 

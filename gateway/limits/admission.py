@@ -1,4 +1,4 @@
-"""Whether a call may begin: all of its amounts are held at once, or none, after a wait for leases or in a line."""
+"""Whether a call may begin: all amounts are held at once, or none, after a wait for leases or in a line."""
 
 import asyncio
 from collections import deque
@@ -13,19 +13,19 @@ from gateway.limits.quota import LEAST_USD, Leases, Quota
 from gateway.limits.refusals import LimitHeld, LimitReached, limit_reached, longest
 from gateway.limits.windows import DOLLARS
 
-LINE_S = 30.0  # a call waits so long in line at most: less than proxies wait for the head of an answer
-PATIENCE_S = 0.05  # a call with an empty lease waits for a larger one
-MOST_WAITING = 64  # calls in one line; further ones are refused at once
-ASKS_AGAIN_S = 0.2  # after which the first in line asks again: calls of other processes end without a word to this one
-MOST_WAITS = 4  # of a call, each for all leases that are too small then
+LINE_S = 30.0  # the longest wait in line: proxies wait longer than this for the head of an answer
+PATIENCE_S = 0.05  # a call's wait for a larger lease, when the lease is used up
+MOST_WAITING = 64  # calls in one line; more are refused at once
+ASKS_AGAIN_S = 0.2  # after which the first in line tries again: other processes do not say when their calls end
+MOST_WAITS = 4  # of a call, each for all leases that are too small at the time
 
-# The quotas of an account to be held, and their level. The amounts, by what a quota counts, are the same at each level:
-# one request, and the tokens and dollars of one call.
+# The quotas to hold in an account, and the account's level. The amounts, by what a quota counts, are the same at each
+# level: one request, and the tokens and dollars of one call.
 Wanted = tuple[Account, Sequence[Quota], Level]
 
 
 class Admission:
-    """Admits the calls of a process. ``beyond_usd`` is everywhere that of ``Use``."""
+    """Admits the calls of a process. ``beyond_usd``: as in ``Use``."""
 
     def __init__(self, leases: Leases, *, clock: Callable[[], float], unix_clock: Callable[[], float]) -> None:
         self.lines = Lines()
@@ -42,7 +42,7 @@ class Admission:
         of_model: bool = False,
         line_s: float = 0.0,
     ) -> None:
-        """As ``at_once``; wait at most ``line_s`` for dollars that running calls hold, behind the calls that do so.
+        """As ``at_once``, but wait up to ``line_s``, behind calls that wait, for dollars that running calls hold.
 
         Raises:
             LimitReached: one of the quotas has too little left.
@@ -74,7 +74,7 @@ class Admission:
         beyond_usd: float,
         of_model: bool,
     ) -> Quota | None:
-        """Hold all in turn, behind those in the line for ``ahead``; return another quota to be waited for instead."""
+        """Hold all in turn, behind the line for ``ahead``; return another quota if the call has to wait for that."""
         whose = next(level.whose for _, quotas, level in wanted if ahead in quotas)
         held = LimitHeld(ahead, whose, self._unix_clock(), of_model=of_model)
         if self.lines.is_full(ahead):
@@ -101,8 +101,8 @@ class Admission:
     ) -> None:
         """Hold all or nothing; when leases are too small, wait for larger ones.
 
-        While one is waited for, other calls may use up another: it is then waited for likewise. It is not asked for
-        again where less was granted than asked for.
+        During the wait other calls may use up another lease; then there is another wait for that one. A lease is not
+        asked for again after less was granted than requested.
 
         Raises:
             LimitReached: one of the quotas has too little left.
@@ -134,7 +134,7 @@ class Admission:
 
 
 def hold(wanted: Sequence[Wanted], amounts: Mapping[str, float]) -> None:
-    """Hold the amounts, whatever is left."""
+    """Hold the amounts, even beyond what is left."""
     for _, quotas, _ in wanted:
         for quota in quotas:
             quota.latest = amount = amounts[quota.counts]
@@ -142,7 +142,7 @@ def hold(wanted: Sequence[Wanted], amounts: Mapping[str, float]) -> None:
 
 
 def settle(held: Sequence[Wanted], amounts: Mapping[str, float], used: Mapping[str, float]) -> None:
-    """Replace held amounts by used ones, both by what a quota counts."""
+    """Replace held amounts by used amounts; both by what a quota counts."""
     for _, quotas, _ in held:
         for quota in quotas:
             counts = quota.counts
@@ -151,7 +151,7 @@ def settle(held: Sequence[Wanted], amounts: Mapping[str, float], used: Mapping[s
 
 
 def is_left_beside(wanted: Sequence[Wanted], held_usd: float) -> bool:
-    """Whether anything is left of each quota of dollars beside a call that holds ``held_usd`` of it."""
+    """Whether anything is left of each quota of dollars beside the holds of others; the call holds ``held_usd``."""
     for _, quotas, _ in wanted:
         for quota in quotas:
             others = quota.used + quota.held - held_usd
@@ -163,7 +163,7 @@ def is_left_beside(wanted: Sequence[Wanted], held_usd: float) -> bool:
 
 
 def without_dollars(wanted: Sequence[Wanted]) -> list[Wanted]:
-    """Return these limits without those in dollars."""
+    """Return ``wanted`` without limits in dollars."""
     return [
         (account, tuple(quota for quota in quotas if quota.name not in DOLLARS), level)
         for account, quotas, level in wanted
@@ -173,9 +173,9 @@ def without_dollars(wanted: Sequence[Wanted]) -> list[Wanted]:
 def _held(
     wanted: Sequence[Wanted], amounts: Mapping[str, float], now_s: float, beyond_usd: float | None = None
 ) -> bool:
-    """Hold all or nothing; return whether it succeeded.
+    """Hold all or nothing; return whether all is held.
 
-    ``beyond_usd``: shares of dollars may be exceeded; leases have it in them.
+    ``beyond_usd``: a share of dollars may be exceeded by so much; a lease includes it.
     """
     for _, quotas, _ in wanted:
         for quota in quotas:
@@ -191,7 +191,7 @@ def _held(
 def _short(
     wanted: Sequence[Wanted], amounts: Mapping[str, float], now_s: float
 ) -> Iterator[tuple[Quota, float, Account, Level]]:
-    """Yield the quotas with less than the amount left, with the amount, the account and the level."""
+    """Yield the quotas with too little left, each with the amount, the account and the level."""
     for account, quotas, level in wanted:
         for quota in quotas:
             if not quota.has(amounts[quota.counts], now_s):
@@ -199,15 +199,15 @@ def _short(
 
 
 def _is_denied(quota: Quota, now_s: float) -> bool:
-    """Whether a lease that was asked for is as large as it gets."""
+    """Whether the requested lease is as large as it gets."""
     return quota.lease.is_share or now_s < quota.exhausted_until_s
 
 
-# Calls that wait in line for dollars that running calls hold, one line for each quota.
+# Lines of calls that wait for dollars that running calls hold, one line for each quota.
 
 
 class Lines:
-    """The lines of a process. The first in line tries again whenever a call that holds of its quota ends."""
+    """The lines of a process. The first in line tries again whenever a call that holds some of the quota ends."""
 
     __slots__ = ("_lines",)
 
@@ -219,15 +219,15 @@ class Lines:
         return bool(self._lines)
 
     def first(self, quotas: Iterable[Quota]) -> Quota | None:
-        """Return the first of ``quotas`` that calls wait for already; None if there is none."""
+        """Return the first of ``quotas`` that has a line; None if there is none."""
         return next((quota for quota in quotas if quota in self._lines), None)
 
     def is_full(self, quota: Quota) -> bool:
-        """Whether so many wait for ``quota`` that no other may."""
+        """Whether no other call may join the line for ``quota``."""
         return len(self._lines.get(quota, ())) >= MOST_WAITING
 
     def freed(self, quotas: Iterable[Quota]) -> None:
-        """Let the first in each line try again, as something of its quota may be free."""
+        """Let the first in each line try again, as some of the quota may be free."""
         for quota in quotas:
             if (line := self._lines.get(quota)) is not None:
                 quota.exhausted_until_s = -inf
@@ -235,7 +235,7 @@ class Lines:
 
     @contextmanager
     def joined(self, quota: Quota) -> Iterator["LinePlace"]:
-        """Join the end of the line for ``quota``; the next is first when this one leaves."""
+        """Join the end of the line for ``quota``; when this call leaves, the next is the first."""
         line = self._lines.setdefault(quota, deque())
         line.append(own := asyncio.Event())
         if line[0] is own:
@@ -260,7 +260,7 @@ class LinePlace:
         self._own = own
 
     async def comes(self, until_s: float) -> bool:
-        """Wait until it is worth trying; False if it is not by ``until_s``, of the event loop's clock."""
+        """Wait until another try is worth it; False: the event loop's clock has reached ``until_s``."""
         now_s = asyncio.get_running_loop().time
         while not self._own.is_set():
             left_s = until_s - now_s()

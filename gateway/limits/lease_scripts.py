@@ -1,11 +1,12 @@
-"""The Redis scripts for leases: one for a quota, one for the processes that share it.
+"""The Redis scripts for leases: one for a quota, one for the processes that share the quota.
 
 A quota is a hash with one field for each process, ``used lease until seen`` (amounts, and Redis' own time in seconds),
-for slots also the number in flight there; ``base``: usage by processes that no longer report; and ``sums`` of all
-fields, so that the cost of a report does not depend on the number of processes. Reports are absolute, and a process's
-former report is subtracted from the sums, so a repeated command or a lost reply does no harm. The sums are recomputed
-from all fields in each fifth of a lease's time: until then an expired lease still counts. Silent processes that have
-used nothing are then removed, of quotas of calls: a limit on concurrent use has no window with which they would go.
+for slots also the number in flight there. The field ``base`` is the usage of processes that no longer report. ``sums``
+are over all fields, so that the cost of a report does not depend on the number of processes. Reports are absolute, and
+a process's former report is subtracted from the sums, so a repeated command or a lost reply does no harm. The sums are
+computed again from all fields in each fifth of a lease's time: until then an expired lease still counts. In quotas of
+calls, silent processes without usage are removed then: a limit on concurrent calls has no window at whose end they
+would go.
 """
 
 from typing import Any
@@ -16,11 +17,11 @@ from gateway.limits.quota import LeasedSlots, Quota
 
 PROCESSES_KEY = "holeshot:limits:processes"
 
-# KEYS[1]: a hash of all processes, and ``known``: their number, counted again in each fifteenth of ``process_s``.
-# ARGV: this process, ``process_s`` and ``restoring_s``, whether it has reported before (then, if its field is gone,
-# Redis has lost its data), and whether it continued without Redis. Returns the number of processes, and whether data
-# were lost or a process returned a moment ago: then the others' usage and leases may be incomplete here. Not every
-# return counts, so that a process with an unstable connection does not block the others.
+# KEYS[1]: a hash of all processes, and ``known``: the number of processes, counted again in each fifteenth of
+# ``process_s``. ARGV: this process, ``process_s``, ``restoring_s``, whether this process has reported before (then, if
+# its field is missing, Redis has lost data), and whether it went on without Redis. Returns the number of processes, and
+# whether data were lost or a process returned a moment ago: then the others' usage and leases may be incomplete here.
+# Not every return counts, so that a process with an unstable connection does not block the others.
 GREET = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
@@ -56,27 +57,30 @@ if again then redis.call('EXPIRE', KEYS[1], 86400) end
 return {known, (now - incomplete_at < restoring_s) and 1 or 0}
 """
 
-# KEYS[1]: any of the shard. Returns its time: seconds since 1970, and microseconds. All processes count minutes by it.
+# KEYS[1]: any key of the shard. Returns the shard's time: Unix seconds, and microseconds. All processes count minutes
+# by this clock.
 CLOCK = "return redis.call('TIME')"
 
 # KEYS[1]: a quota. ARGV: this process, its usage, its need, the amount wanted in advance, the limit, the seconds of a
-# lease, of ``silent_s`` and of the key's expiry, the base that it knows, whether it has reported before (1: its base
-# counts if its own field, or the whole hash, is gone; 0: if the hash is; 2: all others have used that much at least, by
-# the ledger), whether the quota counts calls, the amount that it may use before it has the reply, of slots what is said
-# below, and whether it ends: then its usage becomes part of the base, and its field is removed. Grants as much of the
-# need as is left, and of the rest at most a fair part; of calls a whole number. The difference to a smaller lease is
-# available to others after the holder's next report: only then does the holder know. Returns the lease, the others'
-# usage and leases, and the base including all silent processes.
+# lease, of ``silent_s`` and of the key's expiry, the base that this process knows, and whether it has reported before
+# (1: this base counts if the process's field, or the whole hash, is missing; 0: if the hash is missing; 2: by the
+# ledger, all others have used at least this base). Then: whether the quota counts calls, the amount that the process
+# may use before it reads the reply, for slots ARGV[13] as below, and whether the process ends: then its usage is added
+# to the base, and its field is removed. Grants as much of the need as is left, and of the rest at most a fair part; of
+# calls a whole number. After a smaller lease, the difference is available to others from the holder's next report on:
+# only then does the holder know. Returns the lease, the others' usage and leases, and the base including all silent
+# processes.
 #
-# ARGV[15]: of dollars, how much of the need may lie beyond what is left. It is granted while anything is left (more
-# than an error of rounding), so to one process at a time: its lease then takes all. What others hold (ARGV[13], within
-# their last lease) they keep.
+# ARGV[15]: of dollars, how much of the need may lie beyond what is left. This is granted while anything is left (more
+# than an error of rounding), so to one process at a time: its lease then takes all. Other processes keep what their
+# calls hold (ARGV[13], within the last lease).
 #
 # Slots at a deployment have KEYS[2], a sorted set of the processes that have less than a fair part and lack slots, by
-# the time since when, and ARGV[13], the attempts in flight here. These stay leased. Of the free slots, each process in
-# the set that has waited longer gets one first, unless its lease has expired. While the set is not empty, no process is
-# granted more than a fair part; for a second after any process lacked slots (``wanted``) none are granted in advance;
-# else at least one. Also returns the others' attempts in flight, the fair part, and whether others lack slots.
+# the time since when, and ARGV[13], the attempts of this process in flight, whose slots stay leased. Of the free slots,
+# each process in the set that has waited longer gets one first, unless its lease has expired. While the set is not
+# empty, no process is granted more than a fair part. For a second after any process lacked slots (``wanted``), none are
+# granted in advance; else at least one. Also returns the others' attempts in flight, the fair part, and whether others
+# lack slots.
 LEASE = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
@@ -187,7 +191,7 @@ return {text(lease), text(base + all), text(leased), text(base + silent), text(r
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """The reply to ``LEASE``: the lease of this process, and the others' use, leases and base.
+    """The reply to ``LEASE``: this process's lease, and the usage, leases and base of the others.
 
     For slots also the others' attempts in flight, the fair part of each process, and whether others lack slots.
     """
@@ -205,7 +209,7 @@ class Grant(msgspec.Struct, frozen=True):
         """Read a reply.
 
         Raises:
-            ValueError, TypeError: it is not one.
+            ValueError, TypeError: the reply is not from ``LEASE``.
 
         """
         lease, used, leased, base, running, fair, wanted = (float(each) for each in reply)
@@ -213,12 +217,12 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 def key_of(quota: Quota) -> str:
-    """Return the key of a quota; its own braces would move the hash tag of a cluster."""
+    """Return the key of a quota in Redis; braces are escaped, as they would change a cluster's hash tag."""
     return "holeshot:limit:{" + quota.key.replace("{", "%7B").replace("}", "%7D") + "}"
 
 
 def keys_of(quota: Quota) -> tuple[str, ...]:
-    """Return the keys that ``LEASE`` takes, all in one slot of a cluster."""
+    """Return the keys for ``LEASE``, all in one slot of a cluster."""
     key = key_of(quota)
     return (key, key + ":turns") if isinstance(quota, LeasedSlots) else (key,)
 

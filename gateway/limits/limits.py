@@ -1,10 +1,10 @@
-"""Limits of clients and models. A call holds its probable usage, and is charged its actual usage at its end.
+"""Limits of clients and models. A call holds its probable usage; at the end its actual usage is charged instead.
 
-An admission is a comparison in this process; only if a lease is used up, a call waits for a larger one, at most
-``PATIENCE_S`` (for a new window ``Times.first_s``). Dollars are held at the most that a call may cost, and a call is
-admitted while anything is left beside what others hold: so a limit in dollars is exceeded at most by what one call may
-cost. While nothing is left beside that, calls wait in line for one that ends (``Lines``): near a limit they go one
-after another. A limit of tokens can be exceeded by the running calls' usage beyond their holds.
+An admission is a comparison in this process. Only if a lease is used up, a call waits for a larger lease, at most
+``PATIENCE_S`` (``LeaseTimes.first_s`` for a new window). Dollars are held at the most that a call may cost, and a call
+is admitted while anything is left beside other calls' holds: so the cost of one call is the most by which a limit in
+dollars is exceeded. While other calls hold all that is left, calls wait in line until one ends (``Lines``): near a
+limit calls go one after another. A limit of tokens can be exceeded by the running calls' usage beyond their holds.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ from providers import Price, cost_usd
 
 
 def owner_of_client(client: str | None) -> str:
-    """Return the owner of a client's account; None: local programs, if no clients are configured."""
+    """Return the owner of a client's account; None: local programs, where no clients are configured."""
     return "anonymous" if client is None else f"{_CLIENT}{client}"
 
 
@@ -54,7 +54,7 @@ def owner_of_model(model: str) -> str:
 
 
 def level_of_key(client: str | None, limits: Mapping[str, float], zone: str = UTC_ZONE) -> Level:
-    """Return the level of a key, whose account is its client's; None: local programs."""
+    """Return the level of a key; the account is the client's. None: local programs."""
     return Level(owner_of_client(client), "this gateway" if client is None else "this key", limits, zone=zone)
 
 
@@ -64,12 +64,12 @@ def level_of_team(team: str, limits: Mapping[str, float], zone: str = UTC_ZONE) 
 
 
 def level_of_model(model: str, limits: Mapping[str, float], zone: str = UTC_ZONE) -> Level:
-    """Return the level of a model's own limits, by the name of who pays for it."""
+    """Return the level of a model's limits; ``model``: the name of the payer."""
     return Level(owner_of_model(model), f"the model {model!r}", limits, zone=zone)
 
 
 def level_of_end_user(scope: str, end_user: str, limits: Mapping[str, float], zone: str = UTC_ZONE) -> Level:
-    """Return the level of an end user of a team or key: ``scope`` is its owner."""
+    """Return the level of an end user of a team or key; ``scope`` is the team's or key's owner."""
     return Level(f"{_END_USER}{scope}:{end_user}", "this end user", limits, is_of_body=True, zone=zone)
 
 
@@ -77,8 +77,8 @@ _CLIENT = "client:"
 _TEAM = "team:"
 _MODEL = "model:"
 _END_USER = "user:"
-MOST_END_USERS = 10_000  # with an account in a process; what others have used is kept, and theirs is made again
-MOST_PARKED = 100_000  # of those; each is some hundred bytes
+MOST_END_USERS = 10_000  # with an account here; the usage of further ones is parked
+MOST_PARKED = 100_000  # end users; some hundred bytes for each
 _PARKED_AT_ONCE = 500
 
 
@@ -86,19 +86,19 @@ MOST_PAYERS = 4_096  # models: clients may name any list of deployments
 
 
 class Payer(msgspec.Struct, frozen=True):
-    """A model as limits see it. ``owner`` pays for calls: the model itself, or the first of a comma list."""
+    """A model in the eyes of limits. ``owner`` pays for calls: the model itself, or the first model of a comma list."""
 
     model: str
     owner: str
     limits: Mapping[str, float] = {}  # in dollars and tokens
-    dearest: Price | None = None  # counts for attempts at deployments without a price; None: all have one, or none has
+    dearest: Price | None = None  # for deployments without a price; None: all have a price, or none
     zone: str = UTC_ZONE
 
 
 class Use(msgspec.Struct, frozen=True):
-    """A call's probable usage: tokens including its answer, and US dollars of the attempts that start at once.
+    """A call's probable usage: tokens including the answer, and US dollars of the attempts that start at once.
 
-    ``most_usd``: the most that the call may cost, if that is more.
+    ``most_usd``: the most that the call may cost; 0 if unknown.
     """
 
     prompt_tokens: float = 0.0
@@ -113,7 +113,7 @@ class Use(msgspec.Struct, frozen=True):
 
     @property
     def beyond_usd(self) -> float:
-        """How much of that may lie beyond a limit, of one call at a time; more than 0 wherever the most is known."""
+        """How much of the held dollars may lie beyond a limit, one call at a time; 0: the most is unknown."""
         return max(ROUNDING, self.most_usd - self.usd) if self.most_usd else 0.0
 
 
@@ -134,7 +134,7 @@ class BegunHolds:
 
 
 class _Hold(msgspec.Struct):
-    """A call's holds: on its levels' quotas, before and after its body, and on each model (None: no limit)."""
+    """A call's holds: on quotas of its levels, before and after the body, and on each model (None: no limit)."""
 
     mine: "Sequence[Wanted]"
     amounts: Mapping[str, float]  # of ``mine``
@@ -143,12 +143,12 @@ class _Hold(msgspec.Struct):
 
 
 class LimitStanding(msgspec.Struct, frozen=True):
-    """The usage of one limit, in all processes as far as this one knows; None: nothing is known here."""
+    """The usage of one limit in all processes, as far as this process knows; ``used`` is None if it knows nothing."""
 
     limit: str
     of: float
     used: float | None
-    resets_in_s: float | None  # None: it counts what is in use
+    resets_in_s: float | None  # None: the limit counts concurrent calls
 
 
 _ONE_REQUEST: Mapping[str, float] = {"rpm": 1.0, "max_parallel": 1.0}
@@ -157,10 +157,10 @@ _COUNTED: Mapping[str, float] = {**_NOTHING, "rpm": 1.0}
 
 
 class Limits:
-    """The limits of all clients, their teams and end users, and of models, in this process."""
+    """The limits of clients, teams, end users and models, in this process."""
 
     def __init__(self, leases: Leases, *, unix_clock: Callable[[], float], clock: Callable[[], float]) -> None:
-        """``unix_clock``: for the windows of limits, unless the leases have one that all processes share."""
+        """``unix_clock``: for the windows of limits, unless the leases have a clock that all processes share."""
         self._leases = leases
         self._unix_clock = leases.shared_clock or unix_clock
         self._clock = clock
@@ -168,19 +168,19 @@ class Limits:
         self._admission = Admission(leases, clock=clock, unix_clock=self._unix_clock)
         self._accounts: dict[str, Account] = {}  # of clients and teams, by owner
         self._end_users: dict[str, Account] = {}
-        self._swept_s = -inf  # when unused accounts of end users may be dropped again
-        self.sharing = 0  # calls of end users that had to share an account
-        self._parked: dict[str, Mapping[str, float]] = {}  # by owner, the oldest first: what was used, by its key
+        self._swept_s = -inf  # from this time on (Unix seconds) unused accounts of end users may be dropped again
+        self.sharing = 0  # calls of end users for which there was no account of their own
+        self._parked: dict[str, Mapping[str, float]] = {}  # usage by the quota's key, by owner, the oldest first
         self._models: dict[str, Account] = {}  # by the payer's name
         # When limits were set at run time, in Unix seconds, by owner ("": teams and end users) and name.
         self._set_at: dict[tuple[str, str], float] = {}
-        self._payers: dict[str, Payer] = {}  # by model; kept for audited losers, which end after their call
+        self._payers: dict[str, Payer] = {}  # by model; kept for audited losers, which may end after their call
 
     def check(self, levels: Iterable[Level], *, spends: bool = True, is_begun: bool = False) -> None:
-        """Refuse a client whose limit is known to be used up, before the request is read.
+        """Refuse a client with a limit that is known to be used up, before the request is read.
 
-        Without ``spends`` its call costs the operator nothing, and no limit in dollars applies. ``is_begun``: the call
-        has its part of the limits that are held before its body is read, and may be what used them up.
+        Without ``spends`` the call costs the operator nothing, and no limit in dollars applies. ``is_begun``: the call
+        holds its part of ``BEFORE_BODY`` already; perhaps this part is what used these limits up.
 
         Raises:
             LimitReached: nothing is left.
@@ -198,7 +198,7 @@ class Limits:
                 account.refused_by = None
 
     def check_least(self, levels: Iterable[Level], least: Use, *, spends: bool = True) -> None:
-        """Refuse a call whose ``least`` use is known to be too much, before work is done for the call.
+        """Refuse a call if even its ``least`` use is known to be too much, before work is done for the call.
 
         ``spends``: as for ``check``.
 
@@ -214,7 +214,7 @@ class Limits:
             for quota in self._account(level, unix_s).quotas(unix_s):
                 if not spends and quota.name in DOLLARS:
                     continue
-                if quota.name in DOLLARS:  # what running calls hold may be waited for
+                if quota.name in DOLLARS:  # running calls' holds may be waited for
                     amount, left = quota.least_of(least.usd) if least.usd else 0.0, quota.unspent
                 else:
                     amount, left = least.prompt_tokens if quota.name in TOKENS else 0.0, quota.left
@@ -226,8 +226,8 @@ class Limits:
     ) -> BegunHolds:
         """Hold ``max_parallel`` and ``rpm`` before the body is read; ``end`` must be called when the request ends.
 
-        ``names``: which of the two. ``before``: what the request holds already, which is then added to; it counts at
-        ``levels`` from then on, which a reload may have changed.
+        ``names``: which of the two. ``before``: the request's former holds, to which the new ones are added. They are
+        of ``levels`` from then on; a reload may have changed the levels.
 
         Raises:
             LimitReached: too little is left.
@@ -262,11 +262,11 @@ class Limits:
     ) -> dict[str, str]:
         """Hold a call's probable usage; return the response headers about what is left.
 
-        It waits in line at most ``line_s`` for dollars that running calls hold.
+        Waits in line at most ``line_s`` for dollars that running calls hold.
 
-        ``spends``: as for ``check``. ``is_free``: all its model's prices are 0, so that no limit in dollars refuses it,
-        though a fallback's may. ``begun`` has the holds of its request. The end of the call must be recorded, or
-        ``drop`` called.
+        ``spends``: as for ``check``. ``is_free``: all prices of the model are 0, so no limit in dollars refuses the
+        call; a limit may refuse a fallback. ``begun``: the holds of the request. The end of the call must be recorded,
+        or ``drop`` called.
 
         Raises:
             LimitReached: too little is left, for one of the levels or for the model.
@@ -298,7 +298,7 @@ class Limits:
         if payer.limits or payer.dearest is not None:
             try:
                 await self._hold_for_model(hold, payer, use, line_s)
-            except BaseException:  # includes cancellation: its client may leave during the wait for a lease
+            except BaseException:  # includes cancellation: the client may leave during the wait for a lease
                 settle(mine, amounts, _NOTHING)
                 self._return_large(hold)
                 raise
@@ -306,10 +306,10 @@ class Limits:
         return headers
 
     async def hold_fallback(self, call_id: str, payer: Payer, use: Use) -> None:
-        """Hold a call's probable usage of its next model; if that costs more, its client's limits hold more.
+        """Hold a call's probable usage of the next model; if that model costs more, the client's limits hold more.
 
         Raises:
-            LimitReached: that model's limit leaves too little, or one of the client's.
+            LimitReached: too little is left of the model's limit, or of one of the client's.
 
         """
         hold = self._holds.get(call_id) or _Hold((), {}, None, {})
@@ -318,7 +318,7 @@ class Limits:
             more = {USD: more_usd}
             try:
                 await self._admission.at_once(dollars, more, beyond_usd=min(more_usd, use.beyond_usd))
-            except LimitHeld:  # perhaps by this call alone
+            except LimitHeld:  # perhaps only this call holds what is left
                 if not use.most_usd or not is_left_beside(dollars, hold.amounts[USD]):
                     raise
                 hold_all(dollars, more)
@@ -327,7 +327,7 @@ class Limits:
         self._holds[call_id] = hold
 
     def standings(self, level: Level) -> list[LimitStanding]:
-        """Return the usage of a level's limits. Leases nothing, so other processes' usage may be unknown."""
+        """Return the usage of a level's limits. Leases nothing, so the usage of other processes may be unknown."""
         unix_s, account, limits = self._unix_clock(), self._known(level.owner), level.limits
         quotas = {} if account is None else {quota.name: quota for quota in account.quotas(unix_s)}
         unasked = 0.0 if self._leases.sees_all else None
@@ -335,25 +335,25 @@ class Limits:
         for name, limit in limits.items():
             quota, window = quotas.get(name), WINDOWS[name](unix_s, level.zone)
             taken = None if quota is None else quota.taken
-            if taken is None:  # nobody has called here yet
+            if taken is None:  # no call of this owner so far
                 taken = self._leases.recollected(f"{level.owner}:{name}:{window.name}") or unasked
             resets_in_s = None if window.ends_s == inf else round(window.ends_s - unix_s, 1)
             found.append(LimitStanding(name, limit, taken, resets_in_s))
         return found
 
     def counted(self) -> frozenset[str]:
-        """Return the keys of the quotas that count here what is used, also while they are parked."""
+        """Return the keys of the quotas that count usage in this process, also of parked ones."""
         accounts = (*self._accounts.values(), *self._end_users.values(), *self._models.values())
         listed = (quota.key for account in accounts for quota in account.listed)
         return frozenset(chain(listed, *self._parked.values()))
 
     def hand_over(self, added: Collection[tuple[str, str]], of_payers: Collection[str] = ()) -> dict[str, float]:
-        """Return what is known to be used of limits that are set again, by the keys of their quotas, which begin again.
+        """Return the known usage of limits that are set again, by the quotas' keys; the quotas begin again at 0.
 
-        What was used while they were removed counts nowhere here, and in the windows of another zone only what was used
-        on the same date: who calls this has the ledger tell it.
+        Usage while the limits were removed counts nowhere in this process; if the zone was another, only usage on the
+        same date counts. The caller takes the rest from the ledger.
 
-        ``added``: each by its owner and its name. ``of_payers``: by their names, of all teams and end users.
+        ``added``: owner and name of each limit. ``of_payers``: names of limits of all teams and end users.
         """
         found: dict[str, float] = {}
         self._set_at |= dict.fromkeys([*added, *(("", name) for name in of_payers)], self._unix_clock())
@@ -371,12 +371,12 @@ class Limits:
         return found
 
     def _known(self, owner: str) -> Account | None:
-        """Return the account of an owner of any kind, if one has called."""
+        """Return the account of an owner of any kind; None if no call has come."""
         model = owner.removeprefix(_MODEL) if owner.startswith(_MODEL) else None
         return self._accounts.get(owner) or self._end_users.get(owner) or (self._models.get(model) if model else None)
 
     def model_dollars(self) -> dict[str, float]:
-        """Return the US dollars left today of each model with a limit, by the payer's name; only of models called."""
+        """Return the US dollars left today of each called model with a limit, by the payer's name."""
         unix_s = self._unix_clock()
         return {
             name: quota.expected_left
@@ -388,7 +388,7 @@ class Limits:
     def client_dollars(self) -> list[tuple[str, float]]:
         """Return the name and the remaining part of each limit in dollars, of clients and teams that have called.
 
-        The part is 0 if there was too little for the last call.
+        The part is between 0 and 1; 0 if too little was left for the last call.
         """
         unix_s = self._unix_clock()
         return [
@@ -399,9 +399,9 @@ class Limits:
         ]
 
     def end_users_near(self, share: float) -> list[NearLimit]:
-        """Return the limits in dollars of which end users have used so much, as far as this process knows.
+        """Return the limits in dollars of end users who have used at least ``share``, as far as this process knows.
 
-        Each end user is named by owner and hash: ``client:app:HASH``.
+        An end user's name is the owner with the end user's hash: ``client:app:HASH``.
         """
         unix_s = self._unix_clock()
         return [
@@ -420,9 +420,9 @@ class Limits:
         ]
 
     def near(self, share: float) -> list[NearLimit]:
-        """Return the limits in dollars of which clients, teams and models have used so much, as this process knows.
+        """Return the limits in dollars of clients, teams and models that have used ``share``, as this process knows.
 
-        Limits of UTC days and months are left out: the ledger tells what all processes have used of these.
+        Limits of UTC days and months are left out: the ledger knows all processes' usage of these.
         """
         unix_s = self._unix_clock()
         return [
@@ -435,7 +435,7 @@ class Limits:
         ]
 
     def drop(self, call_id: str) -> None:
-        """Release a call's holds, if its end was not recorded."""
+        """Release the holds of a call whose end was not recorded."""
         hold = self._holds.pop(call_id, None)
         if hold is not None:
             settle(hold.mine, hold.amounts, _NOTHING)
@@ -444,7 +444,7 @@ class Limits:
             self._return_large(hold)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Replace the call's holds by its actual usage."""
+        """Replace a call's holds by the actual usage."""
         hold = self._holds.pop(record.id, None) if self._holds else None
         if hold is None:
             return
@@ -453,16 +453,16 @@ class Limits:
         costs: dict[str, float] = {}
         for attempt in record.attempts:
             if attempt.learnt_as is not None:
-                continue  # its client has paid
+                continue  # the client has paid
             model = attempt.model or record.model
             usd = self._cost_usd(attempt, model)
-            if attempt.outcome is Outcome.CLIENT_GONE or attempt.is_begun:  # it may go on, and bill what nobody saw
+            if attempt.outcome is Outcome.CLIENT_GONE or attempt.is_begun:  # the provider may bill more
                 held_usd = max(hold.amounts.get(USD, 0.0), attempt.limit_usd or 0.0)
                 high_usd = attempt.counted_high_usd
                 usd = max(usd, held_usd if high_usd is None else high_usd)
             costs[model] = costs.get(model, 0.0) + usd
         tokens = float((record.prompt_tokens or 0) + (record.completion_tokens or 0))
-        if record.tokens_source is TokensSource.IMPLAUSIBLE:  # a wrong count keeps nobody out once the call is over
+        if record.tokens_source is TokensSource.IMPLAUSIBLE:  # once a call is over, a wrong count keeps nobody out
             tokens = min(tokens, hold.amounts.get("tokens", tokens))
         if hold.mine:
             usd = sum(costs.values())
@@ -476,7 +476,7 @@ class Limits:
         self._return_large(hold)
 
     def attempt_audited(self, attempt: AttemptRecord) -> None:
-        """Count an audited loser that ended after its call, in the current windows."""
+        """Count the cost of an audited loser that ended after its call, in the current windows."""
         model = attempt.model
         if model is None or attempt.learnt_as is not None or not (self._accounts or self._models):
             return
@@ -497,9 +497,9 @@ class Limits:
     ) -> None:
         """Count ``usd`` in place of ``counted_usd`` for a call of ``payer`` that ended before its cost was known.
 
-        ``owners``: of the accounts that have counted it, at ``since_s`` (Unix seconds): windows that began later have
-        not, nor have limits that were set later. Another process may have counted it. ``levels``: those of its client,
-        which may have no account since a restart.
+        ``owners``: of the accounts that counted the call at ``since_s`` (Unix seconds). Windows that began later, and
+        limits that were set later, have not counted the call. Another process may have counted it. ``levels``: of the
+        call's client; since a restart there may be no account for them.
         """
         for level in levels:
             self._account(level, self._unix_clock())
@@ -521,14 +521,14 @@ class Limits:
                     self._leases.keep(quota)
 
     def _since(self, owner: str, name: str) -> float:
-        """Return since when a limit has counted what calls hold, in Unix seconds; -inf: since the start."""
+        """Return since when a limit counts usage, in Unix seconds; -inf: since the start of the process."""
         is_of_payers = owner.startswith((_TEAM, _END_USER))
         return self._set_at.get(("" if is_of_payers else owner, name), -inf)
 
     def _return_large(self, hold: _Hold) -> None:
-        """Return at once what an ended call held of dollars, if it was a large part of what is left for others.
+        """Return to other processes the dollars that an ended call held, if they are much of what is left.
 
-        Calls that wait for it in this process try again.
+        Calls in line for the dollars in this process try again.
         """
         usd = hold.amounts.get(USD, 0.0)
         freed = [
@@ -547,7 +547,7 @@ class Limits:
             lines.freed(quota for quota, _ in freed)
 
     async def _hold_for_model(self, hold: _Hold, payer: Payer, use: Use, line_s: float = 0.0) -> None:
-        if payer.model in hold.models:  # the call asks it once more
+        if payer.model in hold.models:  # a second attempt of the call at this model
             return
         if payer.model not in self._payers and len(self._payers) >= MOST_PAYERS:
             del self._payers[next(iter(self._payers))]
@@ -577,15 +577,15 @@ class Limits:
             account = self._end_user_account(level.owner) if level.is_of_body else Account(level.owner)
             (self._end_users if level.is_of_body else self._accounts)[account.owner] = account
         is_same = level.limits is account.limits and level.zone == account.zone
-        if not is_same or not account.since_s <= unix_s < account.until_s:  # else two calls more
+        if not is_same or not account.since_s <= unix_s < account.until_s:  # spares two calls in the usual case
             account.use(level.limits, level.zone)
             account.quotas(unix_s)
         return account
 
     def _end_user_account(self, owner: str) -> Account:
-        """Return a new account of an end user, which goes on from the former usage.
+        """Return a new account of an end user, with the parked usage.
 
-        If there are too many, and of all of them calls run now, it is the shared one of its team or key.
+        If there are too many accounts, and all of them are in use, return the account that the scope's end users share.
         """
         if len(self._end_users) >= MOST_END_USERS:
             unix_s = self._unix_clock()
@@ -603,7 +603,7 @@ class Limits:
         return self._end_users.get(shared) or Account(shared)
 
     def _park(self) -> None:
-        """Keep of some accounts, of which no call runs, only what was used in windows that last: the oldest first."""
+        """Replace idle accounts of end users, the oldest first, by their usage in windows that have not ended."""
         idle = (account for account in self._end_users.values() if account.is_idle)
         for account in list(islice(idle, _PARKED_AT_ONCE)):
             del self._end_users[account.owner]
@@ -615,7 +615,7 @@ class Limits:
             del self._parked[next(iter(self._parked))]
 
     def _cost_usd(self, attempt: AttemptRecord, model: str) -> float:
-        """Return an attempt's cost; without a price, by the dearest of its vendor or model."""
+        """Return an attempt's cost in US dollars; without a price, by the dearest price of the vendor or the model."""
         if attempt.cost_usd is not None:
             return attempt.cost_usd
         dearest = None if (payer := self._payers.get(model)) is None else payer.dearest
@@ -627,7 +627,7 @@ def _window_of(quota: Quota) -> tuple[str, float, float]:
     return quota.window.name, quota.window.starts_s, quota.window.ends_s
 
 
-# What was used before the start, by quota.
+# Usage before the start of the process, by quota.
 
 
 def used_by_quota(
@@ -639,8 +639,8 @@ def used_by_quota(
 ) -> dict[str, float]:
     """Return the US dollars, and the tokens, by the key of the quota that counts them.
 
-    ``teams`` maps clients to teams: those of others are told by the rows of teams. ``payer_of`` returns the model that
-    pays for the calls of a name, as of a list.
+    ``teams``: by client; the usage of other teams comes from rows of teams. ``payer_of``: returns the model that pays
+    for calls of a name, e.g. the first model of a list.
     """
     found: dict[str, float] = {}
     windows = {zone: names_since(zone, unix_s) for zone in zones.all}
@@ -657,7 +657,7 @@ def used_by_quota(
 def _owners(
     row: Used, teams: Mapping[str, str], payer_of: Callable[[str], str], zones: Zones
 ) -> Iterator[tuple[str, str]]:
-    """Yield the owners of the accounts that count what a row tells, each with its zone."""
+    """Yield the owners of the accounts that count the usage in a row, each with the zone of the owner's windows."""
     zone, client = zones.of_client(row.client), owner_of_client(row.client)
     if row.model is not None:
         yield owner_of_model(payer_of(row.model)), zones.default
@@ -683,7 +683,7 @@ def spent_by_owners(
 ) -> dict[str, float]:
     """Return the US dollars of calls by the key of the quota that counts them.
 
-    ``calls``: of each the owners of its accounts, its model, US dollars, and when it began, in Unix seconds.
+    ``calls``: the owners of the call's accounts, the model, US dollars, and the beginning in Unix seconds.
     """
     found: dict[str, float] = {}
     windows = {zone: names_since(zone, unix_s) for zone in zones.all}
@@ -697,7 +697,7 @@ def spent_by_owners(
 
 
 def _client_in(owner: str) -> str:
-    """Return the client of an account, or of an end user's; empty: it is of none."""
+    """Return the client of an account, or of an end user's account; empty for other owners."""
     if owner.startswith(_CLIENT):
         return owner.removeprefix(_CLIENT)
     return owner.removeprefix(f"{_END_USER}{_CLIENT}").rpartition(":")[0] if owner.startswith(_END_USER) else ""

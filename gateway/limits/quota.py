@@ -8,23 +8,22 @@ import msgspec
 
 from gateway.limits.windows import COUNTS, DOLLARS, ESTIMATED, LimitWindow, always
 
-# Of what is not spent of a limit in dollars: calls that may cost more than this part of it lease nothing in advance,
-# and what they do not use is returned as they end. Else few such calls would keep other processes from what nobody
-# uses.
+# Of the unspent part of a limit in dollars. Calls that may cost more lease nothing in advance, and return what they
+# have not used when they end. Otherwise few such calls would keep other processes from dollars that nobody uses.
 LARGE = 0.02
 
-# A call for which more than this part of a limit in dollars is left is never refused because it will probably cost more
-# than that: at the end of a day no more than that is unused.
+# A part of a limit in dollars: while more is left, no call is refused because it will probably cost more than what is
+# left. So at the end of a day at most this part is unused.
 UNUSED = 0.05
-ROUNDING = 1e-9  # sums of many small dollars
-LEAST_USD = 3 * ROUNDING  # dollars with which something is left; the script for leases knows them too
+ROUNDING = 1e-9  # errors of sums of many small dollars
+LEAST_USD = 3 * ROUNDING  # the least that counts as "left"; lease_scripts.py has the same number
 
-# The minimum share of a divided limit: half a call is useless.
+# The minimum share of a divided limit, as half a call is useless.
 SHARE_AT_LEAST = dict.fromkeys(("rpm", "max_parallel", "max_in_flight_fleet"), 1.0)
 
 
 class Elsewhere(msgspec.Struct, gc=False):
-    """Usage of this quota by other processes, as last read from Redis. ``base``: usage that none of them reports."""
+    """Usage by other processes, as last read from Redis. ``base``: usage of processes that report no more."""
 
     used: float = 0.0
     leased: float = 0.0
@@ -32,9 +31,9 @@ class Elsewhere(msgspec.Struct, gc=False):
 
 
 class Lease(msgspec.Struct, gc=False):
-    """A granted lease: the ``amount`` beyond the usage reported then, and its ``spare`` part that no call needed.
+    """A granted lease: the ``amount`` beyond the usage reported then, and the ``spare`` part that no call needed.
 
-    ``is_share``: ``Quota.top`` is a share of the limit instead, as no lease is available.
+    ``is_share``: there is no lease, and ``Quota.top`` is a share of the limit.
     """
 
     amount: float = 0.0
@@ -50,10 +49,10 @@ class UsageReport(msgspec.Struct, frozen=True, gc=False):
 
 
 class Quota:
-    """One limit in one window: the amounts used here, held by running calls, and the maximum of both.
+    """One limit in one window: the amounts used by this process, held by running calls, and the maximum of both.
 
-    ``top`` is the maximum of ``used + held`` until ``valid_until_s`` (monotonic clock): the usage reported in the
-    request for the lease, plus the lease. Amounts are requests, tokens, calls or US dollars.
+    ``top`` is the maximum of ``used + held`` until ``valid_until_s`` (monotonic clock): the usage that was reported
+    with the request for the lease, plus the lease. Amounts are requests, tokens, calls or US dollars.
     """
 
     __slots__ = (
@@ -79,7 +78,7 @@ class Quota:
     def __init__(self, owner: str, name: str, limit: float, window: LimitWindow) -> None:
         self.key = f"{owner}:{name}:{window.name}"
         self.name = name
-        self.counts = COUNTS[name]  # what the quota counts, as amounts have it
+        self.counts = COUNTS[name]  # the key in amounts: "rpm", "max_parallel", "tokens" or "usd"
         self.limit = limit
         self.window = window
         self.used = 0.0
@@ -100,22 +99,22 @@ class Quota:
         return self.used + self.held + amount <= self.top + ROUNDING and now_s < self.valid_until_s
 
     def is_exhausted(self, now_s: float) -> bool:
-        """Whether nothing is left, here and elsewhere, as far as known; what calls hold may be left when they end."""
+        """Whether nothing is left in any process, as far as known. Running calls may return some of what they hold."""
         least = SHARE_AT_LEAST.get(self.name, _LEAST)
         if self.name in ESTIMATED and self.unspent >= least:
-            return False  # a call that was larger has found too little
+            return False  # the call that was refused was larger
         return (self.lease.is_share or now_s < self.exhausted_until_s) and not self.has(least, now_s)
 
     def set_limit(self, limit: float) -> None:
-        """Apply another limit, which needs a new lease or share."""
+        """Apply another limit; a new lease or share is needed then."""
         self.limit = limit
         self.valid_until_s = self.exhausted_until_s = -inf
         self.lease.is_share = False
 
     def hand_over(self) -> float:
-        """Return the usage of all processes, as far as known, and count from now on only what comes on top.
+        """Return the usage of all processes, as far as known; from now on count only further usage.
 
-        What running calls hold stays held.
+        The holds of running calls stay.
         """
         used, self.used = self.elsewhere.used + self.used, 0.0
         if self.reported is not None:
@@ -125,31 +124,31 @@ class Quota:
 
     @property
     def left(self) -> float:
-        """What is left of the limit in all processes, as far as this one knows."""
+        """What is left of the limit in all processes, as far as this process knows."""
         return max(0.0, self.limit - self.elsewhere.used - self.used - self.held)
 
     @property
     def expected_left(self) -> float:
-        """What is left in all processes; for a share, assuming that the others have used as much of theirs."""
+        """What is left in all processes; where there are shares, assume that all have used as much of theirs."""
         if not self.lease.is_share or self.top <= 0:
             return self.left
         return max(0.0, (self.limit - self.elsewhere.used) * (1 - (self.used + self.held) / self.top))
 
     @property
     def unspent(self) -> float:
-        """The unspent part of the limit, or of a share, as far as this process knows; running calls may hold some."""
+        """The unspent part of the limit or share, as far as known here; running calls may hold some of it."""
         return (self.top if self.lease.is_share else self.limit - self.elsewhere.used) - self.used
 
     @property
     def taken(self) -> float | None:
-        """What is used and held in all processes, as far as this one knows; None before the first lease or share."""
+        """The used and held amount in all processes, as far as known here; None before the first lease or share."""
         return None if self.valid_until_s == -inf else self.elsewhere.used + self.used + self.held
 
     def share(self, processes: int, now_s: float, *, leased_since: float = 0.0) -> None:
-        """Without a new lease: allow the last one, plus this process's share of the unleased rest.
+        """Without a new lease, allow the last lease plus this process's share of the unleased rest.
 
-        ``leased_since``: the amount that other processes may have leased since their usage was last read. Repeated
-        shares do not add up: they start from the reported usage.
+        ``leased_since``: the amount that other processes may have leased since their usage was read. Repeated shares do
+        not add up: each starts from the reported usage.
         """
         if now_s >= self.valid_until_s:
             self.lease.amount = 0.0
@@ -170,48 +169,48 @@ class Quota:
         return self.held + self.waiting, ahead
 
     def is_large(self, usd: float) -> bool:
-        """Whether so many dollars are a large part of the limit, or of what is not spent of it."""
+        """Whether so many dollars are a large part of the limit's unspent dollars."""
         return usd > LARGE * max(0.0, self.limit - self.elsewhere.used - self.used)
 
     def least_of(self, usd: float) -> float:
-        """Return what must be left of a limit in dollars for a call that will probably cost ``usd``.
+        """Return the dollars that must be left of the limit for a call that will probably cost ``usd``.
 
-        No day has room for one that will probably cost more than the limit.
+        A call that will probably cost more than the limit has room in no window.
         """
         return usd if usd > self.limit else max(LEAST_USD, min(usd, UNUSED * self.limit))
 
     def beyond_of(self, amount: float, beyond_usd: float) -> float:
-        """Return how much of ``amount`` may lie beyond the limit: of dollars ``beyond_usd``, or more near its end."""
+        """Return the part of ``amount`` that may lie beyond a limit in dollars: ``beyond_usd``, more near the end."""
         if not beyond_usd or self.name not in DOLLARS:
             return 0.0
         return max(0.0, amount - self.least_of(amount - beyond_usd))
 
     def drop_beyond(self) -> None:
-        """Use no more of a lease that went beyond the limit, for a call that has ended, than the limit has left."""
+        """Lower ``top`` to what the limit has left, when the call that had a lease beyond the limit has ended."""
         if not self.lease.is_share:
             self.top = min(
                 self.top, max(self.used + self.held, self.limit - self.elsewhere.used - self.elsewhere.leased)
             )
 
     def reach(self, now_s: float) -> float:
-        """Return how much more than now this process may use without another lease."""
+        """Return the further usage that this process may have without another lease."""
         return max(0.0, self.top - self.used) if now_s < self.valid_until_s else 0.0
 
     def give_back(self, ahead: float) -> None:
-        """Reduce the lease to what calls need plus ``ahead``."""
+        """Reduce the lease to what calls need, plus ``ahead``."""
         if not self.lease.is_share:
             self.top = min(self.top, self.used + self.held + self.waiting + min(ahead, self.lease.spare))
             reported = 0.0 if self.reported is None else self.reported.used
             self.lease.amount = min(self.lease.amount, max(0.0, self.top - reported))
 
     def note_report(self, at_s: float) -> None:
-        """Record the time of a report whose amount does not count for shares yet."""
+        """Record the time of a report; the reported amount does not count for shares yet."""
         if self.reported is not None:
             self.reported = UsageReport(self.reported.used, at_s)
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is held or waited for, and all usage was reported."""
+        """Whether nothing is held or waited for, and all usage is reported."""
         known = self.reported is not None and self.reported.used == self.used
         return known and self.held < ROUNDING and self.waiting < ROUNDING
 
@@ -221,7 +220,7 @@ class Quota:
         return self.is_settled and not self.lease.is_share and self.top <= self.used + ROUNDING
 
     def leased(self, lease: float, *, reported: float, at_s: float, until_s: float) -> None:
-        """Apply a lease that was granted at ``at_s`` for a reported usage of ``reported``."""
+        """Apply a lease, granted at ``at_s`` in reply to a report of the usage ``reported``."""
         self.reported = UsageReport(reported, at_s)
         self.lease.amount = lease
         self.top = reported + lease
@@ -240,10 +239,10 @@ class UseRate:
         self._at_s = -inf
 
     def expected(self, reached: float, latest: float, now_s: float, ahead_s: float) -> float:
-        """Return the expected usage in ``ahead_s``; while in use at least that of the ``latest`` call.
+        """Return the expected usage in ``ahead_s``, at least that of the ``latest`` call if the quota is in use.
 
-        ``reached`` is what is used and held now. The rate of an unused quota falls to a quarter at each call of this
-        method, so that its lease is returned.
+        ``reached``: the used and held amount now. The rate of an unused quota falls to a quarter at each call of this
+        method, so that the lease is returned.
         """
         passed_s, taken = now_s - self._at_s, max(0.0, reached - self._reached)
         self._at_s, self._reached = now_s, reached
@@ -255,9 +254,9 @@ class UseRate:
 class LeasedSlots(Quota):
     """This process's leased slots of one deployment's ``max_in_flight_fleet``, and its attempts in flight there.
 
-    An attempt finds a free slot here, or none: it never waits for a lease. A process that lacks slots reports it in the
-    next round. Then the others return their idle slots and, beyond a fair part, those that become free; with fewer
-    slots than processes, they take turns of ``TURN_S``.
+    An attempt finds a free slot, or none: attempts never wait for a lease. A process that lacks slots reports the lack
+    in the next round. Then the other processes return their idle slots and, above a fair part, those that become free.
+    With fewer slots than processes, they take turns of ``TURN_S``.
     """
 
     __slots__ = (
@@ -281,25 +280,25 @@ class LeasedSlots(Quota):
         waiting_calls: Callable[[], int],
         changed: Callable[[], None],
     ) -> None:
-        """Start without a lease. ``changed`` is called when the number of free slots may have changed."""
+        """Start without a lease. ``changed``: called when the number of free slots may have changed."""
         super().__init__(f"deployment:{deployment}", "max_in_flight_fleet", limit, always(0.0))
         self.ask: Callable[[], None] = _do_nothing  # starts an early round, to request or return slots
         self.turned_away = 0  # calls that found no slot since the last report
         self.running = 0.0  # attempts of the other processes
         self.is_wanted = False  # whether other processes lack slots
-        self.fair = 0.0  # the slots that this process may keep then
-        self.turn_until_s = -inf  # until then this process may use its grant although others lack slots
+        self.fair = 0.0  # the slots that this process may keep while others lack slots
+        self.turn_until_s = -inf  # until then this process may use its grant, though others lack slots
         self._clock = clock
         self._waiting_calls = waiting_calls
         self._changed = changed
 
     @property
     def most(self) -> int:
-        """The maximum of this process's attempts in flight now."""
+        """The maximum of attempts in flight of this process, now."""
         return int(self.top + ROUNDING) if self._clock() < self.valid_until_s else 0
 
     def hold(self, taken: int) -> None:
-        """Set the number of attempts in flight; report at once if that frees a slot that others lack."""
+        """Set the number of attempts in flight; report at once if a slot that others lack is free now."""
         self.held = float(taken)
         if self.is_wanted and self.is_too_many:
             self.ask()
@@ -310,7 +309,7 @@ class LeasedSlots(Quota):
         self.ask()
 
     def share(self, processes: int, now_s: float, *, leased_since: float = 0.0) -> None:
-        """See ``Quota``. Whether others lack slots is not known then."""
+        """See ``Quota``. Without Redis nobody knows whether others lack slots."""
         self.is_wanted = False
         super().share(processes, now_s, leased_since=leased_since)
         self._changed()
@@ -325,7 +324,7 @@ class LeasedSlots(Quota):
 
     @property
     def is_idle(self) -> bool:
-        """False: slots are part of each round, so that the next attempt finds one, and the load is known."""
+        """False: slots are part of each round, so that the next attempt finds a free slot, and the load is known."""
         return False
 
     @property
@@ -335,11 +334,11 @@ class LeasedSlots(Quota):
 
     @property
     def is_too_many(self) -> bool:
-        """Whether others lack slots that are leased here and not in use."""
+        """Whether this process has leased slots that it does not use and others lack."""
         return self._is_due() and self.lease.amount >= self.held + 1.0
 
     def preference(self, now_s: float, ahead_s: float) -> tuple[float, float]:
-        """See ``Quota``. In advance: as many as the script grants, unless others lack slots."""
+        """See ``Quota``. The amount in advance is as much as the script grants, and 0 while others lack slots."""
         del now_s, ahead_s
         self.waiting, self.turned_away = float(max(self._waiting_calls(), self.turned_away)), 0
         if not self._is_due():
@@ -352,17 +351,17 @@ class LeasedSlots(Quota):
         return max(self.held, super().reach(now_s))
 
     def give_back(self, ahead: float) -> None:
-        """See ``Quota``; the slots in use stay leased."""
+        """See ``Quota``; slots in use stay leased."""
         before = self.lease.amount
         super().give_back(ahead)
         self.lease.amount = min(before, max(self.lease.amount, self.held))
 
     def update_others(self, running: float, fair: float, *, is_wanted: bool) -> None:
-        """Set the others' attempts in flight, the fair part, and whether they lack slots."""
+        """Set the others' attempts in flight, the fair part of each process, and whether others lack slots."""
         self.running, self.fair, self.is_wanted = running, fair, is_wanted
 
     def leased(self, lease: float, *, reported: float, at_s: float, until_s: float) -> None:
-        """See ``Quota``; more slots while others lack some begin a turn."""
+        """See ``Quota``; a larger lease while others lack slots begins a turn."""
         if self.is_wanted and lease > self.lease.amount:
             self.turn_until_s = at_s + TURN_S
         super().leased(lease, reported=reported, at_s=at_s, until_s=until_s)
@@ -374,7 +373,7 @@ class LeasedSlots(Quota):
         return self.is_wanted and self._clock() >= self.turn_until_s
 
 
-TURN_S = 0.5  # a round: shorter turns would pass slots on more often than they are requested
+TURN_S = 0.5  # the length of a round: in shorter turns slots would be passed on more often than requested
 
 
 def _do_nothing() -> None:
@@ -388,7 +387,7 @@ _LEAST = 1e-6  # of tokens or dollars
 
 
 class Leases(Protocol):
-    """Decides how much of each quota this process may use; amounts are in the unit of their limit."""
+    """Decides how much of each quota this process may use; amounts are in the limit's unit."""
 
     @property
     def connected(self) -> bool:
@@ -396,46 +395,46 @@ class Leases(Protocol):
 
     @property
     def sees_all(self) -> bool:
-        """Whether no other process uses the same limits, so that this one's usage is all."""
+        """Whether no other process uses the same limits, so that this process knows all usage."""
 
     @property
     def round_s(self) -> float:
-        """Seconds between two rounds with the other processes; 0 where there are none."""
+        """Seconds between two rounds with other processes; 0 without other processes."""
 
     @property
     def took_s(self) -> float:
-        """Seconds that the last such round took."""
+        """Seconds that the last round took."""
 
     @property
     def shared_clock(self) -> Callable[[], float] | None:
-        """The clock by which all processes count minutes and days, in seconds since 1970; None: each its own."""
+        """The clock by which all processes count minutes and days, in Unix seconds; None: each process has its own."""
 
     async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float, beyond_usd: float = 0.0) -> None:
-        """Try to let each quota hold the amount beside it; wait for that no longer than ``patience_s``.
+        """Try to let each quota hold the amount beside it; wait at most ``patience_s``.
 
         ``beyond_usd``: by how much a lease of dollars may exceed the limit, in one process at a time.
         """
 
     def keep(self, quota: Quota) -> None:
-        """Keep the other processes informed about ``quota`` until its window ends; ``enlarge`` does so too."""
+        """Tell the other processes about ``quota`` until its window ends; ``enlarge`` includes this."""
 
     def forget(self, quota: Quota) -> None:
-        """Stop keeping ``quota``: nothing is held, or used in a window that still lasts."""
+        """Stop telling about ``quota``: nothing is held, and nothing was used in a window that still lasts."""
 
     def give_back(self, quota: Quota) -> None:
         """Return soon what ``quota`` does not need."""
 
     def lend(self, slots: LeasedSlots) -> None:
-        """Lease ``slots`` from now on, in each round, and whenever their ``ask`` is called."""
+        """Lease ``slots`` from now on, in each round, and when ``slots.ask`` is called."""
 
     def end(self, slots: LeasedSlots) -> None:
-        """Stop leasing ``slots``: their limit was removed."""
+        """Stop leasing ``slots``: the limit was removed."""
 
     def recollect(self, spent: Mapping[str, float]) -> None:
-        """Set what was used before the start, US dollars or tokens by the key of the quota."""
+        """Set the usage before the start, in US dollars or tokens by the key of the quota."""
 
     def recollected(self, key: str) -> float:
-        """Return what was used before the start of the quota of this key."""
+        """Return the usage before the start, by the key of the quota."""
 
     async def start(self) -> None:
         """Start the background tasks."""
@@ -473,7 +472,7 @@ class OwnShare:
         patience_s: float,  # noqa: ARG002 - no wait
         beyond_usd: float = 0.0,  # noqa: ARG002 - a share has no more
     ) -> None:
-        """Allow each quota its share, which stays the same within a window."""
+        """Give each quota its share, which stays the same within a window."""
         for quota, _ in short:
             if quota.key not in self._kept:
                 self._forget_old()
@@ -492,7 +491,7 @@ class OwnShare:
         """Do nothing: shares stay the same."""
 
     def lend(self, slots: LeasedSlots) -> None:
-        """Let ``slots`` go as far as the share, also when their limit has changed."""
+        """Give ``slots`` their share, also after a change of the limit."""
         slots.ask = lambda: None if slots.lease.is_share else slots.share(self._processes, self._clock())
         slots.ask()
 
@@ -500,14 +499,14 @@ class OwnShare:
         """Do nothing: no other process has to know."""
 
     def recollect(self, spent: Mapping[str, float]) -> None:
-        """Set what was used before the start, by the key of the quota."""
+        """Set the usage before the start, by the key of the quota."""
         self._spent = spent
         for quota in self._kept.values():
             quota.elsewhere.used = spent.get(quota.key, 0.0)
             quota.set_limit(quota.limit)
 
     def recollected(self, key: str) -> float:
-        """Return what was used before the start."""
+        """Return the usage before the start."""
         return self._spent.get(key, 0.0)
 
     async def start(self) -> None:
@@ -517,7 +516,7 @@ class OwnShare:
         """Do nothing: nothing was leased."""
 
     def _forget_old(self) -> None:
-        """Forget quotas of windows that are over, once there are twice as many as were left the last time."""
+        """Forget quotas of ended windows, when there are twice as many quotas as were left the last time."""
         if len(self._kept) < self._looked_through_at:
             return
         unix_s = self._unix_clock()

@@ -1,4 +1,4 @@
-"""What clients read of their limits: headers about what is left, and the errors of calls beyond a limit."""
+"""What clients read about limits: headers with what is left, and errors of calls beyond a limit."""
 
 from collections.abc import Collection, Iterable
 from math import ceil, inf
@@ -46,7 +46,7 @@ class LimitReached(ApiError):
     type = "rate_limit_error"
     code = "rate_limit_exceeded"
     meaning = Meaning.RATE
-    final = ""  # words behind those of the message, at which programs end
+    final = ""  # appended to the message: some programs stop at these words
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class LimitReached(ApiError):
 
 
 class BudgetSpent(LimitReached):
-    """A limit that is counted for an hour or longer is reached. Type and code are OpenAI's for that."""
+    """A limit for an hour or longer is reached. Type and code are OpenAI's for a spent budget."""
 
     # Means: The client, or the model, has used up its limit in US dollars or tokens of the hour, day, week or month, or
     # in all, or this call needs more than is left. The message says how much is left, what the call needs, and what
@@ -84,8 +84,8 @@ class BudgetSpent(LimitReached):
     type = "insufficient_quota"
     code = "insufficient_quota"
     meaning = Meaning.SPENT
-    # Qwen Code (0.24.4: isQuotaExhaustedError of packages/core/src/utils/quotaErrorDetection.ts) waits else for all of
-    # ``retry-after``, and tries for minutes; pi (1.6.0) tries for long, too.
+    # Without these words, Qwen Code (0.24.4: isQuotaExhaustedError of packages/core/src/utils/quotaErrorDetection.ts)
+    # waits for all of ``retry-after``, and tries for minutes; pi (1.6.0) tries for long, too.
     final = ": quota exceeded, it will reset then"
 
     def __init__(
@@ -96,9 +96,9 @@ class BudgetSpent(LimitReached):
 
 
 class LimitHeld(LimitReached):
-    """What is left of a limit in dollars or tokens is held by running calls."""
+    """Running calls hold what is left of a limit in dollars or tokens."""
 
-    # What they do not use is free again when they end: so the code is that of a limit that has room again soon.
+    # Unused dollars and tokens are free again when those calls end: so the code is that of a limit with room soon.
 
     def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
         message = (
@@ -110,7 +110,7 @@ class LimitHeld(LimitReached):
 
 
 class LargerThanLimit(InvalidRequest):
-    """A prompt that no minute of the client has room for."""
+    """A prompt that is larger than the client's limit for a minute."""
 
     # Means: The prompt has more tokens than the key, its team or its end user may use in a minute (`tpm`).
     # Retry: no.
@@ -128,9 +128,9 @@ class LargerThanLimit(InvalidRequest):
 def limit_reached(
     quota: Quota, whose: str, unix_s: float, *, of_model: bool = False, amount: float = inf, most: float = inf
 ) -> LimitReached:
-    """Return the error for a quota that has less left than ``amount``; ``whose`` begins its message.
+    """Return the error for a quota with less left than ``amount``; ``whose`` is the subject of the message.
 
-    ``most``: what the call may cost, or use, if that is known.
+    ``most``: what the call may cost, or use, if known.
     """
     if quota.name in ESTIMATED and quota.unspent + ROUNDING >= amount:
         return LimitHeld(quota, whose, unix_s, of_model=of_model)
@@ -139,14 +139,14 @@ def limit_reached(
 
 
 def longest(refusals: Collection[LimitReached], unix_s: float) -> LimitReached:
-    """Return the refusal by the limit that is the last to have something left again."""
+    """Return the refusal by the limit that will be the last to have something left."""
     return max(
         refusals, key=lambda each: RETRY_HELD_S if isinstance(each, LimitHeld) else retry_after_s(each.quota, unix_s)
     )
 
 
 def _is_too_large(quota: Quota, amount: float) -> bool:
-    """Whether a call needs more than the whole limit, so that it is no use to wait."""
+    """Whether a call needs more than the whole limit, so that a wait is in vain."""
     return quota.name in ESTIMATED and quota.limit + ROUNDING < amount < inf
 
 
@@ -159,7 +159,7 @@ def _beyond(quota: Quota, whose: str, amount: float, most: float, retry_s: float
             f"{whose} has {limit}, and this call alone needs about {_rounded(amount)}; ask for fewer tokens"
             " (max_tokens), shorten the prompt, or ask the operator for a higher limit"
         )
-    # Others may have left their parts of what was not used before the start.
+    # Other processes may have something left: their parts of what was unused at the start.
     is_part = (
         quota.name in ESTIMATED and quota.lease.is_share and quota.top + ROUNDING < quota.limit - quota.elsewhere.used
     )
@@ -180,7 +180,7 @@ def _rounded(amount: float) -> str:
 
 
 def retry_after_s(quota: Quota, unix_s: float) -> float:
-    """Return the seconds until there is something left again."""
+    """Return the seconds until something is left again."""
     return RETRY_PARALLEL_S if quota.name == "max_parallel" else max(1.0, quota.window.ends_s - unix_s)
 
 

@@ -1,14 +1,14 @@
 """Leases of all processes from Redis, renewed in the background.
 
 Every half second (two seconds with a thousand processes), and at once when a call finds a lease used up, this process
-reports its usage of each quota in use and the lease that it wants. Running calls are part of the lease, so that a dead
-process's holds expire with it.
+reports its usage of each quota in use, and the lease that it needs. Running calls are part of the lease, so that a dead
+process's holds expire with the lease.
 
-While Redis is away each process uses its share of what was left. If Redis has lost its data, or processes continued
-without it, every process reports again, and until all have done so none exceeds such a share either.
+While Redis does not answer, each process uses its share of what was left. If Redis has lost its data, or processes went
+on without Redis, every process reports again, and until all have done so none exceeds such a share.
 
-All of this is per shard: in a Redis Cluster each master has some of the quotas and its own list of processes, and one
-that is away, or has lost its data, affects its own quotas only.
+Each shard is separate: in a Redis Cluster each master has some of the quotas and its own list of processes. A master
+that does not answer, or has lost its data, affects its own quotas only.
 """
 
 import asyncio
@@ -31,30 +31,30 @@ from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s, 
 class LeaseTimes(msgspec.Struct, frozen=True):
     """How long a process's reports are valid, and other times, in seconds."""
 
-    lease_s: float = 5.0  # then a dead process's lease has expired
+    lease_s: float = 5.0  # after which a dead process's lease has expired
     process_s: float = 15.0  # a process without a report for so long is not counted
-    silent_s: float = 60.0  # then a silent process's usage is added to the base, which the others can restore
-    restoring_s: float = 2.0  # after a loss of data, or without Redis: by then every process has reported again
+    silent_s: float = 60.0  # then a silent process's usage is added to the base, which others can restore
+    restoring_s: float = 2.0  # after a loss of data, or a time without Redis: by then every process has reported again
     round_s: float = 0.5  # between two reports on all quotas in use, with ten processes; for more see ``round_s``
-    repeat_s: float = 20.0  # between two reports on those not in use; less than ``silent_s``
-    timeout_s: float = 1.0  # of a round; only calls that need ``max_parallel`` wait so long
-    first_s: float = 0.25  # calls wait for the first report on a window: its share may already be leased by others
+    repeat_s: float = 20.0  # between two reports on quotas not in use; less than ``silent_s``
+    timeout_s: float = 1.0  # of a round; only calls that need ``max_parallel`` wait for all of it
+    first_s: float = 0.25  # a call's wait for the first report on a new window, as others may have leased all of it
 
 
 USUAL = LeaseTimes()
 
 _log = structlog.get_logger(__name__)
 
-AHEAD_ROUNDS = 2.0  # of ``LeaseTimes.round_s``: leases cover the expected use until so long after the next report
-EXHAUSTED_S = 0.2  # pause before calls ask again after a reply that nothing is left; longer with longer rounds
-TURNS = 5  # parts of a wait for a round: one that ends late is not counted, as the event loop was blocked
+AHEAD_ROUNDS = 2.0  # of ``LeaseTimes.round_s``: leases cover the expected usage until so long after the next report
+EXHAUSTED_S = 0.2  # between requests after the reply that nothing is left; longer with longer rounds
+TURNS = 5  # parts of a wait for a round; a part that ends late does not count, as the event loop was blocked
 CLOCK_INTERVAL_S = 10.0  # between two readings of Redis' clock
 AT_ONCE = 500  # quotas in one round trip: some milliseconds of Redis
-_ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last two: not a reply of ours
+_ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last two: the reply is not from our script
 
 
 class _Link(msgspec.Struct):
-    """The state of a shard: it does not answer; it lost its data a moment ago; it knows this process."""
+    """The state of a shard: it does not answer; it has just lost its data; it knows this process."""
 
     is_away: bool = False
     is_restoring: bool = False
@@ -62,9 +62,9 @@ class _Link(msgspec.Struct):
 
 
 class SharedLeases:
-    """The leases of this process. ``start`` and ``close`` own the background tasks, one for each shard of Redis.
+    """This process's leases. ``start`` and ``close`` own the background tasks, one task for each shard of Redis.
 
-    ``processes`` is the number assumed until Redis has answered for the first time; ``new_id`` returns a unique id.
+    ``processes``: the number to assume until Redis has answered once. ``new_id``: returns a unique id.
     """
 
     def __init__(
@@ -82,30 +82,30 @@ class SharedLeases:
         self.times = times
         self.clock = clock
         self._own_unix_clock = unix_clock
-        self._zero_s: float | None = None  # unix time of Redis at 0 of our clock
+        self._zero_s: float | None = None  # Redis' Unix time when our clock showed 0
         self._read_at_s = -inf
         self._assumed = processes
         self._spent: Mapping[str, float] = {}
         self._shards: dict[str, ShardLeases] = {}
-        self._over: list[ShardLeases] = []  # of shards that no longer exist
+        self._over: list[ShardLeases] = []  # shards that no longer exist, whose tasks still run
         self._version = nodes.version
         self._is_open = False
         self._settle()
 
     @property
     def sees_all(self) -> bool:
-        """Whether this is the only process; others may have used the same Redis."""
+        """False: other processes may have used the same Redis."""
         return False
 
     @property
     def connected(self) -> bool:
-        """Whether all of Redis answered last time."""
+        """Whether all shards of Redis answered last time."""
         return not any(shard.link.is_away for shard in self._shards.values())
 
     def unix_clock(self) -> float:
-        """Return seconds since 1970 by Redis' clock, for the windows that all processes share; ours until it is known.
+        """Return Unix seconds by Redis' clock, for the windows that all processes share; until it is read, by ours.
 
-        Between two readings our monotonic clock runs on.
+        Between two readings our monotonic clock is added.
         """
         return self._own_unix_clock() if self._zero_s is None else self._zero_s + self.clock()
 
@@ -120,7 +120,7 @@ class SharedLeases:
         return self.clock() - self._read_at_s >= CLOCK_INTERVAL_S
 
     def note_clock(self, seconds: int, micros: int, sent_s: float) -> None:
-        """Note the time of Redis' clock, in an answer asked for at ``sent_s``."""
+        """Note Redis' time from a reply; the command was sent at ``sent_s``."""
         now_s = self.clock()
         self._read_at_s = now_s
         self._zero_s = seconds + micros / 1e6 - (sent_s + now_s) / 2
@@ -132,7 +132,7 @@ class SharedLeases:
 
     @property
     def round_s(self) -> float:
-        """Seconds between two rounds, of the shard with the longest."""
+        """Seconds between two rounds, of the shard where this is longest."""
         return max((shard.round_s for shard in self._shards.values()), default=0.0)
 
     @property
@@ -146,40 +146,40 @@ class SharedLeases:
         return self._shards
 
     def recollect(self, spent: Mapping[str, float]) -> None:
-        """Set what was used before the start, by the key of the quota; it counts if Redis knows of less, or is away."""
+        """Set the usage before the start, by the quota's key; it counts if Redis knows less, or does not answer."""
         self._spent = spent
         for shard in self._shards.values():
             shard.recollect()
 
     def recollected(self, key: str) -> float:
-        """Return what was used before the start of the quota of this key."""
+        """Return the usage before the start, by the key of the quota."""
         return self._spent.get(key, 0.0)
 
     def keep(self, quota: Quota) -> None:
-        """Include ``quota`` in the rounds until nothing of it is held or unreported."""
+        """Include ``quota`` in the rounds until nothing is held or unreported."""
         self._of(quota).keep(quota)
 
     def forget(self, quota: Quota) -> None:
-        """Exclude ``quota`` from the rounds; its lease expires."""
+        """Exclude ``quota`` from the rounds; the lease expires."""
         self._of(quota).drop(quota)
 
     def give_back(self, quota: Quota) -> None:
-        """Report ``quota`` at once, so that others may lease what it does not need."""
+        """Report ``quota`` at once, so that others may lease what this process does not need."""
         self._of(quota).report(quota)
 
     def lend(self, slots: LeasedSlots) -> None:
-        """Lease ``slots`` from now on; ``ask`` for more of them wakes the round of their shard."""
+        """Lease ``slots`` from now on; ``slots.ask`` wakes the round of the shard."""
         slots.ask = lambda: self._of(slots).ask(slots)
         self.keep(slots)
         slots.ask()
 
     def end(self, slots: LeasedSlots) -> None:
-        """Stop leasing ``slots``; their lease expires."""
+        """Stop leasing ``slots``; the lease expires."""
         for shard in self._shards.values():
             shard.drop(slots)
 
     async def start(self) -> None:
-        """Read Redis' clock, and start the rounds; Redis may be away."""
+        """Read Redis' clock, and start the rounds, even if Redis does not answer."""
         self._is_open = True
         with suppress(*_ERRORS):
             async with asyncio.timeout(self.times.timeout_s):
@@ -195,7 +195,7 @@ class SharedLeases:
         self.note_clock(int(time[0]), int(time[1]), sent_s)
 
     async def close(self) -> None:
-        """Stop; return all leases if Redis is available."""
+        """Stop; return all leases if Redis answers."""
         self._is_open = False
         await asyncio.gather(*(shard.cancel() for shard in self._over))
         await asyncio.gather(*(shard.close() for shard in self._shards.values()))
@@ -222,14 +222,14 @@ class SharedLeases:
                 await shard.enlarge(quotas, patience_s)
             else:
                 await asyncio.gather(*(shard.enlarge(quotas, patience_s) for shard, quotas in by_shard.values()))
-        finally:  # keeps one shard's grant from being returned before all have replied
+        finally:  # only now, or one shard's grant would be returned before all have replied
             for quota, amount in asked:
                 quota.waiting = max(0.0, quota.waiting - amount)
                 if quota.waiting < ROUNDING:
                     quota.beyond = 0.0
 
     def settle(self) -> None:
-        """Move each quota to the shard that serves it now, if the topology has changed."""
+        """After a change of the topology, move each quota to the shard that serves it now."""
         if self._version != self.nodes.version:
             self._version = self.nodes.version
             self._settle()
@@ -241,7 +241,7 @@ class SharedLeases:
             shard = before.pop(name, None)
             if shard is None:
                 shard = ShardLeases(name, self, processes)
-                shard.link.is_away = not was_connected  # then usage without Redis must be reported first
+                shard.link.is_away = not was_connected  # so that usage without Redis is reported first
                 if self._is_open:
                     shard.start()
             self._shards[name] = shard
@@ -256,18 +256,18 @@ class SharedLeases:
 
 
 def _is_over(quota: Quota, unix_s: float) -> bool:
-    """Whether a quota's window has ended, and nothing of it needs to be reported any more.
+    """Whether a quota's window has ended, and no report on the quota is needed any more.
 
-    Without Redis nothing is ever reported, and each minute adds the quotas of all who call.
+    Without Redis nothing is ever reported, and each minute adds quotas for all clients that call.
     """
     ends_s = quota.window.ends_s
     return ends_s < unix_s and (quota.is_settled or (quota.name not in REMEMBERED and ends_s < unix_s - MINUTE_S))
 
 
 async def ends_in(awaited: asyncio.Future[None], patience_s: float, clock: Callable[[], float]) -> bool:
-    """Return whether ``awaited`` ends within ``patience_s``, not counting time in which the event loop was blocked.
+    """Return whether ``awaited`` ends within ``patience_s``, without the time in which the event loop was blocked.
 
-    No reply can be read then. At most as many parts again are waited for.
+    A blocked loop reads no reply. The wait is at most twice as long in parts.
     """
     turn_s, counted = patience_s / TURNS, 0
     for _ in range(2 * TURNS):
@@ -283,7 +283,7 @@ async def ends_in(awaited: asyncio.Future[None], patience_s: float, clock: Calla
 
 
 class ShardLeases:
-    """The leases of this process from one shard of Redis."""
+    """This process's leases from one shard of Redis."""
 
     def __init__(self, name: str, owner: SharedLeases, processes: int) -> None:
         self.name = name
@@ -299,15 +299,15 @@ class ShardLeases:
         self._causes = OutageCauses()
         self._task: asyncio.Task[None] | None = None
         self._is_open = True
-        self._is_last = False  # whether its next report is its last: the process ends
+        self._is_last = False  # whether the next report is this process's last
 
     def start(self) -> None:
-        """Start the rounds, unless they already run."""
+        """Start the rounds, unless they run already."""
         if self._task is None:
             self._task = asyncio.create_task(self._go_round(), name="limits.leases")
 
     def stop(self) -> bool:
-        """Stop after the current round; return whether it still runs."""
+        """Stop after the current round; return whether this round still runs."""
         self._is_open = False
         self._wake.set()
         return self._task is not None and not self._task.done()
@@ -321,7 +321,7 @@ class ShardLeases:
                 await self._task
 
     async def close(self) -> None:
-        """Stop; return all leases if the shard is available."""
+        """Stop; return all leases if the shard answers."""
         await self.cancel()
         self._is_last = True
         with suppress(*_ERRORS):
@@ -338,7 +338,7 @@ class ShardLeases:
         self._short.pop(quota.key, None)
 
     def recollect(self) -> None:
-        """Apply what was spent before the start to shares; Redis is told of it with the next reports."""
+        """Apply the usage before the start to shares; Redis learns of it in the next reports."""
         for quota in self._kept.values():
             if quota.lease.is_share and self._owner.recollected(quota.key) > quota.elsewhere.used:
                 self._share(quota, since_s=self._ahead_s)
@@ -349,27 +349,27 @@ class ShardLeases:
         self._wake.set()
 
     def ask(self, slots: LeasedSlots) -> None:
-        """Request a round for ``slots``: at once, or soon if a moment ago none were left."""
+        """Request a round for ``slots``: at once, or soon if none were left a moment ago."""
         self._short[slots.key] = slots
         if slots.is_too_many or self._clock() >= slots.exhausted_until_s:
             self._wake.set()
 
     def take(self, quota: Quota, *, is_short: bool) -> None:
-        """Adopt a quota of another shard; ``is_short``: calls wait for it."""
+        """Adopt a quota of another shard; ``is_short``: calls wait for the quota."""
         self._kept[quota.key] = quota
         if is_short:
             self._short[quota.key] = quota
             self._wake.set()
 
     def take_foreign(self) -> list[tuple[Quota, bool]]:
-        """Remove and return the quotas that another shard serves, each with whether calls wait for it."""
+        """Remove and return the quotas of other shards, each with whether calls wait for the quota."""
         foreign = [quota for quota in self._kept.values() if self._nodes.shard_of(key_of(quota)) != self.name]
         for quota in foreign:
             del self._kept[quota.key]
         return [(quota, self._short.pop(quota.key, None) is not None) for quota in foreign]
 
     async def enlarge(self, asked: Sequence[tuple[Quota, float]], patience_s: float) -> None:
-        """See ``SharedLeases``; for quotas of this shard."""
+        """Do as ``SharedLeases.enlarge``, for quotas of this shard."""
         if not self.link.is_away:
             self._short.update((quota.key, quota) for quota, _ in asked)
             if self._round is None:
@@ -383,12 +383,13 @@ class ShardLeases:
     async def _wait(self, round_ends: asyncio.Future[None], quotas: Sequence[Quota], patience_s: float) -> None:
         """Wait for the next round to end, up to each quota's time limit; then use shares.
 
-        If a round takes longer, Redis is slow, and others lease meanwhile; or it hangs, as is seen within a second.
+        If a round takes longer, either Redis is slow, and others lease meanwhile; or Redis hangs, as will show in a
+        second.
         """
         parallel = [quota for quota in quotas if quota.name == "max_parallel"]
         others = [quota for quota in quotas if quota.name != "max_parallel"]
         known = [quota for quota in others if quota.reported is not None]
-        new = [quota for quota in others if quota.reported is None]  # the others' leases of their window are unknown
+        new = [quota for quota in others if quota.reported is None]  # what others have leased is unknown here
         waited_s = 0.0
         for longest_s, waiting in ((patience_s, known), (self._times.first_s, new), (self._times.timeout_s, parallel)):
             if waiting:
@@ -422,7 +423,7 @@ class ShardLeases:
             end_if_cancelled()
 
     def _due(self) -> list[Quota]:
-        """Return the quotas to report; drop those of windows that have ended."""
+        """Return the quotas to report; drop quotas of ended windows."""
         now_s, unix_s = self._clock(), self._unix_clock()
         for quota in [each for each in self._kept.values() if _is_over(each, unix_s)]:
             del self._kept[quota.key]
@@ -478,7 +479,7 @@ class ShardLeases:
         self._round = None
 
     def _share_again(self) -> None:
-        """Allow whole shares: the shard is away, not just slow, so no other process leases meanwhile."""
+        """Allow whole shares: the shard does not answer at all, so no other process leases meanwhile."""
         for quota in self._kept.values():
             if quota.lease.is_share:
                 self._share(quota)
@@ -498,7 +499,7 @@ class ShardLeases:
         return self.round_s + AHEAD_ROUNDS * self._times.round_s
 
     def _share(self, quota: Quota, *, since_s: float | None = None) -> None:
-        """Use a share, assuming that others have leased on for ``since_s`` (None: for a round)."""
+        """Use a share; others are assumed to have leased for ``since_s`` since the last round (None: for a round)."""
         quota.elsewhere.used = max(quota.elsewhere.used, self._owner.recollected(quota.key))
         leased_since = quota.elsewhere.leased * (since_s or self.round_s) / self._ahead_s
         quota.share(self._owner.processes, self._clock(), leased_since=leased_since)
@@ -530,7 +531,7 @@ class ShardLeases:
         processes, self.link.is_restoring = int(greeting[0]), bool(greeting[1])
         self.processes = max(self.processes, processes) if self.link.is_restoring else processes
         for quota, (used, need, _), reply in zip(quotas, asked, replies, strict=True):
-            if isinstance(reply, REDIRECTED):  # no node serves its slot now, or only some of its keys have moved
+            if isinstance(reply, REDIRECTED):  # no node serves the slot now, or only some of the slot's keys have moved
                 if quota.waiting and not isinstance(quota, LeasedSlots):
                     self._share(quota)
                 continue
@@ -539,8 +540,8 @@ class ShardLeases:
     def _lease_request(self, quota: Quota, now_s: float) -> tuple[float, float, Sequence[str]]:
         """Return the reported usage, the amount that calls need, and the arguments of ``LEASE``.
 
-        From now on at most the requested amount may be used, and no more in advance than was granted last: idle amounts
-        must be free here before they are granted to others.
+        From now on at most the requested amount may be used, and in advance no more than was granted last: idle amounts
+        must be free here before Redis grants them to others.
         """
         used = quota.used
         need, ahead = quota.preference(now_s, self._ahead_s)
@@ -548,8 +549,8 @@ class ShardLeases:
             ahead = 0.0
         quota.give_back(ahead)
         is_known, spent = quota.reported is not None, self._owner.recollected(quota.key)
-        # Redis, when it answered last, knew of less than the ledger, which may have answered only after that; so it may
-        # before its first answer.
+        # In its last reply Redis knew less than the ledger, which may have answered after that; before the first reply
+        # Redis may know less, too.
         is_more = spent > (quota.elsewhere.used if is_known else 0.0) + ROUNDING
         base = spent if is_more or not is_known else quota.elsewhere.base
         said = (
@@ -580,7 +581,7 @@ class ShardLeases:
         if self.link.is_restoring:
             known.used, known.leased = max(known.used, grant.used), max(known.leased, grant.leased)
             known.base = max(known.base, grant.base)
-            if isinstance(quota, LeasedSlots) and not quota.lease.is_share:  # it keeps the former lease
+            if isinstance(quota, LeasedSlots) and not quota.lease.is_share:  # slots keep the former lease
                 quota.valid_until_s = sent_s + self._times.lease_s
             else:
                 self._share(quota)

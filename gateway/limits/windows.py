@@ -1,7 +1,7 @@
 """The windows in which limits count: the minute, and hours, days, weeks and months of a zone.
 
-A day is named by its date and a month by its name, whatever the zone: so a limit whose zone is changed goes on from
-what was used on that date. An hour is named by its first instant: a change of clocks repeats or skips none.
+A day is named by its date and a month by its name, in any zone: so a limit whose zone is changed goes on from the usage
+on that date. An hour is named by its first instant: so a change of clocks repeats or skips none.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -18,7 +18,7 @@ UTC_ZONE = "UTC"
 
 
 class LimitWindow(msgspec.Struct, frozen=True):
-    """A span of time with its name, which is the same on all replicas; Unix seconds."""
+    """A span of time in Unix seconds; the name is the same on all replicas."""
 
     name: str
     starts_s: float
@@ -31,21 +31,21 @@ def _zone(name: str) -> tzinfo:
 
 
 def _between(name: str, starts: date, ends: date, zone: tzinfo) -> LimitWindow:
-    """Return the window of whole days; where clocks skip midnight, a day begins with its first instant."""
+    """Return a window of whole days; where clocks skip midnight, a day begins with its first instant."""
     start, end = (datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() for day in (starts, ends))
     return LimitWindow(name, start, end)
 
 
-def minute(unix_s: float, zone: str = UTC_ZONE) -> LimitWindow:  # noqa: ARG001 - as all windows are found
+def minute(unix_s: float, zone: str = UTC_ZONE) -> LimitWindow:  # noqa: ARG001 - all windows are found with a zone
     """Return the minute of the clock around ``unix_s``."""
     number = int(unix_s // MINUTE_S)
     return LimitWindow(f"m{number}", number * MINUTE_S, (number + 1) * MINUTE_S)
 
 
 def hour(unix_s: float, zone: str = UTC_ZONE) -> LimitWindow:
-    """Return the hour of a zone around ``unix_s``: they are counted from local midnight, which may be at UTC's quarter.
+    """Return the hour of a zone around ``unix_s``, counted from local midnight, which may be at a quarter past in UTC.
 
-    Where the clock is changed by half an hour, the last one of that day is half as long.
+    If a zone changes its clock by half an hour, the day's last hour is half as long.
     """
     midnight_s, end_s = 0.0, inf
     if zone != UTC_ZONE:
@@ -89,7 +89,8 @@ def always(_: float, zone: str = UTC_ZONE) -> LimitWindow:  # noqa: ARG001 - as 
 
 Find = Callable[[float, str], LimitWindow]
 
-# What is summed up for long: by the end of the limit's name its window, in words, and how long Redis keeps it, seconds.
+# Sums over long windows. By the end of the limit's name: the window, in words, and for how long Redis keeps it, in
+# seconds.
 _LONG: Mapping[str, tuple[Find, str, int]] = {
     "per_hour": (hour, " an hour", 2 * 3600),
     "per_day": (day, " a day", 3 * 86_400),
@@ -97,14 +98,14 @@ _LONG: Mapping[str, tuple[Find, str, int]] = {
     "per_month": (month, " a month", 35 * 86_400),
     "total": (ever, " in all", 400 * 86_400),
 }
-SHORT_S = 300  # for which Redis keeps the others
+SHORT_S = 300  # for which Redis keeps the other limits
 
 DOLLARS = frozenset(f"usd_{name}" for name in _LONG)  # the limits that are counted in US dollars
 LONG_TOKENS = frozenset(f"tokens_{name}" for name in _LONG)
-TOKENS = LONG_TOKENS | {"tpm"}  # … in tokens
-ESTIMATED = DOLLARS | TOKENS  # calls may use less of them than they hold
-SUMMED = frozenset({"usd_per_day", "usd_per_month"})  # of UTC, and the ledger's sums tell what all have spent
-REMEMBERED = DOLLARS | LONG_TOKENS  # go on after a start from what was used before it
+TOKENS = LONG_TOKENS | {"tpm"}  # tokens of any window
+ESTIMATED = DOLLARS | TOKENS  # limits of which calls may use less than they hold
+SUMMED = frozenset({"usd_per_day", "usd_per_month"})  # of UTC: the ledger's sums have the usage of all processes
+REMEMBERED = DOLLARS | LONG_TOKENS  # after a start the usage before counts
 
 WINDOWS: Mapping[str, Find] = {
     "rpm": minute,
@@ -124,20 +125,20 @@ EXPIRY_S: Mapping[str, int] = dict.fromkeys(WINDOWS, SHORT_S) | {
     f"{unit}_{name}": kept_s for unit in ("tokens", "usd") for name, (_, _, kept_s) in _LONG.items()
 }
 
-# What a limit counts, as amounts have it.
+# The keys of amounts.
 USD, TOKEN = "usd", "tokens"
 COUNTS: Mapping[str, str] = {name: USD if name in DOLLARS else TOKEN if name in TOKENS else name for name in WINDOWS}
 
 
 def began_s(zones: "Zones", unix_s: float, names: Collection[str] = REMEMBERED) -> list[float]:
-    """Return when the windows around ``unix_s`` began of those of these limits that are remembered; -inf: of totals."""
+    """Return when the current windows of the remembered limits among ``names`` began; -inf: a total's."""
     return sorted(
         {WINDOWS[name](unix_s, zone).starts_s for zone in zones.all for name in REMEMBERED.intersection(names)}
     )
 
 
 def names_since(zone: str, unix_s: float) -> dict[float, list[tuple[str, str, str]]]:
-    """Return by when a window began the limits that count in it: dollars, tokens, and the window's name."""
+    """Return by the start of a window the limits that count in it: of dollars, of tokens, and the window's name."""
     found: dict[float, list[tuple[str, str, str]]] = {}
     for name, (find, _, _) in _LONG.items():
         window = find(unix_s, zone)
@@ -146,7 +147,7 @@ def names_since(zone: str, unix_s: float) -> dict[float, list[tuple[str, str, st
 
 
 class Zones(msgspec.Struct, frozen=True):
-    """The zone of each client's windows, and of all others'."""
+    """The zone of each client's windows, and the zone of all other windows."""
 
     default: str = UTC_ZONE
     of_clients: Mapping[str, str] = {}
