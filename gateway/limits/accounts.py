@@ -74,13 +74,13 @@ class Account:
 
     def hand_over(self, names: Collection[str]) -> dict[str, float]:
         """Return the usage of the limits of these ``names``, by the keys of the quotas, which begin again at 0."""
-        found = {key: used for key, used in self._former.items() if name_in(key) in names}
-        self._former = {key: used for key, used in self._former.items() if key not in found}
+        used_by_key = {key: used for key, used in self._former.items() if name_in(key) in names}
+        self._former = {key: used for key, used in self._former.items() if key not in used_by_key}
         for quotas in (self._replaced, self._quotas):
             for name in names:
                 if (quota := quotas.get(name)) is not None:
-                    found[quota.key] = quota.hand_over()
-        return found
+                    used_by_key[quota.key] = quota.hand_over()
+        return used_by_key
 
     def begin_windows(self, unix_s: float) -> None:
         """Begin the windows around ``unix_s``."""
@@ -97,8 +97,8 @@ class Account:
                     before.set_limit(limit)
                     self._quotas[name] = before
                 else:
-                    made = self._quotas[name] = Quota(self.owner, name, limit, window)
-                    made.used = self._former.get(made.key, 0.0)
+                    new = self._quotas[name] = Quota(self.owner, name, limit, window)
+                    new.used = self._former.get(new.key, 0.0)
                 if quota is not None:
                     self._replaced[name] = quota
         self._quotas_end = False

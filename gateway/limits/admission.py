@@ -76,9 +76,9 @@ class Admission:
     ) -> Quota | None:
         """Hold all in turn, behind the line for ``ahead``; return another quota if the call has to wait for that."""
         whose = next(level.whose for _, quotas, level in wanted if ahead in quotas)
-        held = LimitHeld(ahead, whose, self._unix_clock(), of_model=of_model)
+        refusal = LimitHeld(ahead, whose, self._unix_clock(), of_model=of_model)
         if self.lines.is_full(ahead):
-            raise held
+            raise refusal
         with self.lines.joined(ahead) as place:
             while await place.comes(until_s):
                 try:
@@ -86,10 +86,10 @@ class Admission:
                 except LimitHeld as error:
                     if error.quota is not ahead and error.limit in DOLLARS:
                         return error.quota
-                    held = error
+                    refusal = error
                 else:
                     return None
-        raise held
+        raise refusal
 
     async def at_once(
         self,
@@ -108,13 +108,13 @@ class Admission:
             LimitReached: one of the quotas has too little left.
 
         """
-        asked: set[Quota] = set()
+        requested: set[Quota] = set()
         now_s = self._clock()
         for turn in range(MOST_WAITS + 1):
             if _held(wanted, amounts, now_s):
                 return
             short = list(_short(wanted, amounts, now_s))
-            refusing = [each for each in short if each[0] in asked and _is_denied(each[0], now_s)]
+            refusing = [each for each in short if each[0] in requested and _is_denied(each[0], now_s)]
             if refusing or turn == MOST_WAITS:
                 if beyond_usd and _held(wanted, amounts, now_s, beyond_usd):
                     return
@@ -128,7 +128,7 @@ class Admission:
                 if not isinstance(error, LimitHeld):
                     refusals[error].refused_by = error.quota
                 raise error
-            asked.update(quota for quota, *_ in short)
+            requested.update(quota for quota, *_ in short)
             await self._leases.enlarge([(quota, amount) for quota, amount, *_ in short], PATIENCE_S, beyond_usd)
             now_s = self._clock()
 
@@ -237,13 +237,13 @@ class Lines:
     def joined(self, quota: Quota) -> Iterator["LinePlace"]:
         """Join the end of the line for ``quota``; when this call leaves, the next is the first."""
         line = self._lines.setdefault(quota, deque())
-        line.append(own := asyncio.Event())
-        if line[0] is own:
-            own.set()
+        line.append(turn := asyncio.Event())
+        if line[0] is turn:
+            turn.set()
         try:
-            yield LinePlace(line, own)
+            yield LinePlace(line, turn)
         finally:
-            line.remove(own)
+            line.remove(turn)
             if line:
                 line[0].set()
             else:

@@ -331,15 +331,15 @@ class Limits:
         unix_s, account, limits = self._unix_clock(), self._known(level.owner), level.limits
         quotas = {} if account is None else {quota.name: quota for quota in account.quotas(unix_s)}
         unasked = 0.0 if self._leases.sees_all else None
-        found = []
+        standings = []
         for name, limit in limits.items():
             quota, window = quotas.get(name), WINDOWS[name](unix_s, level.zone)
-            taken = None if quota is None else quota.taken
-            if taken is None:  # no call of this owner so far
-                taken = self._leases.recollected(f"{level.owner}:{name}:{window.name}") or unasked
+            amount = None if quota is None else quota.taken
+            if amount is None:  # no call of this owner so far
+                amount = self._leases.recollected(f"{level.owner}:{name}:{window.name}") or unasked
             resets_in_s = None if window.ends_s == inf else round(window.ends_s - unix_s, 1)
-            found.append(LimitStanding(name, limit, taken, resets_in_s))
-        return found
+            standings.append(LimitStanding(name, limit, amount, resets_in_s))
+        return standings
 
     def counted(self) -> frozenset[str]:
         """Return the keys of the quotas that count usage in this process, also of parked ones."""
@@ -355,20 +355,20 @@ class Limits:
 
         ``added``: owner and name of each limit. ``of_payers``: names of limits of all teams and end users.
         """
-        found: dict[str, float] = {}
+        used_by_key: dict[str, float] = {}
         self._set_at |= dict.fromkeys([*added, *(("", name) for name in of_payers)], self._unix_clock())
         for owner, name in added:
             if (account := self._known(owner)) is not None:
-                found |= account.hand_over((name,))
+                used_by_key |= account.hand_over((name,))
         if of_payers:
             teams = [each for owner, each in self._accounts.items() if owner.startswith(_TEAM)]
             for account in (*teams, *self._end_users.values()):
-                found |= account.hand_over(of_payers)
+                used_by_key |= account.hand_over(of_payers)
             for owner, used in self._parked.items():
                 ended = {key: amount for key, amount in used.items() if name_in(key) in of_payers}
-                found |= ended
+                used_by_key |= ended
                 self._parked[owner] = {key: amount for key, amount in used.items() if key not in ended}
-        return found
+        return used_by_key
 
     def _known(self, owner: str) -> Account | None:
         """Return the account of an owner of any kind; None if no call has come."""
@@ -427,10 +427,10 @@ class Limits:
         unix_s = self._unix_clock()
         return [
             NearLimit(account.owner, quota.name, *_window_of(quota), account.zone, used_usd, quota.limit)
-            for accounts, told in ((self._accounts, SUMMED), (self._models, SUMMED - {"usd_per_month"}))
+            for accounts, left_out in ((self._accounts, SUMMED), (self._models, SUMMED - {"usd_per_month"}))
             for account in accounts.values()
             for quota in account.quotas(unix_s)
-            if quota.name in DOLLARS and (account.zone != UTC_ZONE or quota.name not in told)
+            if quota.name in DOLLARS and (account.zone != UTC_ZONE or quota.name not in left_out)
             if 0.0 < share * quota.limit <= (used_usd := quota.elsewhere.used + quota.used)
         ]
 
@@ -481,9 +481,9 @@ class Limits:
         if model is None or attempt.learnt_as is not None or not (self._accounts or self._models):
             return
         payer = self._payers.get(model)
-        own = self._accounts.get(owner_of_client(attempt.client))
-        above = () if own is None else map(self._accounts.get, own.above)
-        self._count((own, *above, self._models.get(payer.owner) if payer else None), self._cost_usd(attempt, model))
+        account = self._accounts.get(owner_of_client(attempt.client))
+        above = () if account is None else map(self._accounts.get, account.above)
+        self._count((account, *above, self._models.get(payer.owner) if payer else None), self._cost_usd(attempt, model))
 
     def correct(
         self,
@@ -555,8 +555,8 @@ class Limits:
         held = None
         if payer.limits:
             account = self._account_of_model(payer)
-            whose = Level(account.owner, f"the model {payer.owner!r}", {})
-            wanted: Wanted = (account, account.quotas(self._unix_clock()), whose)
+            level = Level(account.owner, f"the model {payer.owner!r}", {})
+            wanted: Wanted = (account, account.quotas(self._unix_clock()), level)
             amounts = {"tokens": use.tokens, USD: use.held_usd}
             held = (wanted, amounts)
             await self._admission.in_line([wanted], amounts, beyond_usd=use.beyond_usd, of_model=True, line_s=line_s)
@@ -642,7 +642,7 @@ def used_by_quota(
     ``teams``: by client; the usage of other teams comes from rows of teams. ``payer_of``: returns the model that pays
     for calls of a name, e.g. the first model of a list.
     """
-    found: dict[str, float] = {}
+    used: dict[str, float] = {}
     windows = {zone: names_since(zone, unix_s) for zone in zones.all}
     for row in rows:
         for owner, zone in _owners(row, teams, payer_of, zones):
@@ -650,8 +650,8 @@ def used_by_quota(
                 for name, amount in ((in_dollars, row.usd), (in_tokens, row.tokens)):
                     if amount:
                         key = f"{owner}:{name}:{window}"
-                        found[key] = found.get(key, 0.0) + amount
-    return found
+                        used[key] = used.get(key, 0.0) + amount
+    return used
 
 
 def _owners(
@@ -685,15 +685,15 @@ def spent_by_owners(
 
     ``calls``: the owners of the call's accounts, the model, US dollars, and the beginning in Unix seconds.
     """
-    found: dict[str, float] = {}
+    spent: dict[str, float] = {}
     windows = {zone: names_since(zone, unix_s) for zone in zones.all}
     for owners, model, usd, since_s in calls:
         for owner in (*owners, owner_of_model(payer_of(model))):
             for starts_s, names in windows[zones.of_client(_client_in(owner))].items():
                 for in_dollars, _, window in names if starts_s <= since_s else ():
                     key = f"{owner}:{in_dollars}:{window}"
-                    found[key] = found.get(key, 0.0) + usd
-    return found
+                    spent[key] = spent.get(key, 0.0) + usd
+    return spent
 
 
 def _client_in(owner: str) -> str:

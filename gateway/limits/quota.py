@@ -211,8 +211,8 @@ class Quota:
     @property
     def is_settled(self) -> bool:
         """Whether nothing is held or waited for, and all usage is reported."""
-        known = self.reported is not None and self.reported.used == self.used
-        return known and self.held < ROUNDING and self.waiting < ROUNDING
+        is_reported = self.reported is not None and self.reported.used == self.used
+        return is_reported and self.held < ROUNDING and self.waiting < ROUNDING
 
     @property
     def is_idle(self) -> bool:

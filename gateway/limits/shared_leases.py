@@ -206,11 +206,11 @@ class SharedLeases:
         for quota, _ in short:
             self.keep(quota)
         now_s = self.clock()
-        asked = [(quota, amount) for quota, amount in short if now_s >= quota.exhausted_until_s]
-        if not asked:
+        requested = [(quota, amount) for quota, amount in short if now_s >= quota.exhausted_until_s]
+        if not requested:
             return
         by_shard: dict[str, tuple[ShardLeases, list[tuple[Quota, float]]]] = {}
-        for quota, amount in asked:
+        for quota, amount in requested:
             shard = self._of(quota)
             by_shard.setdefault(shard.name, (shard, []))[1].append((quota, amount))
             quota.waiting += amount
@@ -223,7 +223,7 @@ class SharedLeases:
             else:
                 await asyncio.gather(*(shard.enlarge(quotas, patience_s) for shard, quotas in by_shard.values()))
         finally:  # only now, or one shard's grant would be returned before all have replied
-            for quota, amount in asked:
+            for quota, amount in requested:
                 quota.waiting = max(0.0, quota.waiting - amount)
                 if quota.waiting < ROUNDING:
                     quota.beyond = 0.0
@@ -388,10 +388,14 @@ class ShardLeases:
         """
         parallel = [quota for quota in quotas if quota.name == "max_parallel"]
         others = [quota for quota in quotas if quota.name != "max_parallel"]
-        known = [quota for quota in others if quota.reported is not None]
+        reported = [quota for quota in others if quota.reported is not None]
         new = [quota for quota in others if quota.reported is None]  # what others have leased is unknown here
         waited_s = 0.0
-        for longest_s, waiting in ((patience_s, known), (self._times.first_s, new), (self._times.timeout_s, parallel)):
+        for longest_s, waiting in (
+            (patience_s, reported),
+            (self._times.first_s, new),
+            (self._times.timeout_s, parallel),
+        ):
             if waiting:
                 if await ends_in(round_ends, longest_s - waited_s, self._clock):
                     return
@@ -510,14 +514,14 @@ class ShardLeases:
 
     async def _exchange_some(self, quotas: Sequence[Quota]) -> None:
         sent_s, times = self._clock(), self._times
-        known = "1" if self.link.has_greeted else "0"
+        has_greeted = "1" if self.link.has_greeted else "0"
         returns = "1" if self.link.is_away else "0"
-        greeted = (self._id, str(times.process_s), str(self.restoring_s), known, returns)
-        asked = [self._lease_request(quota, sent_s) for quota in quotas]
+        greeted = (self._id, str(times.process_s), str(self.restoring_s), has_greeted, returns)
+        requests = [self._lease_request(quota, sent_s) for quota in quotas]
         commands: list[Command] = [("EVAL", GREET, 1, processes_key(self.name), *greeted)]
         commands += [
-            ("EVAL", LEASE, len(keys), *keys, *said)
-            for keys, (_, _, said) in zip(map(keys_of, quotas), asked, strict=True)
+            ("EVAL", LEASE, len(keys), *keys, *arguments)
+            for keys, (_, _, arguments) in zip(map(keys_of, quotas), requests, strict=True)
         ]
         reads_clock = self._owner.wants_clock
         if reads_clock:
@@ -530,7 +534,7 @@ class ShardLeases:
         self.link.has_greeted = True
         processes, self.link.is_restoring = int(greeting[0]), bool(greeting[1])
         self.processes = max(self.processes, processes) if self.link.is_restoring else processes
-        for quota, (used, need, _), reply in zip(quotas, asked, replies, strict=True):
+        for quota, (used, need, _), reply in zip(quotas, requests, replies, strict=True):
             if isinstance(reply, REDIRECTED):  # no node serves the slot now, or only some of the slot's keys have moved
                 if quota.waiting and not isinstance(quota, LeasedSlots):
                     self._share(quota)
@@ -553,7 +557,7 @@ class ShardLeases:
         # Redis may know less, too.
         is_more = spent > (quota.elsewhere.used if is_known else 0.0) + ROUNDING
         base = spent if is_more or not is_known else quota.elsewhere.base
-        said = (
+        arguments = (
             self._id,
             repr(used),
             repr(need),
@@ -570,24 +574,24 @@ class ShardLeases:
             "1" if self._is_last else "0",
             repr(quota.beyond),
         )
-        return used, need, said
+        return used, need, arguments
 
     def _learn(self, quota: Quota, grant: Grant, used: float, need: float, sent_s: float) -> None:
         """Apply a reply."""
-        known = quota.elsewhere
+        others = quota.elsewhere
         if isinstance(quota, LeasedSlots):
             quota.update_others(grant.running, grant.fair, is_wanted=grant.is_wanted)
         quota.lease.spare = max(0.0, grant.lease - need)
         if self.link.is_restoring:
-            known.used, known.leased = max(known.used, grant.used), max(known.leased, grant.leased)
-            known.base = max(known.base, grant.base)
+            others.used, others.leased = max(others.used, grant.used), max(others.leased, grant.leased)
+            others.base = max(others.base, grant.base)
             if isinstance(quota, LeasedSlots) and not quota.lease.is_share:  # slots keep the former lease
                 quota.valid_until_s = sent_s + self._times.lease_s
             else:
                 self._share(quota)
             quota.note_report(sent_s)
         else:
-            known.used, known.leased, known.base = grant.used, grant.leased, grant.base
+            others.used, others.leased, others.base = grant.used, grant.leased, grant.base
             quota.leased(grant.lease, reported=used, at_s=sent_s, until_s=sent_s + self._times.lease_s)
         if grant.lease < need:
             longer = 1.0 if isinstance(quota, LeasedSlots) else self.round_s / self._times.round_s

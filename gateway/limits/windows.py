@@ -139,11 +139,11 @@ def began_s(zones: "Zones", unix_s: float, names: Collection[str] = REMEMBERED) 
 
 def names_since(zone: str, unix_s: float) -> dict[float, list[tuple[str, str, str]]]:
     """Return by the start of a window the limits that count in it: of dollars, of tokens, and the window's name."""
-    found: dict[float, list[tuple[str, str, str]]] = {}
+    names_by_start: dict[float, list[tuple[str, str, str]]] = {}
     for name, (find, _, _) in _LONG.items():
         window = find(unix_s, zone)
-        found.setdefault(window.starts_s, []).append((f"usd_{name}", f"tokens_{name}", window.name))
-    return found
+        names_by_start.setdefault(window.starts_s, []).append((f"usd_{name}", f"tokens_{name}", window.name))
+    return names_by_start
 
 
 class Zones(msgspec.Struct, frozen=True):
