@@ -1,4 +1,4 @@
-"""What a change of the schema waits for: told while it waits, and given up after a while, with nothing changed."""
+"""A change of the schema that has to wait: says what for, and gives up after a while with nothing changed."""
 
 import asyncio
 import sqlite3
@@ -16,13 +16,13 @@ from gateway.core.terminal_text import visible
 from gateway.ledger.errors import LedgerError
 from gateway.ledger.turns import MIGRATE
 
-WAIT_S = 600.0  # longer than a report takes, and than a dump of most ledgers
+WAIT_S = 600.0  # longer than a report, or a dump of most ledgers, takes
 TOLD_AFTER_S, TOLD_EVERY_S = 2.0, 10.0
 LOOK_S = 1.0
-_LONGEST_NAME = 60  # characters of what other programs call themselves
+_LONGEST_NAME = 60  # characters of the name that another program gives itself
 _KINDS = frozenset(["ALTER", "COPY", "CREATE", "DELETE", "INSERT", "LOCK", "SELECT", "UPDATE", "VACUUM", "WITH"])
 
-# What our process waits for. Between two tries to lock all tables it sleeps.
+# What our process waits for: a lock, or the pause between two tries to lock all tables.
 _WANTED = """
 select coalesce(wait_event_type = 'Lock' or wait_event = 'PgSleep', false) as waits,
   coalesce(lock.relation::regclass::text, '') as relation,
@@ -31,8 +31,9 @@ select coalesce(wait_event_type = 'Lock' or wait_event = 'PgSleep', false) as wa
 from pg_stat_activity left join pg_locks as lock on lock.pid = pg_stat_activity.pid and not lock.granted
 where pg_stat_activity.pid = :pid limit 1
 """
-# Who has it, or is before us in the queue. Of the statement only its kind: the rest may have what is secret. What
-# another role does is seen by members of pg_read_all_stats; without that, ``state`` and the times are null.
+# The processes that hold the lock, or are before ours in the queue. Of the statement only the kind is read, as the rest
+# may have secrets. Members of pg_read_all_stats see what other roles do; without that right ``state`` and the times are
+# null.
 _HOLDERS = """
 select holder.pid, coalesce(nullif(application_name, ''), backend_type, '') as program, coalesce(usename, '') as role,
   coalesce(state, '') as state, extract(epoch from clock_timestamp() - xact_start)::float8 as age_s,
@@ -49,7 +50,7 @@ class SchemaBlockedError(LedgerError):
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """How long a change of the schema waits for others, and who is told of it."""
+    """How long a change of the schema waits for others; ``tell`` is called with messages about the wait."""
 
     wait_s: float = WAIT_S
     tell: Callable[[str], None] = lambda _: None
@@ -59,15 +60,15 @@ class Patience(msgspec.Struct, frozen=True):
 
     @asynccontextmanager
     async def watching(self, engine: AsyncEngine, connection: AsyncConnection) -> AsyncIterator[None]:
-        """Watch what ``connection`` waits for within the block, over one of ``engine``'s own.
+        """Watch within the block what ``connection`` waits for, over another connection of ``engine``.
 
-        In SQLite only its beginning waits.
+        In SQLite only ``begin`` waits.
 
         Raises:
-            SchemaBlockedError: it has waited for longer than ``wait_s``; its transaction must be rolled back.
+            SchemaBlockedError: the wait was longer than ``wait_s``; the transaction must be rolled back.
 
         """
-        if connection.dialect.name == "sqlite":  # ``begin`` has waited
+        if connection.dialect.name == "sqlite":  # only ``begin`` waits, and has ended
             yield
             return
         pid = await connection.scalar(text("select pg_backend_pid()"))
@@ -90,7 +91,7 @@ class Patience(msgspec.Struct, frozen=True):
         """Begin a transaction of SQLite in which no other connection writes.
 
         Raises:
-            SchemaBlockedError: another one has written for longer than ``wait_s``.
+            SchemaBlockedError: another connection has written for longer than ``wait_s``.
 
         """
         loop = asyncio.get_running_loop()
@@ -121,12 +122,12 @@ PATIENCE = Patience()
 
 
 class _Watch:
-    """Looks at one process of Postgres from another one."""
+    """Looks at one process of Postgres over another connection."""
 
     def __init__(self, patience: Patience, pid: int) -> None:
         self._patience = patience
         self._pid = pid
-        self._since_s: float | None = None  # None: it does not wait
+        self._since_s: float | None = None  # None: no wait now
         self._told_s = 0.0
         self._waited_s = 0.0
         self._words = ""
@@ -140,7 +141,7 @@ class _Watch:
             try:
                 async with engine.connect() as connection:
                     is_limited = await self._look(connection, loop.time())
-            except (DBAPIError, OSError, TimeoutError):  # it may be short of connections: the next look may succeed
+            except (DBAPIError, OSError, TimeoutError):  # perhaps too many connections: the next look may succeed
                 end_if_cancelled()
                 continue
             if is_limited and self._waited_s >= self._patience.wait_s:
@@ -148,7 +149,7 @@ class _Watch:
                 return
 
     def gave_up(self) -> str:
-        """Return why it was given up, and what to do."""
+        """Return the message of SchemaBlockedError: why, and what to do."""
         end = " or ".join(f"select pg_terminate_backend({pid})" for pid in self._holders)
         return (
             f"gave up after {self._waited_s:.0f} s, with nothing changed: {self._words}. End that"
@@ -156,7 +157,7 @@ class _Watch:
         )
 
     async def _look(self, connection: AsyncConnection, now_s: float) -> bool:
-        """Look once, and tell what is to be told. Return whether the wait has a limit."""
+        """Look once, and report if a report is due. Return whether the wait has a limit."""
         wanted = (await connection.execute(text(_WANTED), {"pid": self._pid, "turn": MIGRATE.name})).one_or_none()
         if wanted is None or not wanted.waits:
             self._since_s, self._waited_s, self._words = None, 0.0, ""
@@ -165,7 +166,7 @@ class _Watch:
             self._since_s, self._told_s = now_s - self._patience.look_s / 2, -self._patience.told_every_s
         self._waited_s = now_s - self._since_s
         holders = (await connection.execute(text(_HOLDERS), {"pid": self._pid})).all()
-        if holders:  # else it sleeps, or has it by now
+        if holders:  # else the process sleeps, or has the lock by now
             self._holders = tuple(each.pid for each in holders)
             what = "another migration" if wanted.is_ours else "the gateways' sums" if wanted.is_turn else ""
             what = what or visible(wanted.relation) or "a row"
@@ -174,11 +175,11 @@ class _Watch:
         if is_due and self._words and self._waited_s >= self._told_s + self._patience.told_every_s:
             self._told_s = self._waited_s
             self._patience.tell(f"waiting for {self._waited_s:.0f} s: {self._words}")
-        return not wanted.is_ours  # that has a limit of its own, and ends
+        return not wanted.is_ours  # another migration has a limit of its own, and ends
 
 
 def _named(holder: Row[Any]) -> str:
-    """Return a process in words."""
+    """Return the words for a process: ``process 7 (psql, role ann, active since 10:00:00 UTC, 12 s, a SELECT)``."""
     if holder.pid == 0:
         return "a prepared transaction (see pg_prepared_xacts)"
     said = [

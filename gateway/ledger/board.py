@@ -1,4 +1,4 @@
-"""The board's counts for a period, computed from the ledger alone: the same fields, summed in SQL."""
+"""The board's counts for a period, from the ledger: the fields of the board, summed in SQL."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ from gateway.ledger import queries
 from gateway.ledger.connections import Database
 from gateway.ledger.reports.reader import words_of
 
-# Instants are text, which both databases accept. Only aggregates are returned: an hour may have a million rows.
+# Instants are text, which both databases accept. Only sums are returned: an hour may have a million rows.
 _QUERY = """
 with recent as (select * from samples where {which}),
 totals as (
@@ -73,10 +73,10 @@ async def counts_since(
 ) -> dict[str, dict[int, dict[str, float]]]:
     """Return the counts of attempts launched at ``since`` or later, before ``until``: model → slot → field → amount.
 
-    They lack the policy's own figures of first tokens, of which the ledger does not know the prompts' sizes.
+    The policy's own figures of first tokens are missing, as the ledger does not know the sizes of prompts.
 
     Raises:
-        QueryError: it takes too long.
+        QueryError: the query takes too long.
         DatabaseUnreachableError: the database cannot be reached.
         DatabaseUrlError: as for ``parse_url``.
 

@@ -1,4 +1,4 @@
-"""What replicas share in Postgres or SQLite beside calls: the books of alerts and of probes, and slowdowns."""
+"""The data that replicas share in Postgres or SQLite beside calls: books of alerts and of probes, and slowdowns."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -47,19 +47,19 @@ from gateway.ledger.schema import report_sql
 from gateway.ledger.tables import alert_messages, alerts, attempts, probes
 from gateway.ledger.turns import MESSAGES, PROBES, SLOWDOWNS, read_instant, written
 
-# The book of alerts: which process opens one, and which messages are due.
+# The book of alerts: which process opens an alert, and which messages are due.
 
-TIMEOUT_S = 5.0  # of each query of the books; they take some milliseconds
+TIMEOUT_S = 5.0  # of each query of the books, which takes some milliseconds
 MESSAGES_KEPT = timedelta(days=30)
 ALERTS_KEPT = timedelta(days=400)
 _EARLIER = alert_messages.alias("earlier")
 _IS_KNOWN = alerts.c.kind.in_(
     [kind.value for kind in AlertKind]
-)  # a later version has more, and is there in an upgrade
+)  # during an upgrade there may be kinds of a later version
 
 
 class SqlAlertBook:
-    """The tables ``alerts`` and ``alert_messages``; it connects when first used."""
+    """The tables ``alerts`` and ``alert_messages``; connects when first used."""
 
     def __init__(self, database: Database, *, new_id: Callable[[], str], timeout_s: float | None = None) -> None:
         """Use the ledger's database at a URL, or a shared pool.
@@ -74,14 +74,14 @@ class SqlAlertBook:
         self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
 
     async def current(self, since: datetime) -> list[Alert]:
-        """Return the alerts that are open, and those resolved after ``since``."""
+        """Return the open alerts, and the alerts resolved after ``since``."""
         lately = or_(alerts.c.resolved_at.is_(None), alerts.c.resolved_at > self._instant(since))
         query = select(alerts).where(lately, _IS_KNOWN)
         async with self._database.open(self._timeout_s) as connection:
             return [_alert(row) for row in await connection.execute(query.order_by(alerts.c.opened_at, alerts.c.id))]
 
     async def open(self, alert: Alert, webhooks: Collection[str]) -> bool:
-        """Store an alert and its messages; delete very old ones."""
+        """Store an alert and its messages, and delete very old ones; return False if the alert is open already."""
         if self._database.is_sqlite:
             from sqlalchemy.dialects import sqlite  # noqa: PLC0415 - memory: few gateways have it
 
@@ -98,14 +98,14 @@ class SqlAlertBook:
         return True
 
     async def note_seen(self, ids: Collection[str], at: datetime) -> None:
-        """Note that the conditions of these alerts held."""
+        """Note that the conditions of these alerts held at ``at``."""
         seen = update(alerts).where(alerts.c.id.in_(ids), alerts.c.seen_at < self._instant(at))
         async with self._database.open(self._timeout_s, writes=True) as connection:
             await connection.execute(seen.values(seen_at=self._instant(at)))
             await connection.commit()
 
     async def resolve(self, alert: Alert, *, unseen_since: datetime, at: datetime, webhooks: Collection[str]) -> bool:
-        """End an alert and store the messages."""
+        """End an alert and store the messages; return False if another process has ended it, or has seen it since."""
         ended = update(alerts).where(
             alerts.c.id == alert.id,
             alerts.c.resolved_at.is_(None),
@@ -122,7 +122,7 @@ class SqlAlertBook:
     async def take_due(
         self, now: datetime, *, lease: timedelta, webhooks: Collection[str], most: int = MESSAGES_AT_ONCE
     ) -> list[AlertMessage]:
-        """Return messages that are to be sent now. Nothing is locked while there are none."""
+        """Return messages to be sent now, leased for ``lease``. If none are due, nothing is locked."""
         due = self._due(now, webhooks, most)
         async with self._database.open(self._timeout_s) as connection:
             if (await connection.execute(due.limit(1))).first() is None:
@@ -130,7 +130,8 @@ class SqlAlertBook:
         is_due = alert_messages.c.due_at <= self._instant(now)
         async with self._database.open(self._timeout_s, writes=True, turn=MESSAGES) as connection:
             some = (await connection.scalars(due)).all()
-            # Asked again: a replica of a version that locks rows instead may have leased some meanwhile.
+            # The query is repeated with ``is_due``: a replica of a version that locks rows may have leased some
+            # meanwhile.
             leased = update(alert_messages).where(alert_messages.c.id.in_(some), is_due)
             leased = leased.values(due_at=self._instant(now + lease)).returning(alert_messages.c.id)
             ids = (await connection.scalars(leased)).all()
@@ -147,7 +148,7 @@ class SqlAlertBook:
     async def settle(
         self, message: AlertMessage, delivery: DeliveryResult, *, at: datetime, retry_at: datetime | None
     ) -> None:
-        """Note the end of an attempt."""
+        """Note the result of an attempt to deliver; ``retry_at``: None if it was the last."""
         values: dict[str, Any] = {"tries": message.tries + 1, "answer": delivery.answer}
         if retry_at is None:
             values |= {"done_at": self._instant(at), "is_sent": delivery.ok}
@@ -158,11 +159,11 @@ class SqlAlertBook:
             await connection.commit()
 
     async def aclose(self) -> None:
-        """Dispose of the engine; a server that hangs does not delay this for long."""
+        """Dispose of the engine; a server that hangs delays this only briefly."""
         await self._database.aclose(self._timeout_s)
 
     def _due(self, now: datetime, webhooks: Collection[str], most: int) -> Select[Any]:
-        """Return the query of due messages, without those whose incident's opening message was not sent yet."""
+        """Return the query of due messages; a message of an alert's end waits for the message of its beginning."""
         waits = and_(
             _EARLIER.c.alert_id == alert_messages.c.alert_id,
             _EARLIER.c.webhook == alert_messages.c.webhook,
@@ -207,7 +208,7 @@ class SqlAlertBook:
         await connection.execute(delete(alerts).where(alerts.c.resolved_at < very_old))
 
     def _values(self, alert: Alert) -> dict[str, Any]:
-        said = storable(  # it quotes the provider, and Postgres takes no NUL character
+        said = storable(  # the texts quote a provider, and Postgres takes no NUL character
             {
                 "key": alert.key,
                 "subject": alert.subject,
@@ -265,13 +266,13 @@ def _message(row: Row[Any]) -> AlertMessage:
     )
 
 
-# The book of probes in Postgres or SQLite: their cost is reserved before they are sent, one process at a time.
+# The book of probes: the cost is reserved before a probe is sent, by one process at a time.
 
-LAST = 16  # probes of a deployment that are looked at for failures in a row
+LAST = 16  # latest probes of a deployment that are searched for failures in a row
 
 
 class SqlProbeBook:
-    """The table ``probes``; it connects when first used."""
+    """The table ``probes``; connects when first used."""
 
     def __init__(self, database: Database) -> None:
         """Use the ledger's database at a URL, or a shared pool.
@@ -284,7 +285,7 @@ class SqlProbeBook:
         self._instant = self._database.instant
 
     async def reserve(self, probe: Probe, decide: Decide, *, since: datetime) -> NotProbed | None:
-        """Store ``probe`` unless ``decide`` returns a reason not to. Other processes decide only afterwards."""
+        """Store ``probe`` unless ``decide`` returns a reason not to. Other processes wait until this is decided."""
         async with self._database.open(TIMEOUT_S, writes=True, turn=PROBES) as connection:
             reason = decide(await self._facts(connection, probe, since))
             if reason is None:
@@ -314,7 +315,7 @@ class SqlProbeBook:
             await connection.commit()
 
     async def aclose(self) -> None:
-        """Dispose of the engine; a server that hangs does not delay this for long."""
+        """Dispose of the engine; a server that hangs delays this only briefly."""
         await self._database.aclose(TIMEOUT_S)
 
     async def _facts(self, connection: AsyncConnection, probe: Probe, since: datetime) -> DailyFacts:
@@ -353,27 +354,27 @@ class SqlProbeBook:
 
 
 def _failures(outcomes: list[str | None]) -> int:
-    """Return how many of the last probes failed in a row. Cancelled ones, and those without an end, are skipped."""
+    """Return how many of the latest probes failed in a row. Cancelled probes, and those without an end, are skipped."""
     told = [outcome for outcome in outcomes if outcome in {ProbeOutcome.ANSWERED, ProbeOutcome.FAILED}]
     return next((at for at, outcome in enumerate(told) if outcome == ProbeOutcome.ANSWERED), len(told))
 
 
-# Slowdowns in the ledger: which process may look for them, those found, and the sums they are found in. ``Slowdowns``
-# reads windows with the reader of reports and writes few rows, so one connection is enough.
+# Slowdowns in the ledger: the process that may look for slowdowns, the slowdowns, and the sums to look at.
+# ``Slowdowns`` reads windows with the reader of reports and writes few rows, so one connection is enough.
 
-CUT = "ttft_cut"  # the name of the histogram of the ages at which attempts were cut
+CUT = "ttft_cut"  # the histogram of the ages at which attempts were cut
 _METRICS = (Metric.TTFT, Metric.TPS, Metric.ITL)
-_NEARLY_ALL = 0.9  # of the cut attempts are in that histogram: if fewer, some rows are older than it
+_NEARLY_ALL = 0.9  # the part of cut attempts in that histogram; with fewer, some rows are older than the histogram
 _MINUTES = {WINDOW_S: 5, HOUR_S: 60, DAY_S: 1440}
 _EVIDENCE_AFTER = timedelta(hours=24)
 _EVIDENCE_BEFORE = timedelta(days=8)
 
 
 class Slowdowns:
-    """The detector's book, and its part of the ledger. While it is away, methods raise an error of reports."""
+    """The detector's book, and its view of the ledger. Without a database, methods raise ReportsUnreachable."""
 
     def __init__(self, database: Database, reader: Reader, holder: str) -> None:
-        """``holder`` is this process's name in the election.
+        """``holder``: this process's name in the election.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -386,24 +387,24 @@ class Slowdowns:
 
     @cached_property
     def _engine(self) -> AsyncEngine:
-        """Made when first needed: only one of many processes looks."""
+        """Made when first needed, as only one of many processes looks for slowdowns."""
         return engine_of(self._database, pool_size=1, spare=0)
 
     async def elected(self, now: datetime, lasts: timedelta) -> bool:
-        """Return whether this process is the one that looks, for ``lasts`` from now unless it renews this."""
+        """Return whether this process may look for slowdowns, for ``lasts`` from now, unless renewed."""
         self._may_hold = True  # set before the write: its confirmation may get lost
         async with self._writing() as connection:
             return await SLOWDOWNS.is_ours(connection, self._holder, now, lasts)
 
     async def resign(self) -> None:
-        """Let another process look at once. Does not query the database if this process has never looked."""
+        """Let another process look for slowdowns at once. Without an election before, the database is not asked."""
         if not self._may_hold:
             return
         async with self._writing() as connection:
             await SLOWDOWNS.give_up(connection, self._holder)
 
     async def store(self, change: SlowdownChange) -> bool:
-        """Store a begin or an end; return False if it was there already."""
+        """Store a beginning or an end; return False if it was stored already."""
         slowdown = change.slowdown
         if change.happened is Happened.BEGAN:
             values: dict[str, Any] = {
@@ -439,7 +440,7 @@ class Slowdowns:
             return (await connection.execute(statement, values)).rowcount == 1
 
     async def past(self, since: datetime) -> list[PastSlowdown]:
-        """Return slowdowns that went on since then, the oldest first."""
+        """Return the slowdowns that have ended after ``since`` or not yet, the oldest first."""
         words = self._reader.words
         at = ", ".join(f"{words.epoch(name)} as {name[:-3]}" for name in ("began_at", "noticed_at", "ended_at"))
         answer = await self._reader.run(
@@ -454,7 +455,7 @@ class Slowdowns:
         return found
 
     async def windows(self, length_s: int, since_s: int, until_s: int) -> Windows:
-        """Return the sums of the windows that began from ``since_s`` to before ``until_s``, of all deployments."""
+        """Return the sums of windows from ``since_s`` to before ``until_s``, by beginning, model and deployment."""
         sums, histograms = _windows_sql(self._reader.words, length_s, since_s, until_s)
         tallies = await self._reader.run(sums)
         counted: dict[tuple[int, str, str], dict[str, dict[int, float]]] = {}
@@ -485,7 +486,7 @@ class Slowdowns:
 
 
 def evidence_sql(words: Words, slowdown: Slowdown) -> str:
-    """Return a statement that shows the deployment and its peers by the hour, before and after the slowdown."""
+    """Return a query that shows the deployment and its peers by the hour, before and after the slowdown began."""
     began = _at(slowdown.began_s)
     since, until = began - _EVIDENCE_BEFORE, began + _EVIDENCE_AFTER
     span = (
@@ -530,7 +531,7 @@ def _windows_sql(words: Words, length_s: int, since_s: int, until_s: int) -> tup
 
 
 def _histograms(counts: Mapping[str, Counts], won: float, cut: float) -> dict[Metric, Histogram]:
-    """Return the histograms of a window; without first tokens if the ages of cut attempts are unknown."""
+    """Return a window's histograms, without first tokens if the ages of cut attempts are unknown."""
     found: dict[Metric, Histogram] = {}
     for metric in _METRICS:
         seen = counts.get(metric, {})

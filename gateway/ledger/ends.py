@@ -1,7 +1,8 @@
-"""Rows of ends that a process has taken from ``stored_names``: kept beside the name until they are among the calls.
+"""Rows of ended calls, kept in ``stored_names`` until they are among the calls.
 
-The process that takes an end keeps its row in the same transaction, and then spools it. If it is killed in between,
-another finds the row here, and writes it: with the ids and the instant that it had, so that it is stored once.
+The process that takes an end keeps the row in the same transaction, and then spools the row. If this process is killed
+in between, another process finds the row here and writes it, with the same ids and instants, so that the row is stored
+once.
 """
 
 from collections.abc import Collection
@@ -18,22 +19,22 @@ from gateway.ledger.errors import is_sqlite
 from gateway.ledger.tables import calls, stored_names
 from providers import UNREADABLE
 
-AFTER = timedelta(seconds=30)  # who has taken an end spools its row at once: after this time it was killed
+AFTER = timedelta(seconds=30)  # a row is spooled at once after its end is taken; if not by now, the process was killed
 AT_ONCE = 500
 
 
 def kept_end(row: CallRecord) -> str:
-    """Return the row of an end as it is kept."""
+    """Return the row of an ended call as text for ``stored_names``."""
     return encode(Finished(row)).decode()
 
 
 async def kept_ends(engine: AsyncEngine) -> tuple[dict[str, CallRecord], list[str], int]:
-    """Return the rows that are kept and not among the calls, by the name's id, the ids of those that are.
+    """Return by the name's id the kept rows that are not among the calls; the ids of stored ones; unreadable ones.
 
-    At most 500 of these at once, and how many were passed over on the way to them, as they cannot be read.
+    At most 500 rows are read at once; the third value is how many rows on the way could not be read.
 
     Raises:
-        DatabaseUnreachableError: the database is away.
+        DatabaseUnreachableError: the database cannot be reached.
 
     """
     name = stored_names.c
@@ -54,7 +55,7 @@ async def kept_ends(engine: AsyncEngine) -> tuple[dict[str, CallRecord], list[st
                 return {}, [], unreadable
             began = [_instant(engine, row.started_at) for row in rows.values()]
             among = calls.c.id.in_([row.id for row in rows.values()])
-            then = calls.c.started_at.between(min(began), max(began))  # few partitions
+            then = calls.c.started_at.between(min(began), max(began))  # reads few partitions
             stored = {str(each) for each in await connection.scalars(select(calls.c.id).where(among, then))}
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
@@ -63,7 +64,7 @@ async def kept_ends(engine: AsyncEngine) -> tuple[dict[str, CallRecord], list[st
 
 
 def _read(ended: str) -> CallRecord | None:
-    """Return a kept row; none if it cannot be read: a later version has written it."""
+    """Return a kept row; None if a later version has written it in another form."""
     with suppress(*UNREADABLE):
         entry = decode(ended.encode())
         if isinstance(entry, Finished):
@@ -76,10 +77,10 @@ def _instant(engine: AsyncEngine, at: datetime) -> datetime:
 
 
 async def forget_ends(engine: AsyncEngine, names: Collection[str]) -> None:
-    """Keep the rows of these names no longer: they are stored.
+    """Clear the kept rows of these names, which are among the calls now.
 
     Raises:
-        DatabaseUnreachableError: the database is away.
+        DatabaseUnreachableError: the database cannot be reached.
 
     """
     try:

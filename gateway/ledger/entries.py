@@ -1,4 +1,4 @@
-"""The entries of the spool, a JSON line each: calls' starts and ends, late attempts, refusals, outages, names."""
+"""The entries of the spool, one JSON line each: calls' starts and ends, late attempts, refusals, outages, names."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -18,7 +18,7 @@ from providers import encoded
 
 
 class Started(msgspec.Struct, frozen=True, tag="started", gc=False):
-    """A call has begun. It becomes rows only if its gateway dies before the call's end."""
+    """A call has begun. The entry becomes rows only if the gateway dies before the call ends."""
 
     call: CallStart
 
@@ -37,9 +37,9 @@ class Audited(msgspec.Struct, frozen=True, tag="audited", gc=False):
 
 
 class Watched(msgspec.Struct, frozen=True, tag="watched", gc=False):
-    """These attempts of a call that has ended are still watched. They become rows only if their gateway dies."""
+    """Attempts that are still watched after the end of their call; they become rows only if the gateway dies."""
 
-    call: CallStart  # with these attempts alone
+    call: CallStart  # with the watched attempts only
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused", gc=False):
@@ -49,27 +49,27 @@ class Refused(msgspec.Struct, frozen=True, tag="refused", gc=False):
 
 
 class Outage(msgspec.Struct, frozen=True, tag="outage", gc=False):
-    """An outage has begun or ended: a row of ``outages``, or the end in it."""
+    """An outage has begun or ended: a new row of ``outages``, or the end in that row."""
 
     outage: OutageRecord
 
 
 class Lasting(msgspec.Struct, frozen=True, tag="lasting", gc=False):
-    """These outages lasted at that instant. If their gateway dies, the last such instant becomes their end."""
+    """Outages that lasted at the instant ``at``. If the gateway dies, the last such instant becomes their end."""
 
     outages: tuple[OutageRecord, ...]
     at: datetime
 
 
 class Named(msgspec.Struct, frozen=True, tag="named", gc=False):
-    """What an answer named lies at its provider: rows of ``stored_names``, or what is known of them now."""
+    """Resources at a provider that an answer has named: new rows of ``stored_names``, or changes to these rows."""
 
     names: tuple[StoredName, ...]
 
 
 Entry = Started | Finished | Audited | Watched | Refused | Outage | Lasting | Named
 Shippable = Finished | Audited | Refused | Outage | Named
-NO_ROWS = (Started, Watched, Lasting)  # they become rows only if their gateway dies
+NO_ROWS = (Started, Watched, Lasting)  # become rows only if the gateway dies
 
 
 def _plain(value: Any) -> Any:
@@ -82,13 +82,13 @@ def _plain(value: Any) -> Any:
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain)
 _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 _NUL = b"\\u0000"
-_BACKSLASH = b"\\"[0]  # a number, which is quicker to look for than bytes
+_BACKSLASH = b"\\"[0]  # a number is found faster than bytes
 
 
 def encode_into(entry: Entry, line: bytearray) -> bool:
-    """Write ``entry`` with a newline into ``line``; return whether the line has exactly its content.
+    """Write ``entry`` with a newline into ``line``; return whether the line has exactly the entry's content.
 
-    Characters that no database can store are missing in the line, or removed when it is decoded.
+    Characters that no database can store are missing in the line, or removed by ``decode``.
 
     Raises:
         TypeError: a value that JSON cannot represent.
@@ -96,7 +96,7 @@ def encode_into(entry: Entry, line: bytearray) -> bool:
     """
     try:
         _ENCODER.encode_into(entry, line)
-    except UnicodeEncodeError:  # invalid bytes of a header are kept as lone surrogates
+    except UnicodeEncodeError:  # a header's invalid bytes, kept as lone surrogates
         line[:] = _ENCODER.encode(storable(msgspec.to_builtins(entry, enc_hook=_plain)))
         line += b"\n"
         return False
@@ -120,7 +120,7 @@ def decode(line: bytes | bytearray) -> Entry:
     """Return the entry of a line.
 
     Raises:
-        msgspec.DecodeError: it is incomplete or not an entry.
+        msgspec.DecodeError: the line is incomplete, or is not an entry.
 
     """
     if _has_nul(line):
@@ -129,7 +129,7 @@ def decode(line: bytes | bytearray) -> Entry:
 
 
 def _has_nul(line: bytes | bytearray) -> bool:
-    return _BACKSLASH in line and line.find(_NUL) >= 0  # hardly any line has a backslash, and that check is fast
+    return _BACKSLASH in line and line.find(_NUL) >= 0  # few lines have a backslash, and this check is fast
 
 
 def storable(value: Any) -> Any:
@@ -145,7 +145,7 @@ def storable(value: Any) -> Any:
             return value
 
 
-# Converts entries of the spool to rows of the tables, by the names of their columns.
+# Rows of tables, made from entries of the spool, by the names of the columns.
 
 Row = tuple[Any, ...]
 
@@ -153,9 +153,9 @@ _encode = msgspec.json.Encoder(enc_hook=dict).encode
 
 
 class Columns:
-    """The columns of a record's table: those that are stored as they are, then those that are stored as JSON.
+    """The columns of a record's table: first those with plain values, then those that are stored as JSON.
 
-    ``plain`` returns a record's values of the former, in order, in half a microsecond; ``row`` those of all.
+    ``plain`` returns a record's plain values in order, in half a microsecond; ``row`` returns all values.
     """
 
     __slots__ = ("_json", "declared", "names", "plain")
@@ -169,7 +169,7 @@ class Columns:
         self._json = [(each.name, not each.is_nullable) for each in json]
 
     def row(self, record: msgspec.Struct) -> Row:
-        """Return a record's row. What is empty is null where it may be."""
+        """Return a record's row. An empty JSON value is null, if the column may be null."""
         return self.plain(record) + tuple(
             [
                 _encode(value).decode() if (value := getattr(record, name)) or is_kept else None
@@ -193,7 +193,7 @@ REFUSAL_COLUMNS = _REFUSALS.names
 OUTAGE_COLUMNS = _OUTAGES.names
 NAME_COLUMNS = _NAMES.names
 
-# The status of an interrupted call is unknown; to its client, the gateway failed.
+# The status of an interrupted call is unknown; for the client the gateway failed.
 INTERRUPTED_STATUS = 500
 # Error 500 interrupted: The gateway died or was killed while the call ran. The next process writes the row.
 # Retry: not sent.
@@ -212,7 +212,7 @@ def call_rows(entries: Iterable[Entry]) -> Iterator[Row]:
 
 
 def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
-    """Yield the rows of ended attempts, and of those whose call never ended."""
+    """Yield the rows of ended attempts, and of attempts whose call never ended."""
     for entry in entries:
         records: Iterable[AttemptRecord]
         if isinstance(entry, Finished):
@@ -234,7 +234,7 @@ def refusal_rows(entries: Iterable[Entry]) -> Iterator[Row]:
 
 
 def outage_rows(entries: Iterable[Entry]) -> Iterator[Row]:
-    """Yield the rows of outages, one for each, with its end if that is among the entries."""
+    """Yield one row for each outage, with the end if an entry has one."""
     outages: dict[str, OutageRecord] = {}
     for entry in entries:
         if isinstance(entry, Outage) and (entry.outage.ended_at is not None or entry.outage.id not in outages):
@@ -243,7 +243,7 @@ def outage_rows(entries: Iterable[Entry]) -> Iterator[Row]:
 
 
 def name_rows(entries: Iterable[Entry]) -> Iterator[Row]:
-    """Yield the rows of stored names, one for each, as it was said last; in one order, so that two never cross."""
+    """Yield one row for each stored name, by the last entry; sorted, so that two processes never lock each other."""
     names: dict[str, StoredName] = {}
     for entry in entries:
         if isinstance(entry, Named):
@@ -252,7 +252,7 @@ def name_rows(entries: Iterable[Entry]) -> Iterator[Row]:
 
 
 def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) -> AttemptRecord:
-    """Return the record of an attempt whose gateway died; ``audited``: it had lost already."""
+    """Return the record of an attempt whose gateway died; ``audited``: the attempt had lost already."""
     return AttemptRecord(
         *astuple(replace(start, audited=audited)),
         key_name=None if start.learnt_as is None else TENANT,
@@ -267,10 +267,10 @@ def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) 
 
 
 def _interrupted_call(start: CallStart) -> Row:
-    """Return the row of a call whose gateway died: its end is unknown."""
+    """Return the row of a call whose gateway died."""
     known = {
         "launched": len(start.attempts),
-        "extras": max(0, len(start.attempts) - 1),  # they were launched at once
+        "extras": max(0, len(start.attempts) - 1),  # launched at once
         "api": start.endpoint,
         "size_class": decoded_class(start.prompt_class).size,
         "status_code": INTERRUPTED_STATUS,
@@ -282,65 +282,65 @@ def _interrupted_call(start: CallStart) -> Row:
     return tuple(known.get(name, getattr(start, name, None)) for name in CALL_COLUMNS)
 
 
-# Open outages: the spool regularly notes that they last, so that they have an end if their process is killed.
+# Open outages. The spool regularly notes that they last, so that an outage ends if the process is killed.
 
 NOTED_EVERY_S = 5.0  # while an outage lasts; the recorded end is at most this much too early
 
 
 class OpenOutages:
-    """The outages without an end, and when each was last seen open."""
+    """The outages without an end, and when each outage was last seen open."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[OutageRecord, datetime]] = {}
         self._noted_at_s = 0.0
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether there are open outages."""
         return bool(self._seen)
 
     def note(self, outage: OutageRecord) -> None:
-        """Process the begin or the end of an outage."""
+        """Process the beginning or the end of an outage."""
         if outage.ended_at is None:
             self._seen.setdefault(outage.id, (outage, outage.began_at))
         else:
             self._seen.pop(outage.id, None)
 
     def see(self, entry: Lasting) -> None:
-        """Process an entry that outages last. A known end stays: it is in a later entry."""
+        """Process an entry about lasting outages. A known end stays, as a later entry has the end again."""
         for outage in entry.outages:
             seen = self._seen.get(outage.id, (outage, outage.began_at))
             self._seen[outage.id] = (outage, max(seen[1], entry.at))
 
     def now(self, at: datetime) -> Lasting:
-        """Return an entry that all of them last at this instant, and note that they were seen then."""
+        """Return an entry with all open outages at this instant, and note that they were seen."""
         entry = Lasting(tuple(outage for outage, _ in self._seen.values()), at)
         self.see(entry)
         return entry
 
     def is_due(self, now_s: float) -> bool:
-        """Whether the next entry is due, by the monotonic clock; if so, it counts as written."""
+        """Whether the next entry is due, by the monotonic clock; if so, the entry counts as written."""
         if not self._seen or now_s - self._noted_at_s < NOTED_EVERY_S:
             return False
         self._noted_at_s = now_s
         return True
 
     def carried(self) -> Iterable[Lasting]:
-        """Return the entries with the present state, for the start of a new segment."""
+        """Return entries with the present state, for the start of a new segment."""
         return [Lasting((outage,), seen_at) for outage, seen_at in self._seen.values()]
 
     def ended(self) -> list[OutageRecord]:
-        """Return all outages, each ended at the instant at which it was last seen open."""
+        """Return all open outages, ended at the instant at which each was last seen open."""
         return [replace(outage, ended_at=seen_at) for outage, seen_at in self._seen.values()]
 
 
-# The unfinished work of a dead worker, found in its spool.
+# The unfinished work of a dead worker, in its spool.
 
 
 class Unfinished:
-    """Calls and outages without an end, and losers that were still watched when their gateway died.
+    """Calls and outages without an end, and losers that were still watched when the gateway died.
 
-    ``note`` must be called with every entry of a spool, in order. Only attempts launched together with their call are
-    known before they end.
+    ``note`` must be called with every entry of a spool, in order. An attempt without an end is known only if it was
+    launched together with the call.
     """
 
     def __init__(self) -> None:
@@ -368,7 +368,7 @@ class Unfinished:
             self._lasting.see(entry)
 
     def outages(self) -> list[Outage]:
-        """Return the outages without an end, ended at the last instant at which their gateway noted them."""
+        """Return the outages without an end, ended at the last instant at which the gateway noted them."""
         return [Outage(outage) for outage in self._lasting.ended()]
 
     def calls(self) -> list[Started]:
@@ -376,7 +376,7 @@ class Unfinished:
         return list(self._calls.values())
 
     def attempts(self) -> list[Audited]:
-        """Return, as ``interrupted``, the attempts without an end whose call has one."""
+        """Return, as ``interrupted``, the attempts without an end whose call has ended."""
         return [
             Audited(call_id, tuple(interrupted(start, self._of[call_id], audited=True) for start in starts.values()))
             for call_id, starts in self._watched.items()

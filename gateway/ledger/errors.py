@@ -1,4 +1,4 @@
-"""Errors between the gateway and its ledger, and the address of its database: which ones are accepted.
+"""The ledger's errors, and the URLs of databases that the ledger accepts.
 
 LedgerError
 ├── DatabaseUrlError          the setting is not a database that the ledger can use
@@ -57,11 +57,11 @@ _DRIVERS = {
     "sqlite": "sqlite+aiosqlite",
     "sqlite+aiosqlite": "sqlite+aiosqlite",
 }
-# libpq's parameters of TLS beside sslmode, which asyncpg has, too.
+# libpq's parameters of TLS beside sslmode; asyncpg has the same.
 _OF_TLS = (
     "sslrootcert", "sslcert", "sslkey", "sslpassword", "sslcrl", "ssl_min_protocol_version", "ssl_max_protocol_version",
 )  # fmt: skip
-# What libpq has of hosts: a socket's folder, or several with commas between them, also in the place of one.
+# libpq's ways to write hosts: a socket's folder, or several hosts with commas, also in the place of one host.
 _OF_HOSTS = ("host", "port", "target_session_attrs")
 _SEVERAL = re.compile(r"(postgres[a-z+]*://(?:[^/?#]*@)?)([^@/?#]*,[^@/?#]*)((?:/[^?#@]*)?)(?:\?([^#]*))?")
 _ONE = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]*))(?::(\d*))?")
@@ -70,17 +70,17 @@ _FILES_OF_TLS = frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl"})
 
 
 def is_sqlite(url: URL) -> bool:
-    """Whether ``url`` is a SQLite file; otherwise it is Postgres."""
+    """Whether ``url`` is a SQLite file; otherwise the database is Postgres."""
     return url.get_backend_name() == "sqlite"
 
 
 def parse_url(url: str, setting: str = "database_url") -> URL:
-    """Return ``url`` with its asynchronous driver; ``postgres(ql)://…`` and ``sqlite:///…`` are accepted.
+    """Return ``url`` with an asynchronous driver; ``postgres(ql)://…`` and ``sqlite:///…`` are accepted.
 
-    ``setting`` names its source in errors.
+    ``setting``: the name of the setting, for errors.
 
     Raises:
-        DatabaseUrlError: another database, not a URL, or one that no server could have.
+        DatabaseUrlError: it is another database, no URL, or a URL that no server can have.
 
     """
     try:
@@ -103,10 +103,10 @@ def parse_url(url: str, setting: str = "database_url") -> URL:
 
 
 def _parameters(parsed: URL, setting: str) -> dict[str, Any]:
-    """Return the parameters of a Postgres's URL as its driver has them.
+    """Return the parameters of a URL of Postgres, with the driver's names.
 
     Raises:
-        DatabaseUrlError: there is one that it does not have.
+        DatabaseUrlError: the driver does not have one of the parameters.
 
     """
     query = dict(parsed.query)
@@ -128,7 +128,7 @@ def _parameters(parsed: URL, setting: str) -> dict[str, Any]:
 
 
 def _with_hosts_apart(url: str) -> str:
-    """Return ``url`` with several hosts, as libpq takes them in the place of one, as parameters."""
+    """Return ``url`` with the hosts as parameters, if there are several in the place of one, as libpq takes them."""
     found = _SEVERAL.fullmatch(url)
     if found is None:
         return url
@@ -140,7 +140,7 @@ def _with_hosts_apart(url: str) -> str:
 
 
 def _ports(hosts: int, given: str) -> str | None:
-    """Return the port of each host, ``given`` for each or for all; None: it is not."""
+    """Return the port of each host, ``given`` for each or once for all; None: not valid."""
     ports = [each or _PORT for each in given.split(",")]
     ports *= hosts if len(ports) == 1 else 1
     are_good = len(ports) == hosts and all(each.isdecimal() and int(each) <= _HIGHEST_PORT for each in ports)
@@ -148,10 +148,10 @@ def _ports(hosts: int, given: str) -> str | None:
 
 
 def tls_parameters(url: URL) -> dict[str, str]:
-    """Return libpq's parameters of TLS in a parsed ``url``; none if it has no more than ``sslmode``.
+    """Return libpq's parameters of TLS in a parsed ``url``; empty if there is at most ``sslmode``.
 
     Raises:
-        DatabaseUrlError: a file that one names is not there.
+        DatabaseUrlError: a parameter names a file that is missing.
 
     """
     tls = {name: _of_tls(name, str(value)) for name, value in url.query.items() if name in _OF_TLS}
@@ -159,7 +159,7 @@ def tls_parameters(url: URL) -> dict[str, str]:
 
 
 def _of_tls(name: str, value: str) -> str:
-    if name == "sslrootcert" and value == "system":  # libpq's word for the authorities that the machine trusts
+    if name == "sslrootcert" and value == "system":  # libpq's word for the machine's trusted authorities
         paths = ssl.get_default_verify_paths()
         value = paths.cafile or paths.openssl_cafile
     if name in _FILES_OF_TLS and not Path(value).is_file():

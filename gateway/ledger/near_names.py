@@ -1,15 +1,15 @@
-"""What a table, view or column that is not there may have meant: said with the database's error."""
+"""Advice on a missing table, view or column: the nearest name, added to the database's error."""
 
 import difflib
 import re
 from collections.abc import Collection, Mapping
 
-# Of both databases: ``no such column: ttft``, ``relation "call" does not exist``, ``column calls.ttft does not exist``.
+# In both databases: ``no such column: ttft``, ``relation "call" does not exist``, ``column calls.ttft does not exist``.
 _MISSING = re.compile(
     r"no such (?P<what>table|column): (?P<name>[\w.$]+)"
     r'|(?P<thing>relation|column) "?(?P<named>[\w.$]+)"? does not exist'
 )
-_OF_SUMS = re.compile(r"rollup_.*|buckets|holeshot_version|(calls|attempts)_(first|default|\d+)")  # few look for these
+_OF_SUMS = re.compile(r"rollup_.*|buckets|holeshot_version|(calls|attempts)_(first|default|\d+)")  # rarely looked for
 LISTED = """
 select table_name as name, column_name as column, table_name in (select table_name from information_schema.views)
 from information_schema.columns where table_schema = current_schema() order by table_name, ordinal_position
@@ -22,12 +22,12 @@ where made.type in ('table', 'view') order by made.name, columns.cid
 
 
 def is_of_a_name(said: str) -> bool:
-    """Whether a database's error is that there is no such table or column."""
+    """Whether a database's error says that there is no such table or column."""
     return _MISSING.match(said) is not None
 
 
 def advice(said: str, sql: str, columns: Mapping[str, Collection[str]], views: Collection[str]) -> str:
-    """Return a database's error with the nearest name, else with those that there are.
+    """Return a database's error with the nearest name, or with all names.
 
     ``columns``: by table and view.
     """

@@ -1,13 +1,13 @@
-"""The names that columns of views had before they were named in one way: deprecated, and still there.
+"""The former names of views' columns, from before all were named by one rule: deprecated, and still there.
 
-docs/reference/ledger.md says what that way is, and lists these.
+docs/reference/ledger.md has the rule, and lists these names.
 """
 
 from collections.abc import Mapping
 
 RENAMED_SINCE = "0051"  # the revision
 
-_THROUGHPUT = {  # of speeds p95 was what 95 % reach
+_THROUGHPUT = {  # the p95 of a speed was the speed that 95 % of answers reach
     "decode_tps_p05": "decode_p05_tps",
     "decode_tps_p50": "decode_p50_tps",
     "decode_tps_p95": "decode_p05_tps",
@@ -16,7 +16,7 @@ _THROUGHPUT = {  # of speeds p95 was what 95 % reach
     "e2e_tps_p95": "e2e_p05_tps",
     "e2e_tps_p99": "e2e_p01_tps",
 }
-# By the text of its views: each old name with the one that the column has.
+# By the text of a view: each former name with the name of today.
 RENAMED: Mapping[str, Mapping[str, str]] = {
     "leaderboard": {
         "events": "n_first_token",
@@ -91,7 +91,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 
 
 def with_old_names(select: str, old: Mapping[str, str]) -> str:
-    """Return a SELECT with its columns, and once more under the names that they had."""
+    """Return a SELECT with its columns, and with each column of ``old`` once more under the former name."""
     if not old:
         return select
     again = "".join(f", named.{new} as {name}" for name, new in old.items())

@@ -1,11 +1,12 @@
-"""What the schema has besides tables: views, and what keeps the sums, made of the texts in ``migrations``.
+"""The views of the schema, and what keeps the sums up to date, made from texts in ``migrations``.
 
-``migrations/views`` has a text for each view, ``migrations/functions`` those of Postgres's functions. ``{name}`` stands
-for what the databases write differently, the windows that are read, or a rule or a text (``{text name}``) that is said
-elsewhere; a line that begins with ``{postgresql}`` or ``{sqlite}`` is for that database alone, one that begins with
-``--`` for readers of the file. Reports are made from the same texts, as of an instant. A text as it was before a
-revision changed it is in ``views/before_REVISION``: a change moves the text that is there to such a folder, so that no
-revision ever makes anything else than it did.
+``migrations/views`` has a text for each view, ``migrations/functions`` one for each function of Postgres. ``{name}``
+stands for words in which the databases differ, for the windows to read, for a rule, or for another text (``{text
+name}``). A line that begins with ``{postgresql}`` or ``{sqlite}`` is for that database only; a line that begins with
+``--`` is for readers of the file. Reports are made from the same texts, as of an instant.
+
+When a revision changes a text, the former text moves to ``views/before_REVISION``, so that each revision always makes
+the same view.
 """
 
 import re
@@ -23,9 +24,9 @@ from gateway.ledger.steps import of_sums
 from gateway.ledger.sums import SAME_DAY, TAGS, Summing, all_cost, listing, no_errors
 from gateway.ledger.turns import FOLD
 
-SPANS = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}  # that there are views of
-LENGTHS = {**SPANS, "7d": "7 days"}  # that a report may have
-# Minutes of the windows at the edge of a span, and of those within; and its seconds.
+SPANS = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}  # for which there are views
+LENGTHS = {**SPANS, "7d": "7 days"}  # which a report may have
+# The length of a span's windows in minutes, at the edges and within; and the length of the span in seconds.
 WINDOWS = {"1h": (5, 5, 3600), "24h": (5, 60, 86_400), "7d": (60, 1440, 7 * 86_400), "30d": (1440, 1440, 30 * 86_400)}
 
 _PART = re.compile(r"\{([a-z]\w*(?: [\w.]+)*)\}")
@@ -33,7 +34,7 @@ _ONLY = {"postgresql": "{postgresql}", "sqlite": "{sqlite}"}
 
 
 def _each(name: str, lately: Iterable[str] = ()) -> dict[str, tuple[str, str]]:
-    """Return a view of all time and of each span; those of ``lately`` have a text of their own."""
+    """Return a view of all time and a view of each span; spans in ``lately`` have the text ``NAME_lately``."""
     return {name: (name, "")} | {
         f"{name}_{span}": (f"{name}_lately" if span in lately else name, span) for span in SPANS
     }
@@ -43,7 +44,7 @@ def _spans(name: str) -> dict[str, tuple[str, str]]:
     return {f"{name}_{span}": (name, span) for span in SPANS}
 
 
-# By view the name of its text and its span, each after those that it reads.
+# The text and the span of each view; a view comes after the views that it reads.
 VIEWS: Mapping[str, tuple[str, str]] = {
     "samples": ("samples", ""),
     "outages_30d": ("outages_30d", "30d"),
@@ -76,14 +77,14 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     "regions_24h": ("regions", "24h"),
     "rollup_pending": ("rollup_pending", ""),
 }
-# The revision that a view came with, if not the first, and the one that it went with.
+# The revision that made a view, if not the first, and the revision that dropped it.
 SINCE: dict[str, str] = {
     "would_win_24h": "0052",
     "client_usage_by_month": "0053",
     "team_usage_by_month": "0053",
     "end_user_usage_by_month": "0065",
 }
-UNTIL: Mapping[str, str] = dict.fromkeys(  # nobody read these, and another view or its rows answer the same
+UNTIL: Mapping[str, str] = dict.fromkeys(  # nobody read these; another view, or a query on rows, has the same figures
     (
         *("slo_1h", "slo_24h", "provider_errors_1h", "client_usage_1h", "tag_values_1h", "tag_values_24h"),
         *("cache_value_1h", "cache_value_24h", "answer_quality", "answer_quality_1h", "waste", "waste_1h"),
@@ -94,12 +95,12 @@ UNTIL: Mapping[str, str] = dict.fromkeys(  # nobody read these, and another view
 
 
 def renamed(name: str, revision: str = "") -> Mapping[str, str]:
-    """Return a view's columns under the names that they had before, each with its name, as a revision has them."""
+    """Return the former names of a view's columns at a revision, each with the name of today."""
     return {} if revision and revision < RENAMED_SINCE else RENAMED.get(VIEWS[name][0], {})
 
 
 def views_of(revision: str) -> tuple[str, ...]:
-    """Return the views that a revision has."""
+    """Return the views at a revision."""
     return tuple(
         name for name in VIEWS if SINCE.get(name, "") <= revision and (name not in UNTIL or revision < UNTIL[name])
     )
@@ -107,7 +108,7 @@ def views_of(revision: str) -> tuple[str, ...]:
 
 @cache
 def text_of(name: str, revision: str = "") -> str:
-    """Return a view's text at a revision; today's without one."""
+    """Return a view's text at a revision; without a revision, today's."""
     folder = migrations_folder() / "views"
     later = sorted(each for each in folder.glob("before_*") if each.name.removeprefix("before_") > (revision or "9"))
     found = next(path for each in (*later, folder) if (path := each / f"{name}.sql").exists())
@@ -115,10 +116,10 @@ def text_of(name: str, revision: str = "") -> str:
 
 
 def rendered(written: str, parts: Mapping[str, str | Callable[..., str]], *, is_postgres: bool) -> str:
-    """Return a text with its parts filled in, for one of the two databases.
+    """Return a text for one of the two databases, with parts in place of ``{name}``.
 
     Raises:
-        KeyError: the text names a part that is not there.
+        KeyError: the text names an unknown part.
 
     """
     mine, other = (_ONLY[name] for name in (("postgresql", "sqlite") if is_postgres else ("sqlite", "postgresql")))
@@ -136,7 +137,7 @@ def rendered(written: str, parts: Mapping[str, str | Callable[..., str]], *, is_
 
 
 def view_sql(name: str, words: Words, revision: str = "", **parts: str) -> str:
-    """Return the SELECT of a view; ``parts`` are taken instead of its own."""
+    """Return the SELECT of a view at a revision; ``parts`` replace the view's own."""
     file, span = VIEWS[name]
     known = _parts(name, span, words, revision=revision)
     made = rendered(text_of(file, revision), known | parts, is_postgres=words.is_postgres)
@@ -144,7 +145,7 @@ def view_sql(name: str, words: Words, revision: str = "", **parts: str) -> str:
 
 
 def report_sql(text: str, words: Words, span: str, now: datetime, **parts: str) -> str:
-    """Return the SELECT of a view's text as of an instant, of any span in ``WINDOWS``; ``parts`` as in ``view_sql``."""
+    """Return the SELECT of a view's text as of ``now``, over a span in ``WINDOWS``; ``parts``: as for ``view_sql``."""
     made = rendered(text_of(text), _parts(text, span, words, now) | parts, is_postgres=words.is_postgres)
     return with_old_names(made, RENAMED.get(text, {}))
 
@@ -152,7 +153,7 @@ def report_sql(text: str, words: Words, span: str, now: datetime, **parts: str) 
 def _parts(
     name: str, span: str, words: Words, now: datetime | None = None, revision: str = ""
 ) -> dict[str, str | Callable[..., str]]:
-    """Return what stands for the names in a view's text. Without ``now`` it is the database's clock that says it."""
+    """Return the parts of a view's text by name; without ``now``, the database's clock is asked."""
     is_postgres = words.is_postgres
     moment = partial(_moment, words)
     windows, first = (
@@ -205,7 +206,7 @@ def _parts(
     return parts
 
 
-# Of speeds p95 is what 95 % reach.
+# By figure the metric and the quantile. The 95th percentile of a speed is the speed that 95 % of answers reach.
 _OF_SPEED = {
     "ttft_p50_ms": ("ttft", "0.50"),
     "ttft_p95_ms": ("ttft", "0.95"),
@@ -233,7 +234,7 @@ def _parts_of_speed(name: str, words: Words) -> dict[str, str]:
 
 
 def _variance(figure: str, number: str) -> str:
-    """Return the sample variance out of sums; what is no more than their rounding is 0."""
+    """Return the sample variance from sums; a variance as small as the sums' rounding errors is 0."""
     squares = f"({figure}_squared - {figure} * {figure} / nullif({number}, 0))"
     return (
         f"case when {number} > 1 then case when {squares} > 1e-12 * {figure}_squared "
@@ -241,17 +242,17 @@ def _variance(figure: str, number: str) -> str:
     )
 
 
-# On SQLite. Rounding alone may make a sum of squares less than zero; a variance is not.
+# For SQLite. Rounding errors can make the sum of squares negative, but a variance is not.
 _SAMPLE_VARIANCE = "max(0.0, sum({0} * {0}) - sum({0}) * sum({0}) / nullif(count({0}), 0)) / nullif(count({0}) - 1, 0)"
 
 
 def _moment(words: Words, epoch: str) -> str:
-    """Return the instant of so many seconds since 1970; ``{now}`` are those of now."""
+    """Return the instant of Unix seconds, an expression in SQL with ``{now}`` for the seconds of now."""
     return words.moment(epoch.format(now=words.now_s))
 
 
 def _before(words: Words, length: str, now: datetime | None) -> str:
-    """Return the instant so long (``10 minutes``) before now."""
+    """Return the instant ``length`` (e.g. ``10 minutes``) before now."""
     if now is not None:
         number, unit = length.split()
         return words.instant(now - timedelta(**{f"{unit.removesuffix('s')}s": int(number)}))
@@ -259,13 +260,13 @@ def _before(words: Words, length: str, now: datetime | None) -> str:
 
 
 def first_of(words: Words, span: str, now: datetime | None = None) -> str:
-    """Return when the first window of a span begins."""
+    """Return the beginning of a span's first window."""
     small, _, seconds = WINDOWS[span]
     return _start(words, small, seconds, now)
 
 
 def windows_of(words: Words, span: str, now: datetime | None = None) -> str:
-    """Return what is true of the windows (r) of a span: small ones until the first large one begins."""
+    """Return the condition for the windows (r) of a span: small windows until the first large window begins."""
     small, large, seconds = WINDOWS[span]
     first = first_of(words, span, now)
     if small == large:
@@ -278,7 +279,7 @@ def windows_of(words: Words, span: str, now: datetime | None = None) -> str:
 
 
 def _start(words: Words, minutes: int, ago_s: int, now: datetime | None, *, following: bool = False) -> str:
-    """Return when the window began in which ``now`` was so many seconds ago, or the one that follows it."""
+    """Return the beginning of the window ``ago_s`` before ``now``, or of the window after it."""
     length_s = minutes * 60
     if now is None:
         since = f"({{now}} - {ago_s})"
@@ -287,7 +288,7 @@ def _start(words: Words, minutes: int, ago_s: int, now: datetime | None, *, foll
 
 
 def function_sql(name: str, words: Words, path: str, revision: str = "") -> str:
-    """Return the statement that makes a function of Postgres, or makes it again; ``path``: the schema that it is in."""
+    """Return the statement that makes or replaces a function of Postgres; ``path``: the schema of the function."""
     summing = Summing(words, revision or head_revision())
     called = summing.called("unnest(of_calls) as f")
     of_attempts = [summing.of_races(called), *summing.of_attempts("unnest(the_attempts) as f", called)]
@@ -305,7 +306,7 @@ def function_sql(name: str, words: Words, path: str, revision: str = "") -> str:
 
 
 def trigger_sql(words: Words, revision: str = "") -> str:
-    """Return the statement that makes SQLite's trigger: to delete from ``rollup_pending`` adds up what is noted."""
+    """Return the statement that makes SQLite's trigger: DELETE on ``rollup_pending`` adds up the noted rows."""
     summing = Summing(words, revision or head_revision())
     new = "(select {0}.* from {0} join rollup_fresh_{0} as new_ones on new_ones.id = {0}.id) as f"
     adding = [*summing.of_calls(new.format("calls")), *summing.of_attempts(new.format("attempts"))]
@@ -314,7 +315,7 @@ def trigger_sql(words: Words, revision: str = "") -> str:
 
 
 class Changes:
-    """Makes on a connection what a revision has: for migrations."""
+    """Makes the views and sums of a revision on a connection, for migrations."""
 
     def __init__(self, connection: Connection, revision: str) -> None:
         self.words = Words(is_postgres=connection.dialect.name == "postgresql")
@@ -322,7 +323,7 @@ class Changes:
         self._revision = revision
 
     def make_views(self, *names: str) -> None:
-        """Make views, or make them again; on Postgres who may read one stays as it was."""
+        """Make or replace views; on Postgres a view's grants stay."""
         for name in names:
             select = view_sql(name, self.words, self._revision)
             if self.words.is_postgres:
@@ -332,24 +333,24 @@ class Changes:
                 self.run(f"create view {name} as\n{select}")
 
     def rename_columns(self, *names: str) -> None:
-        """Give columns of views that are there the names that they have: Postgres renames none as it replaces a view.
+        """Rename columns of existing views to today's names: Postgres renames no column when it replaces a view.
 
-        So views that operators have made of these stay, and say what they said.
+        So the operator's own views of these views stay, with the same columns.
         """
         for name in names if self.words.is_postgres else ():
-            there = {new: old for old, new in renamed(name, self._revision).items()}  # the last of two
+            there = {new: old for old, new in renamed(name, self._revision).items()}  # of two former names, the last
             for new, old in there.items():
                 self.run(f"alter table {name} rename column {old} to {new}")
 
     def drop_views(self, *names: str) -> None:
-        """Drop views: Postgres takes no column away from one."""
+        """Drop views, as Postgres cannot take a column away from a view."""
         for name in names:
             self.run(f"drop view {name}")
 
     def make_views_again(self, *names: str) -> None:
-        """Make views with fewer columns than they have, which Postgres takes from none; who may read one may still.
+        """Make views again that have fewer columns than before; the grants are restored.
 
-        They are given as ``VIEWS`` has them: each after those that it reads.
+        ``names``: in the order of ``VIEWS``, each view after the views that it reads.
         """
         grants = [grant for name in names for grant in self._grants(name)]
         self.drop_views(*reversed(names))
@@ -358,13 +359,13 @@ class Changes:
             self.run(grant)
 
     def _grants(self, name: str) -> list[str]:
-        """Return the statements that grant again what others than its owner may do with a view."""
+        """Return the statements that grant the rights on a view again, but for the owner's."""
         if not self.words.is_postgres:
             return []
         return list(self._connection.scalars(text(_GRANTS), {"name": name}))
 
     def make_sums(self) -> None:
-        """Make what adds up rows, or make it again."""
+        """Make or replace the function (Postgres) or trigger (SQLite) that adds up rows."""
         if self.words.is_postgres:
             path = str(self._connection.scalar(text("select current_schema()")))
             self.run(function_sql("roll_up_fresh", self.words, path, self._revision))
@@ -373,22 +374,22 @@ class Changes:
             self.run(trigger_sql(self.words, self._revision))
 
     def add_up_what_is_new(self) -> None:
-        """Add up the rows that are not yet in the sums, with what the revision before has."""
+        """Add up the rows that are not yet in the sums, by the function or trigger of the former revision."""
         self.run(_FOLD if self.words.is_postgres else "delete from rollup_pending")
 
     def add_sums_of_rows(self, *names: str) -> None:
-        """Add sums that are new, of the rows that are there; what is new itself is added up before, or counts twice."""
+        """Add new kinds of sums over the stored rows; before this, ``add_up_what_is_new``, or new rows count twice."""
         for statement in Summing(self.words, self._revision).added_later(names):
             self.run(statement)
 
     def identify_rows(self) -> None:
-        """Have Postgres log whole rows that are changed in tables without a key: a publication refuses others."""
+        """Have Postgres log whole changed rows of tables without a key; otherwise a publication refuses them."""
         if self.words.is_postgres:
             for table in list(self._connection.scalars(text(_WITHOUT_KEY))):
                 self.run(f"alter table {table} replica identity full")
 
     def run(self, statement: str) -> None:
-        """Run a statement as it is, without parameters."""
+        """Run a statement as written, without parameters."""
         self._connection.exec_driver_sql(statement)
 
 
@@ -400,7 +401,7 @@ from pg_class as view cross join lateral aclexplode(view.relacl) as acl
 where view.oid = to_regclass(:name) and acl.grantee <> view.relowner
 """
 _FOLD = f"do $fold$ begin perform ({FOLD.sql}); while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"
-# Temporary and unlogged tables are in no publication. An index that the operator chose as identity stays.
+# Temporary and unlogged tables are in no publication. If the operator chose an index as the identity, it stays.
 _WITHOUT_KEY = """
 select quote_ident(relname) from pg_class
 where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p') and relpersistence = 'p'
