@@ -1,7 +1,7 @@
-"""Calls and attempts of the ledger as a replay needs them: a bounded sample of any number of rows.
+"""Calls and attempts of the ledger for a replay: a bounded sample of any number of rows.
 
-Calls are drawn by the last digits of their ids, which are random. Audited calls are drawn apart from the others, and
-more of them: they are what the tail is known from. Each call has as its weight how many it stands for.
+Calls are drawn by the last digits of their ids, which are random. Audited calls are drawn apart, and more of them, as
+the tail is known from audited calls. A call's weight is the number of calls that it stands for.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,20 +17,20 @@ from gateway.ledger.reports.reader import listed, words_of
 from gateway.ledger.turns import read_instant
 from gateway.replay.rows import ReplayedCall, Try
 
-MOST_CALLS = 50_000  # read of a model; half of them may be audited
+MOST_CALLS = 50_000  # of a model; half of them may be audited
 TIMEOUT_S = 600.0
 _DIGITS = 4
 _LEVELS = 16**_DIGITS
 _OF_CALL = "id, started_at, status_code, ttft_ms, total_ms, prompt_tokens, completion_tokens"
-# Of several keys and forms the last one's: an attempt of which one was refused is no try of its deployment.
+# Where keys or forms were refused, the last attempt counts: an earlier one was no try of the deployment.
 _OF_ATTEMPT = (
     "call_id, case when counts_as = 'primary' then 1 else number end, deployment, provider, coalesce(counts_as, role),"
     " launch_offset_ms, audited, outcome, token_ms, censored_at_ms,"
     " overtaken_at_ms, decode_tps, cost_usd, cost_low_usd, cost_high_usd, price, headers_ms"
 )
 _TRIED = f"coalesce(error_kind, '') not in {listed(STEPS)}"
-# Calls that were raced, or could have been: without invalid requests, APIs that are not raced, and calls
-# that something kept from being raced as their settings say.
+# Calls that were raced, or could have been: without invalid requests, APIs that are not raced, and calls that something
+# kept from the race that their settings ask for.
 _PLAYABLE = (
     "launched > 0 and total_ms is not null and prompt_class < 10 and answered_model is null"
     " and status_code not in (400, 401, 403, 404, 413, 422)"
@@ -39,7 +39,7 @@ _PLAYABLE = (
 
 
 async def models(url: str, since: datetime) -> dict[str, int]:
-    """Return the models called since ``since``, the busiest first, with the number of their calls.
+    """Return the models called since ``since`` with the number of calls, the busiest first.
 
     Raises:
         LedgerError: as for ``queries.run``.

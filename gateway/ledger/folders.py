@@ -1,4 +1,4 @@
-"""Private folders on disk, and those of spools: the lock that marks the owner, and the names of segments."""
+"""Private folders on disk, and folders of spools: the lock that marks the owner, and the names of segments."""
 
 import errno
 import fcntl
@@ -11,12 +11,12 @@ from pathlib import Path
 import structlog
 
 LOCK_NAME = "lock"
-_NO_LOCKS = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS})  # as some network disks answer
+_NO_LOCKS = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS})  # of disks without locks
 _SEGMENT_NAME = re.compile(r"\d{8}\.jsonl")
 
 
 def make_private(folder: Path) -> None:
-    """Make ``folder`` and the missing folders above it, for this user alone, whatever the umask. Existing ones stay.
+    """Make ``folder`` and missing folders above it, for this user only, despite the umask. Existing ones stay.
 
     Raises:
         OSError: the folder cannot be made, or is not a folder.
@@ -35,7 +35,7 @@ def folder_name(worker: str) -> str:
 
 
 def segment_path(folder: Path, number: int) -> Path:
-    """Return the file of a segment; numbers start at 1."""
+    """Return the file of a segment; the first number is 1."""
     return folder / f"{number:08}.jsonl"
 
 
@@ -49,7 +49,7 @@ def segment_numbers(folder: Path) -> list[int]:
 
 
 def make_locked(folder: Path) -> int:
-    """Make ``folder``, locked from the moment when it is visible; return the lock's descriptor.
+    """Make ``folder``, which is locked from the moment it is visible; return the lock's descriptor.
 
     Raises:
         OSError: the folder exists and is not empty, or cannot be made.
@@ -70,17 +70,17 @@ def make_locked(folder: Path) -> int:
 
 
 def lock_again(folder: Path) -> int:
-    """Return a new lock of a folder whose lock was deleted; a missing folder is made again.
+    """Return a new lock for a folder without its lock; if the folder is missing, make it.
 
     Raises:
-        OSError: another process holds the folder, or it cannot be made.
+        OSError: another process holds the folder, or no folder can be made.
 
     """
     return _new_lock(folder / LOCK_NAME) if folder.is_dir() else make_locked(folder)
 
 
 def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the folders of dead owners, each with its lock, which is ours now: close the descriptor to release.
+    """Yield the folders of dead owners, each with the lock's descriptor. The lock is ours until this is closed.
 
     Folders that cannot be used, such as another user's, are skipped with a warning.
     """
@@ -113,7 +113,7 @@ def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
 
 
 def warn_of_skipped(folder: Path, error: OSError) -> None:
-    """Log that the rows of a dead process must wait, and why; the next look may find the folder readable."""
+    """Log that a dead process's rows must wait, and why; the next look may succeed."""
     mine = "if it belongs to another user, only a gateway of that user can ship it"
     # Event ledger.spool_skipped: A folder with rows of a process that died cannot be used (`error`), as where it
     # belongs to another user. It is tried again.
@@ -127,7 +127,7 @@ def warn_of_skipped(folder: Path, error: OSError) -> None:
 
 
 def is_at(descriptor: int, path: Path) -> bool:
-    """Whether ``path`` is the file on which ``descriptor`` is open."""
+    """Whether ``descriptor`` is open on the file at ``path``."""
     try:
         ours, there = os.fstat(descriptor), path.stat()
     except OSError:  # missing, not accessible, or on a file system that is gone
@@ -162,7 +162,7 @@ def _flock(descriptor: int) -> None:
 
 
 def lock_file(descriptor: int, path: Path) -> bool:
-    """Lock an open file; False if another process holds the file, or it was deleted or replaced since it was opened."""
+    """Lock an open file; False if another process holds it, or if it was deleted or replaced since it was opened."""
     try:
         _flock(descriptor)
     except BlockingIOError:

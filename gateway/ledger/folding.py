@@ -1,7 +1,7 @@
-"""Adds new rows to the sums (a fold), in one process at a time. On SQLite a batch is added up as it is stored.
+"""Adds new rows to the sums (a fold), in one process at a time. On SQLite a batch is added up when it is stored.
 
-On Postgres a trigger notes which rows are new. ``roll_up_fresh`` (migrations/functions) takes notes and adds up
-their rows, in one transaction. Sums trail their rows by the age of the oldest note.
+On Postgres a trigger notes new rows. ``roll_up_fresh`` (migrations/functions) takes notes and adds up their rows in one
+transaction. Sums are behind by the age of the oldest note.
 """
 
 import asyncio
@@ -20,29 +20,30 @@ from gateway.ledger.turns import FOLD, Turn
 
 FULL = 2000  # notes taken at a time, in some tenths of a second
 FOLD_TIMEOUT_S = 15.0
-# A place that this cluster has not reached is of another one, as of a server that was moved behind a pooler.
+# A place that this cluster has not reached yet is from another cluster, e.g. the server moved behind a pooler.
 _FOLD = """
 select taken, until
 from roll_up_fresh($1, case when $2 <= pg_snapshot_xmin(pg_current_snapshot())::text::bigint then $2 else 0 end, $3)
 """
 _TAKEN = text("select taken from roll_up_fresh(:most)")
-ADD_UP_SQLITE = "delete from rollup_pending"  # all notes: of a batch's rows, and of rows inserted by hand
-# All notes, with the tables locked against inserts and deletes.
+ADD_UP_SQLITE = "delete from rollup_pending"  # for all notes: a batch's rows, and rows inserted by hand
+# For all notes; the tables are locked against inserts and deletes.
 FOLD_HERE = "do $fold$ begin while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"
 
 
 class FoldResult(msgspec.Struct, frozen=True):
-    """A fold's result. ``taken``: notes; None while another process folds. ``until``: where the next one begins."""
+    """A fold's result. ``taken``: notes; None while another process folds. ``until``: where the next fold begins."""
 
     taken: int | None
     until: int
 
 
 async def fold(engine: AsyncEngine, since: int, rest_s: float) -> FoldResult:
-    """Fold up to 2,000 rows if one of them was noted ``rest_s`` ago; ``since``: the ``until`` of the previous fold.
+    """Fold up to 2,000 rows if the oldest note is ``rest_s`` old; ``since``: the ``until`` of the previous fold.
 
     Raises:
-        DatabaseUnreachableError: the database is away, cannot do it, or takes too long: nothing was added up, or all.
+        DatabaseUnreachableError: the database cannot be reached, fails, or takes too long: all rows were added up, or
+            none.
 
     """
     if is_sqlite(engine.url):
@@ -63,7 +64,7 @@ async def fold_all(engine: AsyncEngine) -> None:
     """Fold all new rows, also those that another process has begun with.
 
     Raises:
-        DatabaseUnreachableError: the database is away, or cannot do it.
+        DatabaseUnreachableError: the database cannot be reached, or fails.
 
     """
     try:
@@ -78,9 +79,9 @@ async def fold_all(engine: AsyncEngine) -> None:
 
 
 async def fold_on(connection: AsyncConnection, before: Turn | None = None) -> None:
-    """Fold all new rows, in transactions of 2,000 rows, while ``before`` is this process's turn in each.
+    """Fold all new rows, in transactions of 2,000 rows, as long as this process has the turn ``before``.
 
-    So only one of many processes waits for its turn to fold. The transaction open on ``connection`` is committed.
+    So only one of many processes waits for the turn to fold. Commits the transaction that is open on ``connection``.
     """
     taken = FULL
     while taken == FULL:
@@ -97,7 +98,7 @@ async def fold_on(connection: AsyncConnection, before: Turn | None = None) -> No
 async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     """Connect; a cancelled caller does not wait for the rollback of a database that hangs.
 
-    A connection that turns out to be read-only is discarded: after a failover a new one can write.
+    A connection that is read-only is discarded: after a failover a new connection can write.
     """
     async with engine.connect() as connection:
         raw = await connection.get_raw_connection()

@@ -13,14 +13,14 @@ from gateway.ledger.connections import Database, OwnConnection
 from gateway.ledger.tables import client_keys, key_changes
 from gateway.ledger.turns import KEYS, read_instant
 
-TIMEOUT_S = 3.0  # of each query; they take some milliseconds
-READ_AT_ONCE = 500  # rows: some milliseconds of the event loop
+TIMEOUT_S = 3.0  # of each query, which takes some milliseconds
+READ_AT_ONCE = 500  # rows: they take some milliseconds of the event loop
 WRITTEN_AT_ONCE = 1000  # ids; SQLite takes 32,766 values in a statement
 _COLUMNS = tuple(column for column in client_keys.columns if column.name != "last_used_at")
 
 
 class SqlKeyStore:
-    """The tables ``client_keys`` and ``key_changes``; it connects when first used."""
+    """The tables ``client_keys`` and ``key_changes``; connects when first used."""
 
     def __init__(self, database: Database) -> None:
         """Use the ledger's database at a URL, or a shared pool.
@@ -38,19 +38,19 @@ class SqlKeyStore:
             return int(await connection.scalar(select(func.coalesce(func.max(key_changes.c.id), 0))) or 0)
 
     async def rows(self, changed_after: int | None = None) -> list[StoredKey]:
-        """Return the fields for authentication: of unrevoked keys, or of all changed after ``changed_after``."""
+        """Return the fields for authentication: of unrevoked keys, or of all keys changed after ``changed_after``."""
         query = select(*_COLUMNS)
         if changed_after is None:
             return await self._read(query.where(client_keys.c.revoked_at.is_(None)))
         return await self._read(query.where(client_keys.c.change_id > changed_after))
 
     async def listed(self, *, revoked: bool = False) -> list[StoredKey]:
-        """Return the rows with all fields."""
+        """Return rows with all fields."""
         query = select(client_keys)
         return await self._read(query if revoked else query.where(client_keys.c.revoked_at.is_(None)))
 
     async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> KeyChange:
-        """Carry out a change in the turn of changes."""
+        """Let ``decide`` make a change of the keys named ``name``, and store it; changes are made one at a time."""
         async with self._database.open(TIMEOUT_S, writes=True, turn=KEYS) as connection:
             query = select(client_keys).where(client_keys.c.name == name, client_keys.c.revoked_at.is_(None))
             found = await connection.execute(query.order_by(client_keys.c.created_at, client_keys.c.id))
@@ -72,7 +72,7 @@ class SqlKeyStore:
             for row in change.rows:
                 values = self._values(msgspec.structs.replace(row, change_id=change_id))
                 if row.id in known:
-                    del values["last_used_at"]  # it may be written meanwhile
+                    del values["last_used_at"]  # written meanwhile, perhaps
                     await connection.execute(update(client_keys).where(client_keys.c.id == row.id).values(values))
                 else:
                     await connection.execute(insert(client_keys).values(values))
@@ -80,7 +80,7 @@ class SqlKeyStore:
         return change
 
     async def note_uses(self, ids: Collection[str], at: datetime) -> None:
-        """Record uses. Rows that another replica is updating are skipped: its instant is about the same."""
+        """Record uses. Rows that another replica is updating are skipped, as its instant is about the same."""
         instant = self._instant(at)
         used = client_keys.c
         rest = sorted(ids)
@@ -96,7 +96,7 @@ class SqlKeyStore:
                 await connection.commit()
 
     async def aclose(self) -> None:
-        """Dispose of the engine; a server that hangs does not delay this for long, and its connections are aborted."""
+        """Dispose of the engine; a server that hangs delays this only briefly, and its connections are aborted."""
         await self._database.aclose(TIMEOUT_S)
 
     async def _read(self, query: Select[Any]) -> list[StoredKey]:

@@ -1,8 +1,8 @@
-"""What lies at providers, and for whom, in the ledger: a restart forgets none of it, also without Redis.
+"""Resources at providers and the client of each, in the ledger: a restart forgets none of them, also without Redis.
 
-A name is on disk as a keyed hash of it and of its client. It is written as rows are, by way of the spool, and looked up
-in SQL by a process that does not know it: after a restart, or as another one has given it. What the gateway must ask
-for by itself has its name beside the hash, sealed.
+On disk a name is a keyed hash of the name and of the client. It is written by way of the spool, as rows are. A process
+looks a name up in SQL if the process does not know it: after a restart, or where another process gave the name to the
+client. For resources whose end the gateway itself asks for, the name is beside the hash, sealed.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ from gateway.ledger.tables import stored_names
 if TYPE_CHECKING:
     from gateway.ledger.writer import Ledger
 
-WITHIN_S = 3.0  # of a look
-ADOPTED_WITHIN_S = 3.0  # what a process that died had spooled is in SQL a moment after the start
-MOST_AT_ONCE = 500  # names that are looked up together; SQLite takes 32,766 values
+WITHIN_S = 3.0  # of a query
+ADOPTED_WITHIN_S = 3.0  # a moment after the start, the rows that a dead process had spooled are in SQL
+MOST_AT_ONCE = 500  # names in one query; SQLite takes 32,766 values
 MOST_IN_AN_ENTRY = 100  # about 20 KB of the spool
-MOST_UNENDED = 1_000  # responses in the background that a process counts and asks for after its start: the newest
-AWAY: Final = ""  # the database did not answer; no name has this
+MOST_UNENDED = 1_000  # the newest responses in the background that a process counts and asks for after its start
+AWAY: Final = ""  # in place of a row, which is never empty: the database did not answer
 _NONCE_BYTES = 12
 
 
 class LedgerNames:
     """Names, and what is known of each, for ``ttl_s`` seconds. ``secret`` keys the hashes.
 
-    ``seal`` is what names are sealed with; empty: they are not.
+    ``seal``: the secret that seals names; empty: names are not sealed.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class LedgerNames:
         ttl_s: Callable[[], float],
         seal: bytes = b"",
     ) -> None:
-        """``kind``: names of another one are others. Does not connect before something is looked up.
+        """``kind``: a namespace. Does not connect before the first query.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -66,11 +66,11 @@ class LedgerNames:
         self._kind = kind.encode()
         self._ttl_s = ttl_s
         self._seal = sha256(b"holeshot sealed names" + seal).digest() if seal else b""
-        self._wanted: dict[str, asyncio.Future[str | None]] = {}  # names that are looked up next
+        self._wanted: dict[str, asyncio.Future[str | None]] = {}  # names of the next query
         self._looking = asyncio.Lock()
 
     def tell(self, client: str | None, names: Iterable[str], known: str) -> None:
-        """Store what is known of names that ``client`` was given: on disk when this returns."""
+        """Store ``known`` for each of the names that ``client`` was given; all are on disk when this returns."""
         until = self._now() + timedelta(seconds=self._ttl_s())
         rows = (
             StoredName(id=self._hashed(client, name), expires_at=until, client=client, known=known) for name in names
@@ -79,16 +79,16 @@ class LedgerNames:
             self._ledger.named(some)
 
     def tell_running(self, client: str | None, name: str, known: str) -> None:
-        """Store what is known of a response that runs on, with its name sealed: ``unended`` finds it."""
+        """Store ``known`` for a response that still runs, with the name sealed, so that ``unended`` returns it."""
         row, until = self._hashed(client, name), self._now() + timedelta(seconds=self._ttl_s())
         sealed = self._sealed(row, name)
         self._ledger.named((StoredName(id=row, expires_at=until, client=client, known=known, sealed=sealed),))
 
     async def ask(self, client: str | None, name: str) -> str | None:
-        """Return the row of a name; None: there is none. Names that are asked for at once are looked up together.
+        """Return what is known of a name; None: nothing. Names that are asked for at the same time share a query.
 
         Raises:
-            NamesUnreachable: the database is away.
+            NamesUnreachable: the database cannot be reached.
 
         """
         found = await self._asked(self._hashed(client, name))
@@ -102,13 +102,13 @@ class LedgerNames:
     async def take(
         self, client: str | None, name: str, row_of: Callable[[str], CallRecord | None]
     ) -> CallRecord | None:
-        """Forget a name, and return the row that ``row_of`` makes of it: to one of all that ask.
+        """Forget a name and return the row that ``row_of`` makes of what is known; only one of all callers gets it.
 
-        None: nothing is known, or ``row_of`` makes nothing of it. In the same transaction the row is kept beside the
-        name, until ``Ledger.adopt`` finds it among the calls: so it is written, however soon this process is killed.
+        None: nothing is known, or ``row_of`` returned None. The same transaction keeps the row beside the name until
+        ``Ledger.adopt`` finds it among the calls: so the row is written, however soon this process is killed.
 
         Raises:
-            NamesUnreachable: the database is away.
+            NamesUnreachable: the database cannot be reached.
 
         """
         row = stored_names.c
@@ -116,7 +116,7 @@ class LedgerNames:
         try:
             async with asyncio.timeout(WITHIN_S):
                 await self._ledger.adopted()
-                if self._ledger.pending:  # it may be among them
+                if self._ledger.pending:  # the name may be among these entries
                     await self._ledger.flush()
         except (LedgerError, TimeoutError) as error:
             raise NamesUnreachable(str(error)) from error
@@ -131,10 +131,10 @@ class LedgerNames:
         return written if taken.rowcount == 1 else None
 
     async def unended(self) -> list[Unended]:
-        """Return what was told to run on, by whatever process, and has not ended: the newest.
+        """Return the newest responses that some process left running and whose end nobody has seen.
 
         Raises:
-            NamesUnreachable: the database is away.
+            NamesUnreachable: the database cannot be reached.
 
         """
         await self._ledger.adopted()
@@ -146,10 +146,10 @@ class LedgerNames:
         return [Unended(name, client, known, self._opened(name, sealed)) for name, client, known, sealed in found]
 
     async def claim(self, row: str, for_s: float) -> bool:
-        """Return whether this process is the one of all that asks for what runs on, for so many seconds.
+        """Return whether this process, of all, is to ask for the end of the running response ``row``, for ``for_s``.
 
         Raises:
-            NamesUnreachable: the database is away.
+            NamesUnreachable: the database cannot be reached.
 
         """
         named, now = stored_names.c, self._now()
@@ -166,10 +166,10 @@ class LedgerNames:
         return claimed.rowcount == 1
 
     async def is_unended(self, row: str) -> bool:
-        """Return whether the end of what runs on has not been seen.
+        """Return whether nobody has seen the end of the response ``row`` yet.
 
         Raises:
-            NamesUnreachable: the database is away.
+            NamesUnreachable: the database cannot be reached.
 
         """
         named = stored_names.c
@@ -178,10 +178,10 @@ class LedgerNames:
             return await connection.scalar(select(named.id).where(*runs)) is not None
 
     async def leave(self, row: str) -> None:
-        """Ask no more for what ran: its provider does not know it. Its client may.
+        """Stop asking for the end of a response that the provider does not know; its client may still ask.
 
         Raises:
-            NamesUnreachable: the database is away.
+            NamesUnreachable: the database cannot be reached.
 
         """
         async with self._database.open(WITHIN_S, writes=True) as connection:
@@ -190,7 +190,7 @@ class LedgerNames:
             await connection.commit()
 
     async def aclose(self) -> None:
-        """Close the connection; a server that hangs does not delay this for long."""
+        """Close the connection; a server that hangs delays this only briefly."""
         await self._database.aclose(CLOSE_TIMEOUT_S)
 
     async def _asked(self, hashed: str) -> str | None:
@@ -198,9 +198,9 @@ class LedgerNames:
         if answer is None:
             answer = self._wanted[hashed] = asyncio.get_running_loop().create_future()
         while not answer.done():
-            async with self._looking:  # whoever comes first asks for all that wait by then
+            async with self._looking:  # the first to come asks for all names that wait by then
                 if not answer.done():
-                    await asyncio.sleep(0)  # for those that ask in the same turn
+                    await asyncio.sleep(0)  # for callers in the same turn of the loop
                     asked = [*islice(self._wanted, MOST_AT_ONCE)]
                     found = await self._look(asked)
                     for each in asked:
@@ -208,7 +208,7 @@ class LedgerNames:
         return answer.result()
 
     async def _look(self, names: Sequence[str]) -> dict[str, str] | None:
-        """Return the rows of hashed names; None: the database is away, or lacks rows that were spooled."""
+        """Return what is known, by hashed name; None: no answer of the database, or it lacks spooled rows."""
         if self._ledger.is_away:
             return None
         try:
@@ -225,7 +225,7 @@ class LedgerNames:
             return None
 
     def _sealed(self, row: str, name: str) -> str:
-        """Return a name that only who has the key can read, and only as that of this row; empty without a key."""
+        """Return ``name``, encrypted and bound to its row; empty without a key."""
         if not self._seal:
             return ""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - 5 MB that few need
@@ -234,7 +234,7 @@ class LedgerNames:
         return b64encode(nonce + AESGCM(self._seal).encrypt(nonce, name.encode(), row.encode())).decode()
 
     def _opened(self, row: str, sealed: str) -> str | None:
-        """Return what ``_sealed`` was given; None: it was sealed with another key, or not at all."""
+        """Return the name that ``_sealed`` was given; None: sealed with another key, or not sealed."""
         if not sealed or not self._seal:
             return None
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - likewise
@@ -253,7 +253,7 @@ class LedgerNames:
         return self._database.instant(self._now())
 
     def _hashed(self, client: str | None, name: str) -> str:
-        """Return the keyed hash of a name and of whose it is. Its length tells one pair from every other."""
+        """Return the keyed hash of a client and a name; the client's length keeps all pairs apart."""
         whose = "-" if client is None else f"{len(client)}:{client}"
         said = f"{whose}{name}".encode(errors="replace")
         made = blake2b(said, digest_size=16, key=self._key, person=self._kind)

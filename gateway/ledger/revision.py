@@ -1,7 +1,7 @@
-"""Which revision the schema has, and the table that says so: one of our own, as others use Alembic's name, too.
+"""The schema's revision, and the table that has it: one of our own, as other programs use Alembic's name, too.
 
-Until 0045 it was ``alembic_version``, which another program in the same schema (MLflow, Superset, Langflow) has.
-A ledger from then keeps that table in step, so that replicas of the version before can start again during an upgrade.
+Until 0045 the table was ``alembic_version``, which another program in the same schema (MLflow, Superset, Langflow) may
+have. A ledger from then keeps that table in step, so that replicas of the former version can start during an upgrade.
 """
 
 import re
@@ -13,8 +13,8 @@ SHARED_TABLE = "alembic_version"
 FIRST_WITH_OWN = "0046"  # the first revision whose code reads ``VERSION_TABLE``
 
 _OURS = re.compile(r"[0-9]{4}")
-_READERS = "ledger_readers"  # a table that every ledger has, and no other program
-# For who reads a file of SQLite without SQLAlchemy: the first of these that has an answer.
+_READERS = "ledger_readers"  # a table of every ledger and of no other program
+# For readers of a SQLite file without SQLAlchemy: the first query that returns a row has the revision.
 REVISION_OF_A_FILE = (
     "select version_num from holeshot_version",
     """
@@ -22,7 +22,7 @@ select version_num from alembic_version where version_num glob '[0-9][0-9][0-9][
 and exists (select 1 from sqlite_master where name = 'ledger_readers')
 """,
 )
-# As Alembic makes it.
+# Alembic's own statement.
 _MAKE = "create table {table} (version_num varchar(32) not null, constraint {table}_pkc primary key (version_num))"
 _GRANTS = """
 select format('grant %s on {to} to %s%s', acl.privilege_type,
@@ -34,22 +34,22 @@ where of_before.oid = to_regclass('{of}') and acl.grantee <> of_before.relowner
 
 
 def revision_of(connection: Connection) -> str | None:
-    """Return the schema's revision; None if there is no ledger, whatever another program has there."""
+    """Return the schema's revision; None if there is no ledger, even if there are tables of another program."""
     if _has(connection, VERSION_TABLE):
         return _said(connection, VERSION_TABLE)
     return _shared(connection)
 
 
 def carry_over(connection: Connection) -> None:
-    """Give a ledger from before ``FIRST_WITH_OWN`` its own table, for those who may read the other. Needs the turn."""
+    """Give a ledger from before ``FIRST_WITH_OWN`` its own table, with the grants of the other. Needs the turn."""
     if not _has(connection, VERSION_TABLE) and (found := _shared(connection)) is not None:
         _make(connection, VERSION_TABLE, found, SHARED_TABLE)
 
 
 def keep_in_step(connection: Connection, before: str | None) -> None:
-    """Write where the version before reads it what the schema has become, unless another program's table is there.
+    """Write the new revision also where the former version reads it, unless that table is another program's.
 
-    ``before``: the revision before the change, which that table had if it is ours.
+    ``before``: the revision before the change. If ``alembic_version`` is ours, it has that revision.
     """
     now = _said(connection, VERSION_TABLE)
     there = _said(connection, SHARED_TABLE) if _has(connection, SHARED_TABLE) else None
@@ -63,11 +63,11 @@ def keep_in_step(connection: Connection, before: str | None) -> None:
     elif now < FIRST_WITH_OWN and (is_ours or not _has(connection, SHARED_TABLE)):
         if not is_ours:
             _make(connection, SHARED_TABLE, now, VERSION_TABLE)
-        connection.execute(text(f"drop table {VERSION_TABLE}"))  # what an older version does next, it would not say
+        connection.execute(text(f"drop table {VERSION_TABLE}"))  # an older version would not update it
 
 
 def _shared(connection: Connection) -> str | None:
-    """Return the revision of a ledger from before in the table that others have, too; None if it is not ours."""
+    """Return the revision of an old ledger from the shared table; None if the table is not ours."""
     if not (_has(connection, SHARED_TABLE) and _has(connection, _READERS)):
         return None
     found = _said(connection, SHARED_TABLE)

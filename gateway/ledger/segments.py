@@ -1,6 +1,6 @@
-"""The files of a running spool: the lock and the segments, all held open, so that deletion does not destroy them.
+"""The files of a running spool: the lock and the segments, all held open, so that deletion does not destroy rows.
 
-A process can still read a deleted file that it holds open: the rows in such a file are shipped all the same.
+A process can read a deleted file as long as the file is open: the rows are shipped all the same.
 """
 
 import errno
@@ -19,7 +19,7 @@ _OPENED = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 class _Older(msgspec.Struct):
-    """A segment that is complete, but not all of it is in SQL yet."""
+    """A complete segment with entries that are not in SQL yet."""
 
     number: int
     descriptor: int  # -1: not held open
@@ -28,9 +28,9 @@ class _Older(msgspec.Struct):
 
 
 class Segments:
-    """A spool's folder, for the owner: the newest segment is being written, older ones wait to be shipped.
+    """A spool's folder, for the owner: the newest segment is being written, and older segments wait to be shipped.
 
-    ``descriptor`` and ``size_bytes``: of the newest segment. ``entries``: its entries that will become rows.
+    ``descriptor`` and ``size_bytes``: of the newest segment. ``entries``: how many of its entries will become rows.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,9 +46,9 @@ class Segments:
         self.entries = 0
         self._synced_bytes = 0
         self._older: list[_Older] = []
-        self._released_entries = 0  # in segments that were deleted because they are in SQL
+        self._released_entries = 0  # in segments that were deleted after they came into SQL
         self._lock = make_locked(folder)
-        self._comparable = is_at(self._lock, folder / LOCK_NAME)  # false on file systems without stable inodes
+        self._comparable = is_at(self._lock, folder / LOCK_NAME)  # False on file systems without stable inodes
         try:
             self.descriptor = os.open(segment_path(folder, self.number), _OPENED, 0o600)
         except OSError:
@@ -64,11 +64,11 @@ class Segments:
         """Start a new segment that begins with ``carried``.
 
         Raises:
-            OSError: the disk refuses; the newest segment does not change.
+            OSError: the disk refuses; the newest segment stays the same.
 
         """
         path = segment_path(self.folder, self.number + 1)
-        unfinished = path.with_suffix(".new")  # readers take a segment as complete when they see the next one
+        unfinished = path.with_suffix(".new")  # for readers the next segment is the sign that a segment is complete
         descriptor = os.open(unfinished, _OPENED | os.O_TRUNC, 0o600)
         try:
             if os.write(descriptor, carried) != len(carried):
@@ -82,7 +82,7 @@ class Segments:
         self._older.append(_Older(self.number, self.descriptor, self.entries))
         held = [segment for segment in self._older if segment.descriptor >= 0]
         if len(held) > HELD_MAX and self._is_at(held[0].descriptor, segment_path(self.folder, held[0].number)):
-            os.close(held[0].descriptor)  # a deleted segment stays open: its rows are nowhere else
+            os.close(held[0].descriptor)  # a deleted segment stays open, as its rows are nowhere else
             held[0].descriptor = -1
         self.descriptor = descriptor
         self.number += 1
@@ -91,7 +91,7 @@ class Segments:
         self._synced_bytes = 0
 
     def take_unsynced(self) -> list[int]:
-        """Return descriptors to fsync and close in a thread; none if nothing was written since the last call."""
+        """Return descriptors for a thread to fsync and close; empty if nothing was written since the last call."""
         descriptors = []
         for segment in self._older:
             if not segment.synced and segment.descriptor >= 0:
@@ -103,9 +103,9 @@ class Segments:
         return descriptors
 
     def open_from(self, number: int) -> dict[int, int]:
-        """Return descriptors of segment ``number`` and later ones, for another thread to read and close.
+        """Return, by number, descriptors of segment ``number`` and later ones, for another thread to read and close.
 
-        -1: the segment is not held open; open it by its name.
+        -1: the segment is not held open, and has to be opened by name.
         """
         found = {
             segment.number: segment.descriptor if segment.descriptor < 0 else os.dup(segment.descriptor)
@@ -115,7 +115,7 @@ class Segments:
         return found | {self.number: os.dup(self.descriptor)}
 
     def release(self, number: int) -> list[Path]:
-        """Release the segments before ``number``, which are in SQL; return their files, to be deleted."""
+        """Release the segments before ``number``, which are in SQL; return the files to delete."""
         released = [segment for segment in self._older if segment.number < number]
         for segment in released:
             self._older.remove(segment)
@@ -125,18 +125,18 @@ class Segments:
         return [segment_path(self.folder, segment.number) for segment in released]
 
     def lock_is_missing(self) -> bool:
-        """Whether the folder is gone, belongs to another process, or has lost its lock."""
+        """Whether the folder is missing, belongs to another process, or has lost the lock."""
         return not self._is_at(self._lock, self.folder / LOCK_NAME)
 
     def newest_is_missing(self) -> bool:
-        """Whether what is written now would not be found by the next gateway."""
+        """Whether the next gateway would not find what is written now."""
         return self.lock_is_missing() or not self._is_at(self.descriptor, segment_path(self.folder, self.number))
 
     def lock_again(self) -> None:
-        """Make the folder and its lock again, if they were deleted.
+        """Make the folder and the lock again if they were deleted.
 
         Raises:
-            OSError: they were moved, so the files are still written in their new place; or none can be made.
+            OSError: the folder was moved, and the files are still written there; or no folder can be made.
 
         """
         if not self.lock_is_missing():
@@ -157,9 +157,9 @@ class Segments:
         ]
 
     def drop_lost(self, taken: int) -> int:
-        """Forget segments that are missing and not held open; return how many entries are lost with them.
+        """Forget segments that are missing and not held open; return how many entries are lost.
 
-        The first ``taken`` entries are in SQL, or in memory on their way there.
+        The first ``taken`` entries are in SQL already, or in memory on their way there.
         """
         lost = 0
         first = self._released_entries
@@ -175,13 +175,13 @@ class Segments:
         return lost
 
     def close(self, *, remove: bool) -> None:
-        """Close everything. ``remove``: delete the folder, if it is ours."""
+        """Close all files. ``remove``: delete the folder, if it is still ours."""
         is_ours = not self.lock_is_missing()
         for segment in self._older:
             if segment.descriptor >= 0:
                 os.close(segment.descriptor)
         os.close(self.descriptor)
-        self._older, self.descriptor = [], -1  # later writes must not go to a reused descriptor
+        self._older, self.descriptor = [], -1  # so that later writes do not go to a reused descriptor
         if remove and is_ours:
             shutil.rmtree(self.folder, ignore_errors=True)
         os.close(self._lock)

@@ -1,4 +1,4 @@
-"""What the rows that wait on disk have used: at a start while the database is away, limits go on from it."""
+"""The usage in rows that wait on disk: if the database cannot be reached at a start, limits go on from this usage."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -12,7 +12,7 @@ from gateway.core.calls import Spent, Used
 from gateway.core.rules import BEATEN
 from gateway.ledger.folders import segment_numbers, segment_path
 
-# Of entries only this is decoded: a spool may have millions.
+# The decoded part of entries: a spool may have millions, so the rest is skipped.
 
 
 class _Attempt(msgspec.Struct, gc=False):
@@ -50,23 +50,23 @@ _decode = msgspec.json.Decoder(_Finished | _Audited).decode
 
 
 class SpoolSums:
-    """Sums of entries: of the UTC day of ``now``, what racing added, and what was used since each of some instants."""
+    """Sums of entries: dollars of the UTC day of ``now``, and the usage since each of ``since_s``."""
 
     def __init__(self, now: datetime, since_s: Sequence[float] = ()) -> None:
         self._day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         self._since_s = since_s
         self._spent: dict[tuple[str | None, str], list[float]] = {}
-        # By client, team, end user and model: of the first three, or of the last.
+        # By client, team, end user and model: of the first three, or of the last only.
         self._used: dict[tuple[str | None, str | None, str | None, str | None], list[list[float]]] = {}
 
     @property
     def spent(self) -> list[Spent]:
-        """What racing has added, as the ledger would tell it."""
+        """Dollars by client and model of the day, as the ledger sums them."""
         return [Spent(client, model, *usd) for (client, model), usd in self._spent.items()]
 
     @property
     def used(self) -> list[Used]:
-        """What clients, models, teams and end users have used, likewise."""
+        """The usage of clients, models, teams and end users, as the ledger sums it."""
         return [
             Used(since_s, usd, tokens, *who)
             for who, sums in self._used.items()
@@ -74,7 +74,7 @@ class SpoolSums:
         ]
 
     def read(self, lines: Iterable[bytes]) -> None:
-        """Add the lines of a segment. What cannot be read is not counted: shipping sets it aside."""
+        """Add the lines of a segment. Unreadable lines are skipped; shipping sets them aside."""
         for line in lines:
             if line.startswith(_COUNTED):
                 with suppress(msgspec.DecodeError, UnicodeDecodeError):
@@ -122,7 +122,7 @@ class SpoolSums:
             sums[1] += extra_usd
 
     def _count_attempt(self, attempt: _Attempt, model: str, at: datetime) -> None:
-        """Count an attempt among its model's, which are of no client."""
+        """Count an attempt for its model; the client is None."""
         usd = attempt.cost_usd or 0.0
         self._use((None, None, None, model), at, usd)
         if at >= self._day and usd and attempt.outcome in BEATEN:
@@ -132,7 +132,7 @@ class SpoolSums:
 def spooled(spool_dir: Path, own: Path, now: datetime, since_s: Sequence[float]) -> SpoolSums:
     """Return the sums of all folders of ``spool_dir`` but ``own``; blocks, so call it in a thread.
 
-    What is in the database already is among them: the sums are for a start that cannot ask it.
+    Rows that are in the database already count, too: the sums are for a start that cannot ask the database.
     """
     found = SpoolSums(now, since_s)
     with suppress(OSError):

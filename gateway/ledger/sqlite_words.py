@@ -1,7 +1,7 @@
-"""What ``holeshot sql`` understands of Postgres's words where the ledger is a file of SQLite.
+"""The words of Postgres that ``holeshot sql`` understands when the ledger is a SQLite file.
 
-``date_trunc`` and the two percentiles become functions of the connection; what stands otherwise in a statement there,
-``percentile_cont(0.95) within group (order by ttft_ms)``, is written as a call that SQLite can read.
+``date_trunc`` and the two percentiles become functions of the connection. ``percentile_cont(0.95) within group (order
+by ttft_ms)``, which SQLite cannot parse, is rewritten as a plain call.
 """
 
 import re
@@ -20,7 +20,7 @@ TOKEN = re.compile(
 )
 _PERCENTILES = ("percentile_cont", "percentile_disc")
 _WITHIN = ["within", "group", "(", "order", "by"]
-# What is left of an instant, by the unit that it is cut to.
+# By unit, the parts of an instant to replace.
 _STARTS: Mapping[str, Mapping[str, Any]] = {
     "second": {},
     "minute": {"second": 0},
@@ -33,13 +33,13 @@ _UNITS = (*_STARTS, "week", "quarter")
 
 
 class SqliteWords:
-    """Makes connections that have these functions; ``wrong`` says what one of them was asked that it cannot answer."""
+    """Makes connections with these functions; ``wrong`` says why a function failed."""
 
     def __init__(self) -> None:
         self.wrong: str | None = None
 
     def connection(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
-        """Return a connection: the ``factory`` of ``sqlite3.connect``."""
+        """Return a connection; for ``sqlite3.connect`` as ``factory``."""
         made = sqlite3.Connection(*arguments, **options)
         made.create_function("date_trunc", -1, self._date_trunc, deterministic=True)
         for name in _PERCENTILES:
@@ -47,7 +47,7 @@ class SqliteWords:
         return made
 
     def refused(self, why: str) -> ValueError:
-        """Return an error to be raised, and keep why: SQLite does not tell it."""
+        """Return an error to raise, and note ``why``: SQLite does not pass on the message."""
         self.wrong = self.wrong or why
         return ValueError(why)
 
@@ -64,7 +64,7 @@ class SqliteWords:
 
 
 class _Percentile:
-    """An aggregate; nulls do not count."""
+    """An aggregate function; nulls do not count."""
 
     def __init__(self, words: SqliteWords, name: str) -> None:
         self._words = words
@@ -90,10 +90,10 @@ class _Percentile:
 
 
 def date_trunc(unit: str, instant: str, zone: str = "UTC") -> str:
-    """Return when the unit began in which an instant is, in the zone's time: UTC, in the form of SQLite's rows.
+    """Return the start of the hour, day, … around an instant, by the zone's clock: UTC, in the form of SQLite's rows.
 
     Raises:
-        ValueError: the unit, the instant or the zone is none.
+        ValueError: there is no such unit, instant or zone.
 
     """
     name = unit.lower()
@@ -114,11 +114,11 @@ def date_trunc(unit: str, instant: str, zone: str = "UTC") -> str:
 
 
 def percentile(name: str, share: float, values: Sequence[Any], *, descends: bool = False) -> Any:
-    """Return what Postgres's function of this name returns of these values, which are not null.
+    """Return the result of Postgres's function ``name`` for values without nulls.
 
     Raises:
         ValueError: ``share`` is not between 0 and 1.
-        TypeError: a text is to be interpolated, or texts and numbers are among the values.
+        TypeError: a text would be interpolated, or there are both texts and numbers.
 
     """
     if not 0 <= share <= 1:
@@ -134,7 +134,7 @@ def percentile(name: str, share: float, values: Sequence[Any], *, descends: bool
 
 
 def with_percentiles(sql: str) -> str:
-    """Return ``sql`` with ``percentile_cont(0.5) within group (order by x)`` as ``percentile_cont(x, 0.5)``."""
+    """Return ``sql`` with ``percentile_cont(0.5) within group (order by x)`` written as ``percentile_cont(x, 0.5)``."""
     tokens = TOKEN.findall(sql)
     words = [at for at, token in enumerate(tokens) if not (token.isspace() or token.startswith(("--", "/*")))]
     plain = [tokens[at].lower() for at in words]
@@ -158,7 +158,7 @@ def with_percentiles(sql: str) -> str:
 
 
 def _closing(plain: Sequence[str], opening: int) -> int:
-    """Return the place of the bracket that closes the one at ``opening``; the last one if none does."""
+    """Return the place of the bracket that closes the bracket at ``opening``; without one, the last place."""
     depth = 0
     for place in range(opening, len(plain)):
         depth += (plain[place] == "(") - (plain[place] == ")")

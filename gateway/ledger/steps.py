@@ -1,6 +1,6 @@
-"""How fast and reliable deployments were, step by step: what the views of speed, a history and its heat map have.
+"""SQL for how fast and reliable deployments were, step by step: for the views of speed, histories and heat maps.
 
-A step is a slot: windows of sums that are added up together, by a number or an instant of their own.
+A step is a slot: windows of sums that are added up together, named by a number or an instant.
 """
 
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ import msgspec
 from gateway.ledger.reports.reader import Words, quantile
 
 _COUNTS = ("n", "n_first_token", "n_errors", "n_rate_limited", "n_won")
-Quantiles = Mapping[str, tuple[str, str]]  # by column its metric, and the share below it
+Quantiles = Mapping[str, tuple[str, str]]  # by column: the metric, and the part of values below the quantile
 
 
 class StepTables(msgspec.Struct, frozen=True):
-    """The tables of steps, to stand after ``with``, and what joins them, to stand after ``from``.
+    """The tables of steps, to write after ``with``, and their join, to write after ``from``.
 
-    It has the columns slot, model, deployment, provider, those of counts, and a column for each quantile.
+    The join has the columns slot, model, deployment, provider, the counts, and one for each quantile.
     """
 
     tables: str
@@ -24,7 +24,7 @@ class StepTables(msgspec.Struct, frozen=True):
 
 
 class BucketPlaces(msgspec.Struct, frozen=True):
-    """What selects a metric's buckets by place: of all slots, or of each of the table ``slots``."""
+    """The SELECT of a metric's buckets by place: of all slots, or for one row of the table ``slots`` (``of_each``)."""
 
     sql: str
     of_each: bool = False
@@ -33,7 +33,7 @@ class BucketPlaces(msgspec.Struct, frozen=True):
 def of_sums(
     words: Words, *, minutes: int, within: str, slot: str, which: str, key: str, quantiles: Quantiles
 ) -> StepTables:
-    """Return the steps of windows of so many minutes, ``within`` which; ``key``: the columns of whom there is a row."""
+    """Return the steps of the windows of ``minutes`` length that meet ``within``; ``key``: the columns of a place."""
     added = ", ".join(f"cast(sum(r.{name}) as bigint) as {name}" for name in _COUNTS)
     summed = _summed(words, "rollup_attempts", f"r.minutes = {minutes}", added)
     tables = f"""\
@@ -56,7 +56,7 @@ sums as (
 
 
 def stepped(tables: str, quantiles: Quantiles, counts: Mapping[str, BucketPlaces]) -> StepTables:
-    """Return the steps of the tables ``places`` and ``sums``, with the quantiles of metrics whose buckets are there."""
+    """Return the steps from the tables ``places`` and ``sums``, and the quantiles of the metrics in ``counts``."""
     of_metrics = [
         _of_metric(metric, {name: q for name, (of, q) in quantiles.items() if of == metric}, each)
         for metric, each in counts.items()
@@ -66,7 +66,7 @@ def stepped(tables: str, quantiles: Quantiles, counts: Mapping[str, BucketPlaces
 
 
 def _of_metric(metric: str, asked: Mapping[str, str], counts: BucketPlaces) -> str:
-    """Return the table of the quantiles of a metric, by slot and place."""
+    """Return the table with a metric's quantiles by slot and place."""
     key = "" if counts.of_each else "slot, "
     columns = ",\n    ".join(f"{quantile(q)} as {name}" for name, q in asked.items())
     return f"""\
@@ -104,10 +104,10 @@ def _slots(words: Words, minutes: int, within: str, slot: str) -> str:
 
 
 def _summed(words: Words, table: str, condition: str, columns: str, by: str = "") -> BucketPlaces:
-    """Return what adds up a table of sums (r) by slot and place.
+    """Return the SELECT that adds up a table of sums (r) by slot and place.
 
-    SQLite finds sums best one window after the other. Postgres adds up slot after slot: all at once what it groups and
-    sorts is beyond a processor's caches, so that it takes up to twice as long. More ``work_mem`` does not help.
+    SQLite finds sums fastest one window after the other. Postgres adds up slot after slot: all slots together would
+    group and sort more than a processor's caches hold, and take up to twice as long. More ``work_mem`` does not help.
     """
     if words.is_postgres:
         slot, joined, is_in = "", "", " and r.window_start = any (slots.windows)"

@@ -1,8 +1,8 @@
 """The ledger's tables in SQLAlchemy; names and columns are the same on Postgres and SQLite.
 
-The columns of calls, attempts, refusals, outages and stored names are declared by the fields of their records. The
-edges of the leaderboard's buckets are a table too, and never change. Migrations make the tables; a test compares both.
-The sums of windows (rollup_…) and partitions are maintained by the database itself.
+The fields of records declare the columns of calls, attempts, refusals, outages and stored names. The edges of the
+leaderboard's buckets are a table, too, and never change. Migrations make the tables; a test compares the two. The
+database itself maintains the sums of windows (rollup_…) and partitions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,20 +34,20 @@ from gateway.core.calls import CallRecord
 from gateway.core.columns import Sql, columns_of
 from gateway.core.records import OutageRecord, RefusalRecord, StoredName
 
-# What all tables of the ledger have in common: their metadata, and types that both databases have.
+# For all tables: the metadata, and types that both databases have.
 
-# Dashed text on SQLite, so that an id from a response header can be used in a query there too.
+# Dashed text on SQLite, so that an id from a response header can be pasted into a query there, too.
 ID = Uuid(as_uuid=False).with_variant(CHAR(36), "sqlite")
 INSTANT = DateTime(timezone=True)
-NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only an INTEGER up by itself
+NUMBER = BigInteger().with_variant(Integer, "sqlite")  # in SQLite only an INTEGER counts up by itself
 JSON_VALUE = JSON().with_variant(JSONB(), "postgresql")
 
 
 def where(condition: str) -> dict[str, Any]:
-    """Return the arguments of a partial index.
+    """Return the arguments of a partial index on Postgres.
 
-    It is partial on SQLite too, where migrations make it. Here SQLite's argument would load its dialect and its client
-    into each process that has Postgres.
+    On SQLite migrations make it partial, too. SQLite's argument here would load its dialect and driver into each
+    process that uses Postgres.
     """
     return {"postgresql_where": text(condition)}
 
@@ -67,7 +67,7 @@ _TYPES: Mapping[Sql, TypeEngine[Any]] = {
 
 
 def _of(record: type[Struct]) -> Iterator[Column[Any]]:
-    """Yield the columns of a record, which declares them (``gateway/core/columns.py``)."""
+    """Yield the columns that a record declares (``gateway/core/columns.py``)."""
     for each in columns_of(record):
         yield Column(each.name, _TYPES[each.sql], primary_key=each.name == "id", nullable=each.is_nullable)
 
@@ -75,9 +75,9 @@ def _of(record: type[Struct]) -> Iterator[Column[Any]]:
 metadata = MetaData()
 
 
-# The ledger's tables of outages, slowdowns, and the alerts about them.
+# Tables of outages, slowdowns, and alerts.
 
-# A few rows for each failure of a deployment: one from each process that notices.
+# A few rows for each failure of a deployment: one from each process that notices it.
 outages = Table(
     "outages",
     metadata,
@@ -85,7 +85,7 @@ outages = Table(
     Index("outages_began_at", "began_at"),
 )
 
-# One row for each incident: at most one with a key is open. ``gateway.alerts.alert`` has the columns' meanings.
+# One row for each incident; at most one row of a key is open. ``gateway.alerts.alert`` says what the columns mean.
 alerts = Table(
     "alerts",
     metadata,
@@ -106,7 +106,7 @@ alerts = Table(
     Index("alerts_opened_at", "opened_at"),
 )
 
-# A row for each message to a webhook; it is due, or leased, until it is done.
+# A row for each message to a webhook: due or leased, until it is done.
 alert_messages = Table(
     "alert_messages",
     metadata,
@@ -170,7 +170,7 @@ calls = Table(
     Index("calls_errors", "started_at", **where("error_kind is not null")),
 )
 
-# No foreign key: a call that cannot be stored must not prevent its attempts, and audited ones arrive later.
+# No foreign key: if a call cannot be stored, its attempts still can, and audited attempts arrive later.
 attempts = Table(
     "attempts",
     metadata,
@@ -180,7 +180,7 @@ attempts = Table(
     Index("attempts_errors", "started_at", **where("error_kind is not null")),
 )
 
-# Small, so it is not partitioned: at most some hundred rows a minute from each flooded process.
+# Not partitioned, as it is small: at most some hundred rows a minute from each flooded process.
 refusals = Table(
     "refusals",
     metadata,
@@ -188,7 +188,7 @@ refusals = Table(
     Index("refusals_started_at", "started_at"),
 )
 
-# What lies at providers, for its clients: each row until it expires, and the newest million.
+# Resources at providers and their clients: rows until they expire, and the newest million.
 stored_names = Table(
     "stored_names",
     metadata,
@@ -198,7 +198,7 @@ stored_names = Table(
     Index("stored_names_ended", "id", **where("ended is not null")),
 )
 
-# A row for each probe, stored before it is sent.
+# A row for each probe, stored before the probe is sent.
 probes = Table(
     "probes",
     metadata,
@@ -228,11 +228,11 @@ buckets = Table(
     Index("buckets_from_ms", "from_ms"),
 )
 
-# One row: the oldest revision whose code may use this schema, for rolling upgrades without a stop; which ledger it is.
+# One row: the oldest revision whose code may use this schema, for rolling upgrades without a stop; and the ledger's id.
 readers = Table("ledger_readers", metadata, Column("oldest", Text, nullable=False), Column("ledger_id", ID))
 
-# With ``keys: database``: a row for each key of a client, ``gateway.keys.stored`` has its meaning. Rows are never
-# deleted.
+# With ``keys: database``: a row for each key of a client; ``gateway.keys.stored`` says what the columns mean. Rows are
+# never deleted.
 client_keys = Table(
     "client_keys",
     metadata,
@@ -254,8 +254,7 @@ client_keys = Table(
     Index("client_keys_change_id", "change_id"),
 )
 
-# The log of changes. Gateways read the largest id each second; changes are made one after the other, so it grows with
-# each.
+# The log of changes. Changes are made one after the other, so the id grows; gateways read the largest id each second.
 key_changes = Table(
     "key_changes",
     metadata,

@@ -1,9 +1,10 @@
-"""What clients, teams, end users and models have used since some instants, for limits that go on from it at a start.
+"""The usage of clients, teams, end users and models since some instants: from this usage limits go on after a start.
 
-The gateway counts its own calls itself, and the database may have been unreachable until now, so the figures are of the
-time before it began: days, then hours of the first and the last day, then five minutes of the first and the last hour.
-Of the five minutes in which it began all count that others have used, who say in Redis what they have; its own calls
-since then do not. The first hour counts as a whole where its five minutes are not kept.
+The gateway counts its own calls itself, and the database may have been unreachable until now. So the figures are of the
+time before the gateway's start: days, then hours of the first and the last day, then five minutes of the first and the
+last hour. In the five minutes around the start, all calls of others count (they report this usage in Redis); the
+gateway's own calls since the start do not. The first hour counts as a whole if its windows of five minutes are no
+longer kept.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ def _ceiling(at: datetime, minutes: int) -> datetime:
 
 
 def windows_between(since: datetime, until: datetime) -> list[tuple[int, datetime, datetime]]:
-    """Return the windows that cover what is between two instants: minutes, and where the first and the last begin."""
+    """Return the windows that cover the time between two instants: minutes, the first beginning, and the end."""
     if since >= until:
         return []
     if until - since > KEPT_FINE:
@@ -55,7 +56,7 @@ def windows_between(since: datetime, until: datetime) -> list[tuple[int, datetim
 
 
 def _last(until: datetime) -> datetime:
-    """Return the end of the five minutes that count as a whole."""
+    """Return the end of the last five minutes, which count as a whole."""
     return _floor(until, 5) + _STEPS[5]
 
 
@@ -79,7 +80,7 @@ where started_at >= {until} and started_at < {last} and coalesce(api, '') <> '{p
   and exists (select 1 from calls where calls.id = attempts.call_id and {own_since})
 group by {model}
 """
-_ITS_OWN = -1  # a place that no instant has
+_ITS_OWN = -1  # the place of a replica's own usage, in no list of instants
 _CLIENTS = """
 select {place} as place, client, null as model, coalesce(sum({paid}), 0) as usd,
   coalesce(sum(coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0)), 0) as tokens
@@ -92,10 +93,10 @@ from rollup_attempts as r join rollup_series as s on s.id = r.series_id
 where s.api <> '{probes}' and {within} group by s.model
 """
 OWN = conditions()["own"]
-_MODEL = "coalesce(model, (select calls.model from calls where calls.id = attempts.call_id), '')"  # as the sums have it
+_MODEL = "coalesce(model, (select calls.model from calls where calls.id = attempts.call_id), '')"  # as in the sums
 _TOKENS = "coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0)"
-# Totals have no windows: what began later is taken off, unless it is not in them yet. That is one statement, thus of
-# one snapshot, so it makes no difference which rows are added up meanwhile.
+# Totals have no windows: calls that began later are subtracted, unless they are not in the totals yet. One statement
+# has one snapshot, so it does not matter which rows are added up meanwhile.
 _TOTALS = """
 select {place} as place, case when model = '' then client end as client, case when model <> '' then model end as model,
   coalesce(sum(usd), 0) as usd, coalesce(sum(tokens), 0) as tokens
@@ -111,7 +112,7 @@ group by 2, 3
 """
 
 
-# What one replica has counted itself since then is in those windows too, unless it is not added up yet.
+# The windows also have what one replica has counted itself since its start, unless it is not added up yet.
 _SINCE = "started_at >= {since} and started_at < {last}"
 _OF_REPLICA = f"""
 select {_ITS_OWN} as place, client, null as model, coalesce(sum(cost_usd), 0) as usd,
@@ -135,19 +136,19 @@ def _is_new(words: Words, table: str) -> str:
 
 
 class OwnRows(msgspec.Struct, frozen=True):
-    """The calls that a replica has counted itself: those that it began ``since`` then, by its own clock."""
+    """The calls that a replica has counted itself: those that began at ``since`` or later, by its own clock."""
 
     replica: str
     since: datetime
 
 
 async def used(database: Database, since_s: Sequence[float], until: datetime, own: OwnRows | None = None) -> list[Used]:
-    """Return what clients and models had used ``until`` then, since each of these instants (-inf: ever).
+    """Return the usage of clients and models before ``until``, since each of ``since_s`` (Unix seconds; -inf: ever).
 
-    In windows, what others used in the same five minutes counts too, but nothing of its ``own`` rows.
+    In windows, the usage of others in the five minutes around ``until`` counts, too; that of ``own`` rows does not.
 
     Raises:
-        LedgerError: the database is away, or its schema is older.
+        LedgerError: the database cannot be reached, or its schema is older.
 
     """
     words, parts = words_of(database), []
@@ -189,13 +190,13 @@ async def used(database: Database, since_s: Sequence[float], until: datetime, ow
 
 
 def _without(each: Used, own: Mapping[tuple[str | None, str | None], tuple[float, float]]) -> Used:
-    """Return the use without a replica's own part, which totals do not have."""
+    """Return the usage without a replica's own part; totals have no such part."""
     usd, tokens = (0.0, 0.0) if each.since_s == -inf else own.get((each.client, each.model), (0.0, 0.0))
     return msgspec.structs.replace(each, usd=max(0.0, each.usd - usd), tokens=max(0.0, each.tokens - tokens))
 
 
-# Of teams and end users rows are read: the sums are by single tags, and of days with many end users there are none.
-MOST_PAYERS = 50_000  # those that have used most; each is some hundred bytes of memory
+# For teams and end users rows are read: sums are by single tags, and days with many end users have none.
+MOST_PAYERS = 50_000  # those with most usage; each is some hundred bytes of memory
 _PAYERS = """
 select client, {team} as team, {end_user} as end_user, {sums}
 from calls
@@ -220,10 +221,10 @@ limit {most}
 
 
 async def used_by_payers(database: Database, since_s: Iterable[float], until: datetime) -> list[Used]:
-    """Return what teams and end users had used ``until`` then, since each of these instants (-inf: ever).
+    """Return the usage of teams and end users before ``until``, since each of ``since_s`` (-inf: ever).
 
     Raises:
-        LedgerError: the database is away, or its schema is older.
+        LedgerError: the database cannot be reached, or its schema is older.
 
     """
     words, since_s = words_of(database), sorted(since_s)
