@@ -68,18 +68,6 @@ def _within(words: Words, since: datetime, until: datetime) -> str:
     return f"({' or '.join(each)})" if each else "false"
 
 
-_CLIENTS = """
-union all select {place}, client, null, -coalesce(sum(cost_usd), 0), -coalesce(sum({tokens}), 0) from calls
-where {own_since} and not {new_calls} group by client
-"""
-_OWN_MODELS = """
-union all select {place}, null, {model}, -coalesce(sum(cost_usd), 0),
-  -coalesce(sum(case when outcome = 'won' then {tokens} end), 0)
-from attempts
-where started_at >= {until} and started_at < {last} and coalesce(api, '') <> '{probes}' and {own} and not {new_attempts}
-  and exists (select 1 from calls where calls.id = attempts.call_id and {own_since})
-group by {model}
-"""
 _ITS_OWN = -1  # the place of a replica's own usage, in no list of instants
 _CLIENTS = """
 select {place} as place, client, null as model, coalesce(sum({paid}), 0) as usd,
