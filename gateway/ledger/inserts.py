@@ -1,6 +1,6 @@
-"""Inserts rows into the tables, each exactly once, however often it is tried; outages get their ends.
+"""Inserts rows into the tables, each exactly once, even after several tries; outages get their ends.
 
-Of a stored name the latest is kept, and one that is empty stays so.
+Of stored names the latest row is kept; a name that is cleared stays so.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ from gateway.ledger.entries import (
 from gateway.ledger.errors import is_sqlite
 from gateway.ledger.folding import ADD_UP_SQLITE
 
-INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a new connection is tried
-TRIES = 5  # of a batch that met another transaction; nothing of it was stored
+INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; on a timeout a new connection is tried
+TRIES = 5  # of a batch that met another transaction, and was not stored
 _ALL: Mapping[str, datetime] = {}
 _LARGEST = 2**31 - 1  # of an integer column
 
@@ -46,11 +46,11 @@ def _of_type(sql: Sql) -> frozenset[str]:
     return frozenset(each.name for columns in TABLES.values() for each in columns.declared if each.sql is sql)
 
 
-_WIDE = _of_type(Sql.BIGINT)  # larger numbers, which are bounded earlier
+_WIDE = _of_type(Sql.BIGINT)  # columns for larger numbers, which are bounded earlier
 _INSTANTS = _of_type(Sql.INSTANT)
 SLICE_ROWS = 16  # encoded without a pause, in about 30 µs; then the event loop runs other tasks
 
-# Errors that the rows cause. All others (no connection, no table, no permission) are a state of the database that will
+# Errors that rows cause. All others (no connection, no table, no permission) are a state of the database that will
 # change.
 _BAD_ROWS = (
     asyncpg.DataError,
@@ -61,26 +61,26 @@ _BAD_ROWS = (
     TypeError,
     ValueError,
 )
-_OVERFLOW = "integer overflow"  # SQLite's words for a sum of numbers that fit their columns
+_OVERFLOW = "integer overflow"  # SQLite's words when a sum overflows although each number fits its column
 
 
-# A row for a partition that is just being changed (the schema has no other checks), or a deadlock.
+# A row for a partition that is being changed (the schema has no other checks), or a deadlock.
 _CROSSED = (asyncpg.CheckViolationError, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
 class RowsRejectedError(Exception):
-    """The database works but rejects these rows; none of them was stored."""
+    """The database works, but rejects these rows; none was stored."""
 
 
 async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapping[str, datetime] = _ALL) -> int:
     """Store the rows of ``entries`` in one transaction; existing rows stay as they are.
 
-    ``kept_since``: the instant since which rows are kept, by table. Returns the number of older ones, which are not
+    ``kept_since``: by table, the instant since which rows are kept. Return the number of older rows, which are not
     stored.
 
     Raises:
         RowsRejectedError: at least one row is invalid.
-        DatabaseUnreachableError: anything else; the rows may or may not be stored, so try again.
+        DatabaseUnreachableError: any other failure; perhaps the rows are stored, so try again.
 
     """
     try:
@@ -102,7 +102,7 @@ async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapp
                 except RowsRejectedError:
                     if clamps:
                         raise
-                    clamps = True  # a number may be too large for its column, which must not lose the row
+                    clamps = True  # perhaps a number is too large for its column; the row must not be lost for that
                 except _CROSSED:
                     tries += 1
                     if tries == TRIES:
@@ -114,12 +114,12 @@ async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapp
 
 
 async def _copy_postgres(connection: AsyncConnection, driver: Any, tables: Sequence["_Table"], *, is_new: bool) -> None:
-    """Copy rows into their tables. COPY fails on existing rows: unless all seem to be new, a temporary table is used.
+    """Copy rows into the tables. COPY fails on existing rows: if some may exist, rows go through a temporary table.
 
-    That table costs as much as storing a dozen calls, and is seldom needed: after a COMMIT without an answer.
+    A temporary table costs as much as a dozen stored calls, and is rare: after a COMMIT without an answer.
 
     Raises:
-        asyncpg.UniqueViolationError: a row was there; none was stored.
+        asyncpg.UniqueViolationError: a row existed; none was stored.
 
     """
     aside = [table.name for table in tables if not is_new or table.name in _UPDATED]
@@ -141,19 +141,19 @@ async def _copy_postgres(connection: AsyncConnection, driver: Any, tables: Seque
             raise RowsRejectedError(_first_line(error)) from error
         usable = True
     finally:
-        if not usable:  # timeout, cancellation or lost server: its state is unknown
+        if not usable:  # timeout, cancellation or lost server: the transaction's state is unknown
             driver.terminate()
             await connection.invalidate()
 
 
 def _server_timeouts() -> str:
-    """Set timeouts on the server too: work for a disconnected client would block the next attempt."""
+    """Return SQL with timeouts for the server: work for a disconnected client would block the next attempt."""
     timeout_ms = int(INSERT_TIMEOUT_S * 1000)
     return f"set local statement_timeout = {timeout_ms};set local idle_in_transaction_session_timeout = {timeout_ms}"
 
 
 async def _in_slices(rows: Iterator[Row]) -> AsyncIterator[Row]:
-    """Yield ``rows`` with pauses for the event loop. A thread would block it longer: it holds the interpreter."""
+    """Yield ``rows`` with pauses for the event loop. A thread would block the loop for longer (GIL)."""
     while some := list(islice(rows, SLICE_ROWS)):
         for row in some:
             yield row
@@ -161,8 +161,8 @@ async def _in_slices(rows: Iterator[Row]) -> AsyncIterator[Row]:
 
 
 async def _insert_sqlite(connection: AsyncConnection, driver: Any, tables: Sequence["_Table"]) -> None:
-    # Directly with the driver: each of its calls is a round trip to its thread, so a batch of any size takes four.
-    # The pool rolls back what is not committed.
+    # Directly with the driver: each call is a round trip to the driver's thread, so a batch of any size takes four.
+    # Without a commit the pool rolls back.
     try:
         for table in tables:
             await driver.executemany(_INSERT_SQLITE[table.name], _for_sqlite(table, table.instants))
@@ -178,7 +178,7 @@ async def _insert_sqlite(connection: AsyncConnection, driver: Any, tables: Seque
     except sqlite3.OperationalError as error:
         if _OVERFLOW not in str(error):
             raise
-        await driver.rollback()  # else these rows would stay as they are when they are tried again
+        await driver.rollback()  # otherwise the next try would find these rows
         raise RowsRejectedError(_first_line(error)) from error
 
 
@@ -205,7 +205,7 @@ def _tables(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[str, ...], It
 
 
 def _clamped(rows: Iterator[Row], columns: Sequence[str]) -> Iterator[Row]:
-    """Yield ``rows`` with numbers that their columns can hold."""
+    """Yield ``rows`` with numbers bounded to what the columns can hold."""
     for row in rows:
         yield tuple(
             min(value, _LARGEST) if type(value) is int and column not in _WIDE else value
@@ -214,7 +214,7 @@ def _clamped(rows: Iterator[Row], columns: Sequence[str]) -> Iterator[Row]:
 
 
 class _Table:
-    """The rows of one table that are not too old; the others are counted."""
+    """The rows of one table that are not too old; older rows are counted only."""
 
     def __init__(self, name: str, columns: tuple[str, ...], rows: Iterator[Row], since: datetime | None) -> None:
         self.name = name
@@ -249,9 +249,9 @@ _CONFLICT = dict.fromkeys(_NAMES, "do nothing") | {
     "where stored_names.known <> '' and excluded.expires_at >= stored_names.expires_at",
 }
 
-_UPDATED = frozenset({"outages", "stored_names"})  # existing rows may get their end, or a later one
+_UPDATED = frozenset({"outages", "stored_names"})  # existing rows may get an end, or a later one
 
-# Columns of a newer schema, unknown to this version, have their defaults in the temporary tables too.
+# Columns of a newer schema, which this version does not know, have their defaults in temporary tables, too.
 _MAKE_ROOM = {
     table: f"create temporary table incoming_{table} (like {table} including defaults) on commit drop"
     for table in _NAMES

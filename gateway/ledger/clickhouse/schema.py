@@ -1,7 +1,7 @@
 """The tables and views in ClickHouse, made by the gateway: the same columns and names as in Postgres.
 
-Its views have texts of their own: SQL's read sums, and of those over rows ClickHouse answers ``throughput_lately`` in
-three to five times as long, and refuses ``provider_errors_lately`` and the leaderboard's recursion.
+The views have texts of their own: SQL's views read sums. Over rows, ClickHouse takes three to five times as long for
+``throughput_lately``, and refuses ``provider_errors_lately`` and the leaderboard's recursion.
 """
 
 from collections.abc import Iterator
@@ -18,18 +18,18 @@ from gateway.ledger.old_names import RENAMED, with_old_names
 from gateway.ledger.reports.reader import conditions, listed
 from gateway.ledger.schema import UNTIL, views_of
 
-VERSION = 16  # raised with every change of a view; a test has the statements of each version
-_MADE = {"calls": "failed", "attempts": "broken"}  # by table the rule of its column ``failed``
+VERSION = 16  # raised with every change of a view; a test has each version's statements
+_MADE = {"calls": "failed", "attempts": "broken"}  # by table: the rule of the column ``failed``
 TABLES = {name: entries.TABLES[name] for name in _MADE}
 VIEWS = Path(__file__).parent / "views"
-# Of rows, over all time and lately, where SQL's has these windows; leaderboard has one of its own.
+# Over rows of all time and of the spans for which SQL has views; leaderboard has a span of its own.
 _SINCE = {
     "": "",
     "_1h": "now() - interval 1 hour",
     "_24h": "now() - interval 24 hour",
     "_30d": "toStartOfDay(now('UTC') - interval 30 day)",
 }
-# Integers hold values that the other databases clamp; columns are compressed.
+# Integers hold values that other databases clamp; columns are compressed.
 _KINDS = {
     Sql.UUID: "UUID",
     Sql.INSTANT: "DateTime64(6, 'UTC')",
@@ -37,12 +37,12 @@ _KINDS = {
     **dict.fromkeys((Sql.SMALLINT, Sql.INTEGER, Sql.BIGINT), "Int64"),
     Sql.DOUBLE: "Float64",
 }
-# A row that came twice is in one partition twice: without this FINAL reads all days, whatever is asked for.
+# Both copies of a row that came twice are in one partition: without this setting FINAL reads all days for any query.
 BY_PARTITION = "settings do_not_merge_across_partitions_select_final = 1"
-_KEY = ("model", "started_at", "id")  # neither null
+_KEY = ("model", "started_at", "id")  # neither is null
 _TTL = "toDateTime(started_at) + toIntervalSecond({seconds:d})"
 
-# Rows that come twice, after an answer that was lost, have the same key: merges leave one of them, and FINAL reads one.
+# A row that comes twice (an answer was lost) has the same key: merges keep one copy, and FINAL reads one.
 _TABLE = """
 create table if not exists {name} ({columns})
 engine = ReplacingMergeTree
@@ -57,12 +57,12 @@ _VERSIONS = (
 
 
 async def prepare_clickhouse(server: ClickHouse, keep_days: float | None) -> int:
-    """Make or update the tables and views, and set for how long rows are kept; return the views' version.
+    """Make or update the tables and views, and set how long rows are kept; return the views' version.
 
-    Does nothing if they are current. Views of a later version stay as they are, as columns are only added.
+    Does nothing if all are current. Views of a later version stay as they are, as columns are only added.
 
     Raises:
-        DatabaseUnreachableError: the server is unreachable, or this user may not make tables.
+        DatabaseUnreachableError: the server is unreachable, or the user may not make tables.
 
     """
     await server.run(_VERSIONS)
@@ -82,7 +82,7 @@ async def prepare_clickhouse(server: ClickHouse, keep_days: float | None) -> int
 
 
 async def _add_columns(server: ClickHouse, name: str) -> None:
-    """Add the columns that the table of an older version lacks."""
+    """Add the columns that a table of an older version lacks."""
     there = (
         await server.run(f"select name from system.columns where database = currentDatabase() and table = '{name}'")  # noqa: S608
     ).split()
@@ -98,7 +98,7 @@ async def _keep(server: ClickHouse, name: str, keep_days: float | None) -> None:
     wanted = _ttl(keep_days)
     has_one = " TTL " in made
     if wanted and wanted not in made:
-        # Only new parts, and those that are merged anyhow: old ones are dropped as a whole when their day is over.
+        # Only for new parts, and parts that are merged anyway: old parts are dropped as a whole when their day is over.
         await server.run(f"alter table {name} modify ttl {wanted} settings materialize_ttl_after_modify = 0")
     elif has_one and not wanted:
         await server.run(f"alter table {name} remove ttl")
@@ -121,19 +121,19 @@ def columns_of(name: str) -> Iterator[tuple[str, str]]:
     """Yield the columns of a table with their types in ClickHouse."""
     declared = {each.name: each for each in TABLES[name].declared}
     for column in TABLES[name].names:
-        made = f" default {conditions()[_MADE[name]]}" if column == "failed" else ""  # of rows that came without it
+        made = f" default {conditions()[_MADE[name]]}" if column == "failed" else ""  # for rows that came without it
         yield column, _kind(declared[column]) + made
 
 
 def _kind(column: DescribedColumn) -> str:
     kind = _KINDS.get(column.sql, "String")
-    is_word = kind == "String" and not column.about.is_distinct and not column.is_json  # that many rows share
+    is_word = kind == "String" and not column.about.is_distinct and not column.is_json  # many rows share it
     if column.is_nullable and column.name not in _KEY:
         kind = f"Nullable({kind})"
     return f"LowCardinality({kind})" if is_word else kind
 
 
-# Of an attempt beside its call (``of_call``): whether racing added it, and the dollars of the cache that it lost.
+# Of an attempt with its call (``of_call``): whether racing added it, and the dollars of cache savings that were lost.
 _ADDED_AND_LOST = """\
 attempts.id <> coalesce(of_call.winner_id, call_id) and (
         coalesce(counts_as, role) in ('race', 'hedge', 'fallback', 'explore', 'probe') or ({beaten} and of_call.is_beside)
@@ -148,7 +148,7 @@ attempts.id <> coalesce(of_call.winner_id, call_id) and (
 
 
 def views_sql() -> Iterator[str]:
-    """Yield the statements that make the views, each with the windows that SQL's has, and drop those that are gone."""
+    """Yield the statements that make the views of SQL's spans, and that drop the views that SQL has dropped."""
     there = views_of(head_revision())
     rules = {
         "added_and_lost": _ADDED_AND_LOST,

@@ -1,4 +1,4 @@
-"""ClickHouse over its HTTP interface: inserts that are acknowledged when they are stored, and statements."""
+"""ClickHouse over its HTTP interface: inserts, acknowledged when they are stored, and statements."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -19,19 +19,19 @@ from providers.http import TlsContexts
 _decode = msgspec.json.Decoder(tuple[Any, ...]).decode
 
 CONNECT_TIMEOUT_S = 5.0
-INSERT_TIMEOUT_S = 120.0  # a server that is merely slow must not be sent the same rows again and again
+INSERT_TIMEOUT_S = 120.0  # long, so that a slow server is not sent the same rows again and again
 QUERY_TIMEOUT_S = 60.0
-_WORDS_MAX = 300  # of an error: what follows may quote the rows
+_WORDS_MAX = 300  # of an error: the rest may quote rows
 _PORTS = {"http": 8123, "https": 8443}
-# Rows are stored when the server answers: it gathers the inserts of several workers into one part first.
+# The server answers when rows are stored: before, it gathers the inserts of several workers into one part.
 _INSERTED = {
     "async_insert": "1",
     "wait_for_async_insert": "1",
     "date_time_input_format": "best_effort",
     "input_format_null_as_default": "1",
 }
-# For queries: nothing is written, a row that came twice is read once (of the days that are asked for, not of all),
-# names are columns before they are results, as in Postgres, and numbers are numbers.
+# For queries: nothing is written; a row that came twice is read once (FINAL for the days that are read, not for all);
+# names are columns before they are results, as in Postgres; and numbers are numbers.
 _READ = {
     "readonly": "2",
     "final": "1",
@@ -41,16 +41,17 @@ _READ = {
     "output_format_json_quote_64bit_integers": "0",
     "date_time_output_format": "iso",
 }
-# Errors that the rows cause: values not of their column's type. All others are a state of the server that will change.
+# Errors that rows cause: values that do not fit the column's type. All other errors are a state of the server that will
+# change.
 _BAD_ROWS = frozenset({"6", "26", "27", "41", "53", "69", "72", "117", "130", "131", "349", "376", "457"})
 
 
 class ClickHouse:
-    """A server at ``http[s]://[user:password@]host[:port][/database]``; it connects when first used."""
+    """A server at ``http[s]://[user:password@]host[:port][/database]``; connects when first used."""
 
     def __init__(self, url: str | Address, tls: TlsContexts | None = None) -> None:
-        """``tls``: contexts that others use, too; None: its own."""
-        self._address = url if isinstance(url, Address) else Address(url)  # whose repr has no password
+        """``tls``: shared contexts; None: make some."""
+        self._address = url if isinstance(url, Address) else Address(url)  # its repr has no password
         parts = urlsplit(self._address.url)
         self.place = f"{parts.hostname}:{parts.port or _PORTS[parts.scheme]}"  # for messages: without the password
         self._url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
@@ -61,11 +62,11 @@ class ClickHouse:
         self._session: aiohttp.ClientSession | None = None
 
     async def insert(self, table: str, columns: Sequence[str], rows: bytes) -> None:
-        """Store ``rows``, JSON arrays of the columns' values; when it returns they are stored.
+        """Store ``rows``, JSON arrays of the columns' values; all are stored when this returns.
 
         Raises:
             RowsRejectedError: at least one row is invalid, and none was stored.
-            DatabaseUnreachableError: anything else; the rows may or may not be stored, so try again.
+            DatabaseUnreachableError: any other failure; perhaps the rows are stored, so try again.
 
         """
         statement = f"insert into {table} ({', '.join(columns)}) format JSONCompactEachRow"
@@ -79,10 +80,10 @@ class ClickHouse:
         raise DatabaseUnreachableError(f"ClickHouse at {self.place} refuses: {words}")
 
     async def run(self, statement: str) -> str:
-        """Run a statement of ours, and return its result.
+        """Run a statement of ours; return its result as text.
 
         Raises:
-            DatabaseUnreachableError: it cannot be run now.
+            DatabaseUnreachableError: the statement cannot be run now.
 
         """
         async with self._asked({"wait_end_of_query": "1"}, statement.encode(), QUERY_TIMEOUT_S) as answer:
@@ -93,15 +94,15 @@ class ClickHouse:
 
     @asynccontextmanager
     async def asked(self, query: str, timeout_s: float | None) -> AsyncIterator[ResultStream]:
-        """Run an operator's query, read-only, and yield its result as a stream.
+        """Run an operator's query, read-only, and yield the result as a stream.
 
         Raises:
-            QueryError: it was refused or failed.
+            QueryError: the query was refused or failed.
             DatabaseUnreachableError: the server cannot be reached.
 
         """
         settings = _READ
-        if timeout_s is not None:  # known before the first row, so that an error is no row
+        if timeout_s is not None:  # wait for the end, so that an error comes before the first row
             settings = settings | {"wait_end_of_query": "1", "max_execution_time": f"{timeout_s:g}"}
         async with self._asked(settings, query.encode(), timeout_s) as answer:
             if answer.status != 200:  # noqa: PLR2004 - OK
@@ -149,13 +150,13 @@ class ClickHouse:
 
 
 async def _error_of(answer: aiohttp.ClientResponse) -> tuple[str, str]:
-    """Return the code of ClickHouse's error, and its first words."""
+    """Return the code and the first words of ClickHouse's error."""
     words = (await answer.content.read(8 * _WORDS_MAX)).decode("utf-8", "replace").partition("\n")[0][:_WORDS_MAX]
     return answer.headers.get("x-clickhouse-exception-code", ""), f"{answer.status} {words}"
 
 
 async def _batches(content: aiohttp.StreamReader) -> AsyncIterator[list[tuple[Any, ...]]]:
-    """Yield the rows of an answer, as they come; the first one has the columns' names."""
+    """Yield the rows of an answer in batches as they come; the first row has the columns' names."""
     rest = b""
     async for piece in content.iter_any():
         *lines, rest = (rest + piece).split(b"\n")
@@ -168,7 +169,7 @@ async def _batches(content: aiohttp.StreamReader) -> AsyncIterator[list[tuple[An
 def _rows(lines: Sequence[bytes]) -> list[tuple[Any, ...]]:
     try:
         return [_decode(line) for line in lines if line]
-    except msgspec.DecodeError as error:  # an error in the midst of an answer is text
+    except msgspec.DecodeError as error:  # an error in the middle of an answer is text
         raise QueryError(f"not the rows of a query: {lines[0][:_WORDS_MAX].decode('utf-8', 'replace')}") from error
 
 

@@ -1,9 +1,10 @@
-"""Ships the spool's segments to ClickHouse, apart from SQL: neither store delays the other.
+"""Ships the spool's segments to ClickHouse, separately from SQL: neither store delays the other.
 
-A segment that is complete gets a second name in ``SPOOL_DIR/.clickhouse`` before SQL may delete the first one: a hard
-link, so nothing is written twice. The names there are ClickHouse's cursor: a file is deleted when its rows are stored.
-If a process dies before that, the next one to lock the file sends it again; rows sent twice have one key, and FINAL
-reads one of them. The folder is bounded: beyond ``max_spool_gb`` the oldest files are dropped, with a line in the log.
+A complete segment gets a second name in ``SPOOL_DIR/.clickhouse`` before SQL may delete the first name: a hard link, so
+nothing is written twice. The names there are ClickHouse's cursor: a file is deleted when its rows are stored. If a
+process dies before that, the next process that locks the file sends it again; rows that were sent twice have one key,
+and FINAL reads one of them. The folder is bounded: beyond ``max_spool_gb`` the oldest files are dropped, with a line in
+the log.
 """
 
 import asyncio
@@ -42,13 +43,13 @@ from gateway.settings import ClickHouseSettings
 from providers.http import TlsContexts
 
 FOLDER = ".clickhouse"  # hidden, so the search for dead workers' spools skips it
-CURSOR = "clickhouse"  # in the folder of a spool: the number of its last segment that was added
+CURSOR = "clickhouse"  # in a spool's folder: the number of the last segment that was added
 INTERVAL_S = 1.0
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 1.0, 30.0
 BATCH_MAX_BYTES = 4 * 1024 * 1024  # of lines, sent as two inserts; about a thousand calls
 SLICE_ENTRIES = 16  # decoded and encoded without a pause, in about 0.4 ms
-REST = 3.0  # pause after a slice, in times of its duration: a backlog must not slow calls
-REMIND_S = 60.0  # between log lines about files that are dropped
+REST = 3.0  # pause after a slice, in multiples of its duration, so that a backlog does not slow calls
+REMIND_S = 60.0  # between log lines about dropped files
 CLOSE_TIMEOUT_S = 5.0
 _ENDED = "ended"  # in the name of a file with starts of calls that never ended
 _BYTES_PER_GB = 1e9
@@ -57,27 +58,27 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SegmentQueue:
-    """The files not yet in ClickHouse: segments of all workers with this ``spool_dir``, live and dead."""
+    """The files that are not in ClickHouse yet: segments of all workers with this ``spool_dir``, live and dead."""
 
     def __init__(self, spool_dir: Path, max_bytes: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Make the folder.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: the folder cannot be made.
 
         """
         self.folder = spool_dir / FOLDER
         self.max_bytes = max_bytes
-        self.lost = 0  # calls in files that were dropped, by this process
-        self.waiting_bytes = 0  # as of the last look
-        self.oldest_at_s: float | None = None  # when the oldest file was last written, as Unix time
+        self.lost = 0  # calls in files that this process has dropped
+        self.waiting_bytes = 0  # at the last look
+        self.oldest_at_s: float | None = None  # the last write to the oldest file, in Unix seconds
         self._clock = clock
         self._said_at_s: float | None = None
         self._log = structlog.get_logger()
         make_private(self.folder)
 
     def add(self, folder: Path, number: int, descriptor: int) -> None:
-        """Add a complete segment of the spool ``folder``; ``descriptor`` is open on it. Never raises."""
+        """Add a complete segment of the spool ``folder``; ``descriptor`` is open on the segment. Never raises."""
         target = self.folder / f"{folder.name}.{number:08}.jsonl"
         with self._refusals(target.name):
             _add(segment_path(folder, number), descriptor, target)
@@ -95,7 +96,7 @@ class SegmentQueue:
                     (folder / CURSOR).write_text(str(number))
 
     def add_ended(self, folder: Path, entries: Iterable[Entry]) -> None:
-        """Add the unfinished entries of a dead worker's spool, as ended. Blocks; never raises."""
+        """Add the unfinished entries of a dead worker's spool, marked as ended. Blocks; never raises."""
         content = b"".join(encode(entry) for entry in entries if isinstance(entry, Started | Audited))
         if content:
             with self._refusals(folder.name):
@@ -104,7 +105,7 @@ class SegmentQueue:
     @contextmanager
     def _refusals(self, name: str) -> Iterator[None]:
         try:
-            make_private(self.folder)  # it may have been deleted
+            make_private(self.folder)  # the folder may have been deleted
             yield
         except OSError as error:
             # Event ledger.clickhouse_refused: The disk refuses to keep rows for ClickHouse (`cause`): SQL alone has
@@ -113,9 +114,9 @@ class SegmentQueue:
             self._log.error("ledger.clickhouse_refused", segment=name, cause=error.strerror)
 
     def files(self) -> list[Path]:
-        """Return the waiting files, the oldest first, after dropping the oldest if they exceed the limit. Blocks."""
+        """Return the waiting files, the oldest first; before, drop the oldest files beyond the limit. Blocks."""
         make_private(self.folder)
-        with _alone(self.folder / LOCK_NAME) as may_drop:  # two processes at once would drop twice as many
+        with _alone(self.folder / LOCK_NAME) as may_drop:  # two processes at the same time would drop twice as many
             found = []
             for path in self.folder.glob("*.jsonl"):
                 with suppress(FileNotFoundError):
@@ -134,7 +135,7 @@ class SegmentQueue:
         return [path for _, path in kept]
 
     def _drop(self, path: Path) -> bool:
-        """Delete a file that no process is sending; return whether it did."""
+        """Delete a file, unless a process is sending it; return whether the file was deleted."""
         descriptor = _locked(path)
         if descriptor is None:
             return False
@@ -158,7 +159,7 @@ class SegmentQueue:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Yield whether the lock at ``path`` was taken: no other process or thread holds it."""
+    """Yield whether this process has the lock at ``path``; if not, another process or thread holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         yield lock_file(descriptor, path)
@@ -194,7 +195,7 @@ def _number_in(path: Path) -> int:
 
 
 def _locked(path: Path) -> int | None:
-    """Return a descriptor on a file that this process may send now; None if another does, or it is gone."""
+    """Return a descriptor of a file that this process may send now; None if another process sends it, or it is gone."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -206,10 +207,10 @@ def _locked(path: Path) -> int | None:
 
 
 class ClickHouseSink:
-    """Sends the queue's files to ``server``. ``start`` it, and ``close`` it; its failures delay only itself.
+    """Sends the queue's files to ``server``. ``start`` and ``close`` it; failures delay nothing else.
 
-    ``away``: ClickHouse's last request failed, or had no answer; ``rejected`` counts entries that it refuses for
-    good. They are set aside.
+    ``away``: ClickHouse's last request failed, or had no answer. ``rejected``: how many entries ClickHouse refuses for
+    good; these are set aside.
     """
 
     def __init__(
@@ -223,9 +224,9 @@ class ClickHouseSink:
         server: ClickHouse | None = None,
         tls: TlsContexts | None = None,
     ) -> None:
-        """Make the queue's folder. Does not connect yet. ``server`` replaces the one of the settings.
+        """Make the queue's folder. Does not connect yet. ``server`` replaces the server of the settings.
 
-        ``address``: that of the settings, of which the login may be renewed. ``tls``: contexts that others use, too.
+        ``address``: that of the settings, with a login that may be renewed. ``tls``: shared contexts.
 
         Raises:
             SpoolError: the folder cannot be made.
@@ -280,10 +281,10 @@ class ClickHouseSink:
             await self._server.aclose()
 
     async def ship(self) -> None:
-        """Send all waiting files, except those that another process is sending.
+        """Send all waiting files, except files that another process is sending.
 
         Raises:
-            DatabaseUnreachableError: ClickHouse is away; what was not sent stays.
+            DatabaseUnreachableError: ClickHouse does not answer; files that were not sent stay.
 
         """
         for path in await asyncio.to_thread(self.queue.files):
@@ -304,7 +305,7 @@ class ClickHouseSink:
             await self._insert([line for line in lines if line.endswith(b"\n")], kinds)
 
     async def _insert(self, lines: Sequence[bytes], kinds: tuple[type[Entry], ...]) -> None:
-        """Store the rows of ``lines``; if ClickHouse refuses a row for good, only its line is set aside."""
+        """Store the rows of ``lines``; if ClickHouse refuses a row for good, set only its line aside."""
         calls, attempts = bytearray(), bytearray()
         for first in range(0, len(lines), SLICE_ENTRIES):
             begun_s = self._clock()
@@ -319,7 +320,7 @@ class ClickHouseSink:
         try:
             if attempts:
                 await self._server.insert("attempts", ATTEMPT_COLUMNS, bytes(attempts))
-            if calls:  # after its attempts, so that a stored call has them
+            if calls:  # after the attempts, so that a stored call has its attempts
                 await self._server.insert("calls", CALL_COLUMNS, bytes(calls))
         except RowsRejectedError as error:
             if len(lines) == 1:
@@ -370,7 +371,7 @@ class ClickHouseSink:
             self._log.info("ledger.clickhouse_recovered", outage_s=round(self._clock() - self._away_since_s, 1))
 
     def _note_away(self, error: DatabaseUnreachableError) -> None:
-        self._prepared = False  # it may be another server when it is back
+        self._prepared = False  # another server may answer next time
         if not self.away:
             self.away, self._away_since_s = True, self._clock()
         if self._causes.is_new(str(error)):
@@ -386,4 +387,4 @@ def _decoded(line: bytes) -> Entry | None:
     try:
         return decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return None  # SQL's reader has set it aside
+        return None  # SQL's reader has set the line aside

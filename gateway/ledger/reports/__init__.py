@@ -1,1 +1,1 @@
-"""Reports made from the ledger for the page, on connections of their own."""
+"""Reports from the ledger for the page, over connections of their own."""

@@ -1,4 +1,4 @@
-"""The list of calls, and one call: of the ledger, and of memory while rows are not stored yet; calls by region."""
+"""The list of calls, and single calls: from the ledger, and from memory before rows are stored; calls by region."""
 
 import uuid
 from collections.abc import Iterable
@@ -17,14 +17,14 @@ from gateway.ledger.sums import all_cost
 
 _OF_CALL, _OF_ATTEMPT = names_of(CallRecord, "listed"), names_of(AttemptRecord, "listed")
 _OUR_VERSION = 7  # of UUIDs
-_A_MINUTE = timedelta(minutes=1)  # a clock may be set back by this between a call and its attempts
-_A_DAY = timedelta(days=1)  # more than between an id's time and its row's, or between a call and its attempts
+_A_MINUTE = timedelta(minutes=1)  # by which a clock may be set back between a call and its attempts
+_A_DAY = timedelta(days=1)  # longer than the time between an id and its row, or between a call and its attempts
 
 
 async def listed(reader: Reader, unshipped: Iterable[Shippable], wanted: CallsFilter, since: datetime | None) -> Table:
-    """Return the page after ``wanted.after`` of calls from ``since`` on, and one more than its limit if there are more.
+    """Return the page of calls after ``wanted.after``, from ``since`` on, plus one call if there are more.
 
-    ``unshipped`` must be taken before this, so that no call is missing in both.
+    ``unshipped`` must be read before this, so that no call is missing in both.
     """
     recent = [
         _listed(entry.call, attempts=wanted.attempts)
@@ -42,7 +42,7 @@ async def listed(reader: Reader, unshipped: Iterable[Shippable], wanted: CallsFi
 
 
 async def _add_attempts(reader: Reader, calls: list[dict[str, Any]]) -> None:
-    """Add to each of these rows its attempts, which are read in one statement."""
+    """Add to each of these rows the call's attempts, read in one statement."""
     by_call: dict[str, list[dict[str, Any]]] = {row["id"]: row.setdefault("attempts", []) for row in calls}
     if not by_call:
         return
@@ -72,9 +72,9 @@ async def found(
     *,
     own: SoleUser | None = None,
 ) -> FoundCall | None:
-    """Return one call; None if neither memory nor the ledger has it, or it is none of ``own``.
+    """Return one call; None if neither memory nor the ledger has the call, or if it is not one of ``own``.
 
-    ``running``: its start if it has not ended.
+    ``running``: the call's start, if the call has not ended.
     """
     there = f"= '{call_id}'{_around(reader.words, call_id)}"
     call_sql = " and ".join((f"select * from calls where id {there}", *_of_own(reader.words, own)))  # noqa: S608 - a UUID
@@ -113,9 +113,10 @@ async def by_region(reader: Reader, window: Window) -> Table:
 
 
 async def used_by(reader: Reader, own: SoleUser, since: datetime) -> Table:
-    """Return what one person has used, and how fast it was: of all models (null), and of each, the most used first.
+    """Return one person's usage and speeds: of all models (null), and of each model, the most used first.
 
-    A quantile is a call's own value: the least that so many calls do not exceed; of speed, that so many reach.
+    A quantile is the value of a call: e.g. the p95 of a time is the least value that 95 % of calls do not exceed; of a
+    speed, the value that they reach.
     """
     words = reader.words
     which = "\n    and ".join([f"started_at >= {words.instant(since)}", *_of_own(words, own)])
@@ -182,7 +183,7 @@ left join attempts as winner on {_WINNER[words.is_postgres]}
 order by calls.started_at desc, calls.id desc"""  # noqa: S608 - values are quoted by ``Words``
 
 
-# On Postgres with the time, which selects the partition.
+# On Postgres with a condition on time, which selects the partition.
 _WINNER = {
     False: "winner.id = calls.winner_attempt_id and winner.call_id = calls.id",
     True: (
@@ -194,7 +195,7 @@ _WINNER = {
 
 
 def _conditions(words: Words, wanted: CallsFilter, since: datetime | None) -> list[str]:
-    """Return the SQL condition for wanted calls; ``_fits`` is its counterpart for records."""
+    """Return the SQL conditions for the wanted calls; ``_fits`` has the same rules for records."""
     found = [] if since is None else [f"started_at >= {words.instant(since)}"]
     found += _of_own(words, wanted.own)
     if (after := wanted.after) is not None:
@@ -221,7 +222,7 @@ def _conditions(words: Words, wanted: CallsFilter, since: datetime | None) -> li
 
 
 def _of_own(words: Words, own: SoleUser | None) -> list[str]:
-    """Return the SQL conditions for one person's calls; ``SoleUser.has`` is their counterpart. None: those of all."""
+    """Return the SQL conditions for one person's calls; ``SoleUser.has`` has the same rules. None: no condition."""
     if own is None:
         return []
     tags = own.tags.items()
@@ -240,7 +241,7 @@ _ENDED = {
 
 
 def _fits(wanted: CallsFilter, since: datetime | None, call: CallRecord) -> bool:
-    """Whether a record in memory is wanted; ``_conditions`` is its counterpart for rows."""
+    """Whether a record in memory is wanted; ``_conditions`` has the same rules for rows."""
     after = wanted.after
     waited_ms = call.total_ms if call.ttft_ms is None else call.ttft_ms
     return (
@@ -285,12 +286,12 @@ def _number(attempt: dict[str, Any]) -> int:
 
 
 def _around(words: Words, call_id: str) -> str:
-    """Return a condition that limits Postgres to some partitions: our ids begin with their time."""
+    """Return a condition that limits Postgres to some partitions, as our ids begin with their time."""
     known = uuid.UUID(call_id)
     if not words.is_postgres or known.version != _OUR_VERSION:
         return ""
     try:
         at = datetime.fromtimestamp((known.int >> 80) / 1000, UTC)
         return f" and started_at > {words.instant(at - _A_DAY)} and started_at < {words.instant(at + _A_DAY)}"
-    except (ValueError, OverflowError):  # after the year 9999: not one of ours
+    except (ValueError, OverflowError):  # after the year 9999: not our id
         return ""

@@ -27,15 +27,16 @@ from gateway.ledger.steps import BucketPlaces, StepTables, of_sums, stepped
 from gateway.ledger.sums import all_cost
 from providers import raw_json
 
-# Minutes of a history's steps, and for how long the database keeps windows of that length (rollup_periods).
+# The length of a history's steps in minutes, and for how long the database keeps windows of that length
+# (rollup_periods).
 _KEPT = ((5, timedelta(days=2)), (60, timedelta(days=31)), (1440, None))
 _MOST_STEPS = 600  # of less than a day
-_MINUTELY = timedelta(hours=2)  # the longest range with steps of a minute, which are made from rows
+_MINUTELY = timedelta(hours=2)  # the longest range with steps of a minute; these are made from rows
 _MOST_ROWS = 50_000  # of attempts: adding up so many takes about a second
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """The steps of a history; the last one has not ended."""
+    """The steps of a history; the last step has not ended."""
 
     since: datetime
     number: int
@@ -48,7 +49,7 @@ class Steps(msgspec.Struct, frozen=True):
 
     @classmethod
     def between(cls, since: datetime, until: datetime, now: datetime, minutes: int | None = None) -> "Steps":
-        """Return the shortest steps that the database has from one instant to another, or those of so many minutes."""
+        """Return the shortest steps that the database has for a range, or steps of ``minutes``."""
         if minutes is None:
             minutes = next(
                 each
@@ -65,7 +66,7 @@ class Steps(msgspec.Struct, frozen=True):
 
     @property
     def starts(self) -> range:
-        """The start of each, in seconds since 1970."""
+        """The start of each step, in Unix seconds."""
         return range(int(self.since.timestamp()), int(self.until.timestamp()), self.minutes * 60)
 
 
@@ -81,12 +82,12 @@ _QUANTILES = {
 }
 _FIGURES = (*_COUNTS, *_QUANTILES)
 _KEY = ("model", "deployment", "provider")
-_LASTS, _LONGEST = timedelta(days=1), timedelta(days=30)  # the longest outages: without an end, and with one
+_LASTS, _LONGEST = timedelta(days=1), timedelta(days=30)  # the longest outages: without an end, and with an end
 _MOST_OUTAGES = 500  # the newest ones
 
 
 async def history(reader: Reader, wanted: HistoryFilter, now: datetime) -> DeploymentHistory:
-    """Return the series of all wanted deployments that had attempts."""
+    """Return the series of all wanted deployments that have attempts."""
     steps = await _steps(reader, wanted, now)
     sql = _history_sql(reader.words, wanted, steps)
     answer = await reader.run(sql)
@@ -98,11 +99,11 @@ async def history(reader: Reader, wanted: HistoryFilter, now: datetime) -> Deplo
 
 
 async def _steps(reader: Reader, wanted: HistoryFilter, now: datetime) -> Steps:
-    """Return the steps of the window, or of the range of time, if that is what is asked for."""
+    """Return the steps of the wanted range of time; without one, of the window."""
     since = wanted.since
     if since is None:
         return Steps.of(wanted.window, now)
-    # A range that ends where a step begins does not have that step; one that ends now does.
+    # A range that ends at the start of a step is without that step; a range until now has it.
     until, words = now if wanted.until is None else wanted.until - timedelta(microseconds=1), reader.words
     if until - since <= _MINUTELY:
         fine = Steps.between(since, until, now, 1)
@@ -111,13 +112,13 @@ async def _steps(reader: Reader, wanted: HistoryFilter, now: datetime) -> Steps:
             f"and started_at < {words.instant(fine.until)} and {_which(words, wanted)} limit {_MOST_ROWS + 1}) as taken"
         )
         [[number]] = (await reader.run(sql)).rows
-        if 0 < number <= _MOST_ROWS:  # if there is none they may have been deleted, and their sums not
+        if 0 < number <= _MOST_ROWS:  # 0: the rows may have been deleted, and the sums not
             return fine
     return Steps.between(since, until, now)
 
 
 async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: Steps) -> msgspec.Raw:
-    """Return one deployment's columns as JSON, with a value for each step; counts are 0 where there was nothing."""
+    """Return one deployment's columns as JSON, with a value for each step; without attempts, counts are 0."""
     starts = steps.starts
     columns: dict[str, list[Any]] = {name: [0 if name in _COUNTS else None] * steps.number for name in _FIGURES}
     for row in rows:
@@ -132,7 +133,7 @@ async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: St
 
 
 async def outages(reader: Reader, now: datetime) -> Table:
-    """Return the outages of the last day, the newest first; what several processes saw at a time is one."""
+    """Return the outages of the last day, the newest first; an outage that several processes saw is listed once."""
     found = await _outages(reader, HistoryFilter(window=Window.DAY), Steps.of(Window.DAY, now), now)
     merged: list[dict[str, Any]] = []
     last: dict[str, dict[str, Any]] = {}  # by deployment
@@ -151,7 +152,7 @@ async def outages(reader: Reader, now: datetime) -> Table:
 
 
 async def heat(reader: Reader, wanted: HeatFilter, now: datetime) -> Table:
-    """Return a figure for each deployment, weekday and hour in which there were attempts."""
+    """Return a figure for each deployment, weekday and hour with attempts."""
     sql = _heat_sql(reader.words, wanted, now)
     return Table(shapes.rows(await reader.run(sql)), sql)
 
@@ -182,7 +183,7 @@ def _of_sums(words: Words, wanted: HistoryFilter, steps: Steps) -> StepTables:
 
 
 def _of_rows(words: Words, wanted: HistoryFilter, steps: Steps) -> StepTables:
-    """Return the same from rows, for one client or steps of a minute, for which there are no sums."""
+    """Return the steps from rows, for one client or steps of a minute, as there are no sums for these."""
     whose = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
     client = "" if wanted.client is None else f" and {whose}"
     seconds = steps.minutes * 60
@@ -231,7 +232,7 @@ select slot, place, bucket, cast(sum(n) as double precision) as n
 
 
 async def _outages(reader: Reader, wanted: HistoryFilter, steps: Steps, now: datetime) -> Table:
-    """Return the outages that went on in these steps; whether one without an end may last is the view's ``state``."""
+    """Return the outages in these steps; by the view's ``state``, an outage without an end may last."""
     words = reader.words
     lasting = f"ended_at is null and began_at >= {words.instant(steps.since - _LASTS)}"
     which = "" if wanted.deployment is None else f"\n  and deployment = {words.text(wanted.deployment)}"
@@ -251,7 +252,7 @@ order by began_at desc, deployment, replica limit {_MOST_OUTAGES}"""  # noqa: S6
 
 
 def _heat_sql(words: Words, wanted: HeatFilter, now: datetime) -> str:
-    """Return a statement over the sums of hours: the database keeps them for a month (rollup_periods)."""
+    """Return a statement over the sums of hours, which the database keeps for a month (rollup_periods)."""
     quantiles = {name: asked for name, asked in _QUANTILES.items() if name == wanted.metric}
     found = of_sums(
         words,
@@ -272,28 +273,28 @@ order by deployment, model, slot"""  # noqa: S608 - values are quoted by ``Words
 
 
 def _which(words: Words, wanted: HistoryFilter | HeatFilter) -> str:
-    """Return the SQL condition for the wanted series, or attempts."""
+    """Return the SQL condition for the wanted series, or for attempts."""
     asked = {"model": wanted.model, "deployment": wanted.deployment}
     given = [f"{name} = {words.text(value)}" for name, value in asked.items() if value is not None]
     return " and ".join(["deployment <> ''", *given])
 
 
-# Reports that are sums over a window: the value of racing, refusals, and what clients have used.
+# Reports that are sums over a window: the value of racing, refusals, and the usage of clients.
 
-MOST_REFUSALS = 500  # rows; there are few reasons, but clients may be many
-MOST_ADDRESSES = 100  # of unknown senders, who can use any number
+MOST_REFUSALS = 500  # rows; there are few reasons, but perhaps many clients
+MOST_ADDRESSES = 100  # of unknown senders, who may use any number
 MOST_END_USERS = 10  # of each team
-MOST_PAYERS = 2000  # rows; before there were teams, clients could make up tags of that name
-# What the text of race_value is grouped by, and what that column is called in the answer.
+MOST_PAYERS = 2000  # rows; before teams existed, clients could make up tags of that name
+# The column by which race_value is grouped, and its name in the answer.
 _KEYS = {
     By.MODEL: {"key": "model", "named key": "model"},
     By.CLIENT: {"key": "client", "named key": "nullif(model, '') as client"},
 }
-_VIEWED = frozenset({Window.HOUR, Window.DAY, Window.MONTH})  # there are views of race value for these
+_VIEWED = frozenset({Window.HOUR, Window.DAY, Window.MONTH})  # with a view of race value
 
 
 async def race_value(reader: Reader, window: Window, by: By, now: datetime) -> Table:
-    """Return what racing saved and cost, by model or client: the view where there is one."""
+    """Return what racing saved and cost, by model or client; from the view, if there is one."""
     if by is By.MODEL and window in _VIEWED:
         sql = f"select * from race_value_{window} order by model"  # noqa: S608 - our own values
     else:
@@ -302,7 +303,7 @@ async def race_value(reader: Reader, window: Window, by: By, now: datetime) -> T
 
 
 async def refusals(reader: Reader, window: Window, now: datetime) -> tuple[Table, Table]:
-    """Return refusals by client, reason and model, and addresses that sent unknown keys; the most frequent first."""
+    """Return refusals by client, reason and model, and addresses with unknown keys; the most frequent first."""
     refused, guessed = (report_sql(name, reader.words, window, now) for name in ("refusals", "wrong_keys"))
     refused += f"\norder by n desc, client, status_code, reason, model limit {MOST_REFUSALS}"
     guessed += f"\norder by n desc, address limit {MOST_ADDRESSES}"
@@ -326,9 +327,9 @@ order by coalesce(sum(cost_usd), 0) desc, client"""  # noqa: S608 - our own valu
 
 
 async def payers(reader: Reader, window: Window, now: datetime) -> Table:
-    """Return the usage of teams, the most expensive first, each with the end users that cost most.
+    """Return the usage of teams, the most expensive first, each with the most expensive end users.
 
-    It reads the rows of calls: the sums are by single tags, not by the end users of a team.
+    Reads the rows of calls, as sums are by single tags, not by end users of a team.
     """
     words = reader.words
     figures = ("calls", "failed", "prompt_tokens", "completion_tokens", "cost_usd")
@@ -368,13 +369,13 @@ limit {MOST_PAYERS}"""  # noqa: S608 - our own values
 
 
 async def sums_trail_s(reader: Reader) -> float | None:
-    """Return the age of the oldest row that is not in the sums, in seconds; None on SQLite while there is one."""
+    """Return the age in seconds of the oldest row that is not in the sums; None: there is one, on SQLite."""
     (row,) = shapes.rows(await reader.run("select trails_s from rollup_pending"))
     return None if row["trails_s"] is None else float(row["trails_s"])
 
 
-# A connected replica that has replayed all it received is not behind, however old the last change is. One that has
-# lost its primary has replayed all as well: only the age of its last change bounds how far it may be behind.
+# A connected replica that has replayed all it received is not behind, even if the last change is old. A replica that
+# has lost its primary has replayed all, too: then only the age of the last change bounds its lag.
 _LAG = """\
 select
   case
@@ -385,13 +386,13 @@ select
 
 
 async def replica_lag_s(reader: Reader) -> float | None:
-    """Return how far a replica is behind at most, in seconds; None if unknown: it received nothing since its start."""
+    """Return at most how far a replica is behind, in seconds; None: unknown, as it received nothing since its start."""
     (row,) = shapes.rows(await reader.run(_LAG))
     return None if row["lag_s"] is None else float(row["lag_s"])
 
 
 async def spent(reader: Reader, now: datetime) -> dict[str | None, tuple[float, float]]:
-    """Return what clients have spent in this UTC day and month, US dollars."""
+    """Return the US dollars that clients have spent in this UTC day and month."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     of_day, of_month = reader.words.window(day), reader.words.window(day.replace(day=1))
     sql = f"""\
@@ -407,9 +408,9 @@ group by client"""  # noqa: S608 - our own values
 
 
 async def spent_by_teams(reader: Reader, now: datetime) -> dict[str | None, tuple[float, float]]:
-    """Return what teams have spent in this UTC day and month, US dollars, as their limits count it.
+    """Return the US dollars that teams have spent in this UTC day and month, counted as by limits.
 
-    For days with too many tags to be summed, the rows are read.
+    For days with too many tags for sums, the rows are read.
     """
     words = reader.words
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -443,7 +444,7 @@ group by team"""  # noqa: S608 - our own values
 
 
 async def spent_by_models(reader: Reader, now: datetime) -> dict[str, float]:
-    """Return what attempts for models have cost in this UTC day, US dollars, also those that ran as a fallback."""
+    """Return the US dollars that attempts of each model have cost in this UTC day, also as a fallback."""
     of_day = reader.words.window(now.replace(hour=0, minute=0, second=0, microsecond=0))
     sql = f"""\
 select s.model, coalesce(sum(r.cost_usd), 0) as day_usd
@@ -455,7 +456,7 @@ group by s.model"""  # noqa: S608 - our own values
 
 
 async def gaps(reader: Reader, now: datetime) -> Gaps:
-    """Return the gaps between chunks of the last 24 hours, and the silences of a voice of the last hour."""
+    """Return the gaps between chunks in the last 24 hours, and the pauses of speech in the last hour."""
     rows = shapes.rows(await reader.run("select model, deployment, itl_p50_ms, itl_p95_ms from gaps_24h"))
     between = {(row["model"], row["deployment"]): (row["itl_p50_ms"], row["itl_p95_ms"]) for row in rows}
     since = reader.words.instant(now - timedelta(hours=1))
@@ -464,8 +465,8 @@ async def gaps(reader: Reader, now: datetime) -> Gaps:
     return {key: (*between.get(key, (None, None)), silences.get(key)) for key in {**between, **silences}}
 
 
-# A silence is told of the deployment that was silent: so of answers that went on behind another's, and of those that
-# another went on with only what they were replaced for.
+# A pause counts for the deployment that was silent: so not for answers that continued another's. Of answers that
+# another continued, only the pause for which they were replaced counts.
 _SILENCES = """\
 with heard as (
   select coalesce(a.model, c.model) as model, a.deployment, a.speech_pause_ms

@@ -20,7 +20,7 @@ limit {MOST}"""  # noqa: S608 - a number
 
 
 async def listed(reader: Reader) -> Table:
-    """Return the alerts that are open, and the newest of the others."""
+    """Return the open alerts, and the newest of the resolved ones."""
     return Table(rows(await reader.run(LISTED)), LISTED)
 
 
@@ -45,17 +45,17 @@ async def open_slowdowns(reader: Reader) -> list[OpenSlowdown]:
 
 
 async def stated_models(reader: Reader, sql: str) -> list[StatedModel]:
-    """Return the models that deployments have stated, as ``sql`` selects them."""
+    """Return the models that deployments state, selected by ``sql``."""
     return [StatedModel(**row) for row in rows(await reader.run(sql))]
 
 
 async def lengths(reader: Reader, sql: str) -> list[ModelHour]:
-    """Return how long prompts and answers were by hour, as ``sql`` selects it."""
+    """Return the lengths of prompts and answers by hour, selected by ``sql``."""
     return [ModelHour(**row) for row in rows(await reader.run(sql))]
 
 
 def slowdowns_sql(words: Words, wanted: SlowdownsWanted, now: datetime) -> str:
-    """Return the statement for the slowdowns that lasted in the window."""
+    """Return the statement for slowdowns within the window."""
     asked = {"model": wanted.model, "deployment": wanted.deployment, "metric": wanted.metric}
     which = "".join(f" and {name} = {words.text(value)}" for name, value in asked.items() if value is not None)
     since = words.instant(now - wanted.window.length)

@@ -1,4 +1,4 @@
-"""Reads for reports, each statement with a time limit; rows and sums never wait for them."""
+"""Reads for reports, each statement with a time limit; nothing that writes waits for a report."""
 
 import asyncio
 import sqlite3
@@ -28,17 +28,17 @@ from gateway.ledger.database import DATABASE_ERRORS, check_file, interrupt_sqlit
 from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.turns import read_instant
 
-# The differences between the two databases' SQL, and values as literals: a report runs the very statement that it
-# shows, so it has no parameters. Text from requests is quoted here and nowhere else.
+# The differences between the SQL of both databases, and values as literals: a report shows the very statement that it
+# runs, so there are no parameters. Only here text from requests is quoted.
 
 
 def listed(values: Iterable[str | int]) -> str:
-    """Return values of our own as SQL's list."""
+    """Return our own values as a list in SQL."""
     return f"({', '.join(map(repr, values))})"
 
 
 def has_failed(of: str) -> str:
-    """Return the condition for a call that failed, without parentheses."""
+    """Return the condition for a failed call, without parentheses."""
     status, not_clients = f"{of}status_code", listed(rules.NOT_ITS_CLIENTS)
     clients = f"{status} not between {rules.FIRST_ERROR} and {rules.CLIENT_LEFT}"
     return f"{of}error_kind is not null and ({status} in {not_clients} or {clients})"
@@ -50,7 +50,7 @@ def _own_fault(of: str) -> str:
 
 
 def conditions(of: str = "") -> dict[str, str]:
-    """Return the rules of ``gateway.core.rules`` as SQL, by name; ``of`` is before each column, as in ``c.``."""
+    """Return the rules of ``gateway.core.rules`` as SQL, by name; ``of`` is written before each column, e.g. ``c.``."""
     broken = f"{of}outcome in {listed(rules.BROKEN)}"
     return {
         "broken": broken,
@@ -60,7 +60,7 @@ def conditions(of: str = "") -> dict[str, str]:
         "raced": f"{of}endpoint in {listed(rules.RACED)}",
         "failed": f"({has_failed(of)})",
         "own_fault": _own_fault(of),
-        # What the operator's keys did, not those that clients bring, who pay themselves and whose failures are theirs.
+        # Attempts with the operator's keys. Clients who bring a key pay for it, and its failures are their own.
         "own": f"coalesce({of}key_name, '') <> '{TENANT}'",
     }
 
@@ -79,18 +79,18 @@ class Words:
         self.is_postgres = is_postgres
 
     def text(self, value: str) -> str:
-        """Return text as a literal. NUL characters, which neither stores, are left out."""
+        """Return text as a literal, without NUL characters, which neither database stores."""
         quoted = "'" + value.replace("\x00", "").replace("'", "''") + "'"
-        if self.is_postgres and "\\" in quoted:  # whatever standard_conforming_strings says
+        if self.is_postgres and "\\" in quoted:  # independent of standard_conforming_strings
             return "E" + quoted.replace("\\", "\\\\")
         return quoted
 
     def instant(self, at: datetime) -> str:
-        """Return an instant as a literal comparable with those of rows: SQLite compares text, digit by digit."""
+        """Return an instant as a literal that compares with instants in rows: SQLite compares text, digit by digit."""
         return self._instant(at, "%Y-%m-%d %H:%M:%S.%f")
 
     def window(self, at: datetime) -> str:
-        """Return an instant as a literal comparable with the starts of windows, which have no fractions."""
+        """Return an instant as a literal that compares with the starts of windows, which have no fractions."""
         return self._instant(at, "%Y-%m-%d %H:%M:%S")
 
     def _instant(self, at: datetime, form: str) -> str:
@@ -98,18 +98,18 @@ class Words:
         return f"'{written}+00'" if self.is_postgres else f"'{written}'"
 
     def epoch(self, instant: str) -> str:
-        """Return the whole seconds since 1970 of an instant in a row. SQLite would round to milliseconds first."""
+        """Return the Unix seconds of an instant in a row, rounded down; SQLite would round to milliseconds first."""
         if self.is_postgres:
             return f"cast(floor(extract(epoch from {instant})) as bigint)"
         return f"cast(strftime('%s', substr({instant}, 1, 19)) as integer)"
 
     @property
     def now_s(self) -> str:
-        """The whole seconds since 1970 of now."""
+        """The Unix seconds of now, rounded down."""
         return "cast(floor(extract(epoch from now())) as bigint)" if self.is_postgres else _NOW_S
 
     def moment(self, epoch: str) -> str:
-        """Return the instant of so many seconds since 1970."""
+        """Return the instant of Unix seconds."""
         return f"to_timestamp({epoch})" if self.is_postgres else f"datetime({epoch}, 'unixepoch')"
 
     def hour(self, instant: str) -> str:
@@ -131,18 +131,18 @@ class Words:
         return f"(cast(strftime('%w', {instant}) as integer) + 6) % 7"
 
     def has_tag(self, name: str, value: str) -> str:
-        """Return the condition for a call with this tag; on Postgres it uses an index."""
+        """Return the condition for calls with this tag; on Postgres an index serves it."""
         if self.is_postgres:
             return f"tags @> {self.text(msgspec.json.encode({name: value}).decode())}"
         is_it = f"tag.key = {self.text(name)} and tag.value = {self.text(value)}"
         return f"exists (select 1 from json_each(tags) as tag where {is_it})"  # noqa: S608 - quoted
 
     def tag(self, name: str) -> str:
-        """Return the value of a call's tag, or null."""
+        """Return the value of a call's tag; null without the tag."""
         return f"tags ->> {self.text(name)}" if self.is_postgres else f"json_extract(tags, {self.text('$.' + name)})"
 
     def bucket(self, value: str) -> str:
-        """Return the number of a value's bucket; what is beyond either end is in the last one there."""
+        """Return the number of a value's bucket; a value beyond the first or last bucket is in that bucket."""
         if self.is_postgres:
             index = f"floor(8 * ln(greatest({value}, 0.01) / 10) / ln(2) + 1e-9)"
             return f"cast(greatest({LOWEST}, least({HIGHEST}, {index})) as smallint)"
@@ -150,18 +150,18 @@ class Words:
         return f"coalesce((select bucket from buckets where from_ms <= {edge}), {LOWEST})"  # noqa: S608 - our names
 
     def paid(self, column: str, of: str = "") -> str:
-        """Return a cost column of ``rollup_calls``, with attempts that ended after their call."""
+        """Return a cost column of ``rollup_calls``, with attempts that ended after the call."""
         greatest, mine, races = "greatest" if self.is_postgres else "max", f"{of}{column}", f"{of}race_{column}"
         return f"{greatest}(coalesce({races}, {mine}), coalesce({mine}, {races}))"
 
     def pairs(self, json: str) -> str:
-        """Return the table function that yields the keys and values of a JSON object."""
+        """Return the table function for the keys and values of a JSON object."""
         return f"json_each_text({json})" if self.is_postgres else f"json_each({json})"
 
     def entries_of(self, column: str, kind: str) -> str:
-        """Return what yields keys and values of a column of JSON, nothing if a hand has stored no object there.
+        """Return the table function for the keys and values of a JSON column; no rows if it has no object.
 
-        ``kind``: its type on Postgres, json or jsonb.
+        ``kind``: the column's type on Postgres, json or jsonb.
         """
         if self.is_postgres:
             return f"{kind}_each_text(case when {kind}_typeof({column}) = 'object' then {column} end)"
@@ -180,23 +180,23 @@ def words_of(database: Database) -> Words:
 
 
 def floor(at: datetime, minutes: int) -> datetime:
-    """Return the start of the window of sums in which ``at`` is."""
+    """Return the start of the window of sums around ``at``."""
     seconds = minutes * 60
     return datetime.fromtimestamp(int(at.timestamp()) // seconds * seconds, UTC)
 
 
 def quantile(q: str, metric: str = "") -> str:
-    """Return the value below which the share ``q`` of one metric lies: inside its bucket, between its edges."""
+    """Return the quantile ``q`` of a metric: a place within the bucket, between its edges."""
     of_metric = f"o.metric = '{metric}' and " if metric else ""
     is_there = f"{of_metric}o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total"
     inside = f"b.from_ms + (b.to_ms - b.from_ms) * ({q} * o.total - (o.so_far - o.n)) / o.n"
     return f"max(case when {is_there} then {inside} end)"
 
 
-CONNECTIONS = 3  # of its own; one more is opened while they are busy
+CONNECTIONS = 3  # at most; one more may be opened while all are busy
 TIMEOUT_S = 8.0  # of one statement, and the wait for a connection
-SILENT_S = 5.0  # a database that was not heard of for so long is asked first whether it answers
-ANSWERS_IN_S = 0.8  # so that nobody waits longer than a second for the news that it does not
+SILENT_S = 5.0  # after such a silence the database is asked first whether it answers
+ANSWERS_IN_S = 0.8  # so that nobody waits longer than a second to learn that the database does not answer
 _NO_SUCH = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InsufficientPrivilegeError)
 _AWAY = "the database does not answer, so there is no report now; calls go on, and the gateway's log says why"
 _AWAY_REPLICA = (
@@ -211,14 +211,14 @@ _LACKING = "the ledger lacks a table, or a right to read it: run `holeshot migra
 
 
 class ResultRows(msgspec.Struct, frozen=True):
-    """The names of columns, and rows with the driver's values."""
+    """The names of columns, and rows with values of the driver."""
 
     columns: tuple[str, ...]
     rows: Sequence[Sequence[Any]]
 
 
 class Reader:
-    """Runs statements of reports. It connects when first used."""
+    """Runs the statements of reports; connects when first used."""
 
     def __init__(
         self,
@@ -230,8 +230,8 @@ class Reader:
     ) -> None:
         """Read from the ledger at a URL, or through a shared pool.
 
-        ``is_replica``: the database follows another one, perhaps by some seconds. ``heard_s_ago`` returns when others
-        had an answer of it the last time, in seconds; None if they have not asked.
+        ``is_replica``: the database follows another database, perhaps some seconds behind. ``heard_s_ago``: returns for
+        how many seconds the database has not answered other parts; None if they have not asked.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -248,11 +248,11 @@ class Reader:
         self._log = structlog.get_logger()
 
     async def run(self, sql: str) -> ResultRows:
-        """Run one statement that reads.
+        """Run one statement that only reads.
 
         Raises:
-            ReportsUnreachable: the database cannot be asked, or lacks a table.
-            ReportTooSlow: it took too long, and was stopped.
+            ReportsUnreachable: the database does not answer, or lacks a table.
+            ReportTooSlow: the statement took too long, and was stopped.
 
         """
         engine = self._engine = self._engine or self._connecting()
@@ -281,7 +281,7 @@ class Reader:
             return answer
 
     def _is_silent(self) -> bool:
-        """Whether the database was last heard of some seconds ago, perhaps as it was not asked."""
+        """Whether the database's last answer is some seconds old, perhaps because nobody asked."""
         now_s, heard_s_ago = asyncio.get_running_loop().time(), self._heard_s_ago()
         known_s_ago = [] if heard_s_ago is None else [heard_s_ago]
         if self._answered_at_s is not None:
@@ -289,10 +289,10 @@ class Reader:
         return bool(known_s_ago) and min(known_s_ago) >= SILENT_S
 
     async def _check_answers(self, engine: AsyncEngine) -> None:
-        """Ask the database for nothing, so that a report of one that hangs need not wait for its own limit.
+        """Check with an empty query that the database answers, so that a report need not wait for its own limit.
 
         Raises:
-            ReportsUnreachable: it does not answer at once.
+            ReportsUnreachable: no answer at once.
 
         """
         run = _run_postgres if self.words.is_postgres else _run_sqlite
@@ -305,7 +305,7 @@ class Reader:
             raise ReportsUnreachable(self._said(error), headers={"retry-after": str(RETRY_S)}) from error
 
     async def aclose(self) -> None:
-        """Close the connections; a server that hangs does not delay this for long."""
+        """Close the connections; a server that hangs delays this only briefly."""
         engine, self._engine = self._engine, None
         if engine is not None:
             await release(self._database, engine)
@@ -333,11 +333,11 @@ class Reader:
 async def _run_postgres(connection: AsyncConnection, sql: str, timeout_s: float) -> ResultRows:
     raw = await connection.get_raw_connection()
     driver: Any = raw.driver_connection
-    transaction = driver.transaction(readonly=True)  # not as a context: its exit would wait for a server that hangs
+    transaction = driver.transaction(readonly=True)  # no context manager: its exit would wait for a server that hangs
     usable = False
     try:
         await transaction.start()
-        # JIT compilation takes longer than these statements. The server's limit is for a gateway that is gone.
+        # JIT compilation takes longer than these statements. The server's limit is for gateways that have died.
         await driver.execute(f"set local statement_timeout = {int(timeout_s * 1000)};set local jit = off")
         statement = await driver.prepare(sql)
         rows = await statement.fetch()
@@ -356,13 +356,13 @@ async def _run_sqlite(connection: AsyncConnection, sql: str, _timeout_s: float) 
     driver: Any = raw.driver_connection
     try:
         check_file(connection)
-        cursor = await driver.execute(sql)  # not as a context: its exit would wait for a statement that does not end
+        cursor = await driver.execute(sql)  # no context manager: its exit would wait for a statement that does not end
         rows = await cursor.fetchall()
         columns = tuple(column[0] for column in cursor.description)
         await cursor.close()
         return ResultRows(columns, rows)
     except asyncio.CancelledError:
-        await interrupt_sqlite(driver)  # else its thread would go on
+        await interrupt_sqlite(driver)  # otherwise the driver's thread would go on
         raise
     except OSError:
         await connection.invalidate()
@@ -379,17 +379,17 @@ def _lacks(error: Exception) -> bool:
     return isinstance(error, _NO_SUCH) or (isinstance(error, sqlite3.OperationalError) and "no such" in str(error))
 
 
-# Rows in a report's form: JSON's types, the same from both databases and from a record in memory.
+# Rows in the form of reports: JSON's types, the same from both databases and from records in memory.
 
 _COLUMNS: tuple[Column[Any], ...] = (*tables.calls.columns, *tables.attempts.columns, *tables.alerts.columns)
 _BOOLEANS = frozenset(column.name for column in _COLUMNS if isinstance(column.type, Boolean))
-_COUNTED = frozenset(("failed",))  # so many, in reports that are not of single calls and attempts
+_COUNTED = frozenset(("failed",))  # a count in reports that are not about single calls and attempts
 _JSONS = frozenset(column.name for column in _COLUMNS if isinstance(column.type, JSON))
 _encode = msgspec.json.Encoder(enc_hook=dict).encode
 
 
 def rows(answer: ResultRows) -> list[dict[str, Any]]:
-    """Return the rows by column, with SQLite's text and numbers converted to instants, booleans and JSON."""
+    """Return each row as a mapping by column; SQLite's text and numbers become instants, booleans and JSON."""
     booleans = _BOOLEANS if "error_kind" in answer.columns else _BOOLEANS - _COUNTED
     return [
         {name: _value(name, value, booleans) for name, value in zip(answer.columns, row, strict=True)}
@@ -398,7 +398,7 @@ def rows(answer: ResultRows) -> list[dict[str, Any]]:
 
 
 def of_record(record: msgspec.Struct, names: Iterable[str]) -> dict[str, Any]:
-    """Return the fields of a record that are columns, with the values of the future row."""
+    """Return the columns among a record's fields, with the values of the future row."""
     return {name: _field(name, getattr(record, name, None)) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""The reports of a gateway's ledger, as ``gateway.core.reports`` describes them."""
+"""The reports of a gateway's ledger, with the interface of ``gateway.core.reports``."""
 
 import asyncio
 import uuid
@@ -39,31 +39,31 @@ from gateway.ledger.reports import calls, history, incidents
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.targets import counting
 
-# Report results shared by all viewers of a page: each is queried once, and cached for some seconds.
+# Results of reports, shared by all viewers of a page: each report is queried once, and kept for some seconds.
 
 KEPT_S = 5.0  # the page asks every 15 or 30 seconds
-MOST_KEPT = 64  # of a few hundred kB at most
+MOST_KEPT = 64  # results, of a few hundred kB at most
 T = TypeVar("T")
 
 
 class TtlCache:
     """A cache of report results by query.
 
-    Concurrent requests for one key share one query; cancelling one waiter leaves it to the others.
+    Concurrent requests with one key share a query; if one caller is cancelled, the query goes on for the others.
     """
 
     def __init__(self, *, clock: Callable[[], float], kept_s: float = KEPT_S, times: float | None = None) -> None:
-        """``clock``: monotonic seconds. A result is kept for ``kept_s``, or ``times`` its duration if that is less."""
+        """``clock``: monotonic seconds. A result is kept for ``kept_s``, or ``times`` the query's duration if less."""
         self._clock = clock
         self._kept_s = kept_s
         self._times = times
         self._answers: dict[Hashable, _Answer] = {}  # the oldest first
 
     async def get(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return the cached result for ``key``, else that of ``ask``.
+        """Return the cached result for ``key``; without one, the result of ``ask``.
 
         Raises:
-            Exception: what ``ask`` raises; the next one asks again.
+            Exception: any error of ``ask``; the next request asks again.
 
         """
         answer = self._answers.get(key)
@@ -117,24 +117,24 @@ class _Answer:
         self.took_s = self._clock() - self.asked_at
 
 
-# The effect of other settings, for the page: replayed in a child process, and kept for minutes.
+# The effect of other settings, for the page: replayed in a child process, and kept for some minutes.
 
 REPLAYS_KEPT_S = 300.0  # a week's figures hardly change in this time, and are expensive
-KEPT_TIMES = 10.0  # its duration, if that is less: a young ledger's figures change soon, and take a second or two
+KEPT_TIMES = 10.0  # times a replay's duration, if shorter: a young ledger's figures change soon, in a second or two
 TIMEOUT_S = 60.0
-TURN_S = 8.0  # one runs at a time; a request that waits longer fails, to be repeated
-MOST_CALLS = 20_000  # read of a model: enough for the tail, and some seconds of one processor
+TURN_S = 8.0  # one replay runs at a time; a request that waits longer fails, to be repeated
+MOST_CALLS = 20_000  # calls of a model that are read: enough for the tail, and some seconds of one processor
 _CHILD = "gateway.cli.replaying"
 _AWAY = "the ledger cannot be read, so nothing can be replayed now; the gateway's log says why"
 
 
 class Replays:
-    """Runs replays in a child process at low priority: they delay no call, however long they take."""
+    """Runs replays in a child process at low priority, so that no replay delays a call."""
 
     def __init__(
         self, url: str | Address, *, clock: Callable[[], float], kept_s: float = REPLAYS_KEPT_S, turn_s: float = TURN_S
     ) -> None:
-        """``url``: of the ledger. ``turn_s``: the longest wait of a request for those before it."""
+        """``url``: of the ledger. ``turn_s``: the longest wait for replays before this one."""
         self._turn_s = turn_s
         self._url = url
         self._kept = TtlCache(clock=clock, kept_s=kept_s, times=KEPT_TIMES)
@@ -142,11 +142,11 @@ class Replays:
         self._log = structlog.get_logger()
 
     async def get(self, wanted: ReplayWanted) -> msgspec.Raw:
-        """Return the result as JSON.
+        """Return a replay's result as JSON.
 
         Raises:
             ReportsUnreachable: the ledger cannot be read.
-            ReportTooSlow: it took too long, and was stopped.
+            ReportTooSlow: the replay took too long, and was stopped.
 
         """
         return await self._kept.get(wanted, lambda: self._ask(wanted))
@@ -214,11 +214,11 @@ class Replays:
 
 
 GAPS_KEPT = timedelta(minutes=1)
-GAPS_PATIENCE_S = 1.0  # the leaderboard does not wait longer for them
+GAPS_PATIENCE_S = 1.0  # the longest wait of the leaderboard for the gaps
 
 
 class LedgerReports:
-    """Reports from the ledger's tables and, for records not stored yet, from memory."""
+    """Reports from the ledger's tables, and from memory for records that are not stored yet."""
 
     def __init__(
         self,
@@ -232,9 +232,9 @@ class LedgerReports:
         kept_s: float = KEPT_S,
         targets: Callable[[], Sequence[Target]] = tuple,
     ) -> None:
-        """``unshipped`` are this process's records without rows, ``running`` the start of a call that has not ended.
+        """``unshipped``: this process's records without rows. ``running``: returns the start of a running call.
 
-        ``targets`` returns the configured targets. Expensive reports are kept for ``kept_s`` seconds of ``clock``.
+        ``targets``: returns the configured targets. Expensive reports are kept for ``kept_s`` seconds of ``clock``.
         """
         self._reader = reader
         self._replays = replays
@@ -254,7 +254,7 @@ class LedgerReports:
         return await calls.listed(self._reader, self._unshipped(), wanted, since)
 
     async def call(self, call_id: str, own: SoleUser | None = None) -> FoundCall | None:
-        """Return one call; with ``own`` if it is one of these."""
+        """Return one call; None if there is none, or if it is not one of ``own``."""
         try:
             call_id = str(uuid.UUID(call_id))
         except ValueError:
@@ -262,7 +262,7 @@ class LedgerReports:
         return await calls.found(self._reader, self._unshipped(), self._running(call_id), call_id, own=own)
 
     async def has_calls(self) -> bool | None:
-        """Return whether there has ever been a call."""
+        """Return whether there has ever been a call; None if the database does not answer."""
         if not self._has_calls:
             try:
                 self._has_calls = await calls.exist(self._reader, self._unshipped())
@@ -271,7 +271,7 @@ class LedgerReports:
         return self._has_calls
 
     async def history(self, wanted: HistoryFilter) -> DeploymentHistory:
-        """Return figures of deployments over time."""
+        """Return the figures of deployments over time."""
         now = self._minute()
         return await self._kept.get((wanted, now), lambda: history.history(self._reader, wanted, now))
 
@@ -317,32 +317,32 @@ class LedgerReports:
         return await self._kept.get((own, window, now), lambda: calls.used_by(self._reader, own, now - window.length))
 
     async def sums_trail_s(self) -> float | None:
-        """Return the age of the oldest row that is not in the sums."""
+        """Return the age in seconds of the oldest row that is not in the sums."""
         return await history.sums_trail_s(self._reader)
 
     @property
     def have_replica(self) -> bool:
-        """Whether reports read a database that follows the ledger's."""
+        """Whether reports read a replica of the ledger's database."""
         return self._reader.is_replica
 
     async def replica_lag_s(self) -> float | None:
-        """Return how far the replica is behind."""
+        """Return how far the replica is behind, in seconds."""
         return await history.replica_lag_s(self._reader) if self.have_replica else None
 
     async def spent(self) -> Mapping[str | None, tuple[float, float]]:
-        """Return what clients have spent today and this month."""
+        """Return the US dollars that clients have spent today and this month."""
         return await history.spent(self._reader, self._minute())
 
     async def spent_by_teams(self) -> Mapping[str | None, tuple[float, float]]:
-        """Return what teams have spent today and this month."""
+        """Return the US dollars that teams have spent today and this month."""
         return await history.spent_by_teams(self._reader, self._minute())
 
     async def spent_by_models(self) -> Mapping[str, float]:
-        """Return what attempts for models have cost today."""
+        """Return the US dollars that attempts of each model have cost today."""
         return await history.spent_by_models(self._reader, self._minute())
 
     async def alerts(self) -> Table:
-        """Return the alerts that are open, and the newest of the others."""
+        """Return the open alerts, and the newest of the resolved ones."""
         return await incidents.listed(self._reader)
 
     async def outages(self) -> Table:
@@ -354,15 +354,15 @@ class LedgerReports:
         return await incidents.open_slowdowns(self._reader)
 
     async def stated_models(self, sql: str) -> Sequence[StatedModel]:
-        """Return the models that deployments have stated, as ``sql`` selects them."""
+        """Return the models that deployments state, selected by ``sql``."""
         return await incidents.stated_models(self._reader, sql)
 
     async def lengths(self, sql: str) -> Sequence[ModelHour]:
-        """Return how long prompts and answers were by hour, as ``sql`` selects it."""
+        """Return the lengths of prompts and answers by hour, selected by ``sql``."""
         return await incidents.lengths(self._reader, sql)
 
     async def gaps(self) -> Gaps:
-        """Return the gaps between chunks, which are read once a minute; only the first request waits for them."""
+        """Return the gaps between chunks, read once a minute; only the first request waits for the query."""
         if self._reading_gaps is None or (self._reading_gaps.done() and self._utc_now() >= self._gaps_until):
             self._gaps_until = self._utc_now() + GAPS_KEPT
             self._reading_gaps = asyncio.create_task(self._read_gaps(), name="reports.gaps")
@@ -385,11 +385,11 @@ class LedgerReports:
         )
 
     async def _read_gaps(self) -> None:
-        with suppress(ReportsUnreachable, ReportTooSlow):  # logged; the last ones are better than none
+        with suppress(ReportsUnreachable, ReportTooSlow):  # logged; the former gaps are better than none
             self._gaps = await history.gaps(self._reader, self._utc_now())
 
     def _minute(self) -> datetime:
-        """Return the start of this minute, as the time of reports: within it a query has one result, and one ETag."""
+        """Return the start of this minute, the time of reports: within a minute a query has one result and ETag."""
         return self._utc_now().replace(second=0, microsecond=0)
 
     async def aclose(self) -> None:

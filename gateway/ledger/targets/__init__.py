@@ -1,1 +1,1 @@
-"""Targets in SQL: which calls count, which of them were bad, and the sums that make a month quick to read."""
+"""Targets in SQL: the calls that count, the bad calls among them, and sums so that a month is read fast."""

@@ -1,6 +1,6 @@
-"""Counts the calls of targets, window by window, so that a month need not be read from rows.
+"""Counts the calls of targets in windows, so that nobody has to read a month from rows.
 
-Every gateway does this, and uses the counts of the others. Counting a window again stores the same.
+Every gateway counts, and uses the counts of the others. A window that is counted again has the same counts.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ from gateway.ledger.turns import TARGETS
 FIVES_BACK = timedelta(hours=8)  # the time in which windows of five minutes are checked, and one hour more
 HOURS_BACK = timedelta(days=8)
 KEEP = {FIVE: timedelta(days=2), HOUR: timedelta(days=31), DAY: timedelta(days=400)}
-ROUND_S = 20.0  # of counting at a time; the rest follows in the next round
+ROUND_S = 20.0  # of one round of counting; the next round counts the rest
 SMALLER = {HOUR: FIVE, DAY: HOUR}
 
 
@@ -54,10 +54,10 @@ class TargetCounting:
         self._utc_now = utc_now
         self._clock = clock
         self._engine: AsyncEngine | None = None
-        self._problem: str | None = None  # the last one logged
+        self._problem: str | None = None  # the last logged one
 
     async def keep_up(self) -> None:
-        """Count new windows. A problem is logged once: reports are right without counts, only slower."""
+        """Count new windows. A problem is logged once: without counts reports are right, only slower."""
         self._engine = self._engine or engine_of(self._database, pool_size=1, spare=0)
         try:
             async with long_turn(self._database):
@@ -72,16 +72,16 @@ class TargetCounting:
             self._problem = str(error)
 
     async def aclose(self) -> None:
-        """Close the connection; a server that hangs does not delay this for long."""
+        """Close the connection; a server that hangs delays this only briefly."""
         engine, self._engine = self._engine, None
         if engine is not None:
             await release(self._database, engine)
 
     async def count(self, engine: AsyncEngine) -> int:
-        """Count the windows without counts, and those with calls added since; return how many.
+        """Count windows without counts, and windows with calls added since they were counted; return how many.
 
         Raises:
-            DatabaseUnreachableError: the database is away, or refuses.
+            DatabaseUnreachableError: the database cannot be reached, or refuses.
 
         """
         now, until_s = self._utc_now(), self._clock() + ROUND_S
@@ -97,7 +97,7 @@ class TargetCounting:
         return number
 
     def _definitions(self) -> Iterator[tuple[Definition, int]]:
-        """Yield each definition to be counted once, with its number of days."""
+        """Yield each definition once, with its longest number of days."""
         days: dict[Definition, int] = {}
         for target in self._targets():
             days[target.definition] = max(target.days, days.get(target.definition, 0))
@@ -127,9 +127,9 @@ class TargetCounting:
     async def _count_one(
         self, connection: AsyncConnection, definition: Definition, minutes: int, start: datetime
     ) -> int:
-        """Count a window: from the smaller ones if all of them are counted, else from its rows."""
+        """Count a window: from smaller windows if all of these are counted, else from rows."""
         smaller = SMALLER.get(minutes)
-        if smaller is not None and start >= self._utc_now() - KEEP[smaller]:  # older ones are forgotten
+        if smaller is not None and start >= self._utc_now() - KEEP[smaller]:  # older windows are forgotten
             sql = statements.add_up(self._words, definition, minutes, start, smaller)
             if (await connection.exec_driver_sql(sql)).rowcount > 0:
                 return 1
@@ -144,18 +144,18 @@ class TargetCounting:
 
 
 def _spans(days: int, now: datetime) -> Iterator[tuple[int, datetime, datetime]]:
-    """Yield the windows to be checked, small ones first: their minutes, the first start, and the end."""
+    """Yield the windows to check, small ones first: their length in minutes, the first start, and the end."""
     midnight = floor(now - SETTLED[DAY], DAY)
     yield FIVE, floor(now - FIVES_BACK, HOUR), floor(now, FIVE)
     yield HOUR, floor(now - min(HOURS_BACK, timedelta(days=days)), DAY), floor(now - SETTLED[HOUR], HOUR)
     yield DAY, midnight - timedelta(days=days), midnight
 
 
-# Reads the state of targets: one statement for each of their windows.
+# Reads the state of targets, with one statement for each window.
 
 
 class CountedRows(Protocol):
-    """The result of a statement, shared by all its readers."""
+    """The result of a statement; several readers share it."""
 
     @property
     def rows(self) -> Sequence[Sequence[Any]]:

@@ -1,8 +1,8 @@
-"""The SQL of targets: their counts, from sums where these are current, and from rows elsewhere.
+"""The SQL of targets: counts, from sums if these are current, else from rows.
 
-A window's counts are stored with the number of its calls at that time (``seen``), and of its known speeds. The database
-keeps both numbers up to date as rows arrive, from every process. Counts whose numbers are no longer the same are not
-used, and the rows are read instead: so late rows are never missing, and any process may count a window, repeatedly.
+A window's counts are stored with the number of the window's calls at that time (``seen``), and of known speeds. The
+database updates both numbers as rows arrive, from every process. Counts with other numbers than now are not used, and
+the rows are read instead: so late rows are never missing, and any process may count a window, repeatedly.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,16 +13,16 @@ import msgspec
 from gateway.core.targets import Definition
 from gateway.ledger.reports.reader import FAILED, OWN_FAULT, RACED, Words, floor
 
-# The windows of the ledger's sums that make up a target's time: large ones, and small ones at its ends. Running calls
-# are stored late, in the window that they began in, so a window is used as a whole only a while after its end.
+# The windows of the ledger's sums that make up a target's time: large windows, and small ones at both ends. Running
+# calls are stored late, in the window in which they began, so a window is used as a whole only some time after its end.
 
 FIVE, HOUR, DAY = 5, 60, 1440  # minutes
-ROWS_UP_TO = timedelta(minutes=15)  # shorter times are read from rows, to the second
+ROWS_UP_TO = timedelta(minutes=15)  # shorter times are read from rows, exact to the second
 FIVES_UP_TO, HOURS_UP_TO = (
     timedelta(hours=6),
     timedelta(days=7),
 )  # the starts of longer times: at a full hour, at midnight
-SETTLED = {HOUR: timedelta(minutes=10), DAY: timedelta(minutes=30)}  # after their end nearly all calls have arrived
+SETTLED = {HOUR: timedelta(minutes=10), DAY: timedelta(minutes=30)}  # by then nearly all calls have arrived
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -33,20 +33,20 @@ class Piece(msgspec.Struct, frozen=True):
     until: datetime | None
 
     def condition(self, words: Words) -> str:
-        """Return the SQL condition for its sums (r)."""
+        """Return the SQL condition for the sums (r) of these windows."""
         end = "" if self.until is None else f" and r.window_start < {words.window(self.until)}"
         return f"(r.minutes = {self.minutes} and r.window_start >= {words.window(self.since)}{end})"
 
 
 def begin(length: timedelta, now: datetime) -> datetime:
-    """Return the start of the time of this length before ``now``: that of a window."""
+    """Return the start of the window in which the time of this length before ``now`` begins."""
     if length <= ROWS_UP_TO:
         return now - length
     return floor(now - length, FIVE if length <= FIVES_UP_TO else HOUR if length <= HOURS_UP_TO else DAY)
 
 
 def cover(since: datetime, now: datetime) -> list[Piece]:
-    """Return the windows from ``since``, the start of one, until now."""
+    """Return the windows from ``since``, which is the start of a window, until now."""
     hours_end = max(since, floor(now - SETTLED[HOUR], HOUR))
     days_end = max(since, floor(now - SETTLED[DAY], DAY))
     first_hour, first_day = ceiling(since, HOUR), ceiling(since, DAY)
@@ -72,16 +72,16 @@ def _pieces(
 
 
 def ceiling(at: datetime, minutes: int) -> datetime:
-    """Return the first start of a window that is not before ``at``."""
+    """Return the first start of a window at or after ``at``."""
     begun = floor(at, minutes)
     return begun if begun == at else begun + timedelta(minutes=minutes)
 
 
-# The calls that count for a target, and the bad ones among them: the rules of the view ``slo``, for any definition. In
-# the SQL, ``c`` are calls, and ``w`` is the attempt that answered, where it is needed.
+# The calls that count for a target, and the bad calls among them: the rules of the view ``slo``, for any definition. In
+# the SQL, ``c`` are calls, and ``w`` is the attempt that answered, if needed.
 
-GONE = "(c.status_code = 499 and c.ttft_ms is null)"  # the client left before its first token
-COUNTED = ("calls", "bad", "failed", "late", "slow", "halting")  # the columns that ``sums`` gives
+GONE = "(c.status_code = 499 and c.ttft_ms is null)"  # the client left before the first token
+COUNTED = ("calls", "bad", "failed", "late", "slow", "halting")  # the columns of ``sums``
 
 
 class TargetSql:
@@ -100,7 +100,7 @@ class TargetSql:
             self._slow = f"coalesce(w.tokens_source = 'reported' and w.decode_tps < {_figure(wanted.tok_s)}, false)"
         self._halting = "false"
         if wanted.gap_ms is not None:
-            # Of a spoken answer, only the audible part counts.
+            # Of a spoken answer, only audible pauses count.
             gap = "coalesce(w.speech_pause_ms, w.itl_max_ms)"
             self._halting = f"coalesce({gap} > {_figure(wanted.gap_ms)}, false)"
 
@@ -117,14 +117,14 @@ class TargetSql:
             known = f"{FAILED} or c.ttft_ms is not null or {self._late}"
         parts = [f"not {OWN_FAULT}", f"({known})"]
         if self._definition.has_conditions:
-            parts.append(RACED)  # only these have first tokens and speeds
+            parts.append(RACED)  # only raced APIs have first tokens and speeds
         if self._definition.profile is not None:
             parts.append(f"coalesce(c.profile = {self._words.text(self._definition.profile)}, false)")
         return " and ".join(parts)
 
     @property
     def bad(self) -> str:
-        """The condition for the bad ones among them."""
+        """The condition for bad calls among those that count."""
         causes = [FAILED, *(one for one in (self._late, self._slow, self._halting) if one != "false")]
         return f"{self.counts} and ({' or '.join(causes)})"
 
@@ -146,7 +146,7 @@ class TargetSql:
         }
 
     def scope(self, rows: str) -> str:
-        """Return `` and …``: the condition for the ``rows`` (calls, or their sums) of the model and client."""
+        """Return `` and …``: the condition for the model and client of ``rows`` (calls, or sums of calls)."""
         asked = {"model": self._definition.model, "client": self._definition.client}
         return "".join(
             f" and {rows}.{name} = {self._words.text(value)}" for name, value in asked.items() if value is not None
@@ -154,12 +154,12 @@ class TargetSql:
 
     @property
     def winner(self) -> str:
-        """Return the join of the attempt that answered, if it is needed; on Postgres with its partitions only."""
+        """The join with the attempt that answered, if needed; on Postgres limited to near partitions."""
         return f"\n  left join attempts as w on {self._is_winner}" if self.needs_winner else ""
 
     @property
     def winner_of_few(self) -> str:
-        """Return the same for few calls at an unknown time, for which Postgres would otherwise read all attempts."""
+        """The join for few calls at an unknown time; with the plain join, Postgres would read all attempts."""
         if not self.needs_winner or not self._words.is_postgres:
             return self.winner
         return f"""
@@ -185,7 +185,7 @@ TABLE = "target_counts"
 
 
 def counts(words: Words, definition: Definition, length: timedelta, now: datetime) -> str:
-    """Return the statement that gives the counts (``COUNTED``) of the last ``length``."""
+    """Return the statement for the counts (``COUNTED``) of the last ``length``."""
     since = begin(length, now)
     if length <= ROWS_UP_TO:
         return of_rows(words, definition, since)
@@ -215,7 +215,7 @@ from (
 
 
 def of_rows(words: Words, definition: Definition, since: datetime, until: datetime | None = None) -> str:
-    """Return the statement that gives the same counts from rows alone."""
+    """Return the statement for the same counts from rows only."""
     judging = TargetSql(words, definition)
     end = "" if until is None else f" and c.started_at < {words.instant(until)}"
     return f"""\
@@ -225,7 +225,7 @@ where c.started_at >= {words.instant(since)}{end}{judging.scope("c")}"""  # noqa
 
 
 def misses(words: Words, definition: Definition, length: timedelta, now: datetime) -> str:
-    """Return the statement that lists the newest of the bad calls."""
+    """Return the statement that lists the newest bad calls."""
     judging = TargetSql(words, definition)
     more = ", w.deployment, w.decode_tps, w.itl_max_ms, w.speech_pause_ms" if judging.needs_winner else ""
     return f"""\
@@ -236,7 +236,7 @@ order by c.started_at desc limit {MOST_MISSES}"""  # noqa: S608 - as above
 
 
 def missing(words: Words, definition: Definition, minutes: int, since: datetime, until: datetime) -> str:
-    """Return the statement that lists the windows without counts, or with old ones; the newest first."""
+    """Return the statement that lists the windows without counts, or with old counts, the newest first."""
     judging = TargetSql(words, definition)
     return f"""\
 select {words.epoch("s.window_start")} as began
@@ -254,9 +254,9 @@ order by s.window_start desc"""  # noqa: S608 - as above
 
 
 def count(words: Words, definition: Definition, minutes: int, start: datetime) -> str:
-    """Return the statement that counts the rows of a window, and stores the result unless some were deleted.
+    """Return the statement that counts the rows of a window, and stores the counts unless some rows were deleted.
 
-    It is one statement, so that rows and their number are of the same instant.
+    This is one statement, so that the rows and their number are from the same instant.
     """
     judging = TargetSql(words, definition)
     until = start + timedelta(minutes=minutes)
@@ -269,7 +269,7 @@ select count(*) as n, {_listed(judging)}
 
 
 def add_up(words: Words, definition: Definition, minutes: int, start: datetime, smaller: int) -> str:
-    """Return the statement that stores the sum of the ``smaller`` windows within, unless one of them is missing."""
+    """Return the statement that stores the sum of the ``smaller`` windows within a window, unless one is missing."""
     until = start + timedelta(minutes=minutes)
     added = ", ".join(f"sum(t.{name}) as {name}" for name in COUNTED)
     sums = f"""\
@@ -309,7 +309,8 @@ def _listed(judging: TargetSql) -> str:
 def _of_other_windows(words: Words, judging: TargetSql, since: datetime) -> str:
     """Return the SQL that counts the rows in windows without current counts.
 
-    Both databases shall find the rows of each window by the index of their time: so Postgres is made to read one window
+    Both databases have to find the rows of each window by the index on time: so Postgres reads one window after the
+    other (lateral), and SQLite windows before calls (cross join).
     after the other (lateral), and SQLite windows before calls (cross join).
     """
     floor = f"c.started_at >= {words.instant(since)}"
