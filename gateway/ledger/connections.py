@@ -1,6 +1,6 @@
-"""The connections of a process to the ledger's database: a pool that all share, and a store's own.
+"""The connections of a process to the ledger's database: one shared pool, and connections of single stores.
 
-A process that has little to do holds one connection to Postgres: others are opened while they are needed.
+An idle process holds one connection to Postgres; others are opened only while they are needed.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ from gateway.ledger.database import (
 from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.turns import Turn
 
-GIVEN_BACK_S = 10.0  # a connection that was not needed for so long is closed
+GIVEN_BACK_S = 10.0  # connections unused for so long are closed
 LOOK_INTERVAL_S = 2.0
 _NONE_LEFT = "53300"  # too_many_connections
 
 
-# A server's last connections are for processes that have none: a fifth of all.
+# A server's last connections, a fifth of all, are for processes that have none.
 _CROWDED = """
 select count(*) > 0.8 * current_setting('max_connections')::int
 from pg_stat_activity where backend_type = 'client backend'
 """
-FIRST_WITHIN_S, AGAIN_S = 5.0, 0.1  # others, which have taken too many, give them back in a moment
-MORE_AGAIN_S = 2.0  # then who waits for one of its own tries to open another
+FIRST_WITHIN_S, AGAIN_S = 5.0, 0.1  # until then other processes, which have taken too many, return some
+MORE_AGAIN_S = 2.0  # after which a process with a connection tries to open another
 
 
 class ServerCrowdedError(OSError):
@@ -49,9 +49,9 @@ class ServerCrowdedError(OSError):
 
 
 class FrugalPool(AsyncAdaptedQueuePool):
-    """Waits for one of its own connections where the server has few left; ``shrink`` closes idle ones."""
+    """Waits for one of its own connections when the server has few left; ``shrink`` closes idle connections."""
 
-    asking = 0  # connections by which ``shrink`` asks, which nobody needs
+    asking = 0  # connections that only ``shrink`` uses, for its query
 
     def _do_get(self) -> ConnectionPoolEntry:
         waited_s = 0.0
@@ -60,7 +60,7 @@ class FrugalPool(AsyncAdaptedQueuePool):
                 return super()._do_get()
             except Exception as error:
                 is_full = isinstance(error, ServerCrowdedError) or sqlstate_of(error) == _NONE_LEFT
-                has_one = self.checkedout() > 0  # or somebody is opening it, and may fail
+                has_one = self.checkedout() > 0  # or another task is opening one, and may fail
                 if not is_full or waited_s >= (self._timeout if has_one else FIRST_WITHIN_S):
                     raise
             again_s = MORE_AGAIN_S if has_one else AGAIN_S
@@ -79,9 +79,9 @@ class FrugalPool(AsyncAdaptedQueuePool):
         return record
 
     def shrink(self, most: int) -> None:
-        """Close idle connections until at most ``most`` are open, or one where the server has few left.
+        """Close idle connections until at most ``most`` are open; one, if the server has few left.
 
-        The one used last stays longest.
+        The connection used last stays longest.
         """
         if most > 1 and self.checkedin() and self._is_crowded():
             most = 1
@@ -91,15 +91,15 @@ class FrugalPool(AsyncAdaptedQueuePool):
             self._pool.put(record, False)  # noqa: FBT003 - likewise
         for record in idle[kept:]:
             self._dec_overflow()
-            record.close()  # which waits
+            record.close()  # waits
 
     def _is_crowded(self) -> bool:
-        """Ask by an idle connection."""
+        """Ask the server over an idle connection."""
         record = self._pool.get(False)
         self.asking = 1
         try:
             return record.dbapi_connection is not None and _is_crowded(record)
-        except Exception:  # noqa: BLE001 - whatever is wrong with it, its next user is told
+        except Exception:  # noqa: BLE001 - if the connection is broken, its next user learns why
             return False
         finally:
             self.asking = 0
@@ -129,8 +129,8 @@ REPORTS_AT_ONCE = 2
 class LedgerPool:
     """The connections of a process to Postgres, shared by everything that uses the ledger.
 
-    One stays open; others are opened while several are needed, and closed when they were not needed for ten seconds.
-    Reports and long work never take all of them: one is left for short statements.
+    One stays open. Others are opened while several are needed, and closed ten seconds after they were last needed.
+    Reports and long work never take all: one connection is left for short statements.
     """
 
     def __init__(self, url: str | Address, size: int = CONNECTIONS, time: Callable[[], float] = monotonic) -> None:
@@ -143,7 +143,7 @@ class LedgerPool:
         self._address = url
         self.engine = create_engine(url, pool_size=size, spare=0, pool=FrugalPool)
         self._time = time
-        self._needed_at_s: dict[int, float] = {}  # when so many were in use
+        self._needed_at_s: dict[int, float] = {}  # by number of connections: when so many were last in use
         self._look: asyncio.TimerHandle | None = None
         self._shrinking: asyncio.Task[None] | None = None
         event.listen(self.engine.sync_engine, "checkout", self._note_use)
@@ -170,7 +170,7 @@ class LedgerPool:
             yield
 
     async def aclose(self) -> None:
-        """Close the connections; a server that hangs does not delay this for long."""
+        """Close the connections; a server that hangs delays this only briefly."""
         if self._look is not None:
             self._look.cancel()
         if self._shrinking is not None:
@@ -179,7 +179,7 @@ class LedgerPool:
         await dispose(self.engine, CLOSE_TIMEOUT_S)
 
     def _note_use(self, *_: Any) -> None:
-        """Note how many are in use, as one is taken or before it is returned."""
+        """Note how many connections are in use, when one is taken and before one is returned."""
         used = self._pool.checkedout() - self._pool.asking
         if used > 1:
             self._needed_at_s[used] = self._time()
@@ -197,7 +197,7 @@ class LedgerPool:
         is_closing = self._shrinking is not None and not self._shrinking.done()
         if needed > 1 or is_closing:
             self._look_later()
-        if not is_closing:  # two at once would each close as many
+        if not is_closing:  # two tasks at the same time would close twice as many
             self._shrinking = asyncio.get_running_loop().create_task(self._shrink(needed), name="ledger.pool")
 
     async def _shrink(self, most: int) -> None:
@@ -211,11 +211,11 @@ class LedgerPool:
         return pool
 
 
-Database: TypeAlias = str | Address | LedgerPool  # a URL, for connections of its own, or a shared pool
+Database: TypeAlias = str | Address | LedgerPool  # a URL, for separate connections, or a shared pool
 
 
 def engine_of(database: Database, *, pool_size: int, spare: int = 1) -> AsyncEngine:
-    """Return the shared engine, or a new one; pass it to ``release`` afterwards."""
+    """Return the shared engine, or a new one; to be passed to ``release`` afterwards."""
     if isinstance(database, LedgerPool):
         return database.engine
     return create_engine(database, pool_size=pool_size, spare=spare)
@@ -228,12 +228,12 @@ async def release(database: Database, engine: AsyncEngine, within_s: float = CLO
 
 
 def report_turn(database: Database) -> AbstractAsyncContextManager[None]:
-    """Return the context in which a report uses a connection; without a shared pool it does nothing."""
+    """Return the context in which a report uses a connection; it does nothing without a shared pool."""
     return database.for_a_report() if isinstance(database, LedgerPool) else nullcontext()
 
 
 def long_turn(database: Database) -> AbstractAsyncContextManager[None]:
-    """Return a turn for long work."""
+    """Return the context for long work; it does nothing without a shared pool."""
     return database.for_long() if isinstance(database, LedgerPool) else nullcontext()
 
 
@@ -242,14 +242,14 @@ def url_of(database: Database) -> str:
     return database.url if isinstance(database, LedgerPool) else text_of(database)
 
 
-# A connection to the ledger's database for a store that needs one now and then.
+# A connection to the ledger's database for a store that needs one only sometimes.
 
 
 class OwnConnection:
-    """One connection for some seconds at a time: its own, or one from a shared pool."""
+    """One connection for some seconds at a time, opened for this store or taken from a shared pool."""
 
     def __init__(self, database: Database, away: Callable[[str], Exception]) -> None:
-        """``away`` makes the store's own error from a reason.
+        """``away``: makes the store's own error from a reason.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -270,10 +270,10 @@ class OwnConnection:
     ) -> AsyncIterator[AsyncConnection]:
         """Yield the connection; uncommitted changes are rolled back.
 
-        ``writes``: in SQLite no other connection writes meanwhile, in Postgres none in the same ``turn``.
+        ``writes``: meanwhile no other connection writes in SQLite, and none with the same ``turn`` in Postgres.
 
         Raises:
-            Exception: what ``away`` makes: the database does not answer in time, or has no such table.
+            Exception: made by ``away``: the database does not answer in time, or has no such table.
 
         """
         try:
@@ -289,19 +289,19 @@ class OwnConnection:
             raise self._away(str(unreachable(self._engine.url, error))) from error
 
     async def aclose(self, within_s: float) -> None:
-        """Close the connection, also if the server hangs."""
+        """Close the connection, even if the server hangs."""
         if "_engine" in vars(self):
             await release(self._database, self._engine, within_s)
 
     def instant(self, instant: datetime) -> datetime:
-        """Return an instant as the database takes it: SQLite has no time zones, and UTC is meant."""
+        """Return an instant in the form of the database: SQLite has no time zones, and takes UTC."""
         return instant.astimezone(UTC).replace(tzinfo=None) if self.is_sqlite else instant
 
     async def _begin(self, connection: AsyncConnection, within_s: float, turn: Turn | None) -> None:
         if self.is_sqlite:
             await connection.exec_driver_sql("begin immediate")
             return
-        # On the server too: a transaction left by a dead client would block the next one.
+        # Also on the server: a transaction that a dead client left open would block the next one.
         limit_ms = int(within_s * 1000)
         await connection.exec_driver_sql(f"set local statement_timeout = {limit_ms}")
         await connection.exec_driver_sql(f"set local idle_in_transaction_session_timeout = {limit_ms}")

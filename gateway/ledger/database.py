@@ -1,4 +1,4 @@
-"""The ledger's database: its URL, its engine, and the check of its schema's version."""
+"""The ledger's database: its URL, its engine, and the check of the schema's version."""
 
 import asyncio
 import errno
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 60.0
-SQLITE_BUSY_TIMEOUT_MS = 10_000  # another process may be writing: a migration, a second gateway
+SQLITE_BUSY_TIMEOUT_MS = 10_000  # another process may write: a migration, a second gateway
 SIGNING_KEY_CHARS = 64  # 256 random bits
-POOL_SIZE = 2  # one connection ships this worker's rows, one those of a dead worker
+POOL_SIZE = 2  # one connection ships this worker's rows, the other a dead worker's
 
-# Everything that a database, or the connection to it, can raise when it is not available.
+# Everything that an unavailable database, or the connection to it, can raise.
 DATABASE_ERRORS = (
     OSError,
     SQLAlchemyError,
@@ -60,7 +60,7 @@ DATABASE_ERRORS = (
 )
 
 _INTERRUPTED_EVERY_S = 0.01
-_FILE = "file"  # where a SQLite connection stores which file it has open
+_FILE = "file"  # by this key a SQLite connection notes its open file
 
 
 def create_engine(
@@ -73,9 +73,9 @@ def create_engine(
 ) -> AsyncEngine:
     """Return an engine for ``url``, not yet connected. The caller disposes of it.
 
-    To Postgres, a new connection is made with the login that an ``Address`` has then; if that is refused, with a
-    renewed one. ``patient``: statements have no time limit, as for changes of large tables. ``spare``: connections
-    beyond ``pool_size`` that are opened while all of these are busy. ``pool``: what keeps those to Postgres.
+    A new connection to Postgres uses the login that an ``Address`` has at that time; if the server refuses the login, a
+    renewed one. ``patient``: statements have no time limit, for changes of large tables. ``spare``: connections beyond
+    ``pool_size``, opened while all of these are busy. ``pool``: the class of the pool for Postgres.
 
     Raises:
         DatabaseUrlError: as for ``parse_url``, a file of TLS is not there, or the folder of a SQLite file cannot be
@@ -92,18 +92,18 @@ def create_engine(
         pool_size=pool_size,
         max_overflow=spare,
         pool_pre_ping=True,
-        pool_use_lifo=True,  # so that those which are seldom needed stay idle
+        pool_use_lifo=True,  # so that connections that are seldom needed stay idle
         poolclass=pool,
         hide_parameters=True,
         connect_args={
-            # Only in an address does asyncpg take libpq's parameters; what it is given besides comes first.
+            # asyncpg takes libpq's parameters only in an address; its other arguments come first.
             "dsn": f"postgresql:///?{urlencode(tls)}" if tls else None,
             "timeout": CONNECT_TIMEOUT_S,
             "command_timeout": None if patient else COMMAND_TIMEOUT_S,
-            # A pooler may use another server connection for each transaction, so no statement outlives one.
+            # A pooler may use another server connection for each transaction, so no prepared statement may outlive one.
             "statement_cache_size": 0,
             "prepared_statement_cache_size": 0,
-            "prepared_statement_name_func": str,  # "": the unnamed one
+            "prepared_statement_name_func": str,  # "": the unnamed statement
             "server_settings": {"application_name": application, "timezone": "UTC"},
         },
     )
@@ -111,18 +111,18 @@ def create_engine(
     @event.listens_for(engine.sync_engine, "handle_error")
     def _leave_read_only(context: Any) -> None:
         if getattr(context.original_exception, "sqlstate", None) == asyncpg.ReadOnlySQLTransactionError.sqlstate:
-            context.is_disconnect = True  # the connection stays read-only, also when the server takes rows again
+            context.is_disconnect = True  # the connection stays read-only, even if the server takes rows again
 
     if isinstance(url, Address):
         _renew_login(engine, url)
     return _closing_late_returns(engine)
 
 
-_INVALID_LOGIN = "28"  # the class of a wrong or expired password's code, and of a role that may not log in
+_INVALID_LOGIN = "28"  # class of SQLSTATE: a wrong or expired password, or a role that may not log in
 
 
 def _renew_login(engine: AsyncEngine, address: Address) -> None:
-    """Connect with the login that ``address`` has then, and once more with a renewed one where it is refused."""
+    """Connect with the current login of ``address``; if the server refuses it, once more with a renewed login."""
 
     @event.listens_for(engine.sync_engine, "do_connect")
     def _connect(dialect: Any, _record: Any, arguments: Any, options: dict[str, Any]) -> Any:
@@ -147,7 +147,7 @@ CLOSE_TIMEOUT_S = 3.0
 
 
 async def dispose(engine: AsyncEngine, within_s: float) -> None:
-    """Close the connections; a server that hangs does not delay this for longer, and its connections are aborted."""
+    """Close the connections; if a server hangs, abort its connections after ``within_s``."""
     with suppress(TimeoutError):
         async with asyncio.timeout(within_s):
             await engine.dispose()
@@ -156,7 +156,7 @@ async def dispose(engine: AsyncEngine, within_s: float) -> None:
 def _closing_late_returns(engine: AsyncEngine) -> AsyncEngine:
     """Close connections that are returned after ``dispose``; SQLAlchemy would keep them open in the disposed pool.
 
-    A connection returns late after two timeouts, as while the gateway stops.
+    A connection returns late after two timeouts, e.g. while the gateway stops.
     """
     disposed = False
 
@@ -195,12 +195,12 @@ def migrations_folder() -> Path:
 
 
 def head_revision() -> str:
-    """Return the revision this version needs: the number of the newest migration. Does not import Alembic."""
+    """Return the revision that this version needs: the number of the newest migration. Does not import Alembic."""
     return max(_revisions())
 
 
 def first_revision() -> str:
-    """Return the oldest revision that this version can update, or go back to."""
+    """Return the oldest revision that this version can update or go back to."""
     return min(_revisions())
 
 
@@ -209,11 +209,11 @@ def _revisions() -> list[str]:
 
 
 async def check_schema(engine: AsyncEngine, needed: str | None = None) -> None:
-    """Check that the database has the tables this version needs: those of the revision ``needed``, else the newest.
+    """Check that the database has the tables that this version needs: of the revision ``needed``, else the newest.
 
     Raises:
-        SchemaOutdatedError: they are missing or old.
-        SchemaTooNewError: a later version made them, and this version cannot use them.
+        SchemaOutdatedError: the tables are missing or old.
+        SchemaTooNewError: a later version made the tables, and this version cannot use them.
         DatabaseUnreachableError: the database cannot be asked.
 
     """
@@ -232,10 +232,10 @@ async def check_schema(engine: AsyncEngine, needed: str | None = None) -> None:
 
 
 def check_can_be_updated(found: str) -> None:
-    """Check that there is a migration from this revision on.
+    """Check that this version has migrations from the revision ``found`` on.
 
     Raises:
-        SchemaOutdatedError: it is older than the first one that was published.
+        SchemaOutdatedError: the revision is older than the first published one.
 
     """
     if found < (first := first_revision()):
@@ -246,13 +246,13 @@ def check_can_be_updated(found: str) -> None:
 
 
 async def prepare_schema(url: str) -> bool:
-    """Check the ledger's tables: SQLite is migrated automatically, Postgres only by its operator.
+    """Check the ledger's tables: SQLite is migrated automatically, Postgres only by the operator.
 
     Return whether the database answered: a gateway starts without it.
 
     Raises:
         SchemaOutdatedError, SchemaTooNewError: Postgres has another schema; the message has the command to run.
-        DatabaseUrlError: the file is no database of SQLite.
+        DatabaseUrlError: the file is not a SQLite database.
 
     """
     engine = create_engine(url)
@@ -261,7 +261,7 @@ async def prepare_schema(url: str) -> bool:
     except SchemaOutdatedError:
         if not is_sqlite(engine.url):
             raise
-        # In a child process, so that a serving process does not import the migration's modules.
+        # In a child process, so that a serving process does not import the modules of migrations.
         process = await asyncio.create_subprocess_exec(
             *tasks.command("gateway.cli", "migrate"),
             stdout=asyncio.subprocess.DEVNULL,
@@ -270,7 +270,7 @@ async def prepare_schema(url: str) -> bool:
         if await process.wait():
             raise
     except DatabaseUnreachableError as error:
-        if is_no_database(error):  # it would never become one, and calls would go on without a ledger
+        if is_no_database(error):  # the file would never become one, and calls would go on without a ledger
             raise DatabaseUrlError(f"database_url: {error}") from error
         structlog.get_logger().warning("ledger.database_unreachable", error=str(error), effect="rows wait in the spool")
         return False
@@ -292,12 +292,12 @@ async def _takes(engine: AsyncEngine, revision: str) -> bool:
 
 
 async def migrate(url: str, patience: Patience = PATIENCE) -> None:
-    """Migrate the schema to this version's; does nothing if it is current. Several processes may do so at once.
+    """Migrate the schema to this version's, if it is older. Several processes may do so at the same time.
 
     Raises:
         DatabaseUrlError: as for ``parse_url``.
-        SchemaOutdatedError: it is older than the first one that was published.
-        SchemaBlockedError: another transaction has kept it waiting for longer than ``patience`` says.
+        SchemaOutdatedError: the schema is older than the first published one.
+        SchemaBlockedError: another transaction has blocked the change for longer than ``patience`` allows.
         DatabaseUnreachableError: the database cannot be asked.
 
     """
@@ -308,7 +308,7 @@ async def downgrade(url: str, revision: str, patience: Patience = PATIENCE) -> N
     """Migrate the schema back to ``revision``; ``base`` drops the ledger with all its rows.
 
     Raises:
-        SchemaOutdatedError: the schema is, or would be, older than the first one that was published.
+        SchemaOutdatedError: the schema is, or would be, older than the first published one.
         SchemaBlockedError: as for ``migrate``.
 
     """
@@ -320,10 +320,10 @@ async def downgrade(url: str, revision: str, patience: Patience = PATIENCE) -> N
 
 
 def check_file(connection: AsyncConnection) -> None:
-    """Check that ``connection`` still has the current SQLite file open: writes to a deleted file succeed.
+    """Check that ``connection`` has the current SQLite file open, as writes to a deleted file succeed.
 
     Raises:
-        FileNotFoundError: it was deleted or replaced; the next connection opens the file again.
+        FileNotFoundError: the file was deleted or replaced; the next connection opens it again.
 
     """
     path = str(connection.engine.url.database)
@@ -336,8 +336,8 @@ def check_file(connection: AsyncConnection) -> None:
 def own_signing_key(url: str) -> str:
     """Return the random key in the file beside a SQLite database, made if it is missing; empty for Postgres.
 
-    All processes that use the database get the same one. If the file can be neither made nor read, the key is known to
-    this process only. Blocks for a moment.
+    All processes that use the database get the same key. If the file can be neither made nor read, only this process
+    knows the key. Blocks for a moment.
 
     Raises:
         DatabaseUrlError: as for ``parse_url``.
@@ -374,7 +374,7 @@ def own_signing_key(url: str) -> str:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Write a file for this user alone, complete from the moment it is visible; an existing one stays."""
+    """Write a file for this user only, complete from the moment it is visible; an existing file stays."""
     make_private(path.parent)
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -387,7 +387,7 @@ def _write_once(path: Path, text: str) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    """Remove the rights of users outside the file's group; its owner may have opened it to the group."""
+    """Remove the rights of users outside the file's group; the owner may have opened the file to the group."""
     with suppress(OSError):  # missing, or owned by another user
         mode = S_IMODE(path.stat().st_mode)
         if mode & 0o007:
@@ -403,28 +403,28 @@ def _file_at(path: str) -> tuple[int, int] | None:
 
 
 def unreachable(url: URL, error: Exception, at: str = "") -> DatabaseUnreachableError:
-    """Return an error that says in one line, without a password, which database failed and how; ``at``: where."""
+    """Return an error that says in one line, without a password, which database failed and how; ``at``: its tables."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     words = _in_words(cause)
     place = f" at {at}" if at else ""
     hint = _HINTS.get(sqlstate_of(error) or "", "") or _of_the_way_there(cause)
     if is_no_database(error):
         hint = "; name another file in database_url, or move this one away"
-    shown = url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)  # as its operator writes it
+    shown = url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)  # in the operator's words
     return DatabaseUnreachableError(f"the database {shown} cannot be used{place}: {words}{hint}")
 
 
 def _in_words(cause: BaseException) -> str:
-    """Return the error in one line: the system's word for it instead of Python's tuple of an address."""
+    """Return the error in one line: for a failed connection the system's word, not Python's tuple of an address."""
     if isinstance(cause, ConnectionRefusedError | TimeoutError) and (cause.errno or not str(cause)):
         return os.strerror(cause.errno or errno.ETIMEDOUT)
     return " ".join(str(cause).split()) or type(cause).__name__
 
 
 def _of_the_way_there(cause: BaseException) -> str:
-    """Return what to do about a server that cannot be reached; empty if it could be."""
+    """Return advice about a server that cannot be reached; empty for other errors."""
     match cause:
-        case ConnectionRefusedError() | FileNotFoundError():  # the latter of a socket's folder
+        case ConnectionRefusedError() | FileNotFoundError():  # the latter for a socket's folder
             return "; start Postgres there, or correct the host and port of database_url"
         case socket.gaierror():
             return "; correct the host of database_url"
@@ -434,7 +434,7 @@ def _of_the_way_there(cause: BaseException) -> str:
 
 
 def is_no_database(error: BaseException | None) -> bool:
-    """Whether SQLite says of a file that it is none of its own: another kind, or an encrypted one."""
+    """Whether SQLite says that a file is not its own: of another kind, or encrypted."""
     while error is not None:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
             return True
@@ -442,7 +442,7 @@ def is_no_database(error: BaseException | None) -> bool:
     return False
 
 
-# A server's words are its operator's language; what they mean is its code.
+# The server's words are in the operator's language; the code has the meaning.
 _HINTS = {
     "28P01": "; correct the user or the password of database_url",  # invalid_password
     "28000": "; correct the user or the password of database_url, or let it in: pg_hba.conf",
@@ -456,7 +456,7 @@ _HINTS = {
 
 
 def sqlstate_of(error: BaseException | None) -> str | None:
-    """Return the code of an error of Postgres; None if it is another one."""
+    """Return the SQLSTATE of a Postgres error; None for other errors."""
     while error is not None:
         state = getattr(error, "sqlstate", None)
         if isinstance(state, str):
@@ -465,7 +465,7 @@ def sqlstate_of(error: BaseException | None) -> str | None:
     return None
 
 
-# A role's or a database's limits of time, which would end long work half way, do not hold for one transaction.
+# For one transaction, lift the time limits of the role or the database, which would end long work half way.
 WITHOUT_LIMITS = (
     "select set_config(name, '0', true) from (values ('statement_timeout'), ('transaction_timeout')) as limits (name) "
     "where current_setting(name, true) is not null"  # before 17, Postgres has no transaction_timeout
@@ -473,7 +473,7 @@ WITHOUT_LIMITS = (
 
 
 async def without_limits(connection: AsyncConnection) -> None:
-    """Lift the limits of time for the transaction on Postgres, which this begins if none is open."""
+    """Lift the time limits for the transaction on Postgres; begin one if none is open."""
     if connection.dialect.name == "postgresql":
         await connection.exec_driver_sql(WITHOUT_LIMITS)
 
@@ -499,25 +499,25 @@ async def _run_alembic(url: str, command_name: str, revision: str, patience: Pat
 
 
 async def _lock_schema(connection: AsyncConnection, patience: Patience) -> None:
-    """Lock the schema: one process at a time changes it, completely or not at all."""
+    """Lock the schema, so that one process at a time changes it, completely or not at all."""
     if connection.dialect.name == "postgresql":
         await without_limits(connection)
         await MIGRATE.wait(connection)
     else:
-        # Each ALTER TABLE would plan every view again, for a second or more.
+        # Without this, each ALTER TABLE plans every view again, for a second or more.
         await connection.exec_driver_sql("pragma legacy_alter_table = on")
         await patience.begin(connection)
 
 
 async def open_sqlite(*arguments: Any, **options: Any) -> "aiosqlite.Connection":
-    """Open a file as ``aiosqlite.connect`` does; if cancelled meanwhile, close it again, and then raise.
+    """Open a file as ``aiosqlite.connect`` does; if cancelled meanwhile, close the file again, then raise.
 
-    Each connection has a thread, which does what was asked of it also where the loop that asked is closed by then.
+    Each connection has a thread, which finishes the requested work even if the loop of the request is closed by then.
     """
     import aiosqlite  # noqa: PLC0415 - a gateway on Postgres does not need it
 
     connecting = aiosqlite.connect(*arguments, **options)
-    # A daemon, as SQLAlchemy has it: a process must not wait for it to end.
+    # A daemon, as in SQLAlchemy: a process must not wait for the thread to end.
     connecting._thread = Thread(target=_work, args=(connecting._tx,), daemon=True)  # noqa: SLF001 - no public way
     opening = asyncio.ensure_future(connecting)
     try:
@@ -544,20 +544,20 @@ def _work(asked: "SimpleQueue[Any]") -> None:
 async def interrupt_sqlite(connection: "aiosqlite.Connection") -> None:
     """End the statement whose ``await`` was cancelled.
 
-    SQLite interrupts only a statement that runs, and this one may not have begun yet in the connection's thread: so it
-    is asked until the thread has come to what was queued after it.
+    SQLite interrupts only a running statement, and this one may not have begun yet in the connection's thread. So
+    interrupt repeatedly, until the thread has done the rollback that was queued after the statement.
     """
-    free = asyncio.ensure_future(connection.rollback())  # it has only read
+    free = asyncio.ensure_future(connection.rollback())  # nothing was written
     while not free.done():
         await connection.interrupt()
         await asyncio.wait([free], timeout=_INTERRUPTED_EVERY_S)
 
 
 def demand_ledger(url: str) -> None:
-    """Check that the SQLite file of ``url`` exists: SQLite makes an empty one of a wrong name. Postgres is not asked.
+    """Check that the SQLite file of ``url`` exists, as SQLite would make an empty file. Postgres is not asked.
 
     Raises:
-        DatabaseUrlError: as for ``parse_url``; or it is a folder.
+        DatabaseUrlError: as for ``parse_url``; or the path is a folder.
         DatabaseUnreachableError: there is no file.
 
     """
@@ -585,12 +585,12 @@ def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
         _close_to_others(path.with_name(path.name + suffix))
     options = {"async_creator_fn": open_sqlite, "timeout": SQLITE_BUSY_TIMEOUT_MS / 1000}
     engine = create_async_engine(url, pool_size=pool_size, max_overflow=1, hide_parameters=True, connect_args=options)
-    logged = set[tuple[int, int] | None]()  # files: the journal's mode is kept in it
+    logged = set[tuple[int, int] | None]()  # files whose journal mode is set, as the mode is stored in the file
 
     @event.listens_for(engine.sync_engine, "do_connect")
     def _make_private(*_: Any) -> None:
-        # SQLite would make it with the umask's mode, readable by others; its WAL has the file's mode. An existing file
-        # is not opened here: to close it would release the locks that other connections of this process have on it.
+        # SQLite would use the umask's mode, readable by others; the WAL gets the file's mode. An existing file is not
+        # opened here: closing it would release the locks of this process's other connections.
         with suppress(OSError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 

@@ -131,7 +131,7 @@ class LedgerNames:
         return written if taken.rowcount == 1 else None
 
     async def unended(self) -> list[Unended]:
-        """Return the newest responses that some process left running and whose end nobody has seen.
+        """Return the newest responses that some process left running, without an end so far.
 
         Raises:
             NamesUnreachable: the database cannot be reached.
@@ -166,7 +166,7 @@ class LedgerNames:
         return claimed.rowcount == 1
 
     async def is_unended(self, row: str) -> bool:
-        """Return whether nobody has seen the end of the response ``row`` yet.
+        """Return whether the response ``row`` has no end so far.
 
         Raises:
             NamesUnreachable: the database cannot be reached.

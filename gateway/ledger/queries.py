@@ -41,12 +41,12 @@ from gateway.ledger.sqlite_words import TOKEN, SqliteWords, with_percentiles
 if TYPE_CHECKING:
     import aiosqlite
 
-# Restrictions of ``holeshot sql`` beyond those of a read-only transaction. That cannot write tables, but its functions
-# may read and write the server's files, end other sessions, hold locks or reach other databases, and SQLite's ATTACH
-# may read and create other files. A restricted role is the better protection (``reader_sql``); this one is for
-# queries with the owner's role.
+# Restrictions of ``holeshot sql`` beyond a read-only transaction. Such a transaction cannot write tables, but functions
+# in it may read and write the server's files, end other sessions, hold locks or reach other databases, and SQLite's
+# ATTACH may read and create other files. A restricted role protects better (``reader_sql``); this is for queries with
+# the owner's role.
 
-# Functions that do more than return a value are volatile in Postgres. Only few volatile functions are harmless.
+# Functions that do more than return a value are volatile in Postgres; few volatile functions are harmless.
 _HARMLESS = (
     "clock_timestamp", "gen_random_uuid", "random", "random_normal", "setseed", "timeofday", "uuidv4", "uuidv7",
     "pg_blocking_pids", "pg_current_wal_lsn", "pg_is_in_recovery", "pg_last_wal_receive_lsn", "pg_last_wal_replay_lsn",
@@ -63,9 +63,9 @@ order by proname limit 1
 _SECRETS = frozenset(
     {"pg_authid", "pg_largeobject", "pg_shadow", "pg_subscription", "pg_user_mapping", "pg_user_mappings"}
 )
-# They read a table, or all tables, named by pieces of a string.
+# Functions that read a table, or all tables, named by a string, perhaps put together from pieces.
 _BY_NAME = re.compile(r"(table|query|cursor|schema|database)_to_xml(schema|_and_xmlschema)?")
-_WORD = re.compile(r"[^\W\d][\w$]*")  # anywhere in the text: some functions run SQL that is in a string
+_WORD = re.compile(r"[^\W\d][\w$]*")  # anywhere in the text: some functions run SQL in a string
 _ESCAPED_NAME = re.compile(r'\bu&"', re.IGNORECASE)
 _NAME_MAX_BYTES = 63  # Postgres cuts longer names
 
@@ -79,10 +79,10 @@ _SQLITE_PRAGMAS = frozenset(
 
 
 async def refuse_side_effects(driver: Any, sql: str) -> None:
-    """Check the functions that ``sql`` may call in Postgres' catalog; ``driver`` is asyncpg's connection.
+    """Check in Postgres' catalog the functions that ``sql`` may call; ``driver`` is asyncpg's connection.
 
     Raises:
-        QueryError: one of them can do more than return a value.
+        QueryError: one of the functions can do more than return a value.
 
     """
     if _ESCAPED_NAME.search(sql):
@@ -102,13 +102,13 @@ async def refuse_side_effects(driver: Any, sql: str) -> None:
 
 
 class SqliteGuard:
-    """SQLite's authorizer: denies other files, extensions, and changes of the connection; ``refused`` says which."""
+    """SQLite's authorizer: denies other files, extensions, and changes of the connection; ``refused``: why."""
 
     def __init__(self) -> None:
         self.refused: str | None = None
 
     def __call__(self, action: int, first: str | None, second: str | None, *_where: str | None) -> int:
-        """Return SQLite's code for whether a statement may do ``action``; called while it is prepared."""
+        """Return SQLite's code for whether a statement may do ``action``; called while the statement is prepared."""
         refusal = _sqlite_refusal(action, first, second)
         if refusal is None:
             return sqlite3.SQLITE_OK
@@ -130,11 +130,11 @@ def _sqlite_refusal(action: int, first: str | None, second: str | None) -> str |
             return None
 
 
-# The powers of a query's Postgres role besides reading, and the SQL for a role that can only read.
+# The rights of a query's Postgres role besides reading, and the SQL that makes a role that can only read.
 
 READER = "holeshot_reader"
 
-# CREATE in a schema of the search path can shadow functions; a member of a role can become it.
+# With CREATE in a schema of the search path a role can shadow functions; a member of a role can become that role.
 _ASK = """
 with me as (select * from pg_catalog.pg_roles where rolname = current_user),
 ledger as (
@@ -168,7 +168,7 @@ _PREDEFINED = {
 
 
 async def powers(driver: Any) -> str | None:
-    """Return in words what the role of ``driver`` (asyncpg's connection) may do besides reading; None for nothing."""
+    """Return in words what else the role of ``driver`` (asyncpg's connection) may do besides reading; None: nothing."""
     found = await driver.fetchrow(_ASK, list(_PREDEFINED))
     if found["superuser"]:
         return f"the role {found['role']} is a superuser: it may write anything, run programs, read any file"
@@ -180,7 +180,7 @@ async def powers(driver: Any) -> str | None:
 
 
 def reader_sql(url: URL) -> str:
-    """Return the SQL that makes a role which can only read the ledger at ``url``; its owner or a superuser runs it."""
+    """Return the SQL, for the owner or a superuser, that makes a role that can only read the ledger at ``url``."""
     database, owner = _quoted(url.database or "holeshot"), _quoted(url.username or "holeshot")
     return f"""\
 -- A role that can only read the ledger. Run this as {owner} or a superuser, give the role a password
@@ -203,8 +203,8 @@ def _quoted(name: str) -> str:
 
 QUERY_TIMEOUT_S = 60.0
 BATCH_ROWS = 1000  # in memory at a time
-_NAMES_WITHIN_S = 5.0  # a wrong name is told without others then
-_NEVER_S = 10.0**9  # the caller has its own timeout, or wants none
+_NAMES_WITHIN_S = 5.0  # then a wrong name is reported without near names
+_NEVER_S = 10.0**9  # the caller has another timeout, or wants none
 _COMPARISONS = frozenset({"=", "==", "<", ">", "<=", ">=", "<>", "!="})
 _NOW = re.compile(
     r"now \( \)(?: (?P<sign>[-+]) interval '(?P<n>\d+) (?P<unit>second|minute|hour|day|month|year)s?')?", re.IGNORECASE
@@ -213,15 +213,15 @@ _STORED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d(\.\d+)?)?")
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A result: column names, and rows with the driver's values."""
+    """A result: column names, and rows with values of the driver."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
-    role_may: str | None = None  # what the role may do besides reading, in words, if requested
+    role_may: str | None = None  # what else the role may do besides reading, in words, if requested
 
 
 class ResultStream(msgspec.Struct, frozen=True):
-    """A result as a stream: at most one batch of it is in memory."""
+    """A result as a stream, with at most one batch in memory."""
 
     columns: tuple[str, ...]
     batches: AsyncIterator[list[tuple[Any, ...]]]  # raises QueryError if the rest cannot be read
@@ -229,7 +229,7 @@ class ResultStream(msgspec.Struct, frozen=True):
 
 
 async def run(url: Database, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, examine_role: bool = False) -> Result:
-    """Run one read-only statement and return its whole result. For the rest see ``asked``."""
+    """Run one read-only statement and return the whole result; otherwise as ``asked``."""
     async with asked(url, sql, timeout_s=timeout_s, examine_role=examine_role) as answer:
         rows = [row async for batch in answer.batches for row in batch]
         return Result(answer.columns, rows, answer.role_may)
@@ -239,13 +239,13 @@ async def run(url: Database, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, ex
 async def asked(
     url: Database, sql: str, *, timeout_s: float | None = QUERY_TIMEOUT_S, examine_role: bool = False
 ) -> AsyncIterator[ResultStream]:
-    """Run one read-only statement; with ``examine_role`` the answer says what else its role might do.
+    """Run one read-only statement; with ``examine_role`` the answer says what else the role may do.
 
     Raises:
-        QueryError: it would write, could do more than read, is not a query, has several statements, is wrong, or
-            takes longer than ``timeout_s`` (None: no limit).
+        QueryError: the statement would write, could do more than read, is not a query, has several statements, is
+            wrong, or takes longer than ``timeout_s`` (None: no limit).
         DatabaseUnreachableError: the database cannot be reached.
-        SchemaOutdatedError: it uses a table or view that a missing migration would make.
+        SchemaOutdatedError: a table or view is missing that a migration would make.
         DatabaseUrlError: as for ``parse_url``.
 
     """
@@ -272,7 +272,7 @@ async def asked(
 
 
 async def _advised(url: Database, said: str, sql: str) -> str:
-    """Return an error about a name with what may have been meant; as it is if the database does not say."""
+    """Return an error about a name with near names; without these if the database does not answer."""
     parsed = parse_url(url_of(url))
     found: list[tuple[str, str, bool]] = []
     with suppress(*DATABASE_ERRORS, QueryError, DatabaseUnreachableError, TimeoutError):
@@ -290,7 +290,7 @@ async def _advised(url: Database, said: str, sql: str) -> str:
 
 
 async def _look_at_schema(url: str) -> None:
-    """Raise SchemaOutdatedError if a migration is missing; otherwise the server's own message says more."""
+    """Raise SchemaOutdatedError if a migration is missing; otherwise the server's message is the better one."""
     engine = create_engine(url)
     try:
         with suppress(DatabaseUnreachableError, SchemaTooNewError):
@@ -314,8 +314,8 @@ async def _asked_postgres(
                 with suppress(asyncpg.PostgresError):  # a server that only resembles Postgres
                     role_may = await powers(driver)
             async with driver.transaction(readonly=True):
-                # Our own timeout comes first. JIT compilation takes longer than most queries. Users of a cursor want
-                # the first rows soon, even if the rest takes longer.
+                # Our own timeout comes first. JIT compilation takes longer than most queries. Readers of a cursor want
+                # the first rows soon, even if the rest takes longer then.
                 limit_ms = 0 if timeout_s is None else int(2000 * timeout_s)
                 await driver.execute(f"set local statement_timeout = {limit_ms}")
                 await driver.execute("set local jit = off; set local cursor_tuple_fraction = 1")
@@ -329,7 +329,7 @@ async def _asked_postgres(
                 try:
                     yield ResultStream(columns, _batches_of_postgres(engine.url, driver, cursor), role_may)
                 except BaseException as error:
-                    not_ours = error  # a closed pipe of the reader is not the database's fault
+                    not_ours = error  # a pipe that the reader closed is not the database's fault
                     raise
     except DATABASE_ERRORS as error:
         if error is not_ours:
@@ -363,7 +363,7 @@ def _as_query_error(driver: Any) -> Iterator[None]:
 
 
 async def _look_at_file(path: Path) -> None:
-    """Do the same for a file of SQLite, which is opened for reading only."""
+    """Raise SchemaOutdatedError if a migration is missing in a SQLite file, which is opened for reading only."""
     found: str | None = None
     for statement in REVISION_OF_A_FILE:
         with suppress(sqlite3.Error):
@@ -380,7 +380,7 @@ async def _look_at_file(path: Path) -> None:
 
 @asynccontextmanager
 async def _opened(path: Path, words: SqliteWords | None = None) -> AsyncIterator["aiosqlite.Connection"]:
-    """Open a file for reading. Its thread always ends with this, even if a timeout comes while it opens."""
+    """Open a file for reading. The connection's thread ends with the context, even after a timeout of the opening."""
     made = {} if words is None else {"factory": words.connection}
     connection = await open_sqlite(f"file:{quote(str(path))}?mode=ro", uri=True, **made)
     try:
@@ -389,7 +389,7 @@ async def _opened(path: Path, words: SqliteWords | None = None) -> AsyncIterator
         await connection.close()
 
 
-# SQLite's own words for what is wrong with the file, not with the query.
+# SQLite's words for a problem with the file, not with the query.
 _OF_THE_FILE = ("file is not a database", "unable to open database file", "attempt to write a readonly database")
 
 
@@ -403,11 +403,11 @@ async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[ResultStream]:
             try:
                 cursor = await connection.execute(
                     with_percentiles(in_sqlite_time(sql))
-                )  # not as a context: its exit would wait
+                )  # no context manager: its exit would wait
                 columns = tuple(column[0] for column in cursor.description or ())
                 yield ResultStream(columns, _batches_of_sqlite(cursor))
             except asyncio.CancelledError:
-                await interrupt_sqlite(connection)  # else its thread would go on
+                await interrupt_sqlite(connection)  # otherwise the driver's thread would go on
                 raise
     except sqlite3.Error as error:
         where = f"{path}: " if str(error).startswith(_OF_THE_FILE) else ""
@@ -420,11 +420,11 @@ async def _batches_of_sqlite(cursor: "aiosqlite.Cursor") -> AsyncIterator[list[t
 
 
 def in_sqlite_time(sql: str) -> str:
-    """Return ``sql`` with instants in the form in which SQLite's rows have them, where one is compared with a column.
+    """Return ``sql`` with the literals that are compared with a column of times in the form of SQLite's rows.
 
     SQLite compares times as text: ``started_at > '2026-11-22T00:00:00Z'`` finds nothing of that day, as "T" comes after
-    a blank. Only literals that are compared with a column of times are changed. SQLite has no ``now()``: that, and what
-    other databases subtract from it (``now() - interval '1 day'``), becomes ``datetime('now', '-1 day')``.
+    a blank. Literals in other places stay. SQLite has no ``now()``: ``now() - interval '1 day'``, which other databases
+    have, becomes ``datetime('now', '-1 day')``.
     """
     tokens = TOKEN.findall(sql)
     words = [index for index, token in enumerate(tokens) if not (token.isspace() or token.startswith(("--", "/*")))]
@@ -441,9 +441,9 @@ def in_sqlite_time(sql: str) -> str:
 
 
 def _shifted(number: str, unit: str) -> str:
-    """Return an instant so long before or after now. In a month that is too short it is the last day, as in Postgres.
+    """Return the expression of an instant before or after now; in a shorter month the last day, as in Postgres.
 
-    SQLite's own month before 31 March is the 31st of February, which is 3 March.
+    By SQLite's own rule a month before 31 March is the 31st of February, which is 3 March.
     """
     shifted = f"datetime('now', '{number} {unit}')"
     if unit.lower() not in {"month", "year"}:
@@ -453,7 +453,7 @@ def _shifted(number: str, unit: str) -> str:
 
 
 def _compared(plain: list[str], place: int) -> str | None:
-    """Return the column of times that the token at ``place`` is compared with; None without one."""
+    """Return the column of times with which the token at ``place`` is compared; None without one."""
     before = ["", "", *plain[:place]]
     after = [*plain[place + 1 : place + 5], "", "", "", ""]
     if before[-1] in _COMPARISONS:
@@ -477,7 +477,7 @@ def _time_column(name: str) -> str | None:
 
 
 def _in_form(literal: str, column: str) -> str:
-    """Return a literal in the form of that column: UTC, with a blank; anything but an instant as it is."""
+    """Return a literal in the column's form: UTC, with a blank; a literal that is no instant stays as it is."""
     value = literal[1:-1].strip()
     if len(value) <= len("2026-11-22") or _STORED.fullmatch(value):
         return literal

@@ -1,8 +1,8 @@
 """Deletes rows that are too old by the database's clock, a few at a time, in one replica at a time.
 
-On Postgres whole partitions are dropped. Single rows are deleted in batches, but only where there are no daily or
-weekly partitions: on SQLite, and in the partition from before partitioning. Where a clock seems to be wrong, as when
-all rows are too old, deletion waits for a day.
+On Postgres whole partitions are dropped. Single rows are deleted in batches, only where there are no daily or weekly
+partitions: on SQLite, and in the partition from before partitioning. If a clock seems to be wrong, e.g. as all rows are
+too old, deletion waits for a day.
 """
 
 import asyncio
@@ -23,22 +23,22 @@ from gateway.ledger.turns import FOLD, PARTITIONS, PRUNE, database_now, read_ins
 from gateway.settings import LedgerSettings
 
 # Partitions on Postgres: made a month ahead, and dropped when all their rows are too old. ``calls`` and ``attempts``
-# are partitioned by ``started_at``. The first partition has everything from before; ``…_default`` takes rows that fit
-# nowhere else, so that none is rejected. A partition is made separately and then attached: this blocks writes only
+# are partitioned by ``started_at``. The first partition has all earlier rows; ``…_default`` takes rows that fit no
+# other partition, so that none is rejected. A partition is made separately and then attached: this blocks writes only
 # while Postgres checks the default partition.
 
 AHEAD = timedelta(days=31)
 DAY = timedelta(days=1)
-LONG_KEPT_DAYS = 92.0  # a table that is kept longer has weekly partitions: thousands of them make planning slow
-# A wait for the lock blocks all later ones, so it is limited, and tried again later.
+LONG_KEPT_DAYS = 92.0  # tables that are kept longer have weekly partitions: thousands of partitions make planning slow
+# A wait for the lock blocks all later waits, so it is limited, and tried again later.
 LOCK_TIMEOUT = "set local lock_timeout = '3s'"
-STEP_TIMEOUT_S = 3600.0  # to make or drop one partition: all rows of the default one may have to move
+STEP_TIMEOUT_S = 3600.0  # for one partition: perhaps all rows of the default partition have to move
 COUNTED_ROWS = 10_000
 _ABOUT = text(
     "select greatest(reltuples, pg_stat_get_live_tuples(oid))::bigint from pg_class where oid = to_regclass(:part)"
 )
 
-# Bounds are words in the session's notation: they are written and read again in one, and leave as instants.
+# Bounds are text in the session's notation: they are written and read in one notation, and become instants here.
 _NOTATION = text("select set_config('datestyle', 'ISO, YMD', true), set_config('timezone', 'UTC', true)")
 _PARTS = text(r"""
 select part.relname as name, bound[2]::timestamptz as since, bound[3]::timestamptz as until
@@ -60,12 +60,12 @@ class Partition(msgspec.Struct, frozen=True):
 
     @property
     def is_long(self) -> bool:
-        """Whether the partition spans too long to be dropped in time: the rows from before partitioning."""
+        """Whether the partition spans too long a time to be dropped soon: it has the rows from before partitioning."""
         return self.since is None or self.until - self.since > 8 * DAY
 
 
 async def partitions(connection: AsyncConnection, table: str) -> list[Partition]:
-    """Return the partitions of ``table`` by time, without the default one; empty if it is not partitioned."""
+    """Return the partitions of ``table`` by time, without the default one; empty if the table has none."""
     if connection.dialect.name != "postgresql":
         return []
     await connection.execute(_NOTATION)
@@ -76,7 +76,7 @@ async def partitions(connection: AsyncConnection, table: str) -> list[Partition]
 async def make_ahead(connection: AsyncConnection, table: str, keep_days: float | None, now: datetime) -> None:
     """Make the missing partitions of the coming month, each in its own transaction.
 
-    Rows in the default partition that belong to them are moved.
+    Rows in the default partition that belong there are moved.
     """
     parts = await partitions(connection, table)
     while parts and (last := parts[-1].until) < now + AHEAD:
@@ -85,16 +85,16 @@ async def make_ahead(connection: AsyncConnection, table: str, keep_days: float |
 
 
 def expired_partitions(parts: Sequence[Partition], before: datetime) -> list[Partition]:
-    """Return the partitions whose rows are all older than ``before``; the newest one stays as the starting point."""
+    """Return the partitions whose rows are all older than ``before``; the newest stays as the starting point."""
     return [part for part in parts[:-1] if part.until <= before]
 
 
 async def drop(connection: AsyncConnection, table: str, part: Partition) -> int:
-    """Drop a partition of ``table``, with all of its rows in the sums.
+    """Drop a partition of ``table``, after its rows are in the sums; return the number of rows.
 
-    Returns their number; of more than 10,000 what the server's statistics say, as counting would take too long.
+    Of more than 10,000 rows, return the number by the server's statistics, as counting would take too long.
     """
-    closed = f"lock table {table} in access exclusive mode"  # as dropping does: first the table, then its parts
+    closed = f"lock table {table} in access exclusive mode"  # in the order of DROP: first the table, then the partition
     few = f"select count(*) from (select from {part.name} limit {COUNTED_ROWS + 1}) as few"  # noqa: S608 - our names
     rows = await connection.scalar(text(few)) or 0
     if rows > COUNTED_ROWS:
@@ -104,7 +104,7 @@ async def drop(connection: AsyncConnection, table: str, part: Partition) -> int:
 
 
 async def _at_once(connection: AsyncConnection, *statements: str) -> None:
-    """Run ``statements`` in one transaction and one message: a gateway that hangs or dies meanwhile holds no lock."""
+    """Run ``statements`` in one transaction and one message, so that a gateway that hangs or dies holds no lock."""
     await connection.commit()
     raw = await connection.get_raw_connection()
     driver: Any = raw.driver_connection
@@ -112,7 +112,7 @@ async def _at_once(connection: AsyncConnection, *statements: str) -> None:
 
 
 def _next(table: str, last: datetime, keep_days: float | None, now: datetime) -> Partition:
-    """Return the partition after ``last``; after a long pause, one that reaches until today."""
+    """Return the partition after ``last``; after a long pause, a partition until today."""
     width = DAY if keep_days is not None and keep_days <= LONG_KEPT_DAYS else 7 * DAY
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     until = today if last + 7 * DAY < today else last + width
@@ -122,7 +122,7 @@ def _next(table: str, last: datetime, keep_days: float | None, now: datetime) ->
 def _making(table: str, part: Partition) -> str:
     """Return the statement that makes a partition, unless another replica was faster.
 
-    The default partition is locked while its rows move.
+    The default partition is locked while rows move out.
     """
     since, until = f"'{(part.since or part.until).isoformat()}'", f"'{part.until.isoformat()}'"
     return f"""
@@ -138,20 +138,20 @@ end if;
 end $make$"""  # noqa: S608 - our names
 
 
-BATCH_ROWS = 2000  # deleted in one transaction: shipping never waits long for it
-PAUSE_S = 0.05  # between two transactions, so that others run first
+BATCH_ROWS = 2000  # deleted in one transaction, so that shipping never waits long
+PAUSE_S = 0.05  # between two transactions, so that other work runs first
 
 ROLLUPS = ("rollup_attempts", "rollup_calls", "rollup_errors", "rollup_histograms", "rollup_tags", "rollup_wide_tags")
-# Histograms by the hour that no report reads beyond a week. The others are for the heat map of a month.
+# Hourly histograms that no report reads beyond a week. The others are for the heat map of a month.
 OF_A_WEEK = ("e2e", "itl", "call_ttft", "call_alone", "audit_alone", "explored_alone")
 WEEK_DAYS = 8
-# Limits in dollars go on from these after a start, and alerts read them: those of a month are needed.
+# Limits in dollars go on from these after a start, and alerts read them: a month is needed.
 SPENDING = frozenset({"rollup_attempts", "rollup_calls", "rollup_tags", "rollup_wide_tags"})
-MONTH_DAYS = 32.0  # of any zone
-NAMES_KEPT = DAY  # beyond their end: a clock that is wrong may be set right until then
-MOST_NAMES = 1_000_000  # about 200 MB; of more the oldest go
+MONTH_DAYS = 32.0  # in any zone
+NAMES_KEPT = DAY  # beyond their end, so that a wrong clock may be set right until then
+MOST_NAMES = 1_000_000  # about 200 MB; beyond this the oldest are deleted
 SUMMED = ("calls", "attempts")  # the tables whose rows are added up
-# Notes of attempts whose call never arrived. Sums of older calls are not updated any more.
+# Notes of attempts whose call never arrived. Sums of older calls are no longer updated.
 _LOST = text("delete from rollup_waiting where started_at < :before")
 Deleted = Callable[[str, int], None]
 
@@ -196,7 +196,7 @@ class Retention(msgspec.Struct, frozen=True):
         }
 
     def days_of_sums(self, table: str) -> float | None:
-        """Return the days for which sums in ``table`` are kept; None: as long as they are of use."""
+        """Return the days for which sums in ``table`` are kept; None: as long as views read them."""
         if self.rollups_days is None or table not in SPENDING:
             return self.rollups_days
         return max(self.rollups_days, MONTH_DAYS)
@@ -210,7 +210,7 @@ KEEP_ALL = Retention()
 
 
 async def expired(engine: AsyncEngine, retention: Retention, now: datetime | None = None) -> dict[str, int]:
-    """Return how many rows of each table ``prune`` would delete, by the database's clock if ``now`` is None.
+    """Return how many rows of each table ``prune`` would delete; ``now``: None for the database's clock.
 
     Raises:
         DatabaseUnreachableError: the database cannot be reached.
@@ -235,9 +235,9 @@ async def expired(engine: AsyncEngine, retention: Retention, now: datetime | Non
         raise unreachable(engine.url, error) from error
 
 
-# Deletion waits where the rows say that the clock may be wrong, and where SQLite's, which is this machine's, has jumped
-# or is a day after the newest call. It waits until the clock has run on for a day; then it is right, or nobody minds.
-# What waits is in the table ``detector``, so that all replicas know, also after a restart.
+# Deletion waits if rows suggest a wrong clock; on SQLite, with this machine's clock, also if the clock has jumped, or
+# is a day after the newest call. Deletion waits until the clock has run on for a day; then the clock is right, or
+# nobody minds. Waits are stored in the table ``detector``, so that all replicas know, also after a restart.
 
 WAITS = DAY
 _WAITING = ("calls", "attempts", "refusals", "outages", "slowdowns", "probes", "rollups", "stored_names")  # from id 2
@@ -246,7 +246,7 @@ Waits = Callable[[str, datetime, bool], None]
 
 
 def say_waits(table: str, until: datetime, is_new: bool) -> None:
-    """Log that the deletion of rows waits, when it begins to."""
+    """Log that the deletion of rows waits, at the beginning of the wait."""
     if is_new:
         # Event ledger.deletion_waits: All rows of `table` are too old, or the machine's clock has jumped. Nothing is
         # deleted there before `until`, by the database's clock.
@@ -260,7 +260,7 @@ def say_waits(table: str, until: datetime, is_new: bool) -> None:
 
 
 class _Brake:
-    """Says which tables' rows may be deleted at ``now``."""
+    """Says whether a table's rows may be deleted at ``now``."""
 
     def __init__(self, connection: AsyncConnection, now: datetime, *, jumped: bool, waits: Waits) -> None:
         self._connection = connection
@@ -270,7 +270,7 @@ class _Brake:
         self._is_sqlite = connection.dialect.name == "sqlite"
 
     async def lets(self, table: str, before: datetime) -> bool:
-        """Return whether rows of ``table`` from before then may go; the transaction is committed."""
+        """Return whether rows of ``table`` from before ``before`` may go; commits the transaction."""
         connection, values = self._connection, {"id": 2 + _WAITING.index(table), "table": table}
         found = (await connection.execute(text("select until_at from detector where id = :id"), values)).first()
         if not await self._is_doubtful(table, before):
@@ -308,7 +308,7 @@ class _Brake:
 
 
 class _Steps:
-    """The steps of a deletion: the failure of one does not keep the next, and all are told at the end."""
+    """The steps of a deletion: a failed step does not stop the next, and all failures are reported at the end."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -316,7 +316,7 @@ class _Steps:
 
     @asynccontextmanager
     async def step(self, name: str) -> AsyncIterator[None]:
-        """Run the block; what the database refuses is noted. A database that is away ends all steps."""
+        """Run the block, and note a refusal of the database. A database that does not answer ends all steps."""
         try:
             yield
         except DATABASE_ERRORS as error:
@@ -327,7 +327,7 @@ class _Steps:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether a server that works has refused one statement; not: it is away, ends, or takes no rows at all."""
+    """Whether a working server has refused one statement; False if it is away, ends, or takes no rows at all."""
     state = sqlstate_of(error)
     return state is not None and not state.startswith(("08", "57P", "53", "58", "XX")) and state != "25006"
 
@@ -341,15 +341,15 @@ async def prune(
     jumped: bool = False,
     waits: Waits = say_waits,
 ) -> dict[str, int] | None:
-    """Delete rows that are too old, once they are in the sums, and make the partitions of the coming month.
+    """Delete rows that are too old, after they are in the sums, and make the partitions of the coming month.
 
-    ``now``: None for the database's, which is the only clock by which rows should go. ``jumped``: this machine's clock
-    has, which matters on SQLite. ``deleted`` is called at each step with the table and the number of rows, ``waits``
-    with each table whose rows wait, until when, and whether that begins now. Returns the number of deleted rows by
-    table; None while another process does this.
+    ``now``: None for the database's clock, the only clock by which rows should be deleted. ``jumped``: whether this
+    machine's clock has jumped, which matters on SQLite. ``deleted`` is called at each step with the table and the
+    number of rows. ``waits`` is called for each table whose rows wait, with the end of the wait, and whether it begins
+    now. Return the number of deleted rows by table; None while another process prunes.
 
     Raises:
-        DatabaseUnreachableError: the database is away or refuses a step; what else was to be done is done.
+        DatabaseUnreachableError: the database cannot be reached, or refuses a step; all other steps are done.
 
     """
     try:
@@ -418,7 +418,7 @@ async def _prune(connection: AsyncConnection, table: str, before: datetime, dele
 
 
 async def _prune_names(connection: AsyncConnection, before: datetime) -> None:
-    """Delete the stored names that have expired, and of very many those that expire first."""
+    """Delete stored names that have expired; of too many, also those that expire first."""
     newest = f"select expires_at from stored_names order by expires_at desc limit 1 offset {MOST_NAMES - 1}"  # noqa: S608 - our names
     found = await connection.scalar(text(newest))
     await connection.commit()
@@ -427,7 +427,7 @@ async def _prune_names(connection: AsyncConnection, before: datetime) -> None:
 
 
 async def _deleted_from(connection: AsyncConnection, table: str) -> list[str]:
-    """Return where single rows are deleted: the table, or its partitions of more than a week."""
+    """Return where single rows are deleted: in the table, or in its partitions of more than a week."""
     if connection.dialect.name != "postgresql":
         return [table]
     parts = await partitions(connection, table)
@@ -435,7 +435,7 @@ async def _deleted_from(connection: AsyncConnection, table: str) -> list[str]:
 
 
 async def _prune_rollups(connection: AsyncConnection, retention: Retention, now: datetime, deleted: Deleted) -> int:
-    """Delete the windows that no view reads any more, and those that are too old."""
+    """Delete windows that no view reads any more, and windows that are too old."""
     total = 0
     for minutes, useful_days in list(await connection.execute(text("select minutes, keep_days from rollup_periods"))):
         for table in ROLLUPS:  # one statement: an hour has some thousand rows
@@ -446,7 +446,7 @@ async def _prune_rollups(connection: AsyncConnection, retention: Retention, now:
             old = f"delete from {table} where minutes = :minutes and window_start < :before"  # noqa: S608 - our names
             total += await _forget(connection, old, values, deleted)
     values = {"minutes": 60, "before": written(connection, now - timedelta(days=WEEK_DAYS))}
-    for metric in OF_A_WEEK:  # one after the other, in the index's order
+    for metric in OF_A_WEEK:  # metric by metric, in the index's order
         old = (
             f"delete from rollup_histograms where minutes = :minutes and metric = '{metric}' and window_start < :before"  # noqa: S608 - our names
         )
@@ -455,7 +455,7 @@ async def _prune_rollups(connection: AsyncConnection, retention: Retention, now:
 
 
 async def _forget(connection: AsyncConnection, old: str, values: dict[str, Any], deleted: Deleted) -> int:
-    """Delete old sums; return how many."""
+    """Delete old sums; return the number of rows."""
     await without_limits(connection)
     rows = (await connection.execute(text(old), values)).rowcount
     await connection.commit()
@@ -465,7 +465,7 @@ async def _forget(connection: AsyncConnection, old: str, values: dict[str, Any],
 
 
 async def _delete(connection: AsyncConnection, table: str, before: datetime) -> AsyncIterator[int]:
-    """Delete the rows that started before ``before``, in batches of one transaction; yield the size of each."""
+    """Delete rows from before ``before``, in batches of one transaction; yield the size of each batch."""
     place = "rowid" if connection.dialect.name == "sqlite" else "ctid"
     condition = f"{_begin(table)} < :before"
     if place == "ctid" and table.startswith(SUMMED):  # new rows are added up before they are deleted

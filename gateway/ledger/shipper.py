@@ -1,4 +1,4 @@
-"""Ships entries to SQL, tracks the database's state, sets aside rows that it rejects, and prunes."""
+"""Ships entries to SQL, tracks the database's state, sets rejected rows aside, and prunes."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from gateway.ledger.turns import SharedClock
 
 BATCH_MAX_ENTRIES = 1000
 PING_TIMEOUT_S = 3.0
-STALLED_S = 2.0  # longer than any batch should take; health checks report it
+STALLED_S = 2.0  # longer than a batch should take; health checks report it
 
 SetAside = Callable[[bytes, str], None]
 
@@ -31,8 +31,8 @@ SetAside = Callable[[bytes, str], None]
 class Shipper:
     """Stores entries, and tracks the state of the database.
 
-    ``last_error`` is that of the last batch; ``rejected`` counts entries set aside permanently, ``expired`` rows that
-    were already too old to be kept.
+    ``last_error``: of the last batch. ``rejected``: entries set aside for good. ``expired``: rows that were too old to
+    be kept when they arrived.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Shipper:
         retention: Retention = KEEP_ALL,
     ) -> None:
         self._answered_at_s: float | None = None
-        self.stored_at_s: float | None = None  # on the clock: when rows were stored the last time
+        self.stored_at_s: float | None = None  # by ``clock``: when rows were last stored
         self.last_error: str | None = None
         self.rejected = 0
         self.expired = 0
@@ -52,14 +52,14 @@ class Shipper:
         self._utc_now = utc_now
         self._retention = retention
         self._connected = False
-        self._waiting_since_s: dict[object, float] = {}  # for the requests that are running now
+        self._waiting_since_s: dict[object, float] = {}  # of running requests
         self._failing_since_s: float | None = None
         self._causes = OutageCauses()
         self._log = structlog.get_logger()
 
     @property
     def connected(self) -> bool:
-        """Whether the database's last request succeeded, and none is stalled."""
+        """Whether the database's last request succeeded, and no request is stalled."""
         return self._connected and not self.stalled
 
     @property
@@ -73,7 +73,7 @@ class Shipper:
         return any(self._clock() - since_s > STALLED_S for since_s in self._waiting_since_s.values())
 
     async def ship(self, entries: Sequence[Entry], set_aside: SetAside) -> None:
-        """Store all ``entries``, each once; ``set_aside`` is called for those whose rows the database rejects.
+        """Store all ``entries``, each once; ``set_aside`` is called for each entry whose rows the database rejects.
 
         Raises:
             DatabaseUnreachableError: the database is not available; try again later.
@@ -103,7 +103,7 @@ class Shipper:
         """Check that the database answers.
 
         Raises:
-            DatabaseUnreachableError: it does not.
+            DatabaseUnreachableError: no answer in time.
 
         """
         try:
@@ -155,11 +155,11 @@ class Shipper:
 # Deletes rows that are too old, in one of the replicas.
 
 
-JUMP = timedelta(seconds=60)  # of this machine's clock, ahead of what has passed since the start
+JUMP = timedelta(seconds=60)  # of this machine's clock, beyond the time that has passed since the start
 
 
 class Pruning:
-    """Prunes ``store`` by ``retention``; ``shipper`` knows whether the database is available."""
+    """Prunes ``store`` by ``retention``, while ``shipper`` says that the database is available."""
 
     def __init__(self, store: Store, retention: Retention, shipper: Shipper, shared: SharedClock) -> None:
         self._store = store
@@ -170,20 +170,20 @@ class Pruning:
         self._fault = StandingFault(shared.clock)
 
     async def text_gaps(self) -> dict[str, list[float]]:
-        """Return the longest gap of the text of each deployment's latest 300 streams, in milliseconds, the latest last.
+        """Return the longest gaps of text of each deployment's latest 300 streams, in milliseconds, the latest last.
 
-        Of the last day, or where that had very many streams of the last hour.
+        Streams of the last day; of the last hour only, if that had very many.
 
         Raises:
-            LedgerError: the database is away, or its schema is older.
+            LedgerError: the database cannot be reached, or its schema is older.
 
         """
         return await self._store.text_gaps(self._shared.now())
 
     async def prune(self) -> None:
-        """Delete rows that are too old, and make the next partitions, unless another replica does.
+        """Delete rows that are too old, and make the next partitions, unless another replica does this.
 
-        A failure is logged, and pruning is tried again an hour later; shipping continues.
+        A failure is logged, and pruning is tried again after an hour; shipping continues.
         """
         if self._shared.leaves_turns:
             return
@@ -206,15 +206,15 @@ class Pruning:
             structlog.get_logger().info("ledger.pruned", **rows)
 
 
-# The backlog: the entries of a running spool that are not in SQL, their age, and their shipping.
+# The backlog: the entries of a running spool that are not in SQL, their age, and how they are shipped.
 
-PINGED_AFTER_S = 0.5  # half of the shipping interval; time without an answer, while the database is watched
-WATCHED_S = 60.0  # after a health check the database is pinged each second if there is nothing to ship
+PINGED_AFTER_S = 0.5  # half of the shipping interval; silence after which a watched database is pinged
+WATCHED_S = 60.0  # after a health check: so long the database is pinged each second if there is nothing to ship
 FREED_AT_ONCE = 32  # entries: about 30 µs
 
 
 class Backlog:
-    """Ships the entries of ``spool``. ``empty`` is set when all are in SQL; spooling a record clears it."""
+    """Ships the entries of ``spool``. ``empty`` is set when all are in SQL, and cleared by a new record."""
 
     def __init__(self, spool: Spool, shipper: Shipper, clock: Callable[[], float]) -> None:
         self.empty = asyncio.Event()
@@ -222,16 +222,16 @@ class Backlog:
         self._shipper = shipper
         self._clock = clock
         self._reader = SpoolReader(spool.folder)
-        self._shipped_up_to_s = clock()  # entries spooled before then are in SQL
+        self._shipped_up_to_s = clock()  # entries spooled before this time are in SQL
         self._watched_until_s = 0.0
-        self._batch: Batch | None = None  # on its way to SQL, or tried without success
-        self._unspooled: list[Shippable] = []  # on their way to SQL, refused by the disk
+        self._batch: Batch | None = None  # on its way to SQL, perhaps after a failed try
+        self._unspooled: list[Shippable] = []  # on their way to SQL, after the disk refused them
         self._shipped_spooled = 0
         self._shipped_unspooled = 0
         self._shipping = asyncio.Lock()
 
     def watch(self) -> None:
-        """Ping the database each second for a while, so that ``connected`` is also true for an idle gateway."""
+        """Ping the database each second for a while, so that ``connected`` is also right for an idle gateway."""
         self._watched_until_s = self._clock() + WATCHED_S
 
     @property
@@ -245,7 +245,7 @@ class Backlog:
         return self._clock() - self._shipped_up_to_s if self.pending else None
 
     def unshipped(self) -> list[Shippable]:
-        """Return the entries in memory that SQL may not have yet: nearly always all that wait for it."""
+        """Return the entries in memory that SQL may not have yet: nearly always all entries that wait for SQL."""
         taken = [] if self._batch is None else _shippable(self._batch)
         return [*taken, *self._unspooled, *self._spool.waiting(self._shipped_spooled)]
 
@@ -257,13 +257,13 @@ class Backlog:
         """Ship everything that is in the spool now.
 
         Raises:
-            DatabaseUnreachableError: the database is away.
+            DatabaseUnreachableError: the database cannot be reached.
 
         """
         async with self._shipping:
             begun_s = self._clock()
             if not self.pending:
-                self._shipped_up_to_s = begun_s  # also while the database is away: what comes then is new
+                self._shipped_up_to_s = begun_s  # also while the database is away, as entries from then on are new
             if self._is_to_be_asked(begun_s):
                 await self._shipper.ping()
             await self._ship_spool()
@@ -305,14 +305,14 @@ class Backlog:
         batch = self._spool.take_latest(self._shipped_spooled, BATCH_MAX_ENTRIES)
         if batch is not None:
             return batch
-        self._reader.folder = self._spool.folder  # it may have been made again elsewhere
+        self._reader.folder = self._spool.folder  # the folder may have been made again elsewhere
         held = self._spool.files.open_from(self._reader.segment)
         return await asyncio.to_thread(self._reader.read, BATCH_MAX_ENTRIES, held)
 
     def _advance(self, batch: Batch, shipped: list[Path]) -> None:
         self._reader.advance(batch)
         for path in shipped:
-            with suppress(OSError):  # the folder may be gone or read-only: entries shipped twice are stored once
+            with suppress(OSError):  # the folder may be missing or read-only: an entry shipped twice is stored once
                 path.unlink()
 
     async def _ship_memory(self) -> None:
@@ -332,14 +332,14 @@ def _shippable(batch: Batch) -> list[Shippable]:
     return [entry for entry in batch.entries if not isinstance(entry, NO_ROWS)]
 
 
-# Adopts the spools of dead workers: ships their entries, and ends calls, attempts and outages that had no end.
+# Adopts the spools of dead workers: ships their entries, and ends calls, attempts and outages without an end.
 
 
 class AdoptionListener(Protocol):
-    """A second store that also takes the spools of dead workers. Its methods block, and never raise."""
+    """A second store that also takes the spools of dead workers. The methods block, and never raise."""
 
     def adopt(self, folder: Path) -> None:
-        """Keep the segments of a dead worker's spool, which are deleted afterwards."""
+        """Keep the segments of a dead worker's spool; afterwards they are deleted."""
 
     def add_ended(self, folder: Path, entries: Iterable[Entry]) -> None:
         """Keep the unfinished entries of this spool."""
@@ -349,13 +349,13 @@ async def adopt(spool_dir: Path, shipper: Shipper, also: AdoptionListener | None
     """Ship the spools of dead workers; unfinished calls and attempts become ``interrupted``.
 
     Raises:
-        DatabaseUnreachableError: the database is away; what was not shipped stays.
+        DatabaseUnreachableError: the database cannot be reached; entries that were not shipped stay.
 
     """
     for folder, lock in orphaned(spool_dir):
         try:
             await _adopt_folder(folder, shipper, also)
-        except OSError as error:  # nothing of it was deleted
+        except OSError as error:  # nothing in the folder was deleted
             warn_of_skipped(folder, error)
         finally:
             os.close(lock)
@@ -374,7 +374,7 @@ async def _adopt_folder(folder: Path, shipper: Shipper, also: AdoptionListener |
         ended = [entry for entry in batch.entries if not isinstance(entry, NO_ROWS)]
         if ended:
             await shipper.ship(ended, reader.set_aside)
-        # Nothing is deleted before everything is shipped: if we die now, the next one must still find the starts.
+        # Nothing is deleted before everything is shipped: if this process dies now, the next one must find the starts.
         await asyncio.to_thread(reader.advance, batch)
         adopted += len(ended)
         more = len(batch.entries) == BATCH_MAX_ENTRIES

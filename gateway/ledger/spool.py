@@ -5,9 +5,9 @@
 power failure. The latest entries are also kept in memory and shipped from there. Files are read only after a long
 absence of SQL, or when they are adopted.
 
-A segment is deleted when all of it is in SQL. Open calls, losers that are watched longer than their call, and outages
-must not be lost with the segment. So each new segment begins with these: the newest segment has every open call, and a
-call's end is never in an older segment than its start.
+A segment is deleted when all its entries are in SQL. Open calls, losers that are watched longer than their call, and
+outages must not be lost with the segment. So each new segment begins with these: the newest segment has every open
+call, and a call's end is never in an older segment than its start.
 """
 
 import io
@@ -131,7 +131,7 @@ class SpoolReader:
 
 
 class _Held(io.RawIOBase):
-    """An open file that is being written, read at a position of its own: descriptors share the file's position."""
+    """An open file that is being written, read at a separate position, as duplicated descriptors share the file's."""
 
     def __init__(self, descriptor: int, offset_bytes: int) -> None:
         self._descriptor = descriptor
@@ -203,15 +203,15 @@ class Spool:
         self.refusal: str | None = None
         self._log = structlog.get_logger()
         self._open_calls: dict[str, CallStart] = {}
-        self._watched: dict[str, CallStart] = {}  # ended calls, with those of their attempts that have not ended
+        self._watched: dict[str, CallStart] = {}  # ended calls, with the attempts that have not ended
         self._outages = OpenOutages()
-        self._latest: deque[tuple[Shippable, int, int]] = deque(maxlen=LATEST_MAX_ENTRIES)  # with segment and end
+        self._latest: deque[tuple[Shippable, int, int]] = deque(maxlen=LATEST_MAX_ENTRIES)  # each with segment and end
         self._memory: deque[Shippable] = deque()
         self._line = bytearray()
         self._opened_at_s = now_s
         self._completed = completed
         self._torn = False
-        self._rotation_refused = False  # or a start's line was refused: the next segment will contain it
+        self._rotation_refused = False  # or the disk refused the line of a start, which the next segment will contain
         try:
             self.files = Segments(folder)
         except OSError as error:
@@ -252,23 +252,23 @@ class Spool:
         self._append(Refused(refusals))
 
     def outage(self, outage: OutageRecord) -> None:
-        """Append the begin or the end of an outage."""
+        """Append the beginning or the end of an outage."""
         self._outages.note(outage)
         self._append(Outage(outage))
 
     def named(self, names: tuple[StoredName, ...]) -> None:
-        """Append what lies at a provider."""
+        """Append names of resources at a provider."""
         self._append(Named(names))
 
     def note_lasting(self, now_s: float, utc_now: datetime) -> None:
-        """Append, if due, that the open outages still last: that time is their end if this process is killed."""
+        """Append, if due, that open outages still last; if this process is killed, that time becomes their end."""
         if self._outages.is_due(now_s):
             self._append(self._outages.now(utc_now))
 
     def rotate_if_due(self, now_s: float) -> None:
-        """Start a new segment if this one is large, or old and the only one. If the disk refuses, keep this one.
+        """Start a new segment if this one is large, or is old and the only one. If the disk refuses, keep this one.
 
-        An old segment is closed so that it can be deleted. That is useless while earlier ones wait for SQL, unless
+        An old segment is closed so that it can be deleted. This is useless while earlier segments wait for SQL, unless
         ClickHouse waits for complete ones.
         """
         files = self.files
@@ -300,9 +300,9 @@ class Spool:
         return True
 
     def resume(self, limit: int, now_s: float) -> bool:
-        """Write up to ``limit`` of the entries that the disk refused; return whether to continue.
+        """Write up to ``limit`` of the entries that the disk refused; return whether more are left.
 
-        When all are written, and the starts of open calls too, ``refusal`` becomes None.
+        When all are written, and the starts of open calls, too, ``refusal`` becomes None.
         """
         for _ in range(min(limit, len(self._memory))):
             entry = self._memory[0]
@@ -328,8 +328,8 @@ class Spool:
     def take_latest(self, shipped: int, limit: int) -> Batch | None:
         """Return up to ``limit`` of the entries on disk after the first ``shipped``, from memory.
 
-        None if memory does not have all of these. Then the next ones must be read from disk, and so must the ones
-        returned here if they cannot be shipped.
+        None: memory does not have all of these. Then the next entries must be read from disk. So must the entries
+        returned here, if shipping fails.
         """
         latest, waiting = self._latest, self.spooled - shipped
         if waiting > len(latest):
@@ -344,7 +344,7 @@ class Spool:
         return Batch(entries, [], segment, end_bytes)
 
     def waiting(self, shipped: int) -> Iterator[Shippable]:
-        """Yield the entries after the first ``shipped``, as far as memory has them, and those the disk refused."""
+        """Yield the entries after the first ``shipped`` that are in memory, then the entries that the disk refused."""
         latest = self._latest
         for entry, _, _ in islice(latest, max(0, len(latest) - (self.spooled - shipped)), None):
             yield entry
@@ -370,7 +370,7 @@ class Spool:
         self.files.close(remove=remove)
 
     def _watch(self, start: CallStart, ended: tuple[AttemptRecord, ...]) -> None:
-        """Remember the attempts of a call that are watched longer than the call: those that have not ended."""
+        """Remember the attempts of a call that have not ended, and are watched longer than the call."""
         known = {attempt.id for attempt in ended}
         rest = tuple(each for each in start.attempts if each.id not in known)
         if rest:
@@ -380,7 +380,7 @@ class Spool:
         line = self._line
         try:
             if not encode_into(entry, line):
-                entry = decode(line)  # an entry from memory must equal the one on disk
+                entry = decode(line)  # an entry from memory must equal the entry on disk
         except (TypeError, ValueError) as error:
             self._drop_unencodable(entry, error)
             return
@@ -394,7 +394,7 @@ class Spool:
         """Write the line; return whether the disk accepted it."""
         line, files = self._line, self.files
         if self._torn:
-            line[:0] = b"\n"  # ends the part of an earlier line that the full disk has accepted
+            line[:0] = b"\n"  # ends the part of an earlier line that the full disk accepted
         try:
             written = os.write(files.descriptor, line)
             files.size_bytes += written
@@ -413,7 +413,7 @@ class Spool:
 
     def _drop_unencodable(self, entry: Entry, error: Exception) -> None:
         if isinstance(entry, Started):
-            self._open_calls.pop(entry.call.id, None)  # else the start would fail in the next segment too
+            self._open_calls.pop(entry.call.id, None)  # otherwise the start would fail in the next segment, too
         else:
             self.appended += 1
             self.lost += 1
@@ -433,7 +433,7 @@ class Spool:
 
     def _note_refusal(self, error: OSError) -> None:
         known, self.refusal = self.refusal, error.strerror or str(error)
-        if known is None:  # once per outage, which the keeper repeats
+        if known is None:  # once per outage; the keeper repeats it
             self.say_refused()
 
     def say_refused(self) -> None:

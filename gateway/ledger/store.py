@@ -30,10 +30,10 @@ from providers.dialects import DIALECTS
 # The hourly sums of each deployment, read at startup.
 
 HOURS = 24  # a deployment without answers in this time counts as new
-BOARD_MINUTES = 10  # the most recent ones are the board's: other replicas may have counted them already
+BOARD_MINUTES = 10  # the latest minutes are the board's: other replicas may have counted them already
 
-# Answers of any size: a histogram's metric is named after its values. Whole hours, and after them windows of five
-# minutes. Instants are text, which both databases accept.
+# Answers of any size; the metric of a histogram is the name of the values. Whole hours, then windows of five minutes.
+# Instants are text, which both databases accept.
 _QUERY = """
 with of_interest as (
   select id, model, deployment, size_class from rollup_series where deployment <> '' and api in {answers}
@@ -56,7 +56,7 @@ async def remembered(database: Database, now: datetime) -> list[HourlySum]:
     """Return the counts of the last day by hour, without the last ten minutes.
 
     Raises:
-        QueryError: it takes too long.
+        QueryError: the query takes too long.
         SchemaOutdatedError, or QueryError: the ledger has no sums yet.
         DatabaseUnreachableError: the database cannot be reached.
         DatabaseUrlError: as for ``parse_url``.
@@ -75,12 +75,12 @@ async def remembered(database: Database, now: datetime) -> list[HourlySum]:
 
 
 async def lately(database: Database, now: datetime, until: datetime) -> dict[str, dict[int, dict[str, float]]]:
-    """Return the board's counts of the last ten minutes, of attempts launched ``until`` then: as ``counts_since``.
+    """Return the board's counts of attempts in the last ten minutes, launched before ``until``; as ``counts_since``.
 
-    Of very many attempts only the latest: they say what the others did.
+    Of very many attempts only the latest are read: they show what the others did.
 
     Raises:
-        LedgerError: the database is away, or its schema is older.
+        LedgerError: the database cannot be reached, or its schema is older.
 
     """
     from gateway.ledger.board import counts_since  # noqa: PLC0415 - memory: only a start without Redis needs it
@@ -93,7 +93,7 @@ async def lately(database: Database, now: datetime, until: datetime) -> dict[str
     return await counts_since(database, since, until)
 
 
-LATELY = 1000  # attempts that are read: some hundredths of a second
+LATELY = 1000  # attempts that are read, in some hundredths of a second
 _LATEST = """
 select started_at from attempts where started_at >= {since} and started_at < {until}
 order by started_at desc limit 1 offset {offset}
@@ -101,7 +101,7 @@ order by started_at desc limit 1 offset {offset}
 
 
 def _written(instant: datetime) -> str:
-    """Return the second before an instant as text: SQLite compares text, and window starts have no offset there."""
+    """Return the second before an instant as text: SQLite compares text, and starts of windows have no offset there."""
     return (instant - timedelta(seconds=1)).strftime("%Y-%m-%d %H:%M:%S+00")
 
 
@@ -109,8 +109,8 @@ def _middle_s(window_start: datetime | str, minutes: int) -> float:
     return read_instant(window_start).timestamp() + minutes * 30.0
 
 
-# What racing has added today, read at startup: budgets of extra attempts go on from it. As for limits
-# (``used.py``) it is that of the time before the start.
+# What racing has added today, read at startup: budgets of extra attempts go on from this. As for limits (``used.py``),
+# the figures are of the time before the start.
 
 _BEFORE = """
 window_start >= {day} and (
@@ -135,10 +135,10 @@ group by client, model
 
 
 async def spent(database: Database, now: datetime, until: datetime) -> list[Spent]:
-    """Return what racing had added ``until`` then in the UTC day of ``now``.
+    """Return the dollars that racing had added before ``until``, in the UTC day of ``now``.
 
     Raises:
-        LedgerError: the database is away, or has no sums.
+        LedgerError: the database cannot be reached, or has no sums.
 
     """
     now = now.astimezone(UTC)
@@ -154,7 +154,7 @@ async def spent(database: Database, now: datetime, until: datetime) -> list[Spen
 
 
 async def ledger_id(database: Database) -> str | None:
-    """Return the random id by which this ledger is told from others; None: it has none, or cannot be asked now."""
+    """Return the random id of this ledger; None: no id, or no answer of the database."""
     try:
         result = await queries.run(database, "select ledger_id from ledger_readers")
     except LedgerError:
@@ -162,8 +162,8 @@ async def ledger_id(database: Database) -> str | None:
     return None if not result.rows or result.rows[0][0] is None else str(result.rows[0][0])
 
 
-# How long each deployment's streams paused within their text, read at startup. First the last hour: who had so
-# many streams in it soon learns again what the day before would tell, and that may have millions of rows.
+# The pauses within the text of each deployment's streams, read at startup. First the last hour: a deployment with so
+# many streams in an hour soon learns again what the day before, perhaps of millions of rows, would tell.
 STREAMS = 300  # of each deployment, the latest
 ENOUGH = 20_000  # streams of an hour
 _GAPS_QUERY = """
@@ -177,10 +177,10 @@ select deployment, text_gap_max_ms, n from streams where place <= {streams} orde
 
 
 async def text_gaps(database: Database, now: datetime) -> dict[str, list[float]]:
-    """Return the longest gap of the text of each deployment's latest streams, in milliseconds, the latest last.
+    """Return the longest gaps of text of each deployment's latest streams, in milliseconds, the latest last.
 
     Raises:
-        LedgerError: the database is away, or its schema is older.
+        LedgerError: the database cannot be reached, or its schema is older.
 
     """
     words = words_of(database)
@@ -196,12 +196,12 @@ async def text_gaps(database: Database, now: datetime) -> dict[str, list[float]]
     return gaps_ms
 
 
-# Of its own: one ships rows, one those of a dead worker, one adds up. One more is opened while it prunes.
+# One ships rows, one ships rows of a dead worker, one adds up. One more is opened for pruning.
 CONNECTIONS = 3
-_EMPTY_FOR_S = 1.0  # a ledger that had no rows is not asked again
+_EMPTY_FOR_S = 1.0  # before a ledger without rows is asked again
 _NOW = text("select clock_timestamp() as now")
 _HAS_ROWS = text("select exists (select 1 from attempts) or exists (select 1 from rollup_attempts) as has_rows")
-# One whose clock is ahead has rows from the future; one whose clock is behind has none of the last minute.
+# A replica with a clock that is ahead has rows from the future; with a clock behind it has none of the last minute.
 _OTHERS = text("""
 select exists (
   select from calls where started_at >= now() - interval '60 seconds' and replica <> :replica
@@ -214,7 +214,7 @@ class Store(Protocol):
     """Stores rows. Every method raises ``DatabaseUnreachableError`` if the database is not available."""
 
     async def insert(self, entries: Sequence[Entry], kept_since: Mapping[str, datetime]) -> int:
-        """Store the rows of ``entries``, each once; return how many were too old by ``kept_since``, which is by table.
+        """Store the rows of ``entries``, each once; return how many were too old by ``kept_since`` (by table).
 
         Raises:
             RowsRejectedError: at least one row is invalid, and none was stored.
@@ -222,18 +222,18 @@ class Store(Protocol):
         """
 
     async def ping(self) -> None:
-        """Check that it answers."""
+        """Check that the database answers."""
 
     async def now(self) -> datetime | None:
-        """Return the instant by its clock; None if that is this machine's."""
+        """Return the instant by the database's clock; None if that is this machine's."""
 
     async def others_are_right(self, replica: str) -> bool:
-        """Whether another replica has stored calls in the last minute, and its clock is as the database's."""
+        """Whether another replica has stored calls in the last minute, and has the database's time."""
 
     async def prune(self, kept: retention.Retention, *, jumped: bool = False) -> dict[str, int] | None:
-        """Delete rows older than ``kept`` allows; return how many by table, None while another replica does it.
+        """Delete rows older than ``kept`` allows; return how many by table, or None while another replica does this.
 
-        ``jumped``: this machine's clock has, which is that of SQLite.
+        ``jumped``: whether this machine's clock has jumped, which is SQLite's clock.
         """
 
     async def fold(self, since: int, rest_s: float) -> folding.FoldResult:
@@ -243,52 +243,52 @@ class Store(Protocol):
         """Add up all new rows."""
 
     async def remembered(self, now: datetime) -> list[HourlySum]:
-        """Return the sums of the last day, from which a gateway learns at its start.
+        """Return the sums of the last day; from these a gateway learns at its start.
 
         Raises:
-            LedgerError: they cannot be read.
+            LedgerError: the sums cannot be read.
 
         """
 
     async def lately(self, now: datetime, until: datetime) -> dict[str, dict[int, dict[str, float]]]:
-        """Return the board's counts of the last ten minutes, ``until`` then: model → slot → field → amount.
+        """Return the board's counts of the last ten minutes before ``until``: model → slot → field → amount.
 
         Raises:
-            LedgerError: they cannot be read.
+            LedgerError: the counts cannot be read.
 
         """
 
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
-        """Return what racing has added today, ``until`` then.
+        """Return the dollars that racing has added today before ``until``.
 
         Raises:
-            LedgerError: it cannot be read.
+            LedgerError: the sums cannot be read.
 
         """
 
     async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
-        """Return what clients and models have used since each instant (-inf: ever), ``until`` then.
+        """Return the usage of clients and models before ``until``, since each of ``since_s`` (-inf: ever).
 
-        In windows also what others used in the same five minutes, but nothing of its ``own`` rows.
+        In windows, the usage of others in the five minutes around ``until`` counts, too; that of ``own`` rows does not.
 
         Raises:
-            LedgerError: it cannot be read.
+            LedgerError: the usage cannot be read.
 
         """
 
     async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:
-        """Return what teams and end users have used since each instant (-inf: ever), ``until`` then.
+        """Return the usage of teams and end users before ``until``, since each of ``since_s`` (-inf: ever).
 
         Raises:
-            LedgerError: it cannot be read.
+            LedgerError: the usage cannot be read.
 
         """
 
     async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
-        """Return the longest gap of the text of each deployment's latest streams, in milliseconds, the latest last.
+        """Return the longest gaps of text of each deployment's latest streams, in milliseconds, the latest last.
 
         Raises:
-            LedgerError: they cannot be read.
+            LedgerError: the gaps cannot be read.
 
         """
 
@@ -296,14 +296,14 @@ class Store(Protocol):
         """Return what ``ends.kept_ends`` returns."""
 
     async def forget_ends(self, names: Collection[str]) -> None:
-        """Keep the rows of these names' ends no longer."""
+        """Clear the kept rows of these names."""
 
     async def aclose(self) -> None:
         """Close all connections."""
 
 
 class SqlStore:
-    """Postgres or SQLite; it connects when first used."""
+    """Postgres or SQLite; connects when first used."""
 
     def __init__(self, database: Database) -> None:
         """Use the database at a URL, or a shared pool.
@@ -314,8 +314,8 @@ class SqlStore:
         """
         self._database = database
         self._engine = engine_of(database, pool_size=CONNECTIONS)
-        # On SQLite, questions that are asked at the same time take turns at one connection: each one more reads the
-        # whole schema, which takes longer than they do.
+        # On SQLite, simultaneous questions take turns at one connection: each further connection reads the whole
+        # schema, which takes longer than the questions.
         self._turns: AbstractAsyncContextManager[Any] = Lock() if is_sqlite(self._engine.url) else nullcontext()
 
         self._asking = Lock()
@@ -328,12 +328,12 @@ class SqlStore:
         return await inserts.insert(self._engine, entries, kept_since)
 
     async def ping(self) -> None:
-        """Check that it answers and accepts rows: after a failover the answering server may be a standby."""
+        """Check that the database answers and accepts rows: after a failover the answering server may be a standby."""
         try:
             async with self._turns, self._engine.connect() as connection:
                 asked = "select 0" if is_sqlite(self._engine.url) else "select current_setting('transaction_read_only')"
                 only_reads = await connection.scalar(text(asked)) == "on"
-                if only_reads:  # the connection stays read-only, even when new ones may write again
+                if only_reads:  # the connection stays read-only, even if new connections may write
                     await connection.invalidate()
         except DATABASE_ERRORS as error:
             raise unreachable(self._engine.url, error) from error
@@ -377,29 +377,29 @@ class SqlStore:
         return await lately(self._database, now, until) if await self._has_rows() else {}
 
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
-        """Return what racing has added, also if the previous gateway was killed with rows that are in no sum."""
+        """Return the dollars that racing has added, also in rows that a killed gateway left out of the sums."""
         await self.fold_all()
         return await spent(self._database, now, until)
 
     async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows | None = None) -> list[Used]:
-        """Return what clients and models have used, likewise."""
+        """Return the usage of clients and models, also in rows that a killed gateway left out of the sums."""
         await self.fold_all()
         return await used(self._database, since_s, until, own)
 
     async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:
-        """Return what teams and end users have used, from rows, and of totals from sums."""
+        """Return the usage of teams and end users, from rows; of totals, from sums."""
         if -inf in since_s:
             await self.fold_all()
         return await used_by_payers(self._database, since_s, until)
 
     async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
-        """Return how long streams paused within their text."""
+        """Return the longest gaps of text of each deployment's latest streams."""
         return await text_gaps(self._database, now) if await self._has_rows() else {}
 
     async def _has_rows(self) -> bool:
-        """Whether there is anything to remember: each report on SQLite has a connection that reads the whole schema.
+        """Whether there is anything to remember, as each report on SQLite has a connection that reads the whole schema.
 
-        At a start several reports want to know it at the same time.
+        At a start several reports ask this at the same time.
         """
         async with self._asking:
             if not self._has_had_rows and monotonic() >= self._asked_again_s:

@@ -1,8 +1,8 @@
-"""The sums of windows (``rollup_…``): what is added up, as tables of expressions, and the SQL that adds up new rows.
+"""The sums of windows (``rollup_…``): tables of expressions, and the SQL that adds up new rows.
 
-On Postgres ``roll_up_fresh`` does so, a function (``migrations/functions``); on SQLite ``delete from rollup_pending``
-does, which has a trigger. In expressions ``f`` is a new row. Of races, ``f`` is an attempt, ``c`` its call, and ``w``
-the call's winner. A sum of nothing known stays null; all others begin at 0.
+On Postgres the function ``roll_up_fresh`` (``migrations/functions``) adds up; on SQLite a trigger of DELETE on
+``rollup_pending``. In expressions, ``f`` is a new row. In expressions of races, ``f`` is an attempt, ``c`` the call,
+and ``w`` the call's winner. A sum without any known value stays null; all others begin at 0.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ JUDGED = f"{RACED} and not {OWN_FAULT} and ({FAILED} or ({GONE} >= 500) or f.ttf
 COMPARED = "f.ttft_ms is not null and (f.alone_ms is not null or f.alone_age_ms is not null)"
 ANSWERED = "f.status_code = 200"
 # What racing cost, and what audits saw.
-# A primary whose keys or forms were refused is the one with the last of them.
+# If keys or forms were refused, the primary is the attempt with the last key or form.
 _LAST = "coalesce(f.error_kind, '') {}"
 FIRST = f"(f.number = 1 or f.counts_as = 'primary') and {_LAST}".format(f"not in {listed(rules.STEPS)}")
 AUDIT = (
@@ -39,15 +39,15 @@ PREDICTED = "(f.predicted_ms - f.overtaken_at_ms)"
 BEATEN = f"{FIRST} and c.winner_attempt_id is not null and c.winner_attempt_id <> f.id"
 _ROLE, _WINNERS_ROLE = "coalesce(f.counts_as, f.role)", "coalesce(w.counts_as, w.role)"
 BESIDE, BESIDE_BEFORE = "('race', 'hedge', 'fallback', 'explore', 'probe')", "('race', 'hedge', 'explore', 'probe')"
-ADDED, ADDED_BEFORE = (  # as ``gateway.racing.costs`` has it
+ADDED, ADDED_BEFORE = (  # as in ``gateway.racing.costs``
     f"f.id <> coalesce(c.winner_attempt_id, f.call_id) and ({own} in {roles} or ({LOST} and {winners} in {roles}))"
     for own, winners, roles in (
         (_ROLE, _WINNERS_ROLE, BESIDE),
         ("f.role", "w.role", BESIDE_BEFORE),
     )
 )
-# What the cache of an overtaken primary would have saved, less what its winner's did, and never more than its winner
-# cost: a part of that, which racing added, where the operator paid it. Without its own count, bounds are of a whole
+# The savings by cache of an overtaken primary, less those of its winner, and at most the winner's cost: racing added
+# this part of the cost, if the operator paid. If the winner's cached tokens are unknown, the bounds are of a whole
 # prompt at either price already.
 _LOST_USD = "(f.cache_saved_usd - coalesce(w.cache_saved_usd, 0))"
 LOST_CACHE = (
@@ -57,7 +57,7 @@ LOST_CACHE = (
 LOST_CACHE_KNOWN = f"case when f.cached_tokens is null then 0 else {LOST_CACHE} end"
 FAST = "f.outcome = 'won' and f.id = c.winner_attempt_id and f.tokens_source = 'reported'"
 SAVED = "(f.alone_ms - f.ttft_ms)"
-# Rows of older versions have a cost alone, which was the most it could be.
+# Rows of older versions have only one cost, which was the maximum.
 UNPRICED = "f.cost_high_usd is null and (f.cost_usd is null or f.cost_low_usd is not null)"
 
 
@@ -105,7 +105,7 @@ ATTEMPTS = {
     "n_wasted_unpriced": _count(f"{LOST} and {UNPRICED} and {OWN}"),
     "won_tokens": f"sum({TOKENS}) filter (where f.outcome = 'won')",
 }
-# By column of rollup_calls: those of calls, and below those of their attempts.
+# By column of rollup_calls: sums of calls; sums of attempts follow.
 CALLS = {
     "n": "count(*)",
     "n_failed": _count(FAILED),
@@ -175,7 +175,7 @@ RACES = {
     "audit_cost_usd": f"sum(f.cost_usd) filter (where f.audited and f.is_overtaken and {OWN})",
     "n_unpriced": _count(f"{UNPRICED} and {OWN}"),
 }
-# By column of rollup_tags, of calls by each of their tags; of what is compared the squares, for a variance.
+# By column of rollup_tags: sums of calls by tag, with squares where a variance is needed.
 TAGS = {
     "n": CALLS["n"],
     "n_failed": CALLS["n_failed"],
@@ -194,15 +194,15 @@ TAGS = {
         )
     },
 }
-# Likewise, of all attempts at such calls, whenever they ended.
+# By column of rollup_tags: sums of all attempts at such calls, also of later ones.
 TAG_RACES = {"all_cost_usd": f"sum(f.cost_usd) filter (where {OWN})"}
-# By revision what counted as no error of the deployment before it.
+# By revision: the kinds of errors that did not count as errors of the deployment before that revision.
 NO_ERRORS_BEFORE = {
     "0054": ("rate_limited", "bad_request"),
     "0057": ("no_such_api", "rate_limited", "bad_request", "no_place"),
     "0059": ("no_such_api", "rate_limited", "key_refused", "bad_request", "no_place"),
 }
-# Expressions as they were while no attempt replaced another with another key, and then in another form.
+# Expressions from before an attempt could replace another with another key, and later in another form.
 _KEYS, _FORMS = "0057", "0059"
 _BEFORE_STEPS = {
     _KEYS: {
@@ -220,11 +220,11 @@ ERROR_BEFORE = f"{BROKEN} and coalesce(f.error_kind, '') not in {listed(NO_ERROR
 
 
 def no_errors(revision: str) -> Sequence[str]:
-    """Return what counts as no error of a deployment at a revision; today's if that is empty."""
+    """Return the kinds of errors that are no errors of a deployment at a revision; "": today's."""
     return next((each for since, each in NO_ERRORS_BEFORE.items() if revision and revision < since), rules.NO_ERRORS)
 
 
-# By revision the APIs that were raced before it: a new one is the last of ``rules.RACED``.
+# By revision: the APIs that were raced before it. A new API is appended to ``rules.RACED``.
 RACED_BEFORE = {"0064": rules.RACED[:5]}
 
 
@@ -241,15 +241,15 @@ def _before(revision: str, expression: str) -> str:
 
 
 def _changed_by(revision: str) -> dict[str, str]:
-    """Return the sums that a step of the ladder has changed, as they were before this revision."""
+    """Return sums that a step of the ladder changed at this revision, in the former form."""
     return {
         name: before
         for name, each in {**ATTEMPTS, **RACES}.items()
-        if (before := _before(revision, each)) != each  # other sums have names like some of these
+        if (before := _before(revision, each)) != each  # other sums have similar names
     }
 
 
-# By sum the revision of the schema that added it, if not the first; and by revision what was added up before it.
+# By sum: the revision that added it, if not the first. By revision: the expressions before it.
 SINCE: dict[str, str] = {"all_cost_usd": "0053", "won_tokens": "0062"}
 BEFORE = {
     "0047": {
@@ -268,36 +268,36 @@ BEFORE = {
     },
 }
 
-# Of a day. A tag with more values is not added up, and with more pairs of tag and value no tag is: views read the rows
-# of these instead, so that a client's ids in a tag cost no more than they did.
+# Of a day. A tag with more values is not added up; with more pairs of tag and value, no tag is. Views read rows
+# instead, so that ids in a client's tags cost no more than before.
 MOST_VALUES = 1000
 MOST_PAIRS = 10_000
-# What each client, team, end user and model has used in all. Clients name end users, so those beyond so many have none:
-# what they use is their client's and team's.
+# The usage of each client, team, end user and model in all. Clients name end users, so end users beyond this number
+# have no totals: their usage counts for the client and the team.
 TOTALS_SINCE = "0062"
 MOST_TOTALS = 100_000
-LONGEST_PAIR = 256  # characters, as the gateway takes them: a key of an index has an end
+LONGEST_PAIR = 256  # characters, as accepted by the gateway: an index's key has a maximum
 
-# How an attempt, and a client's share of a model, are found among the series. A model's races are its clients'.
+# The key of an attempt, and of a client's part of a model, among the series. A model's races belong to clients.
 KEY = ("deployment", "provider", "model", "api", "size_class", "client")
 MODEL = "coalesce(f.model, (select calls.model from calls where calls.id = f.call_id), '')"
 OF_ATTEMPT = ("f.deployment", "f.provider", MODEL, "coalesce(f.api, '')", "coalesce(f.size_class, -1)", "''")
 OF_CLIENT = ("''", "''", MODEL, "''", "-1", "coalesce(f.client, '')")
 OF_CALL = ("''", "''", "{}.model", "''", "-1", "coalesce({}.client, '')")
-# On Postgres, so that a call is looked for in one or two partitions.
+# On Postgres, so that only one or two partitions are searched for the call.
 SAME_DAY = "c.started_at <= f.started_at + interval '1 minute' and c.started_at > f.started_at - interval '1 day'"
-WINDOW = "g.w - g.w % (p.minutes * 60)"  # where the one of five minutes is in one of a kind (p)
+WINDOW = "g.w - g.w % (p.minutes * 60)"  # the start of the window of kind p around a window of five minutes
 
-Point = tuple[str, Sequence[str], str, str, str, str, str]  # window, key, metric, bucket, count, where from, condition
+Point = tuple[str, Sequence[str], str, str, str, str, str]  # window, key, metric, bucket, count, source, condition
 
 
 def listing(sums: Mapping[str, str]) -> str:
-    """Return expressions with their columns, as they are selected."""
+    """Return expressions with column names, for a SELECT."""
     return ", ".join(f"{expression} as {name}" for name, expression in sums.items())
 
 
 class Summing:
-    """The statements that add up rows, on one database, as a revision of the schema has them."""
+    """The statements that add up rows, for one of the databases, at a revision of the schema."""
 
     def __init__(self, words: Words, revision: str) -> None:
         self._words = words
@@ -305,7 +305,7 @@ class Summing:
         self._five_minutes = f"{words.epoch('f.started_at')} / 300 * 300"
 
     def of_calls(self, fresh: str) -> list[str]:
-        """Return what adds up calls; ``fresh`` yields them as ``f``."""
+        """Return the statements that add up calls; ``fresh``: yields the calls as ``f``."""
         client = [expression.format("f") for expression in OF_CALL]
         points = [
             (
@@ -329,7 +329,7 @@ class Summing:
         ]
 
     def of_attempts(self, fresh: str, called: str = "") -> list[str]:
-        """Return what adds up attempts; ``called`` yields them as ``f`` beside their calls, ``c``."""
+        """Return the statements that add up attempts; ``called``: yields attempts as ``f`` with calls as ``c``."""
         called = called or self.called(fresh)
         sums, races = self._of_revision(ATTEMPTS), self._of_revision(RACES)
         of_tags = self._of_revision(TAG_RACES)
@@ -350,12 +350,12 @@ class Summing:
         ]
 
     def of_races(self, called: str) -> str:
-        """Return what notes the series of races, before ``of_attempts`` counts in them."""
+        """Return the statement that notes the series of races, before ``of_attempts`` uses them."""
         audited = self._as_of(f"({DRAWN}) or ({EXPLORED})")
         return _series([([expression.format("c") for expression in OF_CALL], called, audited)])
 
     def added_later(self, names: Collection[str]) -> list[str]:
-        """Return what adds these sums, which are new, of the rows that are there already, to the windows that are."""
+        """Return the statements that add new kinds of sums of existing rows to existing windows."""
         calls, races, attempts = (
             {name: sums[name] for name in names if name in sums} for sums in (CALLS, RACES, ATTEMPTS)
         )
@@ -372,13 +372,13 @@ class Summing:
         ]
 
     def _is_there(self, table: str, key: Sequence[str]) -> str:
-        """Return whether a window has a row for ``g`` already: those that were deleted are not made again."""
+        """Return the condition that a window has a row for ``g`` already: deleted windows are not made again."""
         same = " and ".join(f"r.{name} = g.{name}" for name in key)
         window = f"r.minutes = p.minutes and r.window_start = {self._words.moment(WINDOW)}"
         return f"exists (select 1 from {table} as r where {window} and {same})"
 
     def called(self, fresh: str) -> str:
-        """Return what yields attempts beside their calls."""
+        """Return the join of attempts with their calls."""
         same_day = SAME_DAY if self._words.is_postgres else "true"
         return f"{fresh} join calls as c on c.id = f.call_id and {same_day}"
 
@@ -415,7 +415,7 @@ class Summing:
         )
 
     def _points(self, fresh: str, called: str) -> list[Point]:
-        """Return the histograms of attempts: times and speeds, gaps, and what audited ones would have taken alone."""
+        """Return the histograms of attempts: times and speeds, gaps, and the times of audited attempts alone."""
         words, window = self._words, self._five_minutes
         reported = "f.tokens_source = 'reported'"
         gaps = f"{fresh} cross join {words.entries_of('f.itl', 'json')} as gap"
@@ -450,7 +450,7 @@ class Summing:
         return points
 
     def _fan_out(self, key: tuple[str, ...], columns: str, grouped: str, condition: str = "true") -> str:
-        """Return rows of five minutes as rows of each kind of window, in the order in which all lock them."""
+        """Return rows of five minutes as rows of each kind of window, in the order in which all processes lock them."""
         keys = ", ".join(f"g.{name}" for name in key)
         start = self._words.moment(WINDOW)
         return (
@@ -480,9 +480,9 @@ class Summing:
         return self._add_up("rollup_histograms", ("series_id", "metric", "bucket"), {"n": ""}, grouped, is_asked_for)
 
     def _tags(self, fresh: str) -> list[str]:
-        """Return what adds up calls by tag, in windows of a day; first it notes the tags with too many values for it.
+        """Return the statements that add up calls by tag and day; the first ones note tags with too many values.
 
-        A tag that is noted stays so for its day. Who has not seen the note yet adds to sums that are not read.
+        A noted tag stays so for the day. A process that has not seen the note yet adds to sums that are not read.
         """
         window = self._words.moment("found.w")
         day, tagged = self._tagged(fresh, "f")
@@ -509,7 +509,7 @@ class Summing:
         ]
 
     def _who(self, call: str) -> tuple[str, str, str, str]:
-        """Return who has totals of a call: its client, with its team and end user."""
+        """Return the columns of a call's totals: its client, team and end user."""
         tags = f"{call}.tags" if self._words.is_postgres else f"case when json_valid({call}.tags) then {call}.tags end"
         team, end_user = (
             f"{tags} ->> '{name}'" if self._words.is_postgres else f"json_extract({tags}, '$.{name}')"
@@ -518,7 +518,7 @@ class Summing:
         return (f"coalesce({call}.client, '')", f"coalesce({team}, '')", f"coalesce({end_user}, '')", "''")
 
     def _totals(self, who: Sequence[str], usd: str, tokens: str, rows: str) -> list[str]:
-        """Return what adds up what each has used in all."""
+        """Return the statement that adds up total usage."""
         if self._revision < TOTALS_SINCE:
             return []
         keys = "client, team, end_user, model"
@@ -542,7 +542,7 @@ class Summing:
         return [added]
 
     def _tagged(self, rows: str, call: str) -> tuple[str, str]:
-        """Return the day of a call among ``rows``, and what yields it with each of its tags."""
+        """Return the day of a call among ``rows``, and the join of the call with each of its tags."""
         day = f"{self._words.epoch(f'{call}.started_at')} / 86400 * 86400"
         tagged = f"{rows} cross join {self._words.entries_of(f'{call}.tags', 'jsonb')} as each"
         return day, f"{tagged} where {call}.tags <> '{{}}' and each.value is not null"
@@ -561,7 +561,7 @@ class Summing:
 
     def _errors(self, fresh: str) -> str:
         keys = "minutes, window_start, series_id, error_kind, status_code"
-        # SQLite takes other columns of the row of max().
+        # SQLite takes the other columns from the row of max().
         latest = "(array_agg({} order by {} desc))[1]" if self._words.is_postgres else "{}"
         message = latest.format("f.error_message", "f.started_at")
         grouped = (
@@ -586,7 +586,7 @@ _NOTED = "select 1 from rollup_wide_tags as w where w.minutes = 1440 and w.windo
 
 
 def all_cost(words: Words, otherwise: str = f"case when {ANSWERED.replace('f.', 'c.')} then c.cost_usd end") -> str:
-    """Return what all attempts at a call (c) have cost, whenever they ended; ``otherwise`` if none has a known cost."""
+    """Return the cost of all attempts at a call (c), also of later ones; ``otherwise`` if no cost is known."""
     own = conditions("a.")["own"]
     same_day = SAME_DAY.replace("f.", "a.") if words.is_postgres else "true"
     cost = f"(select sum(a.cost_usd) from attempts as a where a.call_id = c.id and {same_day} and {own})"
@@ -598,7 +598,7 @@ def _is(key: Sequence[str]) -> str:
 
 
 def _series(keys: Sequence[tuple[Sequence[str], str, str]]) -> str:
-    """Note series that are new. Those that are there are left out first, or each batch would use up numbers."""
+    """Return the statement that notes new series. Existing ones are left out first, or each batch would use up ids."""
     found = " union ".join(
         f"select {listing(dict(zip(KEY, key, strict=True)))} from {fresh} where {condition}"
         for key, fresh, condition in keys

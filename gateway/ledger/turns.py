@@ -1,7 +1,8 @@
-"""Turns: what one of all replicas does at a time, as the database decides, and the database's clock, by which they go.
+"""Turns: work that one of all replicas does at a time, decided by the database; and the clock of the database.
 
-All of them are listed here. A turn lasts as long as a transaction, so that it ends with its process, behind any pooler,
-and is waited for or tried. A long turn is a row: it ends at an instant of the database's clock, unless it is renewed.
+All turns are listed here. A turn lasts as long as a transaction, so that it ends with its process, behind any pooler; a
+process waits for a turn or tries to get it. A long turn is a row, which ends at an instant of the database's clock
+unless it is renewed.
 """
 
 from collections.abc import Callable
@@ -14,21 +15,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One transaction's turn at the work of a name: an advisory lock of Postgres.
+    """One transaction's turn at the work called ``name``: an advisory lock of Postgres.
 
-    The names are those of every version before, so that the replicas of an upgrade wait for each other.
+    The names never change, so that replicas of two versions wait for each other during an upgrade.
     """
 
     name: str
 
     @property
     def key(self) -> str:
-        """The lock's number, as an expression of Postgres."""
+        """The lock's number, an expression of Postgres."""
         return f"hashtext('{self.name}')"
 
     @property
     def sql(self) -> str:
-        """The statement of Postgres that waits for the turn; it lasts until the end of the transaction."""
+        """The statement of Postgres that waits for the turn, which lasts until the end of the transaction."""
         return f"select pg_advisory_xact_lock({self.key})"
 
     async def wait(self, connection: AsyncConnection) -> None:
@@ -36,9 +37,9 @@ class Turn(msgspec.Struct, frozen=True):
         await connection.exec_driver_sql(self.sql if _is_postgres(connection) else "begin immediate")
 
     async def is_ours(self, connection: AsyncConnection) -> bool:
-        """Return whether the turn is free, and take it if so.
+        """Return whether the turn was free; if so, this transaction has it now.
 
-        On SQLite it always is: one machine's processes write in turns anyway, and what is tried may be done twice.
+        Always true on SQLite: the processes of one machine write in turns anyway, and tried work may be done twice.
         """
         if not _is_postgres(connection):
             return True
@@ -50,18 +51,18 @@ FOLD = Turn("holeshot.fold")  # adds new rows to the sums; ``roll_up_fresh`` (mi
 PRUNE = Turn("holeshot.prune")  # deletes old rows
 PARTITIONS = Turn("holeshot.partitions")  # makes and drops partitions, whoever prunes
 TARGETS = Turn("holeshot.targets")  # counts windows of targets
-PROBES = Turn("holeshot.probes")  # reserves the cost of a probe, having seen what all others have reserved
+PROBES = Turn("holeshot.probes")  # reserves a probe's cost, after a look at what all others have reserved
 KEYS = Turn("holeshot.keys")  # changes clients' keys, so that changes are visible in the order of their ids
 MESSAGES = Turn("holeshot.messages")  # leases messages about alerts that are due
 
 
 class LongTurn(msgspec.Struct, frozen=True):
-    """A turn that outlasts transactions, for work with a state that is dear to make: a row of ``detector``."""
+    """A turn that outlasts transactions, for work with a costly state: a row of ``detector``."""
 
     row: int
 
     async def is_ours(self, connection: AsyncConnection, holder: str, now: datetime, lasts: timedelta) -> bool:
-        """Return whether ``holder`` has the turn from ``now`` on; if it is free or ended, it is taken."""
+        """Return whether ``holder`` has the turn from ``now`` on; a turn that is free or has ended is taken."""
         taken = text(
             "update detector set holder = :holder, until_at = :until "
             "where id = :row and (holder is null or holder = :holder or until_at < :now)"
@@ -79,7 +80,7 @@ class LongTurn(msgspec.Struct, frozen=True):
 SLOWDOWNS = LongTurn(1)  # looks for slowdowns
 
 
-# The database's clock, by which replicas decide what they share, and how far this process's clock is off it.
+# The database's clock, by which replicas decide about shared work, and how far this process's clock is off.
 
 
 def _is_postgres(connection: AsyncConnection) -> bool:
@@ -87,38 +88,38 @@ def _is_postgres(connection: AsyncConnection) -> bool:
 
 
 async def database_now(connection: AsyncConnection) -> datetime:
-    """Return the instant by the database's clock: SQLite's is this machine's."""
+    """Return the instant by the database's clock; SQLite's is this machine's clock."""
     clock = "select now()" if _is_postgres(connection) else "select strftime('%Y-%m-%d %H:%M:%f', 'now')"
     return read_instant(await connection.scalar(text(clock)))
 
 
 def written(connection: AsyncConnection, instant: datetime) -> datetime | str:
-    """Return an instant in the form that the database compares: SQLite has text, in UTC."""
+    """Return an instant in the form that the database compares: for SQLite text, in UTC."""
     return instant if _is_postgres(connection) else instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 def read_instant(value: datetime | str | None) -> datetime:
-    """Return an instant as the database gave it: SQLite has no time zones, and gives text to statements as text."""
+    """Return an instant from the database's form: SQLite has no time zones, and returns text for plain statements."""
     instant = datetime.fromisoformat(value) if isinstance(value, str) else value
     assert instant is not None
     return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
 
 
-TOLD_S = 2.0  # a clock that is off by more is told
-LEAVES_S = 60.0  # one that is off by more leaves shared work to replicas whose clock is right
-RIGHT_S = 1.0  # below this it counts as right again
+TOLD_S = 2.0  # above this a clock is reported as off
+LEAVES_S = 60.0  # above this a process leaves shared work to replicas with a better clock
+RIGHT_S = 1.0  # below this a clock counts as right again
 MEASURE_INTERVAL_S = 30.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class SharedClock(msgspec.Struct):
-    """The database's clock, carried on by the monotonic one between two readings; before the first, our own."""
+    """The database's clock, continued by the monotonic clock between two readings; before the first, our clock."""
 
     utc_now: Callable[[], datetime]
     clock: Callable[[], float]
-    ahead_s: float | None = None  # of the database's; None: not known, or its clock is this machine's
-    others_are_right: bool = False  # another replica stores calls, and its clock is not off
-    _zero_s: float | None = None  # unix time of the database's clock at 0 of the monotonic one
+    ahead_s: float | None = None  # of the database's clock; None: unknown, or the database's clock is this machine's
+    others_are_right: bool = False  # whether another replica stores calls and has a right clock
+    _zero_s: float | None = None  # Unix time of the database when the monotonic clock showed 0
     _told: bool = False
 
     def now(self) -> datetime:
@@ -126,7 +127,7 @@ class SharedClock(msgspec.Struct):
         return self.utc_now() if self._zero_s is None else _EPOCH + timedelta(seconds=self._zero_s + self.clock())
 
     def unix_s(self) -> float:
-        """Return the database's time in seconds since 1970."""
+        """Return Unix seconds by the database's clock."""
         return self.utc_now().timestamp() if self._zero_s is None else self._zero_s + self.clock()
 
     @property
@@ -141,13 +142,13 @@ class SharedClock(msgspec.Struct):
 
     @property
     def leaves_turns(self) -> bool:
-        """Whether this process leaves shared work to others: its clock is off by more than a minute, theirs is not."""
+        """Whether this process leaves shared work to others: its clock is far off, and theirs is right."""
         return self.is_far_off and self.others_are_right
 
     def note(self, there: datetime, asked_s: float) -> None:
-        """Note what the database's clock showed, by an answer asked for at ``asked_s`` of the monotonic clock.
+        """Note the time of the database's clock from an answer; the query was sent at ``asked_s`` (monotonic clock).
 
-        How long the answer took is how uncertain it is; a clock is only told to be off by more than that.
+        The time is uncertain by the duration of the query; a clock is reported as off only beyond that.
         """
         here_s, took_s = self.clock(), self.clock() - asked_s
         unix_s = there.timestamp() + took_s / 2

@@ -1,4 +1,4 @@
-"""The ledger as the gateway uses it: records are on disk at once, and in SQL about a second later."""
+"""The gateway's interface to the ledger: records are on disk at once, and in SQL about a second later."""
 
 import asyncio
 import logging
@@ -35,41 +35,41 @@ if TYPE_CHECKING:
 
 # Adds up new rows, in one of the processes that ship.
 
-REST_S = 0.7  # the age of the oldest new row, for the last process to add up: it has prepared the costliest part
-TAKE_OVER_S = 1.0  # for the others, which check half as often: that process seems to have gone
-EAGER_S = 10.0  # after rows of its own, a process checks often for this time; else as often as for dead workers
-HELD_S = 60.0  # of one process after the other that adds up; each takes some tenths of a second
-IDLE_LOOKS = 4  # checks without work, after which a process counts among the others
+REST_S = 0.7  # age of the oldest new row, for the last process to add up: the costliest part is prepared
+TAKE_OVER_S = 1.0  # the same for the other processes, which check half as often: the former process seems to have gone
+EAGER_S = 10.0  # after its own rows a process checks often for so long; then as rarely as for dead workers
+HELD_S = 60.0  # by processes that add up one after the other; each takes some tenths of a second
+IDLE_LOOKS = 4  # checks without work, after which a process is one of the others again
 
 
 class Folding:
-    """Adds up new rows in ``store``, unless another process does; ``shipper`` has the time of the last stored rows."""
+    """Adds up new rows in ``store``, unless another process does; ``shipper`` knows when rows were last stored."""
 
     def __init__(self, store: Store, shipper: Shipper, clock: Callable[[], float]) -> None:
         self._store = store
         self._shipper = shipper
         self._clock = clock
         self._since = 0
-        self._idle = IDLE_LOOKS  # checks without work; below the limit it was the last to add up
+        self._idle = IDLE_LOOKS  # checks without work; below the limit this process was the last to add up
         self._looked_at_s: float | None = None
         self._fault = StandingFault(clock)
         self._failing_since_s: float | None = None
-        self._left_since_s: float | None = None  # to another process, without a break
+        self._left_since_s: float | None = None  # since when another process has had the turn, without a break
         self._problem = ""
 
     @property
     def stands_still_s(self) -> float | None:
-        """For how many seconds new rows could not be added up, though the database answers; None: they are."""
+        """For how many seconds new rows could not be added up although the database answers; None: no problem."""
         since_s = self._failing_since_s
         return None if since_s is None or not self._shipper.connected else self._clock() - since_s
 
     @property
     def problem(self) -> str:
-        """Why they cannot."""
+        """Why new rows cannot be added up."""
         return self._problem
 
     async def fold(self) -> None:
-        """Add up new rows if they are due. A failure is logged once an hour; shipping continues."""
+        """Add up new rows if due. A failure is logged once an hour; shipping continues."""
         if not self._is_due():
             return
         rest_s = REST_S if self._leads else TAKE_OVER_S
@@ -81,13 +81,13 @@ class Folding:
             else:
                 self._idle = IDLE_LOOKS if folded.taken is None else self._idle + 1
         except DatabaseUnreachableError as error:
-            self._since = 0  # it may be another server when it is back
+            self._since = 0  # another server may answer next time
             self._say(str(error))
         else:
             self._note(left_to_another=folded.taken is None)
 
     async def fold_rest(self) -> None:
-        """Add up all new rows, of this process and others, before it ends."""
+        """Add up all new rows, of this process and others, before this process ends."""
         if self._shipper.stored_at_s is not None:
             try:
                 await self._store.fold_all()
@@ -109,7 +109,7 @@ class Folding:
         return True
 
     def _note(self, *, left_to_another: bool) -> None:
-        """Note that new rows are added up, here or by another process, unless that one has been at it for too long."""
+        """Note that new rows are added up, here or elsewhere, unless another process has had the turn for too long."""
         now_s = self._clock()
         self._left_since_s = (now_s if self._left_since_s is None else self._left_since_s) if left_to_another else None
         if self._left_since_s is not None and now_s - self._left_since_s >= HELD_S:
@@ -137,22 +137,23 @@ class Folding:
             )
 
 
-# Checks a running spool every second: begins it again if it was deleted, resumes refused writes, and syncs.
+# Checks a running spool every second: begins a new one if files were deleted, resumes refused writes, and syncs.
 
-REMIND_S = 10.0  # between log lines about a problem that persists
+REMIND_S = 10.0  # between log lines about a lasting problem
 RESUMED_AT_ONCE = 32  # entries: about 300 µs
 
 
 class Keeper:
-    """Tells that a spool's files were moved or deleted, and begins again; ``keep`` must be called every second.
+    """Reports that a spool's files were moved or deleted, and begins new ones; ``keep`` must be called every second.
 
-    ``problem``: None, ``missing`` (rows that wait for SQL are in no file that could be found) or ``unwritable``.
+    ``problem``: None, ``missing`` (rows that wait for SQL are in no file that the next gateway would find) or
+    ``unwritable``.
     """
 
     def __init__(
         self, spool: Spool, clock: Callable[[], float], utc_now: Callable[[], datetime], taken: Callable[[], int]
     ) -> None:
-        """``taken`` returns how many of the spooled entries are in SQL, or in memory on their way there."""
+        """``taken``: returns how many of the spooled entries are in SQL, or in memory on their way there."""
         self._spool = spool
         self._clock = clock
         self._utc_now = utc_now
@@ -163,7 +164,7 @@ class Keeper:
 
     @property
     def problem(self) -> str | None:
-        """The reason why the spool would be lost with this process; None if there is none."""
+        """Why the spool would be lost with this process; None: no problem."""
         return "missing" if self._missing else "unwritable" if self._is_refused() else None
 
     async def keep(self) -> None:
@@ -179,12 +180,12 @@ class Keeper:
             self._said_at_s = None
 
     def _look(self) -> None:
-        """Report missing files. If entries that are written now would not be found, begin a new segment."""
+        """Report missing files. If the next gateway would not find new entries, begin a new segment."""
         files = self._spool.files
         names = [LOCK_NAME] if files.lock_is_missing() else []
         names += [segment_path(files.folder, number).name for number in files.missing()]
         if not names:
-            if self._missing:  # all that was in deleted files is in SQL, or the folder was moved back
+            if self._missing:  # all entries of deleted files are in SQL, or the folder was moved back
                 self._missing = False
                 # Event ledger.spool_recovered: All rows that wait for the database are on disk again.
                 # Do: Nothing.
@@ -248,7 +249,7 @@ class Keeper:
             self._log.log(level, event, **facts)
 
     def _is_time_to_say(self, *, first: bool = True) -> bool:
-        """Whether to log a problem now; ``first``: also when it has just begun."""
+        """Whether to log a problem now; ``first``: also if the problem has just begun."""
         now_s = self._clock()
         if self._said_at_s is None:
             self._said_at_s = now_s
@@ -263,7 +264,7 @@ SHIP_INTERVAL_S = 1.0  # a batch of any size costs about a millisecond
 FOLD_INTERVAL_S = 0.5
 SYNC_INTERVAL_S = 1.0  # the maximum lost at a power failure
 ADOPT_INTERVAL_S = 15.0
-BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 5.0  # so a database that is back is noticed soon
+BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 5.0  # short, so that a database that is back is noticed soon
 PRUNE_INTERVAL_S = 3600.0
 CLOSE_TIMEOUT_S = 10.0
 
@@ -274,11 +275,11 @@ def backoff_s(failures: int) -> float:
 
 
 class Ledger:
-    """Stores every call and attempt, and refusals, first in the spool, then in SQL; nothing is lost in between.
+    """Stores every call, attempt and refusal, first in the spool, then in SQL; nothing is lost in between.
 
     ``call_started``, ``call_finished``, ``attempts_ended``, ``refused``, ``outage`` and ``named`` cost one ``write(2)``
-    each, and never raise. All else runs in tasks that ``start`` makes and ``close`` ends: shipping, keeping the spool
-    on disk, adopting the spools of dead workers, adding up new rows, and pruning by ``retention``.
+    each, and never raise. All other work runs in tasks that ``start`` makes and ``close`` ends: shipping, keeping the
+    spool on disk, adopting the spools of dead workers, adding up new rows, and pruning by ``retention``.
     """
 
     def __init__(
@@ -297,8 +298,8 @@ class Ledger:
     ) -> None:
         """Make ``spool_dir/worker``; no other process may ever use the same name. Does not connect yet.
 
-        ``replica``: its name in the rows. ``prune_after_s``: from the start to the first pruning. ``store`` replaces
-        the database. ``clickhouse`` also gets calls and attempts, independently.
+        ``replica``: the name in the rows. ``prune_after_s``: from the start to the first pruning. ``store``: replaces
+        the database. ``clickhouse``: also gets calls and attempts, independently.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -320,26 +321,26 @@ class Ledger:
         self._prune_after_s = prune_after_s
         self._pruner = Pruning(self._store, retention, self._shipper, self.clock)
         self._closing = asyncio.Event()
-        self._adopted = asyncio.Event()  # the spools of dead workers are in SQL
+        self._adopted = asyncio.Event()  # set when the spools of dead workers are in SQL
         self._tasks: list[asyncio.Task[None]] = []
         self._pruning: asyncio.Task[None] | None = None
         self._adding_up: asyncio.Task[None] | None = None
         self._measuring: asyncio.Task[None] | None = None
-        self._unreadable_ends = 0  # as told last
+        self._unreadable_ends = 0  # in the last log line
         self._log = structlog.get_logger()
 
     @property
     def connected(self) -> bool:
-        """Whether the database's last request succeeded, and none is stalled."""
+        """Whether the database's last request succeeded, and no request is stalled."""
         return self._shipper.connected
 
     def watch(self) -> None:
-        """Ping the database each second for a while, so that ``connected`` is also true for an idle gateway."""
+        """Ping the database each second for a while, so that ``connected`` is also right for an idle gateway."""
         self._backlog.watch()
 
     @property
     def last_error(self) -> str | None:
-        """Why it is not connected."""
+        """Why the ledger is not connected; None: it is, or there was no request yet."""
         return self._shipper.last_error
 
     @property
@@ -374,12 +375,12 @@ class Ledger:
 
     @property
     def is_unrecorded(self) -> bool:
-        """Whether neither the disk nor the database takes entries: a killed process would lose those in memory."""
+        """Whether neither the disk nor the database takes entries, so that a killed process loses those in memory."""
         return self._keeper.problem is not None and not self._shipper.connected
 
     @property
     def sums_stand_still_s(self) -> float | None:
-        """For how many seconds new rows could not be added up, though the database answers; None: they are."""
+        """For how many seconds new rows could not be added up although the database answers; None: no problem."""
         return self._folding.stands_still_s
 
     @property
@@ -394,20 +395,20 @@ class Ledger:
 
     @property
     def expired(self) -> int:
-        """The number of rows left out because they were too old when they arrived."""
+        """The number of rows that were left out, as they were too old when they arrived."""
         return self._shipper.expired
 
     @property
     def rejected(self) -> int:
-        """The number of entries set aside because the database rejected them."""
+        """The number of entries that were set aside, as the database rejected them."""
         return self._shipper.rejected
 
     def call_started(self, start: CallStart) -> None:
-        """Record the start of a call, so that it is known if the gateway dies."""
+        """Record the start of a call, so that the call is known if the gateway dies."""
         self._spool.call_started(start)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Record a call and its attempts: on disk when this returns."""
+        """Record a call and its attempts; all are on disk when this returns."""
         self._backlog.empty.clear()
         self._spool.call_finished(record)
 
@@ -427,7 +428,7 @@ class Ledger:
         self._spool.outage(outage)
 
     def named(self, names: tuple[StoredName, ...]) -> None:
-        """Record what lies at a provider: on disk when this returns."""
+        """Record names of resources at a provider; all are on disk when this returns."""
         self._backlog.empty.clear()
         self._spool.named(names)
 
@@ -454,9 +455,9 @@ class Ledger:
             self.clickhouse.start()
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Ship the rest, for at most ``timeout_s``; what is left stays on disk and is adopted by the next gateway.
+        """Ship the rest, for at most ``timeout_s``; entries that are left stay on disk for the next gateway.
 
-        What neither the database nor the disk takes is lost, and the log says how much.
+        Entries that neither the database nor the disk takes are lost, and the log says how many.
         """
         self._closing.set()
         left = False
@@ -465,7 +466,7 @@ class Ledger:
             task.cancel()
         await asyncio.gather(*interrupted, return_exceptions=True)
         try:
-            # With nothing to ship, a database that is away is not waited for: what asks it may hang.
+            # With nothing to ship, a database that is away is not waited for: a request to it may hang.
             is_away = self._shipper.last_error is not None or self._shipper.stalled
             async with asyncio.timeout(0.0 if is_away and not self.pending else timeout_s):
                 await asyncio.gather(*self._tasks)
@@ -503,7 +504,7 @@ class Ledger:
         """Ship everything that is in the spool now.
 
         Raises:
-            DatabaseUnreachableError: the database is away.
+            DatabaseUnreachableError: the database cannot be reached.
 
         """
         await self._backlog.ship()
@@ -512,7 +513,7 @@ class Ledger:
         """Ship the spools of dead workers; unfinished calls and attempts become ``interrupted``.
 
         Raises:
-            DatabaseUnreachableError: the database is away; what was not shipped stays.
+            DatabaseUnreachableError: the database cannot be reached; entries that were not shipped stay.
 
         """
         await adopt(self._spool_dir, self._shipper, None if self.clickhouse is None else self.clickhouse.queue)
@@ -520,9 +521,9 @@ class Ledger:
         self._adopted.set()
 
     async def _write_ends(self) -> None:
-        """Write the rows of ends whose processes were killed before they could; those that are written are forgotten.
+        """Write the kept rows of ends whose processes were killed; forget the rows that are written.
 
-        At a start all of them, so that limits go on from what they cost: a row that is written twice is stored once.
+        At a start write all of them, so that limits go on from their cost: a row that is written twice is stored once.
         """
         kept, written, unreadable = await self._store.kept_ends()
         if unreadable > self._unreadable_ends:
@@ -541,15 +542,15 @@ class Ledger:
             await self._store.forget_ends(written)
 
     async def adopted(self) -> None:
-        """Wait until the spools of dead workers are in SQL; a ledger that was not started does not."""
+        """Wait until the spools of dead workers are in SQL; a ledger that was not started does not wait."""
         if self._tasks:
             await self._adopted.wait()
 
     async def fold(self) -> None:
-        """Add up all rows in SQL now, for the views that read sums; otherwise this happens within about a second.
+        """Add up all rows in SQL now, for views that read sums; without this it takes about a second.
 
         Raises:
-            DatabaseUnreachableError: the database is away.
+            DatabaseUnreachableError: the database cannot be reached.
 
         """
         await self._store.fold_all()
@@ -558,7 +559,7 @@ class Ledger:
         """Return the sums of the last day, without the last ten minutes.
 
         Raises:
-            LedgerError: the database is away, or has no sums.
+            LedgerError: the database cannot be reached, or has no sums.
 
         """
         return await self._store.remembered(self.clock.now())
@@ -569,7 +570,7 @@ class Ledger:
         The spools of dead workers count, as for ``spent``.
 
         Raises:
-            LedgerError: the database is away, or its schema is older.
+            LedgerError: the database cannot be reached, or its schema is older.
 
         """
         await self.adopted()
@@ -580,18 +581,18 @@ class Ledger:
         """Return what ``Pruning.text_gaps`` returns.
 
         Raises:
-            LedgerError: the database is away, or its schema is older.
+            LedgerError: the database cannot be reached, or its schema is older.
 
         """
         return await self._pruner.text_gaps()
 
     async def spent(self) -> list[Spent]:
-        """Return what racing had added today when this process began.
+        """Return the dollars that racing had added today when this process began.
 
         The spools of dead workers count: a started ledger waits until they are in SQL.
 
         Raises:
-            LedgerError: the database is away, or has no sums.
+            LedgerError: the database cannot be reached, or has no sums.
 
         """
         await self.adopted()
@@ -599,12 +600,12 @@ class Ledger:
         return await self._store.spent(now, self._began(now))
 
     async def used(self, since_s: Sequence[float], until: datetime | None = None) -> list[Used]:
-        """Return what clients and models had used since each instant when this process began, as ``spent``.
+        """Return the usage of clients and models since each of ``since_s``, when this process began; as for ``spent``.
 
-        ``until``: by then, instead, by this machine's clock, as its rows have it. Those that wait are stored before.
+        ``until``: another end, by this machine's clock, which rows have, too. Waiting rows are stored before.
 
         Raises:
-            LedgerError: the database is away, or its schema is older.
+            LedgerError: the database cannot be reached, or its schema is older.
 
         """
         await self.adopted()
@@ -612,50 +613,50 @@ class Ledger:
         return await self._store.used(since_s, self._shared(until), OwnRows(self._replica, until))
 
     async def used_by_payers(self, since_s: Sequence[float], until: datetime | None = None) -> list[Used]:
-        """Return what teams and end users had used since each instant when this process began, as ``spent``.
+        """Return the usage of teams and end users since each of ``since_s``, when this process began; as for ``spent``.
 
         ``until``: as for ``used``.
 
         Raises:
-            LedgerError: the database is away, or its schema is older.
+            LedgerError: the database cannot be reached, or its schema is older.
 
         """
         await self.adopted()
         return await self._store.used_by_payers(since_s, self._shared(await self._stored(until)))
 
     async def _stored(self, until: datetime | None) -> datetime:
-        """Return ``until`` once the rows of ended calls are stored; None: when this process began, by its own clock."""
+        """Return ``until``, after the rows of ended calls are stored; None: this process's start, by its clock."""
         if until is None:
             return self._began(self.clock.utc_now())
         await self.flush()
         return until
 
     def _shared(self, at: datetime) -> datetime:
-        """Return an instant of this machine's clock by the clock that all replicas share."""
+        """Convert an instant of this machine's clock to the clock that all replicas share."""
         return at + (self.clock.now() - self.clock.utc_now())
 
     async def spooled(self, since_s: Sequence[float]) -> SpoolSums:
-        """Return what the rows have used that other processes left on this disk, also some that SQL has already."""
+        """Return the usage in rows that other processes left on this disk, including some that SQL has already."""
         return await asyncio.to_thread(spooled, self._spool_dir, self._spool.folder, self.clock.now(), since_s)
 
     def _began(self, now: datetime) -> datetime:
-        """Return when this process began, by the clock that says ``now``."""
+        """Return the start of this process, by the clock that shows ``now``."""
         return now - timedelta(seconds=self.clock.clock() - self._began_s)
 
     async def prune(self) -> None:
-        """Delete rows that are too old, and make the next partitions, unless another replica does.
+        """Delete rows that are too old, and make the next partitions, unless another replica does this.
 
-        A failure is logged, and pruning is tried again an hour later; shipping continues.
+        A failure is logged, and pruning is tried again after an hour; shipping continues.
         """
         if self.clock.ahead_s is None:
             await self.measure_clock()
         await self._pruner.prune()
 
     async def measure_clock(self) -> None:
-        """Compare this process's clock with the database's, which all that replicas share goes by.
+        """Compare this process's clock with the database's, by which all shared work goes.
 
         Raises:
-            DatabaseUnreachableError: the database is away.
+            DatabaseUnreachableError: the database cannot be reached.
 
         """
         asked_s = self.clock.clock()
@@ -671,7 +672,7 @@ class Ledger:
             raise DatabaseUnreachableError(f"the database did not tell its time within {PING_TIMEOUT_S:g} s") from error
 
     async def _repeat(self, action: Callable[[], Awaitable[None]], interval_s: float, *, after_s: float = 0.0) -> None:
-        """Run ``action`` every ``interval_s``, first in ``after_s``, until closing; after failures wait longer."""
+        """Run ``action`` every ``interval_s``, first after ``after_s``, until closing; after failures wait longer."""
         failures, fault = 0, StandingFault(self.clock.clock)
         if after_s > 0.0:
             await pause(after_s, self._closing)

@@ -309,7 +309,7 @@ class LeasedSlots(Quota):
         self.ask()
 
     def share(self, processes: int, now_s: float, *, leased_since: float = 0.0) -> None:
-        """See ``Quota``. Without Redis nobody knows whether others lack slots."""
+        """See ``Quota``. Without Redis it is unknown whether others lack slots."""
         self.is_wanted = False
         super().share(processes, now_s, leased_since=leased_since)
         self._changed()

@@ -277,7 +277,7 @@ class AnswerMemory:
             self._drop(scope, share, next(iter(share.turns)))
 
     def _sweep(self) -> None:
-        """Forget conversations that nobody has used for ``ttl_s``."""
+        """Forget conversations that were not used for ``ttl_s``."""
         self._timer, now = None, self._clock()
         for scope, share in list(self._shares.items()):
             while share.turns and now >= next(iter(share.turns.values())).until:

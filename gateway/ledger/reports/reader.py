@@ -281,7 +281,7 @@ class Reader:
             return answer
 
     def _is_silent(self) -> bool:
-        """Whether the database's last answer is some seconds old, perhaps because nobody asked."""
+        """Whether the database's last answer is some seconds old, perhaps as it was not asked."""
         now_s, heard_s_ago = asyncio.get_running_loop().time(), self._heard_s_ago()
         known_s_ago = [] if heard_s_ago is None else [heard_s_ago]
         if self._answered_at_s is not None:

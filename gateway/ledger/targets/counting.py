@@ -1,4 +1,4 @@
-"""Counts the calls of targets in windows, so that nobody has to read a month from rows.
+"""Counts the calls of targets in windows, so that a month need not be read from rows.
 
 Every gateway counts, and uses the counts of the others. A window that is counted again has the same counts.
 """
