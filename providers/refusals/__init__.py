@@ -1,4 +1,21 @@
-"""What providers say instead of an answer: what it means, what it teaches, and what may be kept of its words."""
+"""What providers say instead of an answer: what it means, what it teaches, and what may be kept of its words.
+
+Where new words of a vendor go, by what these say:
+
+- a field, value, mark, beta or turn is not taken: ``rules.py``; the request is sent in another form
+- the prompt is too long: ``too_long.py``; deployments with a longer context are asked
+- too many tools, pictures or bytes: ``vendor_limits.py``; all other deployments are asked
+- a filter refuses the text: ``content.py``; one other provider is asked
+- the tier, or the choice of vendors, is not served: ``one_request.py``; all other deployments are asked
+- the API lacks the model, or a type of tool: ``wrong_api.py``; another API of the provider is asked
+- there is no such model: ``unknown_models.py``; the deployment is out until its operator acts
+- the account is spent, the key is refused: ``accounts.py``; another key, else another deployment is asked
+- a limit of the minute or the day, its headers: ``rate_limits.py``; the deployment rests for as long
+- what a client is told of all these: ``meanings.py``
+
+``error_bodies.py`` finds code, type and message in a body, and decides by these and the status; ``one_request.py`` then
+decides by the request (``decide_by_request``), once.
+"""
 
 import lazy_loader
 

@@ -28,6 +28,7 @@ from .learnt import LearntFacts as LearntFacts
 from .learnt import learnt_of as learnt_of
 from .meanings import Meaning as Meaning
 from .one_request import decide_by_fields as decide_by_fields
+from .one_request import decide_by_request as decide_by_request
 from .rate_limits import headroom as headroom
 from .redaction import MASK as MASK
 from .redaction import SHORTEST_SECRET as SHORTEST_SECRET
@@ -48,6 +49,7 @@ from .rules import refuses_to_stream as refuses_to_stream
 from .rules import room_beside as room_beside
 from .too_long import UNKNOWN_LENGTHS as UNKNOWN_LENGTHS
 from .too_long import StatedLengths as StatedLengths
+from .unknown_models import names_model as names_model
 from .vendor_limits import ANSWER as ANSWER
 from .vendor_limits import BYTES as BYTES
 from .vendor_limits import PICTURE_BYTES as PICTURE_BYTES
@@ -62,5 +64,3 @@ from .words import runs as runs
 from .words import squeezed as squeezed
 from .wrong_api import MissingFeature as MissingFeature
 from .wrong_api import lacking as lacking
-from .wrong_api import lacks_path as lacks_path
-from .wrong_api import names_model as names_model

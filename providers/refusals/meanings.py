@@ -7,7 +7,7 @@ from http import HTTPStatus
 from providers.refusals.accounts import is_spent
 from providers.refusals.content import is_refused_by_filter
 from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.wrong_api import names_model
+from providers.refusals.unknown_models import names_model
 
 
 class Meaning(StrEnum):

@@ -9,12 +9,16 @@ they decide if the vendor's words do not.
 import re
 from collections.abc import Collection, Mapping
 from enum import Enum, auto
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
 from providers.refusals.content import is_of_filter
 from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals.rules import blames_request
+from providers.refusals.unknown_models import is_unknown
+from providers.refusals.wrong_api import lacks_path
 
 
 class RefusedPart(Enum):
@@ -117,6 +121,24 @@ def refused(status: int | None, error: Mapping[str, Any], message: str) -> Refus
     codes = {said.lower() for name in ("code", "type") if isinstance(said := error.get(name), str)}
     codes |= {part for code in codes for part in _WORDS_OF_CODES.split(code)}
     return _found(status, codes, message, {})
+
+
+def decide_by_request(
+    error: UpstreamError, model: str, fields: Mapping[str, msgspec.Raw], *, may_lack_path: bool
+) -> None:
+    """Decide what the status and body of ``error`` left open, by the request that it refuses: once, for all readers.
+
+    ``model``: the name that the provider was asked for. ``fields``: what the client itself has set. ``may_lack_path``:
+    whether the provider may lack the API that was asked. For example, 400 "Model Not Exist" becomes ``not_found``, and
+    500 "Unsupported parameter: 'verbosity'" ``bad_request``.
+    """
+    if is_unknown(model, error):
+        error.kind, error.body, error.is_certain = ErrorKind.NOT_FOUND, None, True
+    if error.status == HTTPStatus.INTERNAL_SERVER_ERROR and blames_request(error.said):
+        error.kind, error.body = ErrorKind.BAD_REQUEST, None  # its type blames the server
+    decide_by_fields(error, fields)
+    if may_lack_path and lacks_path(error):
+        error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
 
 
 def decide_by_fields(error: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> None:

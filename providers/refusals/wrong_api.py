@@ -5,6 +5,7 @@ from collections.abc import Collection, Container
 from enum import StrEnum
 
 from providers.refusals.errors import ErrorKind, UpstreamError, kinds
+from providers.refusals.unknown_models import names_model
 
 _NOT_OFFERED = frozenset({405, 501})  # llama.cpp and others, for an API that the server or its model does not have
 _AT_LM_STUDIO = "Unexpected endpoint or method"  # with status 200 (lmstudio-ai/lmstudio-bug-tracker/issues/618)
@@ -70,7 +71,6 @@ _OF_TOOL_TYPE = re.compile(
 _OF_FUNCTIONS_ALONE = re.compile(
     r"\btools?\b[^;!?\n]{0,40}\btype\b[^;!?\n]{0,60}input should be ['`]function['`]", re.IGNORECASE
 )
-_CODES_OF_NO_MODEL = frozenset({"model_not_found", "DeploymentNotFound"})
 # What a 404 says that knows nothing of the request: web servers and frameworks, OpenAI, Groq, llama.cpp.
 _OF_PATH = re.compile(
     r"^(?:404:?\s*)?(?:file|page|route|path|resource|url|endpoint)?\W*(?:404\W*)?(?:page )?not found\.?$"
@@ -128,20 +128,6 @@ def offered(message: str) -> str | None:
     """
     match = _OFFERED.search(message)
     return None if match is None else _DIALECT[(match[1] or match[2]).lower()]
-
-
-def names_model(error: UpstreamError) -> bool:
-    """Whether a 404 is about the model, and not about the path.
-
-    OpenRouter says that a model has no endpoints, Azure that it has no deployment, Zhipu all in Chinese.
-    """
-    text = error.said
-    return (
-        "model" in text.lower()
-        or "模型" in text
-        or text.startswith("No endpoints found")
-        or not _CODES_OF_NO_MODEL.isdisjoint(error.names)
-    )
 
 
 def kind_of_404(message: str, names: Container[str]) -> ErrorKind:

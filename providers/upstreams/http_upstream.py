@@ -78,11 +78,10 @@ from providers.refusals import (
     LearntFacts,
     MaskedRecord,
     UpstreamError,
-    blames_request,
     decide_by_fields,
+    decide_by_request,
     error_of_response,
     fewest_entries,
-    lacks_path,
     names_model,
     read_answer,
     redact,
@@ -199,39 +198,10 @@ _CONNECT_S = 5.0
 _SUCCESS = range(200, 300)
 _CLIENT_ERROR = 400
 _NOT_FOUND = 404
-_INTERNAL_ERROR = 500
 _NO_SUCH_PATH = frozenset({404, 405})
 _VERSION = re.compile(r"/v\d")
 # Azure answers so for models and APIs that are newer than its last version without "preview".
 _NEWER = re.compile(r"enabled only for api.versions? (\d{4}-\d\d-\d\d(?:-preview)?) and later")
-# Vendors that say with 400 what others answer with 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, Z.ai
-# (github.com/JailbrokenAI/wallbreaker/issues/20, read on 2026-11-29), OpenRouter, LiteLLM, Together, Bedrock
-# (anthropics/claude-code/issues/65208; for a model that needs an inference profile, with another apostrophe:
-# cline/cline/issues/2482, read on 2026-11-30), xAI, GitHub Models and Copilot, Cloudflare.
-_NAMED = r"[`'\"]?(?P<{}>[^\s`'\"]{{1,200}}?)[`'\"]?"
-_UNKNOWN_MODEL = re.compile(
-    r"Model (?:Not Exist|does not exist)|Invalid model(?:: | '| name\b)|Unknown Model, please"
-    r"|(?:该|此|当前|所选)?模型[^。\uff0c,\n]{0,20}(?:不存在|已下线|已停用|已废弃|已弃用)"
-    r"|The requested model is not (?:supported|available)(?: for your \w+)?\.?$"
-    r"|The model \S+ has been decommissioned"
-    r"|The provided model identifier is invalid|Unable to access model\b"
-    rf"|Invocation of model ID {_NAMED.format('invoked')} with on-demand throughput isn"
-    rf"|(?:The )?(?:requested )?model {_NAMED.format('named')},? (?:is not found|not found|(?:does not|doesn.t) exist"
-    r"|(?:has been|was|is) (?:retired|discontinued)|(?:has )?reached (?:the|its) end of (?:its )?life"
-    r"|is no longer (?:available|supported|served))"
-    rf"|{_NAMED.format('id')} is not a valid model ID"
-    rf"|(?:Unknown model|Model not found|No such model):? {_NAMED.format('unknown')}(?=[.,]?(?:\s|$))",
-    re.IGNORECASE,
-)
-
-# The codes of these vendors, which may be about other models that a request names as well: OpenAI
-# (github.com/skorokithakis/sysaidmin/issues/9, read on 2026-11-29), Groq, Hugging Face, GitHub, Together.
-_OF_UNKNOWN_MODELS = frozenset(
-    {
-        *("model_not_found", "model_decommissioned", "model_terms_required", "model_not_supported", "unknown_model"),
-        *("model_not_available", "model_deprecated", "model_retired", "invalid_model"),
-    }
-)
 
 # APIs whose answers cost little and change nothing: after an error with status 200 these may be asked again. Such an
 # error of another API may stand for an answer that was made, and is billed.
@@ -556,13 +526,7 @@ class HttpUpstream:
         try:
             return await self._checked(response, request)
         except UpstreamError as error:
-            if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
-                error.kind, error.body, error.is_certain = ErrorKind.NOT_FOUND, None, True
-            if error.status == _INTERNAL_ERROR and blames_request(error.said):
-                error.kind, error.body = ErrorKind.BAD_REQUEST, None  # its type blames the server
-            decide_by_fields(error, _asked_by_client(request))
-            if path != PIVOT.name and lacks_path(error):
-                error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
+            decide_by_request(error, request.model, _asked_by_client(request), may_lack_path=path != PIVOT.name)
             if (needed := _NEWER.search(error.said)) is not None:
                 error.noted(f' (set query: {{ api-version: "{needed[1]}" }} of the provider, or a later one)')
             self._name_url(error, path, request.model)
@@ -684,17 +648,6 @@ def _asked_by_client(request: Request) -> Mapping[str, msgspec.Raw]:
         return request.fields
     own = request.added.union(request.extra_body)
     return {name: raw for name, raw in request.fields.items() if name not in own}
-
-
-def _knows_no(model: str, error: UpstreamError) -> bool:
-    """Whether an error with 400 says that the model does not exist; a client may name other models beside it."""
-    if not _OF_UNKNOWN_MODELS.isdisjoint(error.names) and model in error.said:
-        return True
-    found = _UNKNOWN_MODEL.match(error.said)
-    if found is None:
-        return False
-    named = next(filter(None, found.groups()), None)
-    return named is None or model in {named, named.removeprefix("models/")}
 
 
 async def _read_at_most(response: Response, limit_bytes: int) -> bytes:
