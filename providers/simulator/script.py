@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
@@ -375,10 +375,10 @@ class EmbeddingPerformance(Performance):
 # Delta("b"), ErrorEvent()] an error in the middle answer("Hi")[:-1] no [DONE] [Done()] [DONE] alone [Raw(b"data:
 # {broken")] exactly these bytes The script is executed for every request; ``provider.once(script)`` sets another one
 # for the next request. A request with ``stream`` false gets the tokens of the same steps as one JSON body, one for
-# embeddings gets vectors. The response ends after the last step. The script is also executed for requests in other
-# dialects than chat: use ``Raw`` events then. ``provider.received`` has the requests, ``provider.counts`` their
-# outcomes, and ``await provider.reach(disconnects=1)`` waits for an outcome. If the client hangs up, the current step
-# ends at once.
+# embeddings gets vectors. The response ends after the last step. The script is also executed for requests of all other
+# APIs: use ``Raw`` then, or ``Status`` with 200 and a body. ``provider.received`` has the requests, ``provider.counts``
+# their outcomes, and ``await provider.reach(disconnects=1)`` waits for an outcome. If the client hangs up, the current
+# step ends at once.
 
 
 class ReceivedRequest(msgspec.Struct, frozen=True):
@@ -386,11 +386,16 @@ class ReceivedRequest(msgspec.Struct, frozen=True):
 
     path: str
     headers: Mapping[str, str]  # names in lower case
-    body: Any
+    body: Any  # what its JSON says; the bytes of a form
+
+    @property
+    def key(self) -> str:
+        """The bearer token."""
+        return self.headers["authorization"].removeprefix("Bearer ")
 
 
 class ScriptedProvider:
-    """An OpenAI-compatible server that executes ``script`` for every request, with any model and any key.
+    """An OpenAI-compatible server that executes ``script`` for every request, with any model.
 
     ``tls`` makes it an https server; ``port`` 0 takes a free one; ``base_url`` is set inside ``async with``.
     """
@@ -405,6 +410,7 @@ class ScriptedProvider:
     ) -> None:
         self.script: Sequence[Step] = answer("Hello", " there", "!") if script is None else script
         self.answers: Callable[[Any], Sequence[Step]] | None = None  # the script by a request's body, instead
+        self.admits: Collection[str] | None = None  # the keys that are answered; None: any
         self.base_url = ""
         self.received: list[ReceivedRequest] = []
         self._once: deque[Sequence[Step]] = deque()
@@ -414,6 +420,7 @@ class ScriptedProvider:
             [
                 *(web.post(f"/v1/{dialect.path}", self._answer) for dialect in DIALECTS.values()),
                 web.post("/v1/embeddings", self._embed),
+                web.post("/v1/{path:.+}", self._pass),
                 web.get("/v1/models", self._list_models),
             ],
             tally,
@@ -454,15 +461,29 @@ class ScriptedProvider:
 
     async def _embed(self, request: web.Request) -> web.StreamResponse:
         script, body = await self._receive(request)
+        if any(isinstance(step, Raw) for step in script):
+            return await self._send(request, script)
         return await self._tally.answer(lambda visit: EmbeddingPerformance(request, visit, body).play(script))
+
+    async def _pass(self, request: web.Request) -> web.StreamResponse:
+        script, _ = await self._receive(request)
+        return await self._send(request, script)
+
+    async def _send(self, request: web.Request, script: Sequence[Step]) -> web.StreamResponse:
+        answering = Answering(f"chatcmpl-{len(self.received)}", "", created=0)
+        return await self._tally.answer(lambda visit: StreamedPerformance(request, visit, answering, {}).play(script))
 
     async def _list_models(self, request: web.Request) -> web.Response:
         self._keep(request, None)
         return json_response(model_list(self._models_served))
 
     async def _receive(self, request: web.Request) -> tuple[Sequence[Step], Any]:
-        body = msgspec.json.decode(await request.read())
+        body: Any = await request.read()
+        if not request.content_type.startswith("multipart/"):
+            body = msgspec.json.decode(body)
         self._keep(request, body)
+        if self.admits is not None and (key := self.received[-1].key) not in self.admits:
+            return [Status(HTTPStatus.UNAUTHORIZED, error(f"Incorrect API key provided: {key}."))], body
         if self._once:
             return self._once.popleft(), body
         return (self.script if self.answers is None else self.answers(body)), body

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, answer
-from tests.app.gateway.fake_upstream import FakeUpstream, plays
 from tests.app.gateway.key_desk import Desk, bearer, in_database, sha256
+from tests.app.gateway.relayed.samples import plays
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read
 from tests.patience import until
 
@@ -165,18 +165,16 @@ async def test_an_answer_that_is_gathered_is_cut(serve: Serve) -> None:
 
 
 async def test_a_relayed_answer_is_cut(serve: Serve) -> None:
-    async with FakeUpstream(plays(b"sound", then="hang")) as speaker:
-        config = {**in_database(), "providers": {"alpha": {"base_url": speaker.base_url}}}
-        async with serve(config=config) as running:
-            desk = Desk(running)
-            key = await desk.create("app")
-            body = {"model": MODEL, "input": "x"}
-            async with running.post(body, path="/v1/audio/speech", headers=bearer(key)) as response:
-                assert await response.content.readany() == b"sound"
-                await revoke(desk, key)
-                await is_cut_off(response)
-            await speaker.left.wait()
-            assert await ended_as(running, "app") == [(499, "key_revoked")]
+    async with serve(alpha=plays(b"sound", then=Hang()), config=in_database()) as running:
+        desk = Desk(running)
+        key = await desk.create("app")
+        body = {"model": MODEL, "input": "x"}
+        async with running.post(body, path="/v1/audio/speech", headers=bearer(key)) as response:
+            assert await response.content.readany() == b"sound"
+            await revoke(desk, key)
+            await is_cut_off(response)
+        await running["alpha"].reach(disconnects=1)
+        assert await ended_as(running, "app") == [(499, "key_revoked")]
 
 
 async def test_a_call_that_waits_for_a_seat_is_cut_and_gives_its_place_up(serve: Serve) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from aiohttp import web
 
+from providers.simulator.script import Gate, ReceivedRequest, ScriptedProvider, Step
 from tests.app.gateway.broken_answers import response, response_end
 from tests.app.gateway.collector import Collector
-from tests.app.gateway.fake_upstream import FakeUpstream, Script, plays, says
 from tests.app.gateway.key_desk import bearer
+from tests.app.gateway.relayed.samples import HANGS, plays, says
 from tests.app.gateway.running_gateway import RunningGateway
 from tests.app.gateway.watcher import Watcher
 
@@ -133,30 +133,39 @@ def _responses(texts: Sequence[str], *, ends: bool = True) -> bytes:
 _STREAMS = {"chat/completions": _chat, "responses": _responses}
 
 
-async def answers(request: web.Request, body: bytes) -> web.StreamResponse:
+Script = Callable[[ReceivedRequest], Sequence[Step]]
+
+
+def answers(asked: ReceivedRequest) -> Sequence[Step]:
     """Give an ordinary answer, whatever is asked for."""
-    path = request.path.removeprefix("/v1/")
-    script: Script
+    path = _path(asked)
     if path == "audio/speech":
-        script = plays(b"sound", kind="audio/mpeg")
-    elif path == "responses" and b'"background":true' in body:
-        script = says(_QUEUED)
-    elif (stream := _STREAMS.get(path)) is not None:
-        script = plays(stream(TEXT), kind="text/event-stream")
-    else:
-        script = says(_WHOLE[path])
-    return await script(request, body)
+        return plays(b"sound")
+    if path == "responses" and asked.body.get("background"):
+        return says(_QUEUED)
+    if (stream := _STREAMS.get(path)) is not None:
+        return plays(stream(TEXT), kind="text/event-stream")
+    return says(_WHOLE[path])
 
 
-def begins(*texts: str, then: str) -> Script:
+def hangs(_: ReceivedRequest) -> Sequence[Step]:
+    """Never answer."""
+    return HANGS
+
+
+def refuses(_: ReceivedRequest) -> Sequence[Step]:
+    """Refuse so that it is known that nothing was started."""
+    return says({"error": {"message": "too many", "type": "rate_limit_error"}}, status=429)
+
+
+def begins(*texts: str, then: Step) -> Script:
     """Send the beginning of a streamed answer; ``then`` hang, or break the connection. What is no stream: only that."""
 
-    async def begun(request: web.Request, body: bytes) -> web.StreamResponse:
-        path = request.path.removeprefix("/v1/")
-        if (stream := _STREAMS.get(path)) is not None:
-            return await plays(stream(texts, ends=False), kind="text/event-stream", then=then)(request, body)
-        kind = "audio/mpeg" if path == "audio/speech" else "application/json"
-        return await plays(b"{", kind=kind, then=then)(request, body)
+    def begun(asked: ReceivedRequest) -> Sequence[Step]:
+        if (stream := _STREAMS.get(_path(asked))) is not None:
+            return plays(stream(texts, ends=False), kind="text/event-stream", then=then)
+        kind = "audio/mpeg" if _path(asked) == "audio/speech" else "application/json"
+        return plays(b"{", kind=kind, then=then)
 
     return begun
 
@@ -164,53 +173,47 @@ def begins(*texts: str, then: str) -> Script:
 def streams(*texts: str) -> Script:
     """Answer with these texts, in what is a stream."""
 
-    async def streamed(request: web.Request, body: bytes) -> web.StreamResponse:
-        stream = _STREAMS.get(request.path.removeprefix("/v1/"))
-        if stream is None:
-            return await answers(request, body)
-        return await plays(stream(texts), kind="text/event-stream")(request, body)
+    def streamed(asked: ReceivedRequest) -> Sequence[Step]:
+        stream = _STREAMS.get(_path(asked))
+        return answers(asked) if stream is None else plays(stream(texts), kind="text/event-stream")
 
     return streamed
 
 
-def after(event: asyncio.Event, script: Script = answers) -> Script:
-    """Wait for ``event``, then play ``script``."""
-
-    async def later(request: web.Request, body: bytes) -> web.StreamResponse:
-        await event.wait()
-        return await script(request, body)
-
-    return later
+def after(event: asyncio.Event) -> Script:
+    """Wait for ``event``, then answer."""
+    return lambda asked: [Gate(event), *answers(asked)]
 
 
-# Of a request that is refused so, it is known that nothing was started.
-refuses = says({"error": {"message": "too many", "type": "rate_limit_error"}}, status=429)
-
-
-class Provider:
+class Provider(ScriptedProvider):
     """Plays for each model what its cell says."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.scripts: dict[str, Script] = {}  # by the model's name there; others are answered
         self.asked: dict[str, asyncio.Event] = {}  # likewise
-        self.server = FakeUpstream(self._play)
+        self.answers = self._play
 
-    async def _play(self, request: web.Request, body: bytes) -> web.StreamResponse:
+    def _play(self, body: Any) -> Sequence[Step]:
         model = _model_in(body)
         self.event(model).set()
-        return await self.scripts.get(model, answers)(request, body)
+        return self.scripts.get(model, answers)(self.received[-1])
 
     def event(self, model: str) -> asyncio.Event:
         """Return what is set once the model was asked for something."""
         return self.asked.setdefault(model, asyncio.Event())
 
 
+def _path(asked: ReceivedRequest) -> str:
+    return asked.path.removeprefix("/v1/")
+
+
 _FORMS_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n')
 
 
-def _model_in(body: bytes) -> str:
-    if body.startswith(b"{"):
-        return str(msgspec.json.decode(body)["model"])
+def _model_in(body: Any) -> str:
+    if isinstance(body, dict):
+        return str(body["model"])
     found = _FORMS_MODEL.search(body)
     assert found is not None
     return found[1].decode()
@@ -285,5 +288,5 @@ def other(model: str) -> str:
 async def both_providers() -> AsyncIterator[dict[str, Provider]]:
     """Serve the two providers."""
     providers = {name: Provider() for name in (FIRST, SECOND)}
-    async with providers[FIRST].server, providers[SECOND].server:
+    async with providers[FIRST], providers[SECOND]:
         yield providers

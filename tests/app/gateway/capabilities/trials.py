@@ -15,6 +15,7 @@ import msgspec
 
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.steering import event, event_field
+from providers.simulator.script import Drop, Hang
 from tests.app.gateway.capabilities.asked import (
     APIS,
     FIRST,
@@ -26,12 +27,12 @@ from tests.app.gateway.capabilities.asked import (
     after,
     begins,
     both_providers,
+    hangs,
     other,
     refuses,
     streams,
 )
 from tests.app.gateway.collector import collecting
-from tests.app.gateway.fake_upstream import hangs
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.running_gateway import MODEL, Incurious, serving
 from tests.app.gateway.watcher import watching
@@ -180,7 +181,7 @@ async def keep_a_deadline(cell: Cell) -> None:
 
 
 async def notice_a_silence(cell: Cell) -> None:
-    cell.script(first=begins(*TEXT, then="hang"), second=_goes_on(cell))
+    cell.script(first=begins(*TEXT, then=Hang()), second=_goes_on(cell))
     teach(cell)
     reply = await cell.is_answered()
     assert b"jumps" in reply.body
@@ -188,7 +189,7 @@ async def notice_a_silence(cell: Cell) -> None:
 
 
 async def take_over(cell: Cell) -> None:
-    cell.script(first=begins(*TEXT, then="break"), second=_goes_on(cell))
+    cell.script(first=begins(*TEXT, then=Drop()), second=_goes_on(cell))
     teach(cell)
     reply = await cell.is_answered()
     assert b"jumps" in reply.body
@@ -357,7 +358,7 @@ async def cells_of(name: str, folder: Path, kinds: Sequence[str]) -> AsyncIterat
         providers = await stack.enter_async_context(both_providers())
         collector = await stack.enter_async_context(collecting())
         settings: dict[str, Any] = {
-            "providers": {each: {"base_url": one.server.base_url, "apis": APIS} for each, one in providers.items()},
+            "providers": {each: {"base_url": one.base_url, "apis": APIS} for each, one in providers.items()},
             "models": models,
             "tracing": {"enabled": True, "endpoint": collector.url},
             **trial.settings,

@@ -12,7 +12,7 @@ import pytest
 from gateway.server.connection import UNREAD_BYTES
 from providers.http import READ_BYTES
 from providers.simulator.script import Delta, Hang, RoleOnly, answer
-from tests.app.gateway.fake_upstream import FakeUpstream, plays
+from tests.app.gateway.relayed.samples import plays
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
 
 CLOCKS: dict[str, Any] = {"client_timeouts": {"write_timeout_s": 0.2}}
@@ -66,14 +66,12 @@ async def test_who_takes_nothing_of_a_stream_is_cut_and_its_provider_with_it(ser
 
 
 async def test_who_takes_nothing_of_a_relayed_answer_is_cut_and_its_provider_with_it(serve: Serve) -> None:
-    async with FakeUpstream(plays(*[bytes(65_536)] * 300, then="hang")) as speaker:
-        config = {**CLOCKS, "providers": {"alpha": {"base_url": speaker.base_url}}}
-        async with serve(config=config) as running:
-            body = {"model": MODEL, "input": "x"}
-            async with silent_socket(running, body, "/v1/audio/speech") as sock:
-                await speaker.left.wait()
-                await cut(sock)
-            await _is_recorded_as_stalled(running)
+    async with serve(alpha=plays(*[bytes(65_536)] * 300, then=Hang()), config=CLOCKS) as running:
+        body = {"model": MODEL, "input": "x"}
+        async with silent_socket(running, body, "/v1/audio/speech") as sock:
+            await running["alpha"].reach(disconnects=1)
+            await cut(sock)
+        await _is_recorded_as_stalled(running)
 
 
 async def test_who_takes_nothing_of_a_whole_answer_is_cut(serve: Serve) -> None:

@@ -11,9 +11,10 @@ import aiohttp
 import msgspec
 import pytest
 
+from providers.simulator.script import ScriptedProvider
 from tests.app.gateway.extending.fifth_dialect.dialect import event
-from tests.app.gateway.fake_upstream import FakeUpstream, plays, says
 from tests.app.gateway.process import CHECKOUT, started
+from tests.app.gateway.relayed.samples import plays, says
 from tests.app.gateway.running_gateway import MODEL, configuration
 
 HERE = Path(__file__).parent / "fifth_dialect"
@@ -54,7 +55,7 @@ def add(index: Path, imported: str, name: str) -> None:
 class Running:
     """A gateway with the dialect, in front of a provider of ``api``."""
 
-    def __init__(self, folder: Path, url: str, provider: FakeUpstream, http: aiohttp.ClientSession) -> None:
+    def __init__(self, folder: Path, url: str, provider: ScriptedProvider, http: aiohttp.ClientSession) -> None:
         self._folder = folder
         self._url = url
         self.provider = provider
@@ -78,7 +79,7 @@ class Running:
 
 @asynccontextmanager
 async def running(code: Path, folder: Path, api: str, answer: Any) -> AsyncIterator[Running]:
-    async with FakeUpstream(answer) as provider, aiohttp.ClientSession() as http:
+    async with ScriptedProvider(answer) as provider, aiohttp.ClientSession() as http:
         config = configuration(folder, {"alpha": provider.base_url}, providers={"alpha": {"apis": [api]}})
         async with started(config, folder, cwd=code, PYTHONPATH=str(code), PYTHONDONTWRITEBYTECODE="1") as gateway:
             yield Running(folder, gateway.url, provider, http)
@@ -92,7 +93,7 @@ async def test_its_stream_passes_byte_for_byte_and_is_logged(code: Path, folder:
     async with running(code, folder, "echo", streamed(*ECHOED)) as gateway:
         assert await gateway.post("/v1/echo/lines", {**ECHO, "stream": True}) == (200, b"".join(ECHOED))
         [asked] = gateway.provider.received
-        assert (asked.path, asked.fields) == ("echo/lines", {**ECHO, "model": "m", "stream": True})
+        assert (asked.path, asked.body) == ("/v1/echo/lines", {**ECHO, "model": "m", "stream": True})
     assert gateway.row() == {
         "endpoint": "echo.lines",
         "streamed": 1,
@@ -118,7 +119,7 @@ async def test_chat_is_answered_by_who_speaks_it(code: Path, folder: Path) -> No
     async with running(code, folder, "echo", says({"text": TEXT, "over": "stop", "heard": 3, "said": 40})) as gateway:
         status, body = await gateway.post("/v1/chat/completions", CHAT)
         [asked] = gateway.provider.received
-    assert (asked.path, asked.fields) == ("echo/lines", {**ECHO, "model": "m", "stream": True})
+    assert (asked.path, asked.body) == ("/v1/echo/lines", {**ECHO, "model": "m", "stream": True})
     assert status == 200
     assert msgspec.json.decode(body)["choices"][0]["message"]["content"] == TEXT
     assert gateway.row()["endpoint"] == "chat.completions"
@@ -129,7 +130,7 @@ async def test_it_is_answered_by_who_speaks_chat(code: Path, folder: Path) -> No
     async with running(code, folder, "chat", says(whole)) as gateway:
         status, body = await gateway.post("/v1/echo/lines", {**ECHO, "stream": True})
         [asked] = gateway.provider.received
-    assert asked.fields["messages"] == CHAT["messages"]
+    assert asked.body["messages"] == CHAT["messages"]
     assert (status, body) == (200, event(bit=TEXT) + event(over="stop", heard=3, said=40))
     assert gateway.row()["endpoint"] == "echo.lines"
 

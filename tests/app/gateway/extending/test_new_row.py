@@ -9,8 +9,9 @@ import aiohttp
 import msgspec
 import pytest
 
-from tests.app.gateway.fake_upstream import FakeUpstream, hangs, says
+from providers.simulator.script import ScriptedProvider
 from tests.app.gateway.process import CHECKOUT, started
+from tests.app.gateway.relayed.samples import HANGS, says
 from tests.app.gateway.running_gateway import MODEL, configuration
 
 ROW = """
@@ -54,7 +55,11 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def test_a_new_row_is_raced_described_and_recorded(code: Path, tmp_path: Path) -> None:
     answer = msgspec.json.encode({"reversed": "olleh"})
-    async with FakeUpstream(hangs) as alpha, FakeUpstream(says(answer)) as beta, aiohttp.ClientSession() as http:
+    async with (
+        ScriptedProvider(HANGS) as alpha,
+        ScriptedProvider(says(answer)) as beta,
+        aiohttp.ClientSession() as http,
+    ):
         urls = {"alpha": alpha.base_url, "beta": beta.base_url}
         config = configuration(
             tmp_path,
@@ -73,7 +78,7 @@ async def test_a_new_row_is_raced_described_and_recorded(code: Path, tmp_path: P
                 operation = (await described.json())["paths"]["/v1/reversals"]["post"]
             assert operation["operationId"] == "createReversal"
         [asked] = beta.received
-        assert (asked.path, asked.fields) == ("reversals", {"model": "m", "text": "hello"})
+        assert (asked.path, asked.body) == ("/v1/reversals", {"model": "m", "text": "hello"})
     with closing(sqlite3.connect(tmp_path / "holeshot.db")) as connection:
         rows = connection.execute("select endpoint, launched from calls where status_code = 200").fetchall()
     assert rows == [("reversals", 2)]

@@ -2,41 +2,18 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import Any
 
 import aiohttp
-from aiohttp import web
 
-from providers.simulator.script import ScriptedProvider, Status, Step
-from providers.simulator.wire import error
+from providers.simulator.script import ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import chat_body, configuration
 
 OLD, NEW, NEWEST = "the-old-key-4f1c", "the-new-key-9a2e", "the-newest-key-7d30"
 CALLERS = 3
-
-
-class KeyedProvider(ScriptedProvider):
-    """A provider that answers to some keys, and says in its refusals which one it was sent."""
-
-    def __init__(self, *accepted: str) -> None:
-        super().__init__()
-        self.accepted = accepted
-
-    @property
-    def keys(self) -> list[str]:
-        """The key of each request."""
-        return [each.headers["authorization"].removeprefix("Bearer ") for each in self.received]
-
-    async def _receive(self, request: web.Request) -> tuple[Sequence[Step], Any]:
-        script, body = await super()._receive(request)
-        key = request.headers["authorization"].removeprefix("Bearer ")
-        if key in self.accepted:
-            return script, body
-        return [Status(401, error(f"Incorrect API key provided: {key}."))], body
 
 
 class Mounted:
@@ -130,7 +107,8 @@ def assert_hidden(*texts: str) -> None:
 
 async def test_a_mounted_key_is_replaced_under_load_without_a_failed_call(folder: Path) -> None:
     secret = Mounted(folder / "secrets", OLD)
-    async with KeyedProvider(OLD) as provider:
+    async with ScriptedProvider() as provider:
+        provider.admits = {OLD}
         config = configuration(folder, {"alpha": provider.base_url})
         config["providers"]["alpha"]["api_key"] = "file:./secrets/key"
         async with started(config, folder) as gateway:
@@ -140,22 +118,22 @@ async def test_a_mounted_key_is_replaced_under_load_without_a_failed_call(folder
                 await gateway.event("key.refused")
                 await callers.round()
                 # It forgets the old one before the new one has answered once.
-                provider.accepted = (NEW,)
+                provider.admits = {NEW}
                 await gateway.event("key.replaced")
                 await callers.round()
-                seen = len(provider.keys)
+                seen = len(provider.received)
                 await callers.round()
-                assert set(provider.keys[seen:]) == {NEW}
+                assert {each.key for each in provider.received[seen:]} == {NEW}
                 # For some time both are valid, as usual.
-                provider.accepted = (NEW, NEWEST)
+                provider.admits = {NEW, NEWEST}
                 secret.hold(NEWEST)
                 await gateway.event("key.replaced", 2)
                 await callers.round()
-                provider.accepted = (NEWEST,)
+                provider.admits = {NEWEST}
                 await callers.round()
             assert set(callers.statuses) == {200}
             # What a refusal says of the key goes no further.
-            provider.accepted = ()
+            provider.admits = ()
             async with (
                 aiohttp.ClientSession() as http,
                 http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response,
@@ -177,7 +155,8 @@ async def test_a_key_from_a_command_is_replaced_without_a_failed_call_and_surviv
     key.write_text(OLD, encoding="utf-8")
     script.write_text('#!/bin/sh\necho "the key is $(cat key)" >&2\nexec cat key\n', encoding="utf-8")
     script.chmod(0o700)
-    async with KeyedProvider(OLD) as provider:
+    async with ScriptedProvider() as provider:
+        provider.admits = {OLD}
         secrets = {"exec": True, "exec_every_s": 1, "exec_timeout_s": 60}
         config = configuration(folder, {"alpha": provider.base_url}, secrets=secrets)
         config["providers"]["alpha"]["api_key"] = "${exec:./print-key}"
@@ -186,7 +165,7 @@ async def test_a_key_from_a_command_is_replaced_without_a_failed_call_and_surviv
                 following.write_text(NEW, encoding="utf-8")
                 following.replace(key)  # in one step: no command sees half of it
                 await gateway.event("key.refused")
-                provider.accepted = (NEW,)
+                provider.admits = {NEW}
                 await gateway.event("key.replaced")
                 key.unlink()
                 failed = await gateway.event("secrets.command_failed")

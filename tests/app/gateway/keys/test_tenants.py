@@ -34,7 +34,7 @@ def brings(said: str = f"alpha={KEY}") -> dict[str, str]:
 
 def sent_to(running: RunningGateway, provider: str) -> list[str]:
     """Return the keys that a provider has received, in order."""
-    return [each.headers["authorization"].removeprefix("Bearer ") for each in running[provider].received]
+    return [each.key for each in running[provider].received]
 
 
 def by_user(**scripts: Sequence[Step]) -> Any:

@@ -8,7 +8,6 @@ import pytest
 from providers.simulator.script import Raw, Status, Step, answer
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
 from tests.app.gateway.apis.test_gemini import TEXT_BYTES as GEMINI_BYTES
-from tests.app.gateway.fake_upstream import FakeUpstream, says
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 ONLY_RESPONSES = "This model is only supported in v1/responses and not in v1/chat/completions."
@@ -316,19 +315,10 @@ async def test_a_404_about_what_the_request_names_is_the_requests(serve: Serve, 
     ("model", "api"), [("gpt-5-codex", "responses"), ("gpt-5-pro", "responses"), ("gpt-4o", "chat")]
 )
 async def test_what_the_table_says_of_a_model_is_known_before_any_refusal(serve: Serve, model: str, api: str) -> None:
-    async with (
-        FakeUpstream(says({"error": {"message": "busy"}}, status=503)) as vendor,
-        serve(
-            alpha=None,
-            config={
-                "providers": {"openai": {"base_url": vendor.base_url, "api_key": "k"}},
-                "models": {MODEL: {"deployments": [f"openai/{model}"]}},
-            },
-        ) as running,
-    ):
+    config = {"models": {MODEL: {"deployments": [f"openai/{model}"]}}}
+    async with serve(openai=[Status(503, {"error": {"message": "busy"}})], config=config) as running:
         await call(running, "chat")
-        path = {"responses": "responses", "chat": "chat/completions"}[api]
-        assert [each.path for each in vendor.received] == [path]
+        assert asked(running, "openai") == [api]
 
 
 async def test_a_model_that_no_api_takes_stays_in_rotation_for_the_others(serve: Serve) -> None:

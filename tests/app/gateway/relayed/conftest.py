@@ -1,36 +1,33 @@
-"""A gateway before upstreams of their own scripts."""
+"""A gateway before providers, each with scripts of its own."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from tests.app.gateway.fake_upstream import FakeUpstream, Script
-from tests.app.gateway.relayed.samples import Open
+from providers.simulator.script import ScriptedProvider
+from tests.app.gateway.relayed.samples import EMBEDDINGS, Open, Script, says
 from tests.app.gateway.running_gateway import RunningGateway, Serve
 
 
 @pytest.fixture
 def opened(serve: Serve) -> Open:
-    """Serve a gateway before upstreams: ``async with opened(alpha=[says(…)]) as (running, upstreams)``."""
+    """Serve a gateway before providers: ``async with opened(alpha=[says(…)]) as (running, upstreams)``.
+
+    A provider takes its scripts in turn, the last one again and again; without any it answers with vectors.
+    """
 
     @asynccontextmanager
     async def start(
         *, config: Mapping[str, Any] | None = None, key: str = "unused", **scripts: list[Script]
-    ) -> AsyncIterator[tuple[RunningGateway, dict[str, FakeUpstream]]]:
-        async with AsyncExitStack() as stack:
-            upstreams = {
-                name: await stack.enter_async_context(FakeUpstream(*script))
-                for name, script in (scripts or {"alpha": []}).items()
-            }
-            settings = dict(config or {})
-            own = settings.pop("providers", {})
-            settings["providers"] = {
-                name: {"base_url": each.base_url, **own.get(name, {})} for name, each in upstreams.items()
-            }
-            names = dict.fromkeys(upstreams)
-            running = await stack.enter_async_context(serve(config=settings, key=key, **names))
-            yield running, upstreams
+    ) -> AsyncIterator[tuple[RunningGateway, Mapping[str, ScriptedProvider]]]:
+        in_turn = {name: each or [says(EMBEDDINGS)] for name, each in (scripts or {"alpha": []}).items()}
+        last = {name: each[-1] for name, each in in_turn.items()}
+        async with serve(config=config or {}, key=key, **last) as running:
+            for name, each in in_turn.items():
+                for script in each[:-1]:
+                    running[name].once(script)
+            yield running, running.providers
 
     return start

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from tests.app.gateway.fake_upstream import no_such_path, says
-from tests.app.gateway.relayed.samples import MESSAGE, Open
+from tests.app.gateway.relayed.samples import MESSAGE, NO_SUCH_PATH, Open, says
 from tests.app.gateway.running_gateway import MODEL
 
 
@@ -16,7 +15,7 @@ async def test_tokens_are_counted_by_whoever_speaks_messages(opened: Open) -> No
             assert (response.status, await response.json()) == (200, {"input_tokens": 42})
         assert "x-holeshot-estimated" not in response.headers
         [received] = upstreams["beta"].received
-        assert (received.path, received.fields) == ("messages/count_tokens", {**MESSAGE, "model": "m"})
+        assert (received.path, received.body) == ("/v1/messages/count_tokens", {**MESSAGE, "model": "m"})
         assert received.headers["anthropic-beta"] == "x"
         call = await running.call()
     assert (call["endpoint"], call["status_code"]) == ("messages.count_tokens", 200)
@@ -54,7 +53,7 @@ async def test_tokens_nobody_can_count_are_estimated(opened: Open) -> None:
 
 async def test_tokens_are_estimated_where_a_speaker_of_messages_cannot_count(opened: Open) -> None:
     config = {"providers": {"alpha": {"apis": ["chat", "messages"]}}}
-    async with opened(alpha=[no_such_path()], config=config) as (running, _):
+    async with opened(alpha=[NO_SUCH_PATH], config=config) as (running, _):
         for _ in range(3):
             async with running.post(MESSAGE, path="/v1/messages/count_tokens") as response:
                 assert (response.status, response.headers["x-holeshot-estimated"]) == (200, "true")

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from tests.app.gateway.access.test_admission import KEYS, clients
-from tests.app.gateway.fake_upstream import EMBEDDINGS, hangs, says
-from tests.app.gateway.relayed.samples import Open
+from tests.app.gateway.relayed.samples import EMBEDDINGS, HANGS, Open, says
 from tests.app.gateway.running_gateway import MODEL
 
 ASKED = {
@@ -33,11 +32,12 @@ NATIVE = {"providers": {name: {"apis": ["chat", "decisions"]} for name in ("alph
 
 
 async def test_decisions_go_to_who_has_them_as_they_are(opened: Open) -> None:
-    async with opened(alpha=[says(DECISION)], config=NATIVE) as (running, upstreams):
+    config = {"providers": {"alpha": {"apis": ["chat", "decisions"]}}}
+    async with opened(alpha=[says(DECISION)], config=config) as (running, upstreams):
         async with running.post({"model": MODEL, **ASKED}, path="/v1/decisions") as response:
             assert (response.status, await response.json()) == (200, DECISION)
         [received] = upstreams["alpha"].received
-        assert (received.path, received.fields) == ("decisions", {**ASKED, "model": "m"})
+        assert (received.path, received.body) == ("/v1/decisions", {**ASKED, "model": "m"})
         call = await running.call()
         assert (call["endpoint"], call["prompt_tokens"], call["completion_tokens"]) == ("decisions", 20, 2)
 
@@ -50,7 +50,7 @@ async def test_googles_decisions_are_its_own(opened: Open) -> None:
             asked = {"model": f"models/{MODEL}", **GOOGLES}
             async with running.post(asked, path=path, headers=headers) as response:
                 assert (response.status, await response.json()) == (200, answer)
-            assert upstreams["alpha"].received[-1].fields == {**GOOGLES, "model": "m"}
+            assert upstreams["alpha"].received[-1].body == {**GOOGLES, "model": "m"}
 
 
 @pytest.mark.parametrize(("headers", "query"), [({"x-goog-api-key": "K"}, ""), ({}, "?key=K")])
@@ -78,7 +78,7 @@ async def test_googles_clients_are_refused_in_googles_words_where_openais_come_t
 async def test_decisions_are_raced_among_the_same_model(opened: Open) -> None:
     models = {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "race", "width": 2}}}
     config = {**NATIVE, "models": models}
-    async with opened(alpha=[hangs], beta=[says(DECISION)], config=config) as (running, _):
+    async with opened(alpha=[HANGS], beta=[says(DECISION)], config=config) as (running, _):
         async with running.post({"model": MODEL, **ASKED}, path="/v1/decisions") as response:
             assert (response.status, response.headers["x-holeshot-launched"]) == (200, "2")
         assert await running.outcomes() == {"alpha": "lost", "beta": "won"}

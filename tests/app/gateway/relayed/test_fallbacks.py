@@ -4,11 +4,9 @@ import asyncio
 import copy
 from typing import Any
 
-from aiohttp import web
-
 from gateway.core.prompt_classes import decoded_class
-from tests.app.gateway.fake_upstream import says
-from tests.app.gateway.relayed.samples import MESSAGE, PICTURES, Open
+from providers.simulator.script import Gate, Status
+from tests.app.gateway.relayed.samples import MESSAGE, PICTURES, Open, says
 from tests.app.gateway.running_gateway import MODEL, read
 
 
@@ -26,7 +24,7 @@ async def test_another_model_takes_the_place_of_one_that_fails(opened: Open) -> 
         async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
             assert (response.status, await response.read()) == (200, b"sound")
         assert response.headers["x-holeshot-fallback"] == "other"
-        assert upstreams["beta"].received[0].fields["model"] == "n"
+        assert upstreams["beta"].received[0].body["model"] == "n"
         call = await running.call()
         assert (call["model"], call["answered_model"], call["launched"]) == (MODEL, "other", 2)
         assert await running.outcomes() == {"alpha": "failed", "beta": "won"}
@@ -38,17 +36,15 @@ async def test_a_fallback_is_of_the_configuration_that_its_call_began_with(opene
         "other": {"deployments": ["beta/n"]},
     }
     go = asyncio.Event()
-
-    async def fails_later(_: web.Request, __: bytes) -> web.StreamResponse:
-        await go.wait()
-        return web.json_response({}, status=500)
-
     async with opened(
-        alpha=[fails_later], beta=[says(b"old", kind="audio/mpeg")], gamma=[says(b"new")], config={"models": models}
+        alpha=[[Gate(go), Status(500, {})]],
+        beta=[says(b"old", kind="audio/mpeg")],
+        gamma=[says(b"new")],
+        config={"models": models},
     ) as (running, upstreams):
         speech = running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech")
         call = asyncio.create_task(answer_of(speech))
-        await upstreams["alpha"].asked.wait()
+        await upstreams["alpha"].requested.wait()
         config = copy.deepcopy(running.config)
         config["models"]["other"]["deployments"] = ["gamma/n"]
         running.gateway.reload(read(config, running.folder))
@@ -64,7 +60,7 @@ async def test_what_only_a_client_of_some_policy_may_see_stays_there(opened: Ope
             async with running.post(body, path="/v1/embeddings") as response:
                 assert response.headers["x-holeshot-provider"] == "beta"
         assert upstreams["alpha"].received == []
-        assert "provider" not in upstreams["beta"].received[0].fields
+        assert "provider" not in upstreams["beta"].received[0].body
 
 
 async def test_how_soon_a_picture_comes_says_nothing_of_how_soon_an_answer_does(opened: Open) -> None:

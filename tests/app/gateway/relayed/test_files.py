@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.app.gateway.fake_upstream import plays, says
-from tests.app.gateway.relayed.samples import PICTURES, SOUND, Open, form
+from tests.app.gateway.relayed.samples import PICTURES, SOUND, Open, form, plays, says
 from tests.app.gateway.running_gateway import MODEL
 
 TRANSCRIPT = {"text": "Hello.", "usage": {"type": "tokens", "input_tokens": 14, "output_tokens": 4, "total_tokens": 18}}
@@ -34,7 +33,7 @@ async def test_a_file_reaches_each_deployment_as_it_was_sent_but_for_the_model(o
             [received] = upstream.received
             assert received.headers["content-type"] == sent.content_type
             assert received.body == expected
-            assert received.path == f"audio/{endpoint}"
+            assert received.path == f"/v1/audio/{endpoint}"
         call = await running.call()
         assert (call["endpoint"], call["prompt_tokens"], call["completion_tokens"]) == (f"audio.{endpoint}", 14, 4)
         assert await running.outcomes() == {"alpha": "failed", "beta": "won"}
@@ -108,7 +107,7 @@ async def test_pictures_are_edited_and_varied_by_the_openai_sdk(opened: Open) ->
         edited = await running.sdk.images.edit(model=MODEL, image=files, prompt="a hat")
         varied = await running.sdk.images.create_variation(model=MODEL, image=files[0])
         assert edited.data == varied.data
-        assert [each.path for each in upstreams["alpha"].received] == ["images/edits", "images/variations"]
+        assert [each.path for each in upstreams["alpha"].received] == ["/v1/images/edits", "/v1/images/variations"]
         assert b"\x89PNG b" in upstreams["alpha"].received[0].body
         rows = await running.rows("select endpoint from calls order by started_at")
     assert [row["endpoint"] for row in rows] == ["images.edits", "images.variations"]

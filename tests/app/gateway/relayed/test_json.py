@@ -7,8 +7,17 @@ import pytest
 
 from gateway.api.relayed_apis import RELAYED
 from gateway.racing import MOST_TOKENS, SURPLUS_TOKENS
-from tests.app.gateway.fake_upstream import EMBEDDINGS, Script, hangs, no_such_path, says
-from tests.app.gateway.relayed.samples import PICTURE, PICTURES, Open, in_order
+from tests.app.gateway.relayed.samples import (
+    EMBEDDINGS,
+    HANGS,
+    NO_SUCH_PATH,
+    PICTURE,
+    PICTURES,
+    Open,
+    Script,
+    in_order,
+    says,
+)
 from tests.app.gateway.running_gateway import MODEL
 
 MODERATION = {"id": "modr-1", "model": "m", "results": [{"flagged": True, "categories": {}, "category_scores": {}}]}
@@ -43,8 +52,8 @@ async def test_json_passes_untouched_and_is_recorded(
         async with running.post({"model": MODEL, **odd}, path=path, headers=headers) as response:
             assert (response.status, await response.json()) == (200, answer)
         [received] = upstreams["alpha"].received
-        assert received.fields == {**odd, "model": "m"}
-        assert received.path == path.removeprefix("/v1/").removeprefix("/v2/")
+        assert received.body == {**odd, "model": "m"}
+        assert received.path == path.replace("/v2/", "/v1/")
         assert received.headers["x-request-id"] == "mine-1"
         call = await running.call()
         [attempt] = await running.rows("select * from attempts")
@@ -73,24 +82,24 @@ async def test_json_passes_untouched_and_is_recorded(
         says({"error": {"message": "broken", "type": "server_error"}}),
         says(b"<html><title>Bad gateway</title></html>", kind="text/html"),
         says(b""),
-        no_such_path(),
-        hangs,
+        NO_SUCH_PATH,
+        HANGS,
     ],
     ids=["503", "error with 200", "web page", "empty", "no such path", "hangs"],
 )
 async def test_a_failure_is_replaced_by_the_next_deployment(  # noqa: PLR0917 - what pytest hands in, by name
     opened: Open, path: str, endpoint: str, body: dict[str, Any], answer: Any, failure: Script
 ) -> None:
-    config = {"providers": {"alpha": {"timeouts": {"ttft_timeout_s": 0.2}}}} if failure is hangs else {}
+    config = {"providers": {"alpha": {"timeouts": {"ttft_timeout_s": 0.2}}}} if failure is HANGS else {}
     async with opened(alpha=[failure], beta=[says(answer)], config=config) as (running, _):
         async with running.post({"model": MODEL, **body, **in_order("alpha", "beta")}, path=path) as response:
             assert (response.status, await response.json()) == (200, answer)
             assert response.headers["x-holeshot-launched"] == "2"
-        expected = "timeout" if failure is hangs else "failed"
+        expected = "timeout" if failure is HANGS else "failed"
         assert await running.outcomes() == {"alpha": expected, "beta": "won"}
         assert (await running.call())["endpoint"] == endpoint
         [row] = await running.rows("select status_code from attempts where provider = 'alpha'")
-        assert (row["status_code"] is None) is (failure is hangs)  # what was answered has a status
+        assert (row["status_code"] is None) is (failure is HANGS)  # what was answered has a status
 
 
 def vectors(*vectors: Any) -> dict[str, Any]:
@@ -197,7 +206,7 @@ async def test_short_calls_are_raced_where_that_is_set(
     opened: Open, path: str, endpoint: str, body: dict[str, Any], answer: Any
 ) -> None:
     config = {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], **RACED}}}
-    async with opened(alpha=[hangs], beta=[says(answer)], config=config) as (running, _):
+    async with opened(alpha=[HANGS], beta=[says(answer)], config=config) as (running, _):
         async with running.post({"model": MODEL, **body}, path=path) as response:
             assert (response.status, await response.json()) == (200, answer)
             assert response.headers["x-holeshot-launched"] == "2"
@@ -268,7 +277,7 @@ async def test_the_openai_sdk_embeds_in_base64_by_itself(opened: Open) -> None:
     async with opened() as (running, upstreams):
         answered = await running.sdk.embeddings.create(model=MODEL, input=["one"])
         assert answered.data[0].embedding == [1.0, 2.0]
-        assert upstreams["alpha"].received[0].fields["encoding_format"] == "base64"
+        assert upstreams["alpha"].received[0].body["encoding_format"] == "base64"
         call = await running.call()
         assert (call["prompt_tokens"], call["status_code"]) == (3, 200)
 
@@ -314,7 +323,7 @@ async def test_a_moderation_without_a_model_asks_the_one_that_is_for_it(opened: 
     async with opened(alpha=[says(MODERATION)], config={"models": models}) as (running, upstreams):
         judged = await running.sdk.moderations.create(input="violence")
         assert judged.results[0].flagged
-        assert upstreams["alpha"].received[0].fields == {"input": "violence", "model": "omni-moderation-latest"}
+        assert upstreams["alpha"].received[0].body == {"input": "violence", "model": "omni-moderation-latest"}
         assert (await running.call())["model"] == "guard"
 
 

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import aiohttp
 
-from tests.app.gateway.fake_upstream import hangs, plays, says
-from tests.app.gateway.relayed.samples import REFUSED, Open
+from providers.simulator.script import Drop
+from tests.app.gateway.relayed.samples import HANGS, REFUSED, Open, plays, says
 from tests.app.gateway.restarts.test_no_leaks import busy
 from tests.app.gateway.running_gateway import MODEL
 
@@ -16,10 +16,10 @@ async def test_nothing_is_left_of_calls_that_were_relayed(opened: Open) -> None:
     sound = plays(b"a", b"b")
     scripts = [
         sound,
-        plays(b"a", then="break"),
+        plays(b"a", then=Drop()),
         says({}, status=503),
         plays(b"a", never),
-        hangs,
+        HANGS,
         says(REFUSED, status=400),
     ]
     config = {"timeouts": {"ttft_timeout_s": 0.1, "stall_timeout_s": 0.1}}

@@ -7,10 +7,10 @@ import aiohttp
 import msgspec
 import pytest
 
+from providers.simulator.script import Drop, Hang
 from tests.app.gateway.connections.test_client_disconnects import socket_with
-from tests.app.gateway.fake_upstream import Script, hangs, plays, says
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
-from tests.app.gateway.relayed.samples import PICTURE_USAGE, Open, form, in_order
+from tests.app.gateway.relayed.samples import HANGS, PICTURE_USAGE, Open, Script, form, in_order, plays, says
 from tests.app.gateway.running_gateway import MODEL
 
 
@@ -25,7 +25,7 @@ async def test_speech_is_heard_as_it_is_spoken(opened: Open) -> None:
             rest = b"".join([piece async for piece in pieces])
         assert (first, rest) == (b"ID3 first ", b"second")
         assert response.headers["content-type"] == "audio/mpeg"
-        assert upstreams["alpha"].received[0].fields == {"model": "m", "voice": "alloy", "input": "hello"}
+        assert upstreams["alpha"].received[0].body == {"model": "m", "voice": "alloy", "input": "hello"}
         call = await running.call()
         [attempt] = await running.rows("select * from attempts")
     assert (call["endpoint"], call["status_code"], call["cost_usd"]) == ("audio.speech", 200, None)
@@ -124,7 +124,7 @@ async def test_pictures_come_in_parts(opened: Open) -> None:
         says(b'{"error": {"message": "quota"}}', kind="text/plain"),
         plays(b'event: error\ndata: {"type":"error","error":{"message":"no"}}\n\n', kind="text/event-stream"),
         plays(b": nothing\n\n", kind="text/event-stream"),
-        plays(b": nothing\n\n" * 100_000, kind="text/event-stream", then="hang"),
+        plays(b": nothing\n\n" * 100_000, kind="text/event-stream", then=Hang()),
         says(b"<html>", kind="text/html"),
     ],
 )
@@ -137,7 +137,7 @@ async def test_sound_that_turns_out_to_be_none_is_asked_of_the_next(opened: Open
 
 
 async def test_sound_that_breaks_off_breaks_the_clients_connection(opened: Open) -> None:
-    async with opened(alpha=[plays(b"half", then="break")], beta=[says(b"whole", kind="audio/mpeg")]) as (
+    async with opened(alpha=[plays(b"half", then=Drop())], beta=[says(b"whole", kind="audio/mpeg")]) as (
         running,
         upstreams,
     ):
@@ -153,11 +153,11 @@ async def test_sound_that_breaks_off_breaks_the_clients_connection(opened: Open)
 
 async def test_sound_that_stalls_breaks_the_clients_connection(opened: Open) -> None:
     config = {"models": {MODEL: {"timeouts": {"stall_timeout_s": 0.1}}}}
-    async with opened(alpha=[plays(b"half", then="hang")], config=config) as (running, upstreams):
+    async with opened(alpha=[plays(b"half", then=Hang())], config=config) as (running, upstreams):
         with pytest.raises(aiohttp.ClientError):
             async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
                 await response.read()
-        await upstreams["alpha"].left.wait()
+        await upstreams["alpha"].disconnected.wait()
         assert (await running.call())["error_kind"] == "stall_timeout"
         assert await running.outcomes() == {"alpha": "stalled"}
 
@@ -262,15 +262,15 @@ async def test_a_key_whose_rate_limit_is_told_in_the_middle_rests(opened: Open) 
     assert first not in others
 
 
-@pytest.mark.parametrize("script", [hangs, plays(b"half", then="hang")], ids=["before", "in the middle"])
+@pytest.mark.parametrize("script", [HANGS, plays(b"half", then=Hang())], ids=["before", "in the middle"])
 async def test_hanging_up_stops_the_speaker(opened: Open, script: Script) -> None:
     async with opened(alpha=[script]) as (running, upstreams):
         async with socket_with(running, {"model": MODEL, "input": "x"}, "/v1/audio/speech") as (reader, writer):
-            await upstreams["alpha"].asked.wait()
-            if script is not hangs:
+            await upstreams["alpha"].requested.wait()
+            if script is not HANGS:
                 await reader.readuntil(b"half")
             writer.close()
-            await upstreams["alpha"].left.wait()
+            await upstreams["alpha"].disconnected.wait()
         call = await running.call()
         assert (call["status_code"], call["error_kind"]) == (499, "client_disconnected")
         assert await running.outcomes() == {"alpha": "client_gone"}

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.app.gateway.fake_upstream import EMBEDDINGS, says
-from tests.app.gateway.relayed.samples import MESSAGE, PICTURES, Open
+from tests.app.gateway.relayed.samples import EMBEDDINGS, MESSAGE, PICTURES, Open, says
 from tests.app.gateway.running_gateway import MODEL
 
 CHAT = {

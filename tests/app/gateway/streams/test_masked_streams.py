@@ -9,8 +9,8 @@ from structlog.typing import EventDict
 
 from providers.simulator.script import Raw
 from tests.app.gateway.apis.test_dialects import COMPLETION_BYTES, MESSAGE_BYTES, RESPONSE_BYTES
-from tests.app.gateway.fake_upstream import FakeUpstream, plays
 from tests.app.gateway.keys.test_secrets import BOTH, KEY, search
+from tests.app.gateway.relayed.samples import plays
 from tests.app.gateway.running_gateway import MODEL, Serve, single
 
 OURS = "hs-" + "Zz09_-" * 7 + "A"  # as `holeshot keys new` makes them
@@ -154,21 +154,21 @@ async def test_a_relayed_stream_is_masked_too(
     else:  # an error ends the stream: what comes after the read that it is in goes no further
         sent += echoed(OURS) + error
     pieces = [sent] if at_once else [sent[at : at + 7] for at in range(0, len(sent), 7)]
-    async with FakeUpstream(plays(words, begun, *pieces, kind="text/event-stream")) as upstream:
-        settings = {"providers": {"alpha": {"base_url": upstream.base_url, "apis": ["audio"]}}}
-        async with serve(alpha=None, config=settings) as running:
-            body = {"model": MODEL, "input": "x", "voice": "alloy", "stream_format": "sse"}
-            async with running.post(body, path="/v1/audio/speech") as response:
-                assert await response.content.readuntil(b"\n\n") == words
-                begun.set()
-                answered = await response.read()
-            assert answered.count(words) == 1
-            assert OURS.encode() not in answered
-            assert answered.endswith(b'"*** ***"}}\n\n' if fails and not at_once else b": ***\n\n")
-            await search(running, [answered.decode()], logged)
-            [attempt] = await running.rows("select * from attempts")
-            ended = ("failed", "*** ***") if fails else ("won", None)
-            assert (attempt["outcome"], attempt["error_message"]) == ended
+    script = plays(words, begun, *pieces, kind="text/event-stream")
+    settings = {"providers": {"alpha": {"apis": ["audio"]}}}
+    async with serve(alpha=script, config=settings) as running:
+        body = {"model": MODEL, "input": "x", "voice": "alloy", "stream_format": "sse"}
+        async with running.post(body, path="/v1/audio/speech") as response:
+            assert await response.content.readuntil(b"\n\n") == words
+            begun.set()
+            answered = await response.read()
+        assert answered.count(words) == 1
+        assert OURS.encode() not in answered
+        assert answered.endswith(b'"*** ***"}}\n\n' if fails and not at_once else b": ***\n\n")
+        await search(running, [answered.decode()], logged)
+        [attempt] = await running.rows("select * from attempts")
+        ended = ("failed", "*** ***") if fails else ("won", None)
+        assert (attempt["outcome"], attempt["error_message"]) == ended
 
 
 async def test_an_enormous_comment_is_not_looked_through_but_emptied(serve: Serve) -> None:

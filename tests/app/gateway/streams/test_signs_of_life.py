@@ -12,10 +12,9 @@ from providers import events
 from providers.simulator.script import Comment, Delta, Done, Drop, Finish, Gate, Hang, Raw, RoleOnly
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.broken_answers import ENDS, SAYS
-from tests.app.gateway.fake_upstream import plays
 from tests.app.gateway.refusals.test_meanings import ASKED
 from tests.app.gateway.relayed.conftest import opened
-from tests.app.gateway.relayed.samples import Open
+from tests.app.gateway.relayed.samples import Open, plays
 from tests.app.gateway.responses.test_responses_socket import Socket, connected
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 

@@ -9,8 +9,8 @@ import pytest
 from gateway.live import events, live
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, Status, answer
 from tests.app.gateway.connections.test_malformed import said
-from tests.app.gateway.fake_upstream import FakeUpstream, plays
 from tests.app.gateway.key_desk import bearer, sha256
+from tests.app.gateway.relayed.samples import plays
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read, single
 from tests.app.gateway.watcher import Watcher, watching
 from tests.patience import until
@@ -115,15 +115,12 @@ async def test_a_client_that_leaves_is_told(serve: Serve) -> None:
 
 
 async def test_what_is_not_raced_is_told_too(serve: Serve) -> None:
-    async with FakeUpstream() as upstream, serve(alpha=None) as running:
-        config = {**running.config, "providers": {"alpha": {"base_url": upstream.base_url, "api_key": "k"}}}
-        running.gateway.reload(read(config, running.folder))
-        async with look(running) as watcher:
-            async with running.post({"model": MODEL, "input": "x"}, path="/v1/embeddings") as response:
-                assert response.status == 200
-            await watcher.seen("done")
-            assert watcher.of("call")[0]["endpoint"] == "embeddings"
-            await agrees_with_the_ledger(running, watcher)
+    async with serve(alpha=None) as running, look(running) as watcher:
+        async with running.post({"model": MODEL, "input": "x"}, path="/v1/embeddings") as response:
+            assert response.status == 200
+        await watcher.seen("done")
+        assert watcher.of("call")[0]["endpoint"] == "embeddings"
+        await agrees_with_the_ledger(running, watcher)
 
 
 async def test_hello_has_the_calls_that_run_with_all_that_has_happened_to_them(serve: Serve) -> None:
@@ -153,18 +150,19 @@ async def test_hello_has_the_calls_that_run_with_all_that_has_happened_to_them(s
 
 async def test_hello_has_running_calls_that_are_not_raced(serve: Serve) -> None:
     go_on = asyncio.Event()
-    async with FakeUpstream(plays(b"first", go_on, b"rest")) as upstream, serve(alpha=None) as running:
-        config = {**running.config, "providers": {"alpha": {"base_url": upstream.base_url, "api_key": "k"}}}
-        running.gateway.reload(read(config, running.folder))
-        async with running.post({"model": MODEL, "input": "x", "voice": "v"}, path="/v1/audio/speech") as response:
-            await response.content.readexactly(5)
-            async with look(running) as watcher:
-                [call] = watcher.of("hello")[0]["running"]
-                assert (call["endpoint"], len(call["attempts"])) == ("audio.speech", 1)
-                go_on.set()
-                await response.read()
-                [done] = await watcher.seen("done")
-                assert (done["id"], done["status"]) == (call["id"], 200)
+    body = {"model": MODEL, "input": "x", "voice": "v"}
+    async with (
+        serve(alpha=plays(b"first", go_on, b"rest")) as running,
+        running.post(body, path="/v1/audio/speech") as response,
+    ):
+        await response.content.readexactly(5)
+        async with look(running) as watcher:
+            [call] = watcher.of("hello")[0]["running"]
+            assert (call["endpoint"], len(call["attempts"])) == ("audio.speech", 1)
+            go_on.set()
+            await response.read()
+            [done] = await watcher.seen("done")
+            assert (done["id"], done["status"]) == (call["id"], 200)
 
 
 async def test_tokens_are_told_while_an_answer_streams_and_only_when_they_change(
