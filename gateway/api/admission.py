@@ -1,4 +1,4 @@
-"""The frame of every call: its client is admitted, its body is read, and it has a seat until its end."""
+"""The frame of every call: the client is admitted, the body is read, and the call has a seat until its end."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 
@@ -19,7 +19,7 @@ from gateway.core.errors import Overloaded
 from gateway.limits import BegunHolds, LimitReached
 from providers import redact_word
 
-# A request that was admitted, and its context besides its body: the same for every API.
+# An admitted request, and its context besides the body: the same for every API.
 
 
 class AdmittedRequest(msgspec.Struct, frozen=True):
@@ -27,12 +27,12 @@ class AdmittedRequest(msgspec.Struct, frozen=True):
 
     client: Client
     received: ReceivedBody
-    waited_s: float = 0.0  # for its seat
-    begun: BegunHolds | None = None  # what the client's limits have counted; None: the client has no limits
+    waited_s: float = 0.0  # the wait for the seat
+    begun: BegunHolds | None = None  # what limits have counted already; None: the client has no limits
 
 
 def client_context_of(request: web.Request, context: Context, admitted: AdmittedRequest) -> ClientContext:
-    """Return the context of a call. The wait for its seat counts as the gateway's own time.
+    """Return the context of a call. The wait for the seat counts as the gateway's own time.
 
     Raises:
         InvalidRequest: a header is invalid.
@@ -48,7 +48,7 @@ def client_context_of(request: web.Request, context: Context, admitted: Admitted
         end_user = context.payers.end_user(client, request.headers)
         tags = context.payers.tags(tags)
     session, sent_headers = None, request.headers
-    for name in HEADERS:  # hardly any request has one: without a call
+    for name in HEADERS:  # hardly any request has one of these, so without a call
         if name in sent_headers:
             session = session_in(sent_headers)
             break
@@ -86,15 +86,15 @@ def admitted_call(
     *,
     runs_model: bool = True,
 ) -> Handler:
-    """Return the request handler of an API of calls. ``takes`` are the media types that the API accepts.
+    """Return the request handler of an API. ``takes``: the media types that the API accepts.
 
-    ``admit`` returns the client that sends a request; by default the owner of its key. ``receive`` returns the body for
-    its owner, by default the request's; ``before`` is what limits have counted of it already, which is its ``rpm``.
+    ``admit``: returns the client of a request; by default the owner of the key. ``receive``: returns the body for its
+    owner; by default the request's. ``before``: what limits have counted already, namely ``rpm``.
 
     A client's ``max_parallel`` and ``rpm`` are held before the body is read, as a body costs memory. The seat is taken
     when the body is complete, so a slow body keeps no seat from other calls.
 
-    Without ``runs_model`` its requests count in these limits, but need no seat, and their bodies are not read.
+    Without ``runs_model`` requests count in these limits, but need no seat, and their bodies are not read.
     """
     media_types = tuple(takes)
 
@@ -121,7 +121,7 @@ def admitted_call(
                     intake.leave(owner)
             finally:
                 received.release()
-        except (LimitReached, Overloaded):  # not its own fault
+        except (LimitReached, Overloaded):  # not the client's fault
             if begun is not None:
                 begun.end(counts=False)
             raise
@@ -133,7 +133,7 @@ def admitted_call(
 
 
 async def _begun(context: Context, client: Client, before: BegunHolds | None) -> BegunHolds:
-    """Count the part of a request that limits can count before its body is read.
+    """Count the part of a request that limits can count before the body is read.
 
     Raises:
         LimitReached: too little is left.

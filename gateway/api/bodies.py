@@ -1,4 +1,4 @@
-"""Reads the body of an admitted request, with limits on time and on its size, also after decompression."""
+"""Reads the body of an admitted request, with limits on time and size, also after decompression."""
 
 import asyncio
 import codecs
@@ -35,7 +35,7 @@ TAKEN = "gzip, deflate"
 _PLAIN = frozenset({"", "identity", "utf-8", "utf8"})  # the last two are charsets, which some clients send here
 _GZIP = frozenset({"gzip", "x-gzip"})
 _GZIP_WINDOW, _ZLIB_WINDOW, _RAW_WINDOW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
-_ZLIB_METHOD = 8  # in the first byte of a zlib stream; "deflate" is often sent without this header, by mistake
+_ZLIB_METHOD = 8  # in the first byte of a zlib stream; some clients send "deflate" without this header, by mistake
 
 
 class Inflater:
@@ -44,7 +44,7 @@ class Inflater:
     def __init__(self, encoding: str) -> None:
         self._gzip = encoding in _GZIP
         self._packed = b""
-        self._full = False  # the last piece had the maximum size: there may be more without more input
+        self._full = False  # the last piece had the maximum size, so more may come without more input
         self._stream: zlib._Decompress | None = None  # None: no input so far
 
     def feed(self, packed: bytes) -> None:
@@ -55,7 +55,7 @@ class Inflater:
         """Return the next bytes, at most ``PIECE_BYTES``; ``b""`` if more input is needed.
 
         Raises:
-            InvalidRequest: the data does not match its content-encoding, or continues after its end.
+            InvalidRequest: the data does not fit the content-encoding, or goes on after the end.
 
         """
         while self._packed or self._full:
@@ -76,7 +76,7 @@ class Inflater:
         """Check that the body is complete.
 
         Raises:
-            InvalidRequest: it ends too early.
+            InvalidRequest: the body ends too early.
 
         """
         if self._stream is None or not self._stream.eof:
@@ -116,36 +116,36 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ReceivedBody:
-    """A complete body, decompressed, which counts in the budget of bodies until its ``release``."""
+    """A complete, decompressed body; it counts in the budget of bodies until ``release``."""
 
     __slots__ = ("_budgeted", "_data", "_holders", "_is_released")
 
     def __init__(self, data: bytes, budgeted: Body | None) -> None:
         self._data = data
         self._budgeted = budgeted  # None: the body is short and not counted
-        self._holders = 0  # attempts that need the bytes beyond the end of the call
+        self._holders = 0  # attempts that need the bytes after the end of the call
         self._is_released = False
 
     def take(self) -> bytes:
-        """Return the bytes, once: this object does not keep them."""
+        """Return the bytes; they are forgotten here, so this works once."""
         data, self._data = self._data, b""
         return data
 
     def queue(self, bodies: Bodies, owner: Hashable) -> None:
-        """Count the bytes of a call of ``owner`` that waits for a seat, however few.
+        """Count the bytes of a call that waits for a seat, even if they are few.
 
         Raises:
-            TooManyBodies, Overloaded: the budget has no room for them.
+            TooManyBodies, Overloaded: the budget has no room.
 
         """
         if self._budgeted is None:
             self._budgeted = bodies.whole(owner, len(self._data))
 
     def grow(self, bodies: Bodies, owner: Hashable, size: int) -> None:
-        """Count ``size`` bytes from now on: the body has grown, as what it names (a stored answer) was put into it.
+        """Count ``size`` bytes from now on, as stored answers named in the body have been put into it.
 
         Raises:
-            TooManyBodies, Overloaded: the budget has no room for them.
+            TooManyBodies, Overloaded: the budget has no room.
 
         """
         if self._budgeted is None:
@@ -159,7 +159,7 @@ class ReceivedBody:
             self._budgeted.shrink(size if size > SEATED_BYTES else 0)
 
     def hold(self) -> None:
-        """Keep the bytes counted until ``let_go``, also beyond their release."""
+        """Keep the bytes counted until ``let_go``, even after ``release``."""
         self._holders += 1
 
     def let_go(self, _task: object = None) -> None:
@@ -169,7 +169,7 @@ class ReceivedBody:
             self.release()
 
     def release(self) -> None:
-        """Stop counting the bytes: the call does not need them any more. May be called repeatedly."""
+        """Stop counting the bytes, as the call needs them no longer. May be called repeatedly."""
         self._is_released = True
         if self._budgeted is not None and not self._holders:
             self._budgeted.release()
@@ -178,23 +178,23 @@ class ReceivedBody:
 async def read_body(
     request: web.Request, context: Context, owner: Hashable, priority: int | None = None
 ) -> ReceivedBody:
-    """Return the complete body of a request of ``owner``. Its declared size is checked first.
+    """Return the complete body of a request of ``owner``; the declared size is checked first.
 
-    ``priority`` is given for calls, which need a seat: without a free seat or place in the queue, a body that did not
-    arrive completely with its head is refused unread.
+    ``priority``: given for calls, which need a seat. Without a free seat or place in the queue, a body that did not
+    arrive completely with the head is refused unread.
 
     Raises:
-        BodyTooLarge: it has more bytes than ``max_body_mb`` or the memory allows, compressed or decompressed.
+        BodyTooLarge: there are more bytes than ``max_body_mb`` or the memory allows, compressed or decompressed.
         TooManyBodies: the client has too many bytes of bodies in memory, or too many unfinished ones.
-        Overloaded: the gateway has no memory for it, or no room for the call.
-        BodyTimeout: it arrives too slowly.
-        UnsupportedMediaType: its content-encoding is not supported.
-        InvalidRequest: it does not match its content-encoding.
+        Overloaded: the gateway has no memory for the body, or no room for the call.
+        BodyTimeout: the body arrives too slowly.
+        UnsupportedMediaType: the content-encoding is not supported.
+        InvalidRequest: the body does not fit the content-encoding.
 
     """
     content = request.content
     encoding = request.headers.get("content-encoding")
-    if encoding is None and content.is_eof():  # the usual case: it arrived with the head
+    if encoding is None and content.is_eof():  # the usual case: the body arrived with the head
         body = content.read_nowait()
         if len(body) <= SEATED_BYTES and len(body) <= context.settings.max_body_mb * _MIB:
             return ReceivedBody(body, None)
@@ -209,7 +209,7 @@ async def read_body(
 def address_of(request: web.Request, context: Context) -> Hashable:
     """Return the key of the client's address in limits."""
     trusted, peer = context.settings.trusted_proxies, request.remote
-    if peer is None or not (trusted or ":" in peer):  # most often: an IPv4 address as it is
+    if peer is None or not (trusted or ":" in peer):  # most often: an IPv4 address, unchanged
         return peer
     return counted_address(peer, request.headers.getall(FORWARDED_FOR, ()), trusted)
 
@@ -226,7 +226,7 @@ class _Arriving:
         self._context = context
         self._inflater = inflater
         self._limit = most_bytes(context)
-        self._body = BytesIO()  # unlike a bytearray it becomes bytes without a copy, which takes long for megabytes
+        self._body = BytesIO()  # becomes bytes without a copy, unlike a bytearray; a copy of megabytes takes long
         self._clock: asyncio.Timeout | None = None
 
     async def whole(self, owner: Hashable) -> ReceivedBody:
@@ -306,7 +306,7 @@ class _Arriving:
 
 
 def most_bytes(context: Context) -> int:
-    """Return the maximum size of a body in bytes: a larger body would never fit the budget."""
+    """Return the maximum size of a body in bytes; a larger body would never fit the budget."""
     return min(int(context.settings.max_body_mb * _MIB), context.bodies.most_each)
 
 
@@ -319,22 +319,22 @@ def too_large(context: Context) -> BodyTooLarge:
     return BodyTooLarge(f"the body is larger than {limit_mb:g} MiB; the operator's max_body_mb sets the limit")
 
 
-# Parses bodies of megabytes in slices, so that they never block the event loop for long. Only one step cannot be
-# sliced: the JSON decoder's, which leaves values raw. It takes 10 to 50 ms for 64 MiB of texts, and one nanosecond
-# for each value, so values are counted before.
+# Bodies of megabytes are parsed in slices, so that they never block the event loop for long. Only the JSON decoder's
+# step cannot be sliced; it leaves values raw. It takes 10 to 50 ms for 64 MiB of texts, and a nanosecond for each
+# value, so values are counted before.
 
 LARGE_BYTES = 2**20  # up to this size, parsing in one go takes a few milliseconds
 MOST_VALUES = (
     8_000_000  # decoded in well under 0.1 s; the longest list of tokens that is embedded at once has 0.3 million
 )
-LONGEST_DECODED_BYTES = 2 * 2**20  # of a field that becomes Python objects: they can need many times as much
+LONGEST_DECODED_BYTES = 2 * 2**20  # of a field that becomes Python objects, which may need many times as much
 
 _DECODED = frozenset(
-    {"fastest_response", "model", "models", "provider", "race", "route", "transforms"}  # of any dialect
+    {"fastest_response", "model", "models", "provider", "race", "route", "transforms"}  # in any dialect
 ).union(*(dialect.requests.decoded for dialect in DIALECTS.values()))
 _COUNTED = _DECODED | {"tools"}  # fields of which objects are made, in any dialect
 _SHORTEST_VALUE = len("1,")
-_SLICE_BYTES = 2**18  # a slice takes a tenth of a millisecond, or two where there are many separators
+_SLICE_BYTES = 2**18  # a slice takes a tenth of a millisecond; two with many separators
 
 
 async def read_contents(
@@ -346,20 +346,20 @@ async def read_contents(
     most_values: int = MOST_VALUES,
     nulls: bool = False,
 ) -> Contents:
-    """Parse ``body``. If it is large and ``media`` is given, its field ``prompt`` is scanned as well.
+    """Parse ``body``. If it is large and ``media`` is given, scan its field ``prompt``, too.
 
-    ``most_values``: in each field that is decoded here. ``nulls``: whether its fields that are null say something.
+    ``most_values``: in each field that is decoded here. ``nulls``: whether fields that are null have a meaning.
 
     Raises:
-        InvalidRequest: it is not JSON, not an object, nested too deeply, or has too many fields or values.
-        TooManyValues: one of its fields has too many to be decoded.
-        MemoryError: there is no room for what is made of a large one.
+        InvalidRequest: the body is not JSON, not an object, nested too deeply, or has too many fields or values.
+        TooManyValues: a field has too many values to be decoded.
+        MemoryError: there is no room for the objects of a large body.
 
     """
     if len(body) <= LARGE_BYTES:
         contents = Contents.of(body, nulls=nulls)
     else:
-        check_room(3 * len(body))  # for what is made of it
+        check_room(3 * len(body))  # for the objects of the body
         contents = await work.run(contents_steps(body, prompt, media, nulls=nulls))
     if len(body) > most_values * _SHORTEST_VALUE:
         await work.run(_built_steps(contents.fields, most_values))
@@ -408,7 +408,7 @@ def _text_steps(body: bytes) -> Steps[None]:
 
 
 def _values_steps(body: bytes) -> Steps[int]:
-    """Return an upper bound for the number of values; strings are left out only if they would exceed the limit."""
+    """Return an upper bound of the number of values; strings are excluded only if there seem to be too many."""
     view = memoryview(body)
     values = 0
     for at in range(0, len(body), _SLICE_BYTES):
@@ -423,10 +423,10 @@ def _check_lengths(fields: Mapping[str, msgspec.Raw]) -> None:
             raise InvalidRequest(f"{name!r} is longer than {LONGEST_DECODED_BYTES // 2**20} MiB", param=name)
 
 
-# Unread bodies: the response is sent first, then the rest is read and dropped, with limits on bytes and seconds.
-# Closing a connection while data arrives resets it, and the client may then never read why it was refused.
+# Unread bodies: the response is sent first, then the rest is read and dropped, with limits on bytes and seconds. A
+# connection that is closed while data arrives is reset, and then the client may never read the response.
 
-DRAINED_BYTES = 16 * 2**20  # reading so much is cheaper than the new connections that could send it
+DRAINED_BYTES = 16 * 2**20  # this is cheaper to read than new connections for the same bytes
 DRAINED_S = 5.0
 
 
@@ -434,15 +434,15 @@ class ClientWire(Protocol):
     """A client's connection."""
 
     def drop_rest(self, dropped: Callable[[int], object]) -> None:
-        """Parse nothing more: drop what comes, and report its number of bytes to ``dropped``."""
+        """Parse nothing more: drop the rest, and report its number of bytes to ``dropped``."""
 
 
 async def answer_first(
     request: web.Request, response: web.StreamResponse, work: BodyWork, limit_s: float = DRAINED_S
 ) -> None:
-    """Send ``response`` to a request whose body was not fully read, then read the rest or close the connection.
+    """Send ``response`` to a request with an unread rest of a body, then read the rest or close the connection.
 
-    All of that within ``limit_s``. A chunked rest is not parsed: its framing may take much CPU.
+    All within ``limit_s``. A chunked rest is not parsed, as its framing may take much CPU.
     """
     length = request.content_length
     if length is None or length > DRAINED_BYTES or "expect" in request.headers:

@@ -1,4 +1,4 @@
-"""The services and the client context of a call, over HTTP or in the caller's own process. Independent of HTTP."""
+"""The services and the client context of a call, over HTTP or in the caller's process. Independent of HTTP."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -22,34 +22,34 @@ from providers import aside, redact_word
 
 
 class CallBody(CallResource, Protocol):
-    """The body of a request, as its call uses it."""
+    """The body of a request, for its call."""
 
     def shrink(self, size: int) -> None:
-        """Count only ``size`` bytes from now on: the rest was released."""
+        """Count only ``size`` bytes from now on, as the rest was released."""
 
 
 _T = TypeVar("_T")
 
 
 class MemoryLoan(Protocol):
-    """Memory of the budget that is used for a while."""
+    """Memory of the budget, borrowed for some time."""
 
     def release(self) -> None:
         """Return the lent memory."""
 
 
 class WorkThread:
-    """The thread for long work, for requests: each borrows the memory that it needs when its turn has come."""
+    """The thread for long work, for requests: each request borrows the memory for its work when its turn comes."""
 
     def __init__(self) -> None:
         self.runs = 0
         self._turn = asyncio.Lock()
 
     async def run(self, work: Callable[[], _T], lend: Callable[[], MemoryLoan | None] = lambda: None) -> _T:
-        """Return the result of ``work``. Memory for the work is borrowed when its turn comes, until its end.
+        """Return the result of ``work``; memory is borrowed from the beginning of the turn to the end of the work.
 
         Raises:
-            ApiError: ``lend`` has not enough.
+            ApiError: ``lend`` has too little memory.
 
         """
         async with self._turn:
@@ -58,11 +58,11 @@ class WorkThread:
             doing = aside(work)
             if lent is not None:
                 doing.add_done_callback(lambda _: lent.release())
-            return await asyncio.shield(doing)  # cancelled or not, it runs to its end
+            return await asyncio.shield(doing)  # even after a cancellation the work runs to its end
 
 
 class CallContext:
-    """The parts that every call uses, as ``gateway/app/engine.py`` composes them."""
+    """The services that every call uses, composed by ``gateway/app/engine.py``."""
 
     def __init__(
         self,
@@ -86,10 +86,10 @@ class CallContext:
         self.secret = signing_secret(settings).encode()
 
     def lend(self, client: str | None, size: int) -> MemoryLoan | None:
-        """Count ``size`` bytes that work on a request of ``client`` takes; None where none is counted.
+        """Count ``size`` bytes for work on a request of ``client``; None if nothing is counted.
 
         Raises:
-            ApiError: there is no room for them.
+            ApiError: there is no room.
 
         """
         del client, size
@@ -103,27 +103,27 @@ _LISTS = frozenset({"anthropic-beta"})
 
 
 class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The client of a call, and the data of its request besides the body."""
+    """The client of a call, and the request's data besides the body."""
 
     client: Client
-    received: CallBody | None = None  # its body, released when it is not needed any more
+    received: CallBody | None = None  # released when no longer needed
     envelope: Envelope = Envelope()
     tags: Mapping[str, str] = {}
     explain: bool = False  # whether the response explains the plan
-    begun: BegunHolds | None = None  # what limits have counted of it
-    levels: Sequence[Level] = ()  # the accounts whose limits count the call, as far as known before its body is read
-    session: str | None = None  # of an agent, as its headers name it
+    begun: BegunHolds | None = None  # what limits have counted already
+    levels: Sequence[Level] = ()  # the accounts whose limits count the call, as far as known before the body is read
+    session: str | None = None  # of an agent, from the headers
     end_user: EndUser | None = None  # finds the end user in the body; None: end users have no limits
     parent: TraceContext | None = None  # the client's trace; None: none, or calls are not traced
     received_at: float | None = None  # when the body was complete, monotonic seconds; None: now
 
     def with_headers(self, more: Mapping[str, str]) -> "ClientContext":
-        """Return a copy with ``more`` headers of the client's; in a list (``anthropic-beta``) each word stands once."""
+        """Return a copy with ``more`` headers; in a list (``anthropic-beta``) each word stands once."""
         headers = dict(self.envelope.headers)
         for name, value in more.items():
             if name in _LISTS:
                 words = map(str.strip, f"{headers.get(name, '')},{value}".split(","))
-                value = ", ".join(dict.fromkeys(filter(None, words)))  # noqa: PLW2901 - both say what is asked for
+                value = ", ".join(dict.fromkeys(filter(None, words)))  # noqa: PLW2901 - both values count
             headers[name] = value
         envelope = msgspec.structs.replace(self.envelope, headers=headers)
         return msgspec.structs.replace(self, envelope=envelope)
@@ -131,7 +131,7 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     def caller(self, context: CallContext, fields: Mapping[str, msgspec.Raw], session: str | None) -> Caller:
         """Return the caller of a call with these ``fields``; the call begins now.
 
-        ``session``: the agent's, as its headers or its body name it.
+        ``session``: of an agent, from the headers or the body.
         """
         services, tracing = context.services, context.tracing.own
         received_at = services.clock() if self.received_at is None else self.received_at
@@ -146,7 +146,7 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
         if self.end_user is not None and (level := self.end_user.of(fields)) is not None:
             levels, tags = (*levels, level[1]), {**tags, END_USER: level[0]}
         trace = None if tracing is None else tracing.trace(call_id, self.parent)
-        return Caller(  # not by name, which costs more
+        return Caller(  # without names, which cost more
             call_id,
             received_at,
             services.utc_now(),

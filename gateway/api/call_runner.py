@@ -1,4 +1,4 @@
-"""Runs one call, the same for every API: at its model, then at its fallbacks, until one has answered."""
+"""Runs one call of any API: at its model, then at its fallbacks, until one has answered."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -62,11 +62,11 @@ if TYPE_CHECKING:
 
     from gateway.racing import ClientSink
 
-# Classifies why a model could not answer, which decides the fallback models that are tried.
+# The cause why a model could not answer; it decides which fallback models are tried.
 
 
 def cause_of(error: ApiError) -> Cause | None:
-    """Return why a fallback may be tried after ``error``; None if a fallback would fail too, as the request is wrong.
+    """Return the cause for which a fallback may be tried after ``error``; None: the request is wrong for all.
 
     Vendors differ in codes and messages, so both are checked.
     """
@@ -84,9 +84,9 @@ def cause_of(error: ApiError) -> Cause | None:
     return Cause.FAILED if is_ours else None
 
 
-# The models that a call tries in turn: the model that the request names, then its fallbacks.
+# The models that a call tries in turn: the requested model, then its fallbacks.
 
-FALLBACK = "x-holeshot-fallback"  # the model that was used instead of the requested one
+FALLBACK = "x-holeshot-fallback"  # the model that answers instead of the requested one
 
 
 class PlanModel(Protocol):
@@ -95,22 +95,22 @@ class PlanModel(Protocol):
     def __call__(
         self, name: str, instead_of: Call | None, *, beside: str | None = None
     ) -> Coroutine[Any, Any, PlannedCall]:
-        """As of ``PlanCall``."""
+        """As ``PlanCall``."""
 
 
 class FallbackChain:
     """The current model of a call, and the next one. Each model is tried once.
 
-    After a failure the order is: the request's own fallbacks, for any cause; the fallbacks configured for the first
-    model and this cause; the fallbacks configured for these.
+    After a failure the order is: the request's own fallbacks, for any cause; the fallbacks that are configured for the
+    first model and this cause; then the fallbacks of these.
     """
 
     def __init__(
         self, fleet: Fleet, asked: str, wanted: Sequence[str], plan_model: PlanModel, *, may_fall_back: bool = True
     ) -> None:
-        """``asked``: the model; ``wanted``: the request's own fallbacks. ``begin`` must be called before all else.
+        """``asked``: the requested model; ``wanted``: the request's own fallbacks. ``begin`` must be called first.
 
-        ``plan_model`` must not refer to this object: that would be a reference cycle.
+        ``plan_model`` must not refer to this object, or there would be a reference cycle.
         """
         self.response_headers: dict[str, str] = {}  # besides those of the answer
         self._fleet = fleet
@@ -119,17 +119,18 @@ class FallbackChain:
         self._may_fall_back = may_fall_back
         self._asked = asked
         self._tried = {asked}
-        self._only_after_failure: set[str] = set()  # models not asked beside a late model, which may not pay for them
+        self._only_after_failure: set[str] = set()  # not asked beside a late model that may not pay for them
         self._failed: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
         self.continuing: dict[str, PlannedCall] = {}  # fallbacks that may continue an answer
         self._first_call: Call | None = None  # calls for fallbacks keep its id and times
         self.planned: PlannedCall
-        self.own: str | None = None  # the model that the client asked for, as it was planned; None: it cannot be used
-        # Whether another model may be asked beside a late one. A call that changes something there is sent to one only.
+        self.own: str | None = None  # the requested model as planned; None: it cannot be used
+        # Whether another model may be asked beside a late one. A call that changes something at a provider is sent to
+        # one only.
         self.hedges = False
 
     async def begin(self) -> PlannedCall:
-        """Build the call for the model that the client asked for, or for the first usable fallback.
+        """Build the call for the requested model, or for the first usable fallback.
 
         Raises:
             ApiError: no model can be used.
@@ -151,23 +152,23 @@ class FallbackChain:
         return self.planned
 
     async def following(self, errors: Sequence[tuple[str, ApiError]]) -> PlannedCall | None:
-        """Build the call for the next model after the ``errors`` (model and error); None if there is none."""
+        """Build the call for the next model after ``errors`` (model and error); None: no such model."""
         causes = [(name, cause) for name, error in errors if (cause := cause_of(error)) is not None]
         return await self._first_usable(causes) if causes else None
 
     def after(self, late: str) -> tuple[str, FallbackAfter] | None:
-        """Return the model that is asked beside the model ``late``, and when; None if there is none."""
+        """Return the model that is asked beside the model ``late``, and when; None: no such model."""
         return next(self._waiting([*self._failed, (late, Cause.FAILED)], beside=True), None)
 
     async def beside(self, late: str, first: str) -> PlannedCall | None:
-        """Build the call for the next model, which is asked beside the model ``late``; None if there is none.
+        """Build the call for the next model, to be asked beside the model ``late``; None: no such model.
 
         ``first``: the first model that was late.
         """
         return await self._first_usable([(late, Cause.FAILED)], beside=first)
 
     def to_continue(self, *, beside: bool) -> Iterator[PlannedCall]:
-        """Yield the fallbacks that may continue the answer of the current model; ``beside``: while the answer runs.
+        """Yield the fallbacks that may continue the current model's answer; ``beside``: while the answer still runs.
 
         A fallback that was asked in vain beside the model may be among them. A fallback's own ``takeover`` counts if
         set.
@@ -185,12 +186,12 @@ class FallbackChain:
                     yield planned
 
     def keep(self, name: str) -> None:
-        """Ask the model ``name`` only after a failure: the late model may not pay for it."""
+        """Ask the model ``name`` only after a failure, as the late model may not pay for it."""
         self._tried.discard(name)
         self._only_after_failure.add(name)
 
     async def again(self) -> PlannedCall | None:
-        """Plan the model that the client asked for once more, and make it the current one; None: it cannot be used."""
+        """Plan the requested model once more, and make it the current one; None: it cannot be used."""
         with suppress(ApiError):
             planned = self.planned = await self._plan_model(self._asked, self._first_call)
             self._set_headers(planned)
@@ -199,7 +200,7 @@ class FallbackChain:
         return None
 
     def use(self, planned: PlannedCall) -> None:
-        """Make the model of ``planned`` the current one: a fallback, or once more the one that the client asked for."""
+        """Make the model of ``planned`` the current one: a fallback, or the requested model once more."""
         self.planned = planned
         self.hedges = not planned.call.request.stateful
         self._set_headers(planned)
@@ -209,9 +210,9 @@ class FallbackChain:
     async def _first_usable(
         self, causes: Sequence[tuple[str, Cause]], *, beside: str | None = None
     ) -> PlannedCall | None:
-        """Build the call for the first usable fallback of models that could not answer; None if there is none.
+        """Build the call for the first usable fallback of models that could not answer; None: no such fallback.
 
-        ``beside``: the model that runs; only fallbacks that need no failure are asked beside it.
+        ``beside``: the running model; beside it only fallbacks are asked that need no failure.
         """
         self._failed += [each for each in causes if each not in self._failed]
         for name, _ in self._waiting(self._failed, beside=beside is not None):
@@ -227,9 +228,9 @@ class FallbackChain:
                 yield name, after
 
     def _listed(self, failed: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
-        """Yield the fallbacks in their order, each with when it is asked beside a late model.
+        """Yield the fallbacks in order, each with the time after which it is asked beside a late model.
 
-        ``beside``: only the fallbacks that need no failure.
+        ``beside``: only fallbacks that need no failure.
         """
         for name, after in self._of_all(failed):
             if not beside or not (after == "failure" or name in self._only_after_failure):
@@ -241,7 +242,7 @@ class FallbackChain:
         if self._first_call is None or not is_passed_on(self.planned.model):  # else OpenRouter uses the request's
             asked_model = self._fleet.known(self._asked)
             yield from ((name, "auto" if asked_model is None else asked_model.fallback_after) for name in self._wanted)
-        for name, why in failed:  # the whole list of the first model before those of its fallbacks
+        for name, why in failed:  # the whole list of the first model before the lists of its fallbacks
             model = self._fleet.known(name)
             for each in () if model is None else model.fallbacks:
                 if why in each.causes and model is not None:
@@ -265,18 +266,18 @@ def _at_once(planning: Coroutine[Any, Any, PlannedCall]) -> PlannedCall | None:
 
 
 def _takes_over(fallback: Model) -> bool:
-    """Whether ``fallback`` may continue another model's answer: unless its own ``takeover`` says otherwise."""
+    """Whether ``fallback`` may continue another model's answer, which only its own ``takeover`` can forbid."""
     return fallback.takeover.when is When.ALWAYS or "when" not in fallback.takeover.model_fields_set
 
 
-SEAT_PATIENCE_S = 2.0  # where all deployments are full, the next model is asked after this wait for a seat
+SEAT_PATIENCE_S = 2.0  # if all deployments are full, the next model is asked after this wait for a seat
 
-# Runs the call at one model: returns the record if a deployment answered, else why none did.
+# Runs the call at one model: returns the record if a deployment answered, else the reason.
 Run = Callable[[PlannedCall], Awaitable[CallRecord | NoAnswer]]
 
 
 class _Roomy(NamedTuple):
-    """A deployment that has refused a call for the answer that was asked for, and how many tokens would fit."""
+    """A deployment that refused a call because of the answer's length, and the number of tokens that would fit."""
 
     planned: PlannedCall
     call: Call
@@ -285,9 +286,9 @@ class _Roomy(NamedTuple):
 
 
 class CallRunner:
-    """One call, over all the models it tries. The caller must hold a lease of ``context.fleet`` until it ends."""
+    """One call, over all models that it tries. The caller must hold a lease of ``context.fleet`` until the end."""
 
-    _last: Sequence[tuple[str, ApiError]] = ()  # the models of the last race that have failed, with their errors
+    _last: Sequence[tuple[str, ApiError]] = ()  # the failed models of the last race, with errors
 
     def __init__(
         self,
@@ -303,10 +304,10 @@ class CallRunner:
         services: Services | None = None,
         body: CallResource | None = None,
     ) -> None:
-        """``begin`` must be called before all else.
+        """``begin`` must be called first.
 
-        ``begun``: what limits have already counted for the call; ``cancelled_as`` returns the error of a cancellation;
-        ``answer_here`` may answer when no model is left; ``services`` replace the gateway's own; ``body`` is the body
+        ``begun``: what limits have counted for the call. ``cancelled_as``: returns the error of a cancellation.
+        ``answer_here``: may answer when no model is left. ``services``: in place of the gateway's. ``body``: the body
         of the request.
         """
         fleet = context.fleet
@@ -317,14 +318,14 @@ class CallRunner:
         self._fallbacks = FallbackChain(
             fleet, model, preferences.models[1:], partial(plan, fleet=fleet), may_fall_back=may_fall_back
         )
-        self.first_call: Call  # as built for the first usable model
-        self.planned: PlannedCall  # the current model's
+        self.first_call: Call  # for the first usable model
+        self.planned: PlannedCall  # for the current model
         self.open_call: OpenCall
         self.response_headers = self._fallbacks.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
-        self.failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
-        self._failed: list[tuple[str, NoAnswer]] = []  # the models of a race that have failed, in this order
-        self._raced: dict[str, PlannedCall] = {}  # the plans of a race in which several models take part
+        self.failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with errors
+        self._failed: list[tuple[str, NoAnswer]] = []  # the failed models of a race, in order
+        self._raced: dict[str, PlannedCall] = {}  # the plans of a race of several models
         self._roomy: _Roomy | None = None  # of the deployments that refused the answer's length, the one with most room
         self._is_asked_for_less = False
         self.purse: Purse  # pays for the call's launches
@@ -333,7 +334,7 @@ class CallRunner:
         self._cancelled_as = cancelled_as
 
     async def begin(self) -> None:
-        """Build the call for the model of the request, or for the first fallback that can be used.
+        """Build the call for the requested model, or for the first usable fallback.
 
         Raises:
             ApiError: no model can be used.
@@ -352,7 +353,7 @@ class CallRunner:
 
     @property
     def call(self) -> Call:
-        """The call, as built for the current model."""
+        """The call for the current model."""
         return self.open_call.call
 
     async def run(self, run: Run) -> "CallRecord | web.Response":
@@ -371,12 +372,12 @@ class CallRunner:
                     return self._refusal(all_failed(self.failed, self.purse.kept_out))
         except ApiError:
             raise
-        except asyncio.CancelledError:  # between two models or two parts of an answer; otherwise it is recorded already
+        except asyncio.CancelledError:  # between two models or parts of an answer; otherwise it is recorded already
             if self.open_call.launched or self._failed:
                 why = self.open_call.cancelled_as()
                 self.open_call.finish(None, status_code=why.status, error_kind=why.code)
             raise
-        except Exception:  # a defect of ours, perhaps between two models
+        except Exception:  # our own defect, perhaps between two models
             self.open_call.finish(None, status_code=InternalError.status, error_kind=InternalError.code)
             raise
         else:
@@ -387,7 +388,7 @@ class CallRunner:
             self._context.limits.drop(self.first_call.caller.id)
 
     async def gather(self, sink: Sink, planned: PlannedCall) -> CallRecord | NoAnswer:
-        """Race for an answer that is committed at its end, or that passes unread. For ``run``."""
+        """Race for an answer that is committed at its end, or passes unread. For ``run``."""
         race = self._race(planned, sink, sink)
         ending = await race.run()
         assert not isinstance(ending, BrokenAnswer)  # the client sees nothing of a gathered answer before its end
@@ -397,9 +398,9 @@ class CallRunner:
     def _race(
         self, planned: PlannedCall, sink: Sink, beside: Sink, on_use: Callable[[PlannedCall], None] = lambda _: None
     ) -> Race:
-        """Return the race of a model; answers of the fallbacks beside it go to ``beside``.
+        """Return the race of a model; answers of fallbacks beside the model go to ``beside``.
 
-        ``on_use`` is called with the fallback whose answer is about to begin.
+        ``on_use``: called with the fallback whose answer is about to begin.
         """
         allowance = Allowance(self.purse, planned)
         late_s = self.late_s(planned) if self._fallbacks.hedges else None
@@ -419,7 +420,7 @@ class CallRunner:
     def _following(
         self, planned: PlannedCall, late_s: float, sink: Sink, on_use: Callable[[PlannedCall], None]
     ) -> FallbackModels:
-        """Return the fallbacks that are asked beside the model of ``planned``, and explain when the next one is."""
+        """Return the fallbacks that are asked beside the model of ``planned``; explain when the next one is asked."""
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
         out = self._context.steering.not_asked(planned.names, (), learnt_as, client=self.call.caller.client)
         if len(out) == len(planned.names):
@@ -439,11 +440,11 @@ class CallRunner:
         return bool(lines) and all(name in lines and not lines[name].has_room for name in planned.names)
 
     def runs_on(self, planned: PlannedCall, attempts: Sequence[str]) -> bool:
-        """Whether the primary of a plan, which another model has overtaken, runs on to its first token."""
+        """Whether the primary of a plan runs on to its first token after another model has overtaken it."""
         return self._context.steering.runs_on(planned.model.name, planned.plan, attempts)
 
     async def stream(self, sink: "ClientSink", planned: PlannedCall) -> CallRecord | NoAnswer:
-        """Race a model's deployments for a streamed answer; with takeover, others may finish it. For ``run``."""
+        """Race a model's deployments for a streamed answer; with takeover, others may continue it. For ``run``."""
         open_call = self.open_call
         sink.delivered = delivered_of(planned.call, planned.model, open_call)
 
@@ -476,10 +477,10 @@ class CallRunner:
         return Continuers(purse.continuer(planned), others)
 
     def late_s(self, planned: PlannedCall) -> float | None:
-        """Return when the next model is asked beside the model of ``planned``, seconds after its start; None: never.
+        """Return when the next model is asked beside the model of ``planned``, seconds after the start; None: never.
 
-        With a deadline the next model is asked early enough for nine of ten of its first tokens to meet the deadline,
-        if they can; but not before three of four first tokens of the late model would have come, so that few calls are
+        With a deadline the next model is asked early enough that nine of ten of its first tokens can meet the deadline.
+        But it is not asked before three of four first tokens of the late model would have come, so that few calls are
         doubled.
         """
         following = self._fallbacks.after(planned.model.name)
@@ -499,14 +500,14 @@ class CallRunner:
         return late_s
 
     def use(self, planned: PlannedCall) -> None:
-        """Let the model of ``planned`` answer the call."""
+        """Make the model of ``planned`` the one that answers."""
         self._fallbacks.use(planned)
         self.planned = planned
         self.open_call.continue_as(planned.call)
         self.response_headers.update(self._limit_headers)
 
     async def _hold(self) -> None:
-        """Reserve the expected use of limits; without money left, move on to a fallback, or wait for running calls.
+        """Hold the expected use of limits; without money, move on to a fallback, or wait for running calls.
 
         Raises:
             LimitReached, LargerThanLimit: too little is left.
@@ -535,22 +536,22 @@ class CallRunner:
                 return
 
     def _note_failures(self) -> None:
-        """Note why the models of the last race have failed."""
+        """Note the errors of the last race's models."""
         plans = {self.planned.model.name: self.planned, **self._raced}
         self._last = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
         self.failed += self._last
         for name, its in self._failed:
             self._find_room(plans[name], its)
 
-    # What the rungs of the ladder use.
+    # For the rungs of the ladder.
 
     @property
     def own(self) -> str | None:
-        """The model that the client asked for; None: it cannot be used."""
+        """The requested model; None: it cannot be used."""
         return self._fallbacks.own
 
     def turn_s(self, model: str, wait_s: float) -> float:
-        """Return when it is this call's turn to ask ``model``, which is free in ``wait_s``."""
+        """Return after how many seconds it is this call's turn to ask ``model``, which is free in ``wait_s``."""
         return self._context.steering.turn_s(model, wait_s)
 
     async def use_next(self) -> bool:
@@ -562,7 +563,7 @@ class CallRunner:
         return False
 
     async def use_own(self) -> bool:
-        """Plan the model that the client asked for once more; return whether limits and money allow it."""
+        """Plan the requested model once more; return whether limits and money allow it."""
         planned = await self._fallbacks.again()
         if planned is None or not await self.purse.holds(planned):
             return False
@@ -573,7 +574,7 @@ class CallRunner:
         return True
 
     def _find_room(self, planned: PlannedCall, ending: NoAnswer) -> None:
-        """Note which deployment has most room beside the prompt, of those that refused the length of the answer."""
+        """Of the deployments that refused the answer's length, note the one with most room beside the prompt."""
         own = self.open_call.call  # in the API in which the model was asked last
         call = own if own.decision.model == planned.model.name else planned.call
         if call.traits.kind is None:
@@ -601,7 +602,7 @@ class CallRunner:
         return True
 
     def _refusal(self, error: ApiError) -> "web.Response":
-        """Record the call, which no model has answered; return the response of ``answer_here``, or raise ``error``."""
+        """Record the call, which no model answered; return the response of ``answer_here``, or raise ``error``."""
         self.failed, self._last = [], ()  # the error's frames refer to this object
         error.headers.update({"x-holeshot-call-id": self.call.caller.id, **self.response_headers})
         if (own := self._answer_here(error)) is not None:
@@ -612,7 +613,7 @@ class CallRunner:
         raise error
 
     def _total_failure(self, planned: PlannedCall, ending: NoAnswer) -> ApiError:
-        """Return one error for all the failures at the model of ``planned``."""
+        """Return one error for all failures at the model of ``planned``."""
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
         deployments = {*ending.full, *ending.asked}
         out = self._context.steering.not_asked(planned.names, deployments, learnt_as, client=self.call.caller.client)
@@ -633,7 +634,7 @@ class Beside:
         sink: Sink,
         on_use: Callable[[PlannedCall], None],
     ) -> None:
-        """``raced``: the race's plans; ``sink``: for the answers; ``on_use`` is called with a fallback that won."""
+        """``raced``: the race's plans. ``sink``: for the answers. ``on_use``: called with a fallback that won."""
         self.late_s = late_s
         self._runner = runner
         self._fallbacks = fallbacks
@@ -644,7 +645,7 @@ class Beside:
         self._on_use = on_use
 
     async def next(self, *, is_rescued: bool) -> FallbackModel | None:
-        """Return the next fallback that limits and the late model's budget allow; None if there is none."""
+        """Return the next fallback that limits and the late model's budget allow; None: no such fallback."""
         runner, first = self._runner, self._first
         if runner.open_call.sent.left <= 0:
             return None
@@ -676,7 +677,7 @@ class Beside:
         return is_permitted
 
     def won(self, model: str) -> None:
-        """Let a fallback answer the call."""
+        """Make a fallback the model that answers."""
         runner = self._runner
         runner.use(self._raced[model])
         if (reason := runner.open_call.narrowed) is not None:  # the late model's reason counts
@@ -689,7 +690,7 @@ class Beside:
 
 
 def total_failure(model: Model, plan: Plan, ending: NoAnswer, out: Sequence[SkippedDeployment]) -> ApiError:
-    """Return one error for all the failures at ``model``; ``out``: deployments that were not tried."""
+    """Return one error for all failures at ``model``; ``out``: deployments that were not tried."""
     if not (plan.launches or plan.rest):
         return all_cooling(model.name, out, plan.retry_after_s or 1.0, plan.free_in_s)
     brought = () if model.tenant is None else model.learnt_as or ()

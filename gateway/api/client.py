@@ -21,23 +21,23 @@ class Client(msgspec.Struct, frozen=True):
     role: ClientRole = ClientRole.ADMIN
     adhoc: bool = True
     max_width: int = WIDEST
-    profile: Profile | None = None  # how its calls are raced, unless a request overrides it
-    override: bool = True  # whether its requests may override the race settings
+    profile: Profile | None = None  # how calls are raced, unless a request overrides it
+    override: bool = True  # whether requests may override the race settings
     models: frozenset[str] | None = None
     only: frozenset[str] | None = None
     ignore: frozenset[str] = frozenset()
     require: DataPolicy = DataPolicy()
     demanding: bool = False  # whether ``require`` has any requirement
     limits: Mapping[str, float] = {}  # by name: rpm, tpm, …
-    zone: str | None = None  # of their hours, days, weeks and months; None: as all others'
+    zone: str | None = None  # of the limits' hours, days, weeks and months; None: the default
     team: str | None = None  # the team's limits count the client's calls, too
-    end_user: str | None = None  # of all its calls; None: each request may name one
+    end_user: str | None = None  # for all calls; None: each request may name one
     priority: int = 0  # under overload, higher is served first
     unpriced: Unpriced | None = None  # what happens to calls that limits in dollars cannot count
-    tenant: TenantKeys | None = None  # its own keys of providers; None: it brings none
+    tenant: TenantKeys | None = None  # the client's own provider keys; None: it brings none
 
     def check_model(self, model: str) -> None:
-        """Check that this client may use a model.
+        """Check that this client may use a model, or all models of a comma list.
 
         Raises:
             Forbidden: it may not.
@@ -45,18 +45,18 @@ class Client(msgspec.Struct, frozen=True):
         """
         if self.models is None:
             return
-        names = [name.strip() for name in model.split(",")]  # a comma list is a request for all of its models
+        names = [name.strip() for name in model.split(",")]  # a comma list asks for all of its models
         if not self.models.issuperset(names) and not all(map(self.may_use, names)):
             error = Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
             error.asked_model = model
             raise error
 
     def may_use(self, model: str) -> bool:
-        """Whether this client may use a model: its list has the name, or a pattern that covers it (``claude-*``)."""
+        """Whether this client may use a model: its list has the name, or a pattern like ``claude-*`` that covers it."""
         return self.models is None or is_covered(model, self.models)
 
     def made(self, maker: Maker | None, fleet: Fleet) -> bool:
-        """Whether something at a provider is this client's as for the key: made with the one that it would use now."""
+        """Whether something stored at a provider was made with the key that this client would use now."""
         if maker is None or self.tenant is None:
             return maker is not None and maker.tenant is None
         if maker.tenant is not None:
@@ -64,7 +64,7 @@ class Client(msgspec.Struct, frozen=True):
         return fleet.provider_of(maker.deployment) not in self.tenant.keys
 
     def deployments(self, model: Model) -> list[Deployment]:
-        """Return the deployments of ``model`` that may see this client's prompts.
+        """Return the deployments of ``model`` whose providers may see this client's prompts.
 
         Raises:
             NothingEnabled, Forbidden: there are none.
@@ -86,17 +86,17 @@ LOCAL = Client()
 
 
 def role_of(client: Client) -> ClientRole:
-    """Return the role of a client: its rights besides its own calls."""
+    """Return the role of a client: the rights beyond making calls."""
     return client.role
 
 
 def person_of(client: Client, team: str | None, end_user: str | None) -> Client:
-    """Return a client as one of its people; None: that is as for the client."""
+    """Return a client for one of its people; ``team`` and ``end_user``: None for the client's own."""
     return msgspec.structs.replace(client, team=team or client.team, end_user=end_user or client.end_user)
 
 
 def client_of(name: str, settings: ClientSettings) -> Client:
-    """Return the client of these settings."""
+    """Return the client with these settings."""
 
     def as_set(values: Iterable[str] | None) -> frozenset[str] | None:
         return None if values is None else frozenset(values)

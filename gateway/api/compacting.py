@@ -1,4 +1,4 @@
-"""``POST /v1/responses/compact`` where not every deployment has it: the model that answers sums up."""
+"""``POST /v1/responses/compact`` where not every deployment has it: the answering model writes a summary."""
 
 from typing import Any
 
@@ -16,9 +16,9 @@ _ITEMS = msgspec.json.Decoder(list[dict[str, Any]])
 
 
 def all_compact(fleet: Fleet, model: str) -> bool:
-    """Whether all deployments of ``model`` and of its fallbacks may compact by themselves, or there is no such model.
+    """Whether all deployments of ``model`` and its fallbacks have ``compact``, or there is no such model.
 
-    If not, a response is asked for instead; deployments that can compact come first.
+    If not, a response is requested instead; deployments with ``compact`` come first.
     """
     configured = fleet.known(model)
     if configured is None:
@@ -28,10 +28,10 @@ def all_compact(fleet: Fleet, model: str) -> bool:
 
 
 def as_question(contents: Contents) -> Contents:
-    """Return a request to compact as a request for a response that does nothing else."""
+    """Return a request to compact as a request for a response with nothing else."""
     items = items_of(contents.fields.get("input"))
     if items is None:
-        return contents  # what is wrong is told where it is read
+        return contents  # the error is raised where the field is read
     question = {name: value for name, value in contents.fields.items() if name not in _NOT_ASKED}
     return msgspec.structs.replace(
         contents, fields={**question, "input": msgspec.Raw(b"[%b]" % joined(items, _TRIGGER)), "store": _FALSE}
@@ -39,7 +39,7 @@ def as_question(contents: Contents) -> Contents:
 
 
 def as_compacted(response: bytes, given: msgspec.Raw) -> bytes:
-    """Return a ``response`` with a summary in the form of OpenAI's: behind what the user has said in ``given``."""
+    """Return a ``response`` with a summary in OpenAI's form: after the user's messages of ``given``."""
     answer = _OBJECT.decode(response)
     users = [item for item in _ITEMS.decode(given) if item.get("role") == "user"]
     compacted = {name: answer[name] for name in ("id", "created_at", "usage") if name in answer}

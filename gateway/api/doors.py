@@ -1,9 +1,9 @@
-"""The paths of clouds that sell Claude: clients of a cloud ask the gateway in its place, and get the cloud's answers.
+"""The paths of clouds that sell Claude: clients of a cloud ask the gateway instead, and get the cloud's answers.
 
-The model is in the address, and whether the answer streams; the version is in the body, and at Bedrock the betas. What
-is asked, also in Converse, is read as Messages, so that any deployment of the model answers. Bedrock's answers are in
-its frames and its errors in its shape. Sources: lib/vertex/_client.py, lib/bedrock/_client.py and _mantle.py of
-Anthropic's SDK 2.14 for Python, and botocore 1.44.8, read on 2026-11-30.
+The address has the model, and whether to stream; the body has the version, and at Bedrock the betas. Requests, also in
+Converse, are read as Messages, so that any deployment of the model answers. Bedrock's answers come in AWS's frames, its
+errors in its own form. Sources: lib/vertex/_client.py, lib/bedrock/_client.py and _mantle.py of Anthropic's SDK 2.14
+for Python, and botocore 1.44.8, read on 2026-11-30.
 """
 
 import re
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
 _VERSION, _LIMIT = "anthropic_version", "max_tokens"
-_DATED = re.compile(r"\d{4}-\d\d-\d\d")  # a version of Anthropic's own; a cloud's says its name
+_DATED = re.compile(r"\d{4}-\d\d-\d\d")  # of Anthropic's own API; a cloud's version has the cloud's name
 _betas = msgspec.json.Decoder(list[str])
 _words = msgspec.json.Decoder(str)
 
@@ -56,7 +56,7 @@ def _read(contents: Contents, race_header: str | None, settings: Any = None) -> 
 
 
 def _taken_headers(fields: dict[str, msgspec.Raw]) -> Mapping[str, str]:
-    """Return the headers that stand in a body, which loses them."""
+    """Remove the fields that stand for headers from a body; return the headers."""
     headers = {"anthropic-version": _version(fields.pop(_VERSION, None)), "anthropic-beta": _betas_of(fields)}
     return {name: value for name, value in headers.items() if value}
 
@@ -70,7 +70,7 @@ def _version(raw: msgspec.Raw | None) -> str:
 
 
 def _betas_of(fields: dict[str, msgspec.Raw]) -> str:
-    """Return the betas of a body, which loses them; other words stay, and are refused as unknown fields are."""
+    """Remove the betas from a body and return them; other values stay, and are refused like unknown fields."""
     try:
         betas = _betas.decode(fields.get(IN_BODY, b"[]"))
     except msgspec.ValidationError:
@@ -80,10 +80,9 @@ def _betas_of(fields: dict[str, msgspec.Raw]) -> str:
 
 
 def _addressed(request: "web.Request", contents: Contents, names: Iterator[str], streamed: str) -> Contents:
-    """Return the body as Anthropic's own API has it, with what the path says (the model, whether to stream).
+    """Return the body in the form of Anthropic's own API, with the model and ``stream`` from the path.
 
-    Of the ``names`` of the model the first counts that is known here: as it was sent, as its maker calls it, or without
-    its date.
+    The first configured one of the model's ``names`` counts: as sent, as its maker calls it, or without its date.
     """
     model_of, candidates = request.app[CONTEXT].fleet.known, list(names)
     fields_of_address = {
@@ -94,7 +93,7 @@ def _addressed(request: "web.Request", contents: Contents, names: Iterator[str],
 
 
 def _known_as(names: Callable[[str], Iterator[str]], request: "web.Request", contents: Contents) -> Contents:
-    """Return a body with its model's name as it is known here, if one of its ``names`` is."""
+    """Return a body with the configured one of its model's ``names``; unchanged if none is configured."""
     model_of = request.app[CONTEXT].fleet.known
     try:
         name = _words.decode(contents.fields.get("model", b""))
@@ -114,7 +113,7 @@ _STREAMED_RAW = ":streamRawPredict"
 
 
 def _names_at_vertex(name: str) -> Iterator[str]:
-    """Yield ``claude-opus-4-6@20260205``, ``claude-opus-4-6-20260205``, ``claude-opus-4-6``; ``@default`` is none."""
+    """Yield ``claude-opus-4-6@20260205``, ``claude-opus-4-6-20260205``, ``claude-opus-4-6``; ``@default``: no date."""
     yield name
     model, _, snapshot = name.partition("@")
     if snapshot.isdecimal():
@@ -127,7 +126,7 @@ def _of_vertex(request: "web.Request", contents: Contents) -> Contents:
 
 
 def _to_count(request: "web.Request", contents: Contents) -> Contents:
-    """Return a prompt without the version, and with its model as it is known here."""
+    """Return a prompt without the version, with the model's configured name."""
     fields = {name: value for name, value in contents.fields.items() if name != _VERSION}
     return _known_as(_names_at_vertex, request, msgspec.structs.replace(contents, fields=fields))
 
@@ -138,16 +137,16 @@ assert _COUNTER is not None
 # Bedrock's InvokeModel.
 
 _MODEL = "/model/"
-_ANY_BYTES = "application/octet-stream"  # what boto3 says of any body, unless it is told otherwise
+_ANY_BYTES = "application/octet-stream"  # the content type that boto3 gives any body, unless told otherwise
 _STREAMED_INVOKE = "/invoke-with-response-stream"
-# us.anthropic.claude-sonnet-4-5-20250929-v1:0 and the ARN of such a profile: the region, the maker and the version are
-# not of the model's name. A profile of the operator's own has a name that says nothing.
+# us.anthropic.claude-sonnet-4-5-20250929-v1:0 and the ARN of such a profile: region, maker and version are not part of
+# the model's name. The name of an operator's own profile says nothing.
 _PROFILE = re.compile(r"(?:arn:[^/]*/)?(?:[a-z-]+\.)?anthropic\.(?P<model>.+?)(?:-v\d+(?::\d+)?)?")
 _DATE = re.compile(r"-20\d{6}$")
 
 
 def _names_at_bedrock(name: str) -> Iterator[str]:
-    """Yield a name as it was sent, as Anthropic has it, and without its date."""
+    """Yield a name as sent, as Anthropic has it, and without the date."""
     yield name
     if (profile := _PROFILE.fullmatch(name)) is not None:
         yield profile["model"]
@@ -162,14 +161,14 @@ def _in_frames(contents: Contents, race_header: str | None, settings: Any = None
     return msgspec.structs.replace(_read(contents, race_header, settings), written=StreamFormat.FRAMES, framed=in_frame)
 
 
-# Bedrock's Converse, which other models have there too: any model here is asked in it.
+# Bedrock's Converse, which also serves other models there: any model may be asked in it here.
 
 _CONVERSE, _STREAMED_CONVERSE = "/converse", "/converse-stream"
-_OURS = ("model", "stream", _LIMIT, "race")  # fields that are not the client's, or are not Converse's
+_OURS = ("model", "stream", _LIMIT, "race")  # fields that are not the client's, or not Converse's
 
 
 def _of_converse(request: "web.Request", contents: Contents) -> Contents:
-    """Return the body with what the address says, and how long the answer may be if the body does not say it."""
+    """Return the body with the fields from the address, and a maximum of tokens."""
     named = _addressed(request, contents, _names_at_bedrock(request.match_info["model"]), _STREAMED_CONVERSE)
     model = request.app[CONTEXT].fleet.known(_words.decode(named.fields["model"]))
     most = inf if model is None else model.common.max_output_tokens
@@ -178,10 +177,10 @@ def _of_converse(request: "web.Request", contents: Contents) -> Contents:
 
 
 def _as_messages(contents: Contents, race_header: str | None, settings: Any = None) -> ParsedRequest:
-    """Read a body of Converse's as one of Messages.
+    """Read a body of Converse as one of Messages.
 
     Raises:
-        InvalidRequest: a field is invalid, or Messages have no place for it.
+        InvalidRequest: a field is invalid, or has no place in Messages.
 
     """
     del settings
@@ -207,7 +206,7 @@ def _as_messages(contents: Contents, race_header: str | None, settings: Any = No
     )
 
 
-# Its CountTokens: a body of InvokeModel's, or what Converse has of a prompt, within another one.
+# Bedrock's CountTokens: a body of InvokeModel, or the prompt of Converse, within another body.
 
 _COUNTED = "/count-tokens"
 
@@ -221,7 +220,7 @@ class _ToCount(msgspec.Struct, rename="camel"):
     converse: dict[str, msgspec.Raw] | None = None
 
 
-_OF_ANSWERS = frozenset({"model", "stream", _LIMIT})  # fields that no prompt is counted with
+_OF_ANSWERS = frozenset({"model", "stream", _LIMIT})  # not for counting tokens
 
 
 class _Counted(msgspec.Struct):
@@ -236,7 +235,7 @@ def _to_count_of_bedrock(parsed: ParsedRequest) -> ParsedRequest:
     """Return a request of CountTokens as one of Messages.
 
     Raises:
-        InvalidRequest: it has no prompt, or none that Messages can express.
+        InvalidRequest: there is no prompt, or Messages cannot express it.
 
     """
     try:
@@ -260,17 +259,17 @@ def _as_counted(body: bytes) -> bytes:
     return msgspec.json.encode({"inputTokens": _counted_decoder.decode(body).input_tokens})
 
 
-# Its list of inference profiles, by which clients find what they may ask for: here each model is one.
+# Bedrock's list of inference profiles, in which clients look up models: here each model is a profile.
 
 
 class ProfiledModel(msgspec.Struct, frozen=True, rename="camel"):
-    """The model behind a profile."""
+    """The model of a profile."""
 
     model_arn: str
 
 
 class InferenceProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A model as one of Bedrock's inference profiles."""
+    """A model in the form of one of Bedrock's inference profiles."""
 
     inference_profile_id: str
     inference_profile_name: str
@@ -281,7 +280,7 @@ class InferenceProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class InferenceProfiles(msgspec.Struct, frozen=True, rename="camel"):
-    """All of them."""
+    """All profiles."""
 
     inference_profile_summaries: list[InferenceProfile]
 
@@ -290,7 +289,7 @@ PROFILES = "/inference-profiles"
 
 
 def _profile(model: str) -> InferenceProfile:
-    maker = "anthropic." if model.startswith("claude") else ""  # clients read it from the ARN
+    maker = "anthropic." if model.startswith("claude") else ""  # clients read the maker from the ARN
     return InferenceProfile(
         inference_profile_id=model,
         inference_profile_name=model,
@@ -300,7 +299,7 @@ def _profile(model: str) -> InferenceProfile:
 
 
 async def list_profiles(request: "web.Request") -> "web.Response":
-    """List the models this client may use, as Bedrock lists its profiles."""
+    """List the models that this client may use, in the form of Bedrock's profiles."""
     return json_of(InferenceProfiles([_profile(model) for model in await models_for(request)]))
 
 
@@ -343,7 +342,7 @@ AT_BEDROCK = msgspec.structs.replace(MESSAGES, error_body=_error_body)
 
 
 def error_headers(dialect: Dialect, status: int) -> Mapping[str, str]:
-    """Return an error's headers besides those of every API."""
+    """Return the headers of an error besides those of every API."""
     if dialect is not AT_BEDROCK:
         return {}
     otherwise = "InternalServerException" if status >= _FIRST_SERVER_STATUS else "ValidationException"
@@ -428,11 +427,11 @@ DOOR_ENDPOINTS: tuple[Endpoint, ...] = (
         addressed=_of_bedrock,
     ),
 )
-_by_any_name = partial(_known_as, _names_at_bedrock)  # AnthropicBedrockMantle asks for Bedrock's
-# Messages as Microsoft Foundry, Bedrock and others have them below a path of their own.
+_by_any_name = partial(_known_as, _names_at_bedrock)  # AnthropicBedrockMantle sends Bedrock's names
+# Messages below another path, as at Microsoft Foundry, Bedrock and others.
 BELOW_ANTHROPIC: tuple[Endpoint, ...] = (
     msgspec.structs.replace(MESSAGES_ENDPOINT, addressed=_by_any_name),
     msgspec.structs.replace(_COUNTER, addressed=_by_any_name),
 )
-# As what the errors of paths that begin so are told.
+# The dialect of errors, by the beginning of the path.
 TOLD_AS: Mapping[str, Dialect] = {_PROJECTS: MESSAGES, _MODEL: AT_BEDROCK, PROFILES: AT_BEDROCK}

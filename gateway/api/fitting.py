@@ -1,4 +1,4 @@
-"""Finds the deployments of a model that can answer a request, the request for each, and why others cannot."""
+"""Finds the deployments of a model that can answer a request, the request for each, and the reasons of the others."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -56,10 +56,9 @@ from providers.dialects import (
     takes_text,
 )
 
-# The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
+# The estimate of tokens may be too high by this factor: so a prompt that seems too long for all is still tried.
 _ESTIMATE_SLACK = 4 / 3
-# Required of every deployment, even with drop_params: without these parts of the prompt nothing would be left to
-# answer.
+# Required of every deployment, even with drop_params: without these parts of the prompt nothing is left to answer.
 _ESSENTIAL = frozenset(
     field for dialect in DIALECTS.values() for field in (dialect.requests.prompt, *dialect.requests.essential)
 )
@@ -76,22 +75,22 @@ _ABILITIES = {
 
 
 def is_sealed(dialect: Dialect, fields: Fields) -> bool:
-    """Whether the gateway may have sealed a part of a conversation, which in chat is not of texts alone then.
+    """Whether a conversation may have a part that the gateway has sealed; in chat it is then not only of texts.
 
-    In Gemini that is Base64 within Base64.
+    In Gemini such a part is Base64 within Base64.
     """
     prompt = bytes(fields.get(dialect.requests.prompt, _NO_PROMPT))
     return SEALED_MARK in prompt or OURS in prompt
 
 
 def is_odd(dialect: Dialect, fields: Fields) -> bool:
-    """Whether a conversation that is not of texts alone may have a sealed part, or a call that some servers lack."""
+    """Whether a conversation that is not only of texts may have a sealed part, or a call that some servers lack."""
     has_texts = dialect.requests.tools.has_texts
     return is_sealed(dialect, fields) or (has_texts is not None and has_texts(fields))
 
 
 def is_foreign(names: frozenset[str], dialect: Dialect, fields: Fields) -> bool:
-    """Whether a conversation in chat, or its tools, may have fields of these ``names``, which a vendor refuses."""
+    """Whether a chat conversation, or its tools, may have fields of these ``names``, which a vendor refuses."""
     if dialect is not PIVOT:
         return False
     said = bytes(fields.get(dialect.requests.prompt, _NO_PROMPT))
@@ -99,19 +98,17 @@ def is_foreign(names: frozenset[str], dialect: Dialect, fields: Fields) -> bool:
 
 
 class Fitting(msgspec.Struct, frozen=True):
-    """The deployments that can answer, and the request that each is sent."""
+    """The deployments that can answer, and the request for each."""
 
     deployments: list[Deployment]
     excluded: dict[str, str]  # deployment → reason
-    rendered: dict[
-        str, RenderedRequest
-    ]  # deployment → how the request is sent to it, if that differs from the client's
+    rendered: dict[str, RenderedRequest]  # deployment → the request for it, if that differs from the client's
     second: dict[str, str] = {}  # deployment → why it is asked only if no other can be
-    lesser: list[str] = []  # deployments that do not take a preference: of equals, the others come first
-    rooms: dict[str, int] = {}  # deployment → the tokens that it has for an answer, if more are asked for
+    lesser: list[str] = []  # deployments that do not take a preference: of equals, others come first
+    rooms: dict[str, int] = {}  # deployment → the tokens that it has for an answer, if more are requested
 
     def sent_to(self, deployment: str, fields: Fields) -> Fields:
-        """Return the fields that ``deployment`` is sent of a request that has these ``fields``."""
+        """Return the fields that ``deployment`` is sent of a request with these ``fields``."""
         own = self.rendered.get(deployment, AS_ASKED).fields
         return fields if own is None else own
 
@@ -124,15 +121,15 @@ _STORED, _STORE = "previous_response_id", "store"  # of Responses
 
 
 class _TooLong(_Unfit):
-    """Only the prompt's length is the reason."""
+    """Only the length of the prompt is the reason."""
 
 
 class _RefusedLength(_Unfit):
-    """A prompt of this length was refused there; no more is known of the limit."""
+    """A prompt of this length was refused here; the limit itself is unknown."""
 
 
 class _TooShort(_Unfit):
-    """Only the deployment's longest answer is the reason: the client allows a longer one."""
+    """Only the length of the answer is the reason: the client allows a longer one."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -146,24 +143,24 @@ class Question(msgspec.Struct, frozen=True):
     values: int = 0  # JSON values of the fields; 0: not counted, as there are few
     most_values: int = 0  # the maximum for a translation
     unstored: bool = False  # see ``ParsedRequest.unstored``
-    served: frozenset[str] = frozenset()  # fields whose loss harms nobody: the gateway does what they ask for
+    served: frozenset[str] = frozenset()  # fields whose loss is harmless, as the gateway itself does what they ask for
     is_to_be_stored: bool = False  # by the provider, as the gateway keeps nothing of the answer
-    shortens: bool = False  # if no deployment gives as long an answer as is allowed, a shorter one is asked for
-    client: str | None = None  # who sends the request: facts from refusals may hold for this client alone
+    shortens: bool = False  # if no deployment allows so long an answer, a shorter one is requested
+    client: str | None = None  # facts from refusals may hold for this client only
 
     @property
     def is_too_many(self) -> bool:
-        """Whether there are more values than may be built."""
+        """Whether there are too many values for a translation."""
         return self.values > self.most_values
 
 
 def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
-    """Return which of ``deployments`` can answer.
+    """Return those of ``deployments`` that can answer, with the request for each.
 
     Raises:
-        NoDeploymentFits: none can; the error lists the reasons.
-        InvalidRequest: none can, because the request is malformed.
-        TooManyValues: none can, because it has too many values to be translated.
+        NoDeploymentFits: no deployment can; the error lists the reasons.
+        InvalidRequest: no deployment can, as the request is malformed.
+        TooManyValues: no deployment can, as the request has too many values to be translated.
 
     """
     translations = _Translations(question)
@@ -185,7 +182,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
             if (learnt := deployment.learnt) is not None and learnt.steers:
                 _note_refused(deployment, question, fitting)
     too_long, too_short = unfit.get(_TooLong, []), unfit.get(_TooShort, []) if question.shortens else []
-    if not fitting.deployments:  # a shorter answer is better than none, and the refused ones say so in their own words
+    if not fitting.deployments:  # a shorter answer is better than none; a refusal has its own words
         fitting.rooms.update((each.name, each.capabilities.max_output_tokens or 0) for each in too_short)
         after_all = too_short or (*_nearly_long_enough(too_long, needs), *unfit.get(_RefusedLength, ()))
         for deployment in after_all:
@@ -216,12 +213,12 @@ class _Translations:
 
     @property
     def lowers(self) -> bool:
-        """Whether a limit beyond a deployment's longest answer is lowered: clients had to set one."""
+        """Whether a limit above a deployment's longest answer is lowered, as clients of this API have to set one."""
         return self._with_limit is not None
 
     @cached_property
     def offered(self) -> frozenset[str]:
-        """The offered tools that run at the vendor, and that an agent can do without."""
+        """The offered tools that run at the vendor, and without which an agent can work."""
         return only_offered(self._question.fields)
 
     @cached_property
@@ -243,7 +240,7 @@ class _Translations:
 
     @cached_property
     def has_texts(self) -> bool:
-        """Whether the request may offer tools that take a text, or have called some."""
+        """Whether the request may offer tools whose input is a text, or may have called some."""
         has_texts = self._dialect.requests.tools.has_texts
         return has_texts is not None and has_texts(self._fields)
 
@@ -259,12 +256,12 @@ class _Translations:
 
     @cached_property
     def has_other_tools(self) -> bool:
-        """Whether the request has tools of agents that servers with functions alone pass over, or refuse."""
+        """Whether the request has tools of agents that servers with only functions ignore or refuse."""
         has_other_tools = self._dialect.requests.tools.has_others
         return has_other_tools is not None and has_other_tools(self._fields)
 
     def _sums_up(self, deployment: Deployment) -> bool:
-        """Whether the conversation is to be compacted, which the model of ``deployment`` does in words alone."""
+        """Whether a compaction is requested, which the model of ``deployment`` can do only by writing a summary."""
         is_asked = self._dialect.requests.asks_for_summary
         return not deployment.compacts and is_asked is not None and is_asked(self._fields)
 
@@ -310,7 +307,7 @@ class _Translations:
             self._note(losses, deployment, fitting)
 
     def _where_tools_are_taken(self, deployment: Deployment, dialect: Dialect) -> Dialect:
-        """Return the dialect in which a deployment is asked where it has refused tools of a type."""
+        """Return the dialect for a deployment that has refused tools of some type in ``dialect``."""
         refused = deployment.refused_tools(dialect, client=self._question.client)
         instead = (name for kind, name in refused.items() if kind in self.tool_types)
         return DIALECTS.get(next(instead, ""), dialect)
@@ -330,13 +327,13 @@ class _Translations:
             fitting.second[deployment.name] = f"does not have {lost[0].field!r}, which is only offered"
 
     def _lost_with_all(self, wording: Wording, malformed: Malformed) -> tuple[Loss, ...]:
-        """Return the losses of a request that is ``malformed`` because nothing is left of its prompt."""
+        """Return the losses of a request that is ``malformed`` because nothing is left of the prompt."""
         if any(loss.field in _ESSENTIAL for loss in wording.losses):
             return wording.losses
         raise self._refused(malformed) from None
 
     def _ruled(self, deployment: Deployment, dialect: Dialect, wording: Wording, fitting: Fitting) -> Wording:
-        """Return the request in the form that the model takes by its traits."""
+        """Return the request in the form that the model takes, by its traits."""
         if not deployment.traits.prefill and self.may_begin:
             wording = self._going_on(dialect, wording)
         if deployment.traits.is_usual:
@@ -355,7 +352,7 @@ class _Translations:
         return wording
 
     def _calmed(self, traits: Traits, dialect: Dialect, wording: Wording) -> Wording:
-        """Return a request that forbids thinking in the vendor's words; the client is told if it cannot."""
+        """Return a request that forbids thinking in the vendor's words; a loss if the model cannot stop thinking."""
         calm, is_off = dialect.requests.thinking.forbidding, dialect.requests.thinking.forbids
         if (
             dialect is not PIVOT
@@ -366,7 +363,7 @@ class _Translations:
             return wording
         if traits.not_thinking:
             return msgspec.structs.replace(wording, fields=calm(wording.fields, traits.not_thinking).fields)
-        if traits.efforts:  # of which ``fitted_to`` takes the nearest
+        if traits.efforts:  # ``fitted_to`` takes the nearest
             return msgspec.structs.replace(wording, fields=calm(wording.fields, _NO_EFFORT).fields)
         if traits.least_thinking == "off":
             return wording
@@ -390,7 +387,7 @@ class _Translations:
     def _called(self, deployment: Deployment, dialect: Dialect, wording: Wording, fitting: Fitting) -> Wording:
         """Return a request that forces a call of a tool in a way that the model takes.
 
-        That is without thinking, if the model takes that; else, if no other deployment obeys, as a request for JSON.
+        This is without thinking, if the model obeys then; else as a request for JSON, if no other deployment obeys.
         """
         traits = deployment.traits
         if traits.forced_tools == "taken":
@@ -406,13 +403,13 @@ class _Translations:
         if not deployment.adapts_forced:
             raise _Unfit("takes no forced tool (forced_tools: adapt asks it for JSON, which is given back as the call)")
         fitting.second[deployment.name] = AS_CALL
-        # The translation into another API has made the request for JSON already.
+        # For a translated request, the translation has made the request for JSON already.
         unforced = dialect.requests.tools.unforced if dialect is self._dialect else None
         forced = msgspec.structs.replace(self.forced, as_json=traits.forced_tools != "auto")
         return wording if unforced is None else unforced(wording, forced)
 
     def _going_on(self, dialect: Dialect, wording: Wording) -> Wording:
-        """Return a request that begins its answer, for a model that refuses that: the user asks for the rest."""
+        """Return a request whose user's turn asks to go on with the begun answer, for a model that refuses prefills."""
         fields, places = told_to_go_on(dict(wording.fields), dialect.requests)
         if not places:
             return wording
@@ -420,7 +417,7 @@ class _Translations:
         return msgspec.structs.replace(wording, fields=fields, losses=(*wording.losses, loss))
 
     def _kept(self, deployment: Deployment, dialect: Dialect, wording: Wording, fitting: Fitting) -> None:
-        """Ask a vendor last that does not know ``store: false``; keep one out that may not be sent ``store: true``."""
+        """Ask a vendor last that does not know ``store: false``; exclude one that may not be sent ``store: true``."""
         field = dialect.requests.storing or ""
         store = bytes(wording.fields[field])
         if store == b"true" and self._question.policy.zdr:
@@ -485,10 +482,11 @@ class _Translations:
         return wording
 
     def _own(self, dialect: Dialect, habits: Habits, fields: Fields, *, is_choiceless: bool) -> Wording:
-        """Return the request unchanged, except for what the model would refuse.
+        """Return the request unchanged, except for parts that the model would refuse.
 
-        A model may refuse: other models' reasoning; an effort, if the model does not think or takes it in another form;
-        tools that take a text, if it has functions alone; and, if the vendor ``is_choiceless``, a choice of tools.
+        Such parts are: other models' reasoning; an effort, if the model does not think or takes it in another form;
+        tools whose input is a text, if the model has only functions; and a choice of tools, if the vendor
+        ``is_choiceless``.
         """
         requests = dialect.requests
         is_foreign = requests.thoughts.without_foreign is not None and not self._question.is_too_many
@@ -519,9 +517,9 @@ class _Translations:
         return wording
 
     def _with_thoughts(self, deployment: Deployment, dialect: Dialect, wording: Wording) -> Wording:
-        """Return a request that asks for reasoning that can be sent back, if the gateway wants nothing stored.
+        """Return a request for reasoning that can be sent back, if the gateway wants nothing stored.
 
-        Open models seal none, and Groq refuses to be asked for it.
+        Open models do not seal reasoning, and Groq refuses a request for it.
         """
         asking = dialect.requests.thoughts.asking
         if asking is None or not self._question.unstored or self._question.is_too_many:
@@ -569,7 +567,7 @@ def _fit_for(
 
 
 def _without_storing(dialect: Dialect, wording: Wording) -> Wording:
-    """Return a request that does not ask to be stored, for a vendor that refuses that."""
+    """Return a request without ``store: true``, for a vendor that refuses it."""
     if _STORED not in dialect.requests.essential or bytes(wording.fields.get(_STORE, b"")) != b"true":
         return wording
     fields = {name: value for name, value in wording.fields.items() if name != _STORE}
@@ -580,7 +578,7 @@ def _without_storing(dialect: Dialect, wording: Wording) -> Wording:
 def _check_essential(lost: Iterable[Loss]) -> None:
     for loss in lost:
         if loss.field in _ESSENTIAL:
-            parts = (each for each in lost if each.field.startswith(_WITHIN_PROMPT))  # whose loss left nothing
+            parts = (each for each in lost if each.field.startswith(_WITHIN_PROMPT))  # their loss left nothing
             cause = next(parts, loss) if f"{loss.field}[" in _WITHIN_PROMPT else loss
             raise _Unfit(f"does not support {cause.field!r}: {cause.reason}")
 
@@ -616,7 +614,7 @@ def _check_length(deployment: Deployment, question: Question, *, is_ceiling: boo
 
 
 def _note_refused(deployment: Deployment, question: Question, fitting: Fitting) -> None:
-    """Note that ``deployment`` is known to refuse something of a request: then others are asked first."""
+    """Note parts of a request that ``deployment`` is known to refuse, so that others are asked first."""
     name, learnt = deployment.name, deployment.learnt
     fields, spoken = fitting.sent_to(name, question.fields), fitting.rendered.get(name, AS_ASKED).spoken
     dialect = spoken or deployment.spoken_to(question.dialect)
@@ -625,7 +623,7 @@ def _note_refused(deployment: Deployment, question: Question, fitting: Fitting) 
         room = learnt.room(deployment.model, size_of(fields), question.client)
         if room is not None and room < limit:
             fitting.rooms[name] = room
-            if question.dialect.requests.with_limit is None:  # else its client had to set one
+            if question.dialect.requests.with_limit is None:  # otherwise clients have to set one
                 fitting.second[name] = f"has room for about {room} tokens beside the prompt, not for {limit}"
     for fact in () if learnt is None else learnt.of(deployment.model, question.client):
         if fact.kind is Kind.MUST and fact.dialect == dialect.name and fact.field in fields:
@@ -639,9 +637,9 @@ def _note_refused(deployment: Deployment, question: Question, fitting: Fitting) 
 
 
 def note_betas(fitting: Fitting, client: str | None, fields: Fields, headers: Mapping[str, str]) -> None:
-    """Have deployments asked last that are known to refuse a beta which the request needs; if all refuse it, ask one.
+    """Ask deployments last that are known to refuse a beta that the request needs; if all refuse it, ask only one.
 
-    Then the client gets the refusal in that vendor's words.
+    So the client gets the refusal in that vendor's words.
     """
     lacking: dict[str, str] = {}
     for each in fitting.deployments:
@@ -658,14 +656,14 @@ def note_betas(fitting: Fitting, client: str | None, fields: Fields, headers: Ma
 
 
 def _lengths(too_short: list[Deployment], needs: Needs) -> StatedLengths:
-    """Return the tokens of a prompt that is too long for all of these, and the longest context among them."""
+    """Return the tokens of a prompt that is too long for all of these, and the longest of their contexts."""
     return StatedLengths(
         prompt=needs.prompt_tokens, most=max(each.capabilities.context_tokens or 0 for each in too_short)
     )
 
 
 def _nearly_long_enough(deployments: list[Deployment], needs: Needs) -> list[Deployment]:
-    """Return the deployments whose context may be long enough if the estimate is a little too high."""
+    """Return the deployments whose context is long enough if the estimate is a little too high."""
     return [
         each for each in deployments if needs.prompt_tokens <= (each.capabilities.context_tokens or 0) * _ESTIMATE_SLACK
     ]

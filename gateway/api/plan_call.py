@@ -1,4 +1,4 @@
-"""From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
+"""From a request to a race: builds the call, selects the deployments, plans the race, and prepares it."""
 
 import re
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
@@ -69,16 +69,16 @@ class PlannedCall(msgspec.Struct, frozen=True):
     """A planned call, ready to run."""
 
     call: Call
-    model: Model  # as this call uses it: with its profile and overrides
+    model: Model  # with the call's profile and overrides
     plan: Plan
-    response_headers: dict[str, str]  # report what the gateway changed
+    response_headers: dict[str, str]  # report changes by the gateway
     prefix: Prefix | None
-    names: tuple[str, ...]  # of all deployments that can answer, also those that are out of rotation
+    names: tuple[str, ...]  # of all deployments that can answer, including those out of rotation
     reading: Reading[Attempt] = EVENTS  # how the deployments are asked
 
 
 class PlanCall(Protocol):
-    """Builds the call for one model; ``instead_of`` is the same call as built for the first model."""
+    """Builds the call for one model; ``instead_of``: the same call for the first model."""
 
     def __call__(
         self, name: str, instead_of: Call | None, *, fleet: Fleet, beside: str | None = None
@@ -104,18 +104,18 @@ async def plan_call(
     vectors: "VectorComparisons | None" = None,
     beside: str | None = None,
 ) -> PlannedCall:
-    """Build and plan the call that ``parsed`` requests from the model ``name``. The plan is counted in the standings.
+    """Build and plan the call that ``parsed`` requests from the model ``name``; the plan counts in the standings.
 
-    ``fleet`` is the fleet that the call has leased. ``made_by`` has what the request names or continues.
-    ``instead_of`` is the same call as built for the model that could not answer. ``allow`` may change the model's cost
-    limits. ``vectors`` knows which deployments' embeddings differ from others. ``beside``: the late model beside which
-    this one runs.
+    ``fleet``: the fleet that the call has leased. ``made_by``: the deployment that has what the request names or
+    continues. ``instead_of``: the same call for the model that could not answer. ``allow``: may change the model's cost
+    limits. ``vectors``: knows which deployments' embeddings differ. ``beside``: the late model beside which this one
+    runs.
 
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
         NoDeploymentFits: no deployment of the model can answer the request.
         TooManyValues: the request has too many values to be translated.
-        LimitReached, Overloaded, TooManyBodies: likewise, before a long request is translated.
+        LimitReached, Overloaded, TooManyBodies: limits or memory leave no room to translate a long request.
 
     """
     client, relayed = client_context.client, parsed.relayed
@@ -170,19 +170,19 @@ async def plan_call(
 
 
 def _tell_withheld(response_headers: dict[str, str], names: Sequence[str]) -> None:
-    """Tell the client which parts of the profile that it names the request does not get."""
+    """Name in a response header the parts of the requested profile that the request does not get."""
     if names:
         response_headers[IGNORED] = ", ".join(filter(None, (response_headers.get(IGNORED), *names)))
 
 
-_AS_SENT = Fitting([], {}, {})  # for requests decided before: every deployment is sent the request as it is
+_AS_SENT = Fitting([], {}, {})  # for requests decided before: each deployment is sent the request unchanged
 
 
 _NO_SESSION = (None, None)
 
 
 def _session(client_context: ClientContext, parsed: ParsedRequest) -> tuple[str | None, str | None]:
-    """Return an agent's session, as headers or the body name it, and the same with the client that has it."""
+    """Return an agent's session, from headers or the body, and the session with the client's name."""
     session = client_context.session or session_of(parsed.fields, parsed.cache_key)
     return session, None if session is None else f"{client_context.client.name or ''}\0{session}"
 
@@ -195,7 +195,7 @@ def _planned(  # noqa: PLR0917 - what is known of a call
     terms: Terms,
     client_context: ClientContext,
 ) -> Plan:
-    """Return the plan of a call, which is counted."""
+    """Return the plan of a call; the plan counts in the standings."""
     for learnt in model.learnt:
         if learnt.is_of_some and (supposed := _supposed(call, model, names)):
             terms = msgspec.structs.replace(terms, supposed=(*terms.supposed, *supposed))
@@ -213,7 +213,7 @@ def _planned(  # noqa: PLR0917 - what is known of a call
 
 
 def _supposed(call: Call, model: Model, names: Sequence[str]) -> list[str]:
-    """Return which of the deployments ``names`` have refused other clients alone what this ``call`` asks for."""
+    """Return those deployments of ``names`` that have refused other clients something that this ``call`` asks for."""
     return [name for name in names if _is_supposed_at(model.deployments[name], call)]
 
 
@@ -235,10 +235,10 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
     name: str,
     made_by: StoredAt | None,
 ) -> tuple[Model, ResolvedModel, RaceSettings]:
-    """Return a model as configured; with the settings, keys and preferences of a request; and the race asked for.
+    """Return a model as configured; the model with a request's settings, keys and preferences; and the requested race.
 
     Raises:
-        ModelNotFound, Forbidden, InvalidRequest: as of ``plan_call``.
+        ModelNotFound, Forbidden, InvalidRequest: as for ``plan_call``.
 
     """
     client.check_model(name)
@@ -255,7 +255,7 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
     if made_by is not None:
         resolved.restrict_to(made_by)
     race_asked = resolved.race_asked
-    # A count of tokens is asked for once, and leaves nothing behind: there is nothing to tell of a race.
+    # A count of tokens is requested once, and leaves nothing behind, so there is no race to report about.
     counts = parsed.relayed is not None and parsed.relayed.endpoint is MeasuredApi.COUNT_TOKENS
     if parsed.stateful and not counts and (parsed.relayed is None or parsed.race != NOTHING):
         race_asked = with_override(found_model, parsed.race, client, stateful=False).race
@@ -270,7 +270,7 @@ async def _fitting(  # noqa: PLR0917 - what is known of a request
     index: Deployment | None,
     vectors: "VectorComparisons | None",
 ) -> Fitting:
-    """Return the deployments that can answer a request, each with the request in words of its own."""
+    """Return the deployments that can answer a request, each with the request rendered for it."""
     client, most = client_context.client, context.settings.limits.max_values
     if resolved.asked.relayed is not None:
         unpriced = client.unpriced if limits_dollars(client_context.levels, resolved.model) else COUNT_KNOWN
@@ -290,14 +290,14 @@ async def _fitting(  # noqa: PLR0917 - what is known of a request
 
 
 def _not_against_itself(model: Model) -> Model:
-    """Return a model that is not raced: only one with a single configured deployment may be raced against itself."""
+    """Return a model without a race, as only a single configured deployment may be raced against itself."""
     if not STRATEGIES[model.race.mode].races_itself:
         return model
     return msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
 
 
 def _demands_of(call: Call, resolved: ResolvedModel, model: Model, beside: str | None) -> Demands:
-    """Return what a call demands of its plan, however quick its deployments are."""
+    """Return what a call demands of its plan, independent of how fast the deployments are."""
     parsed, demands = resolved.asked, NO_DEMANDS
     if call.traits.maker is not None:
         demands = _led_by(call.traits.maker, call, model)
@@ -311,7 +311,7 @@ def _demands_of(call: Call, resolved: ResolvedModel, model: Model, beside: str |
 
 
 def _led_by(maker: Maker, call: Call, model: Model) -> Demands:
-    """Return the demand that the maker of a conversation's reasoning leads, and those come last that refuse it."""
+    """Return the demand that the maker of a conversation's reasoning is asked first, and those that refuse it last."""
     strangers = [
         name
         for name, each in model.deployments.items()
@@ -321,7 +321,7 @@ def _led_by(maker: Maker, call: Call, model: Model) -> Demands:
 
 
 def _alike(_: Deployment) -> None:
-    """Return nothing that makes a deployment's vectors unlike others: none were compared."""
+    """Return None: no vectors were compared, so none differ."""
 
 
 def _own_of(  # noqa: PLR0917 - what is known of a request
@@ -335,9 +335,9 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
     *,
     whose: str | None,
 ) -> CallTraits:
-    """Return the traits of one request: ``parsed`` as its client sent it, ``sent`` as the model is asked.
+    """Return the traits of one request; ``parsed``: as the client sent it, ``sent``: as the model is asked.
 
-    Of one whose answer passes unread it says nothing of tokens. ``whose``: its session with the client that has it.
+    The traits of an answer that passes unread say nothing about tokens. ``whose``: the session with the client's name.
     """
     relayed, fields, model = parsed.relayed, sent.fields, cached.model
     race = model.race
@@ -355,7 +355,7 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
         deadline_ms = None
     if instead_of is not None and instead_of.traits.deadline_ms is not None:  # a fallback has the requested model's
         deadline_ms = instead_of.traits.deadline_ms
-    return CallTraits(  # not by name, which costs more
+    return CallTraits(  # without names, which cost more
         spoken_class(parsed.prompt_class) if cached.terms.spoken else parsed.prompt_class,
         parsed.needs.prompt_tokens,
         sent.inline_bytes(fields),
@@ -373,9 +373,9 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
 def _terms_of(
     context: CallContext, call: Call, cached: CachedDecision, sent: ParsedRequest, *, whose: str | None
 ) -> Terms:
-    """Return the terms on which the deployments of a model are compared for a call: of all of its shape, and its own.
+    """Return the terms for comparing a model's deployments: those of the call's shape, and the call's own.
 
-    ``sent`` is the request as this model is asked.
+    ``sent``: the request as this model is asked.
     """
     model, seats, own = cached.model, context.services.seats, call.traits
     has_prefix = sent.size > PREFIX_BYTES[0] and model.race.cache_affinity
@@ -392,7 +392,7 @@ def _terms_of(
 
 
 def _whole(call: Call, fitting: Fitting) -> Sequence[str]:
-    """Return the deployments that do not stream the answer to a call, as its client does not stream it either."""
+    """Return the deployments that are asked without streaming, as the client does not stream either."""
     return [
         each.name
         for each in fitting.deployments
@@ -403,10 +403,10 @@ def _whole(call: Call, fitting: Fitting) -> Sequence[str]:
 async def _with_maker(  # noqa: PLR0917 - what is known of a call
     context: CallContext, call: Call, parsed: ParsedRequest, client: Client, fleet: Fleet, model: Model
 ) -> Call:
-    """Return the call with who made the reasoning in its history that only its maker can read, if that is known.
+    """Return the call with the maker of the reasoning in its history that only the maker can read, if known.
 
-    Else with who may have stored the answer that it follows. To other accounts such reasoning is not sent whose vendor
-    would drop it in silence, nor with keys of other accounts.
+    Otherwise with the deployment that may have stored the answer that it follows. Reasoning is not sent to other
+    accounts of a vendor that would drop it in silence, nor with keys of other accounts.
     """
     requests = parsed.dialect.requests
     if requests.thoughts.without_bound is None:
@@ -428,9 +428,9 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
 
 
 async def _left_to(call: Call, model: Model, maker: Maker, *, is_long: bool, are_known: bool) -> Call:
-    """Return the call with what each deployment is sent of reasoning of which ``maker`` made the newest.
+    """Return the call with the reasoning that each deployment is sent, if ``maker`` made the newest piece.
 
-    ``are_known``: the maker of each piece, so that what others made is left out already, and its own is read.
+    ``are_known``: the makers of all pieces are known; then pieces of others are left out already, and the rest is read.
     """
     for each in model.deployments.values():
         if is_bound_elsewhere(each, maker, call.caller.client):
@@ -449,14 +449,14 @@ async def _left_to(call: Call, model: Model, maker: Maker, *, is_long: bool, are
 
 
 def _with_own(call: Call, **changed: Any) -> Call:
-    """Return the call with what of its own has ``changed``."""
+    """Return the call with ``changed`` traits."""
     return msgspec.structs.replace(call, traits=msgspec.structs.replace(call.traits, **changed))
 
 
 async def _without_unread(
     call: Call, model: Model, makers: Mapping[bytes, Maker], refused: Mapping[bytes, Collection[str]], *, is_long: bool
 ) -> Call:
-    """Return the call without the reasoning that each deployment is known not to read; the rest stays."""
+    """Return the call without the reasoning that a deployment is known not to read, for each; the rest stays."""
     call = _with_own(call, makers=frozenset(makers.values()))
     for each in model.deployments.values():
         of_others = partial(without_unread, call, each, makers, refused)
@@ -466,9 +466,9 @@ async def _without_unread(
 
 
 def _within_rooms(call: Call, model: Model, fitting: Fitting) -> Call:
-    """Return the call with no higher limit of the answer than is known to fit beside the prompt.
+    """Return the call with limits of the answer no higher than what is known to fit beside the prompt.
 
-    Where a client need not set one, only if no deployment, nor a fallback, may have room for all that it asks for.
+    If clients need not set a limit, only if neither a deployment nor a fallback may have room for the requested length.
     """
     has_to_set = call.request.dialect.requests.with_limit is not None
     if not has_to_set and (model.fallbacks or len(fitting.rooms) < len(fitting.deployments)):
@@ -479,7 +479,7 @@ def _within_rooms(call: Call, model: Model, fitting: Fitting) -> Call:
 
 
 def _sealed_by(prompt: bytes, model: Model) -> Maker | None:
-    """Return who made the newest sealed reasoning in a ``prompt``, of the deployments of ``model``."""
+    """Return which of ``model``'s deployments made the newest sealed reasoning in ``prompt``; None: none of them."""
     for whose in reversed(accounts_in(prompt)):
         for each in model.deployments.values():
             if each.encrypts and each.seal is not None and each.seal.whose == whose:
@@ -488,7 +488,7 @@ def _sealed_by(prompt: bytes, model: Model) -> Maker | None:
 
 
 async def _fitted_aside(context: CallContext, resolved: ResolvedModel, client_context: ClientContext) -> Fitting:
-    """Translate a long request in the thread, if its client may still use anything and there is memory for it."""
+    """Translate a long request in the thread, if the client's limits leave something and there is memory."""
     spends = not (resolved.model.is_free or resolved.model.costs_nothing)
     context.limits.check(client_context.levels, spends=spends, is_begun=True)
     context.limits.check_least(client_context.levels, resolved.least_use(), spends=spends)
@@ -505,14 +505,14 @@ def is_counted(call: Call, model: Model) -> bool:
 
 
 def limits_dollars(levels: Iterable[Level], model: Model) -> bool:
-    """Whether any limit counts the operator's dollars of a call."""
+    """Whether any limit counts the dollars that the operator pays for a call."""
     if model.is_free:
         return False
     return model.has_dollars or any(not DOLLARS.isdisjoint(level.limits) for level in levels)
 
 
 def remember_prefix(context: CallContext, planned: PlannedCall, record: CallRecord) -> None:
-    """Record which deployment should now have this prompt's prefix in its cache."""
+    """Record the deployments that should have this prompt's prefix in their cache now."""
     if planned.prefix is None:
         return
     if planned.model.marks:
@@ -531,26 +531,27 @@ def _prefix(
     if parsed.size <= PREFIX_BYTES[0] or parsed.relayed is not None:
         return None
     order = parsed.dialect.requests.reading_order
-    # Where caches are marked, a client's key keeps none apart: Claude has no such keys.
+    # Where caches are marked, a client's key separates nothing: Claude has no such keys.
     key = model.tenant if model.marks else _cache_key(parsed, model.tenant)
     return prefix_of([fields[part] for part in order if part in fields], key, session)
 
 
 def _cache_key(parsed: ParsedRequest, tenant: str | None) -> str | None:
-    # An account has caches of its own.
+    # Each account has its own caches.
     return parsed.cache_key if tenant is None else f"{tenant}\n{parsed.cache_key or ''}"
 
 
-# Whether a model has answered in a conversation, in any API: then it is likely to go on.
+# Whether a model has answered in a conversation, in any API: then the conversation is likely to go on.
 _ANSWERED = re.compile(rb'"role"\s*:\s*"(?:assistant|model)"|"type"\s*:\s*"(?:function_call|custom_tool_call)"')
 
 
 def _with_marks(context: CallContext, call: Call, prefix: Prefix | None, plan: Plan, *, is_named: bool) -> Call:
-    """Return a call with what its deployments are told to cache, if something lasts. ``is_named``: its session is.
+    """Return a call with the part that each deployment is told to cache, if any lasts. ``is_named``: by a session.
 
-    What is written costs a quarter more, which the first time that it is read again pays. So only what was asked before
-    is marked, or a later turn of an agent; at a deployment that is asked beside the first one, only what that was asked
-    before. Most of these lose, so that what they write lasts only where a conversation is raced again and again.
+    A write to a cache costs a quarter more than reading the prompt, which the first later read repays. So only a prefix
+    that was sent before is marked, or the prompt of an agent's later turn. At a deployment that is asked beside the
+    first, only a prefix that this deployment was sent before: most of these attempts lose, and what they write is of
+    use only if a conversation is raced again and again.
     """
     if prefix is None:
         return call
@@ -565,7 +566,7 @@ def _with_marks(context: CallContext, call: Call, prefix: Prefix | None, plan: P
 
 
 def _key_of_vendors(session: str, parsed: ParsedRequest, model: Model, secret: bytes) -> msgspec.Raw | None:
-    """Return the ``prompt_cache_key`` of a session; None where no vendor keeps so short a prompt."""
+    """Return the ``prompt_cache_key`` of a session; None if no vendor caches so short a prompt."""
     if parsed.size <= PREFIX_BYTES[0] or parsed.relayed is not None or not model.race.cache_affinity:
         return None
     return cache_key_of(session, model.tenant, secret)
@@ -574,7 +575,7 @@ def _key_of_vendors(session: str, parsed: ParsedRequest, model: Model, secret: b
 def _conversation(
     fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, model: Model, session: str | None
 ) -> bytes | None:
-    """Return what key rings know the conversation by; None if it is too short, or caches do not matter."""
+    """Return the conversation's key for key rings; None: the prompt is too short, or caches do not matter."""
     requests = parsed.dialect.requests
     is_short = parsed.size <= CONVERSATION_BYTES or parsed.relayed is not None
     if is_short or requests.prompt not in fields or not model.race.cache_affinity:
@@ -583,17 +584,17 @@ def _conversation(
     return conversation_of(before, fields[requests.prompt], _cache_key(parsed, model.tenant), session)
 
 
-# The expected use of limits by a planned call, and the model that pays for it.
+# The expected use of limits by a planned call, and the model that pays.
 
 
 def payer_of(planned: PlannedCall) -> Payer:
-    """Return the model of ``planned`` as limits see it."""
+    """Return the model of ``planned`` in the form for limits."""
     model = planned.model
     return Payer(model.name, model.payer or model.name, model.use_limits, model.dearest, model.zone)
 
 
 def use_of(planned: PlannedCall) -> Use:
-    """Return the expected use, and the most that the call may cost."""
+    """Return the expected use of limits by the call, and the most that it may cost."""
     plan, prompt_tokens = planned.plan, planned.call.traits.prompt_tokens
     usd, costs, may_cost = 0.0, plan.cost_usd, len(planned.model.prices) < len(planned.model.deployments)
     if planned.model.tenant is not None:
@@ -612,14 +613,14 @@ def use_of(planned: PlannedCall) -> Use:
 
 
 def _most_usd(planned: PlannedCall) -> float:
-    """Return what the call may cost: an answer as long as it allows, of the dearest of its deployments.
+    """Return the most that the call may cost: the longest allowed answer of the most expensive deployment.
 
-    The others that its plan launches add their prompt, and an answer as well if their vendors bill it to the end.
+    Other launches of the plan add their prompt, and an answer, too, if their vendor bills an answer to its end.
     """
     call, plan, deployments, dearest = planned.call, planned.plan, planned.model.deployments, planned.model.dearest
     max_tokens = None if call.traits.kind is None else call.traits.kind.max_tokens
     answers = 0 if call.traits.kind is None else answers_made(call.request.fields, call.request.dialect)
-    has_limit = bool(call.request.dialect.requests.parameters.answer_limits)  # others are not written token by token
+    has_limit = bool(call.request.dialect.requests.parameters.answer_limits)  # other APIs do not answer in tokens
     launched = [launch.deployment for launch in plan.launches]
     tier = asked_tier(call.request.fields)
     most_usd = beside_usd = 0.0

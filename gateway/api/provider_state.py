@@ -1,4 +1,4 @@
-"""Who may name what a provider stores under the operator's key: files, conversations, items, MCP servers."""
+"""Checks who may name what a provider stores under the operator's key: files, conversations, items, MCP servers."""
 
 import asyncio
 import re
@@ -29,11 +29,11 @@ from providers.dialects import (
 if TYPE_CHECKING:
     from gateway.api.context import Context
 
-# Names of what is stored.
+# Names of stored objects.
 
 MOST_NAMES = 5_000  # of a request: an agent names each item of a long conversation
-MOST_GIVEN = 1_000  # of an answer: what it names beyond these is nobody's
-LONGEST_NAME = 10_000  # characters; all known ids are far shorter, but credits are sealed texts
+MOST_GIVEN = 1_000  # of an answer; further names belong to no client
+LONGEST_NAME = 10_000  # characters: known ids are far shorter, but credits are sealed texts
 _SMALL_BYTES = 2**16  # searched in one turn of the loop
 _AT_ONCE = 50  # questions to Redis
 _CALLED = frozenset({StoredKind.SERVER, StoredKind.CONNECTOR})
@@ -41,23 +41,23 @@ _HOST = re.compile(r"https?://([a-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?", re.IGNO
 
 
 class StoredAt(msgspec.Struct, frozen=True):
-    """The deployment that has what a request names."""
+    """The deployment that has the objects that a request names."""
 
     deployment: str
     field: str
-    is_exact: bool = False  # only this deployment has it; else every deployment of its provider
-    key_name: str | None = None  # the only key of the provider that has it; None: any
+    is_exact: bool = False  # only this deployment has them; otherwise all deployments of the provider do
+    key_name: str | None = None  # the provider's only key that has them; None: any key
 
 
 class KnownIds(Protocol):
-    """Knows the ids that a client's answers named."""
+    """Knows the ids in a client's answers."""
 
     async def maker(self, client: str | None, name: str) -> Maker | None:
-        """Return who gave ``client`` an id; None if it is unknown, or too long ago."""
+        """Return the maker of the answer that gave ``client`` an id; None: unknown or expired."""
 
 
 class StateChecks(msgspec.Struct, frozen=True):
-    """What of a client's requests is checked."""
+    """What is checked in a client's requests: ids, and MCP servers."""
 
     client: str | None
     ids: bool
@@ -65,9 +65,9 @@ class StateChecks(msgspec.Struct, frozen=True):
 
 
 def watch_of(client: Client, settings: Settings) -> StateChecks | None:
-    """Return what of a client's requests is checked; None: nothing.
+    """Return what is checked in a client's requests; None: nothing.
 
-    Without clients there is one owner of all, who may also call every MCP server, unless the operator says otherwise.
+    Without clients everything has one owner, who may also call every MCP server, unless the operator says otherwise.
     """
     has_owner = client.name is not None or client.tenant is not None
     ids = settings.provider_state == "none" or (settings.provider_state == "own" and has_owner)
@@ -76,11 +76,11 @@ def watch_of(client: Client, settings: Settings) -> StateChecks | None:
 
 
 def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> Steps[list[NamedId]]:
-    """Return what the ``fields`` of a request name, in slices.
+    """Return the ids that the ``fields`` of a request name; in slices.
 
     Raises:
-        TooManyValues: a field with names has more than ``most_values``, which are built to find them.
-        InvalidRequest: they name too much.
+        TooManyValues: a field with names has more than ``most_values`` JSON values, which would be decoded.
+        InvalidRequest: there are too many names.
 
     """
     names = list[NamedId]()
@@ -102,7 +102,7 @@ def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> S
 
 
 def check_servers(named: list[NamedId], hosts: tuple[str, ...] | None) -> None:
-    """Check that a provider may call the MCP servers and connectors of a request.
+    """Check that a provider may call the MCP servers and connectors in a request.
 
     Raises:
         Forbidden: the operator does not allow one of them.
@@ -123,7 +123,7 @@ def _is_allowed(named: NamedId, hosts: tuple[str, ...]) -> bool:
         return True
     if named.kind is StoredKind.CONNECTOR:
         return named.value in hosts
-    url = _HOST.fullmatch(named.value)  # others may be read as another host by the provider than by us
+    url = _HOST.fullmatch(named.value)  # another text may be one host for the provider and another one for us
     if url is None:
         return False
     host = url[1].lower().rstrip(".")
@@ -133,11 +133,11 @@ def _is_allowed(named: NamedId, hosts: tuple[str, ...]) -> bool:
 async def stored_at(
     named: list[NamedId], watch: StateChecks, known: KnownIds, settings: Settings, before: StoredAt | None = None
 ) -> StoredAt | None:
-    """Return which deployment's provider has what a request names, also ``before``; None if it names nothing stored.
+    """Return the deployment of the provider that has the named objects, and ``before``; None: none are stored.
 
     Raises:
         NothingStored: this client was not given one of the names.
-        InvalidRequest: several providers have them.
+        InvalidRequest: several providers have some of them.
 
     """
     ids = [each for each in named if each.kind not in _CALLED and (watch.ids or each.kind in HELD)]
@@ -184,12 +184,12 @@ def _unknown(named: NamedId, settings: Settings) -> NothingStored:
 
 
 def not_known(settings: Settings) -> str:
-    """Return for how long names of what lies at providers are known."""
+    """Return, for a message, how long names of stored objects are known."""
     return f"such names are kept for {settings.response_ids_ttl_s / 86_400:g} days"
 
 
 def not_recent(settings: Settings) -> str:
-    """Return, as the end of a sentence, why the gateway does not know an answer itself."""
+    """Return, for the end of a sentence, why the gateway itself does not know an answer."""
     memory = settings.responses_memory
     if not memory.max_mb:
         return "answers that no provider stores are not kept here (responses_memory: off)"
@@ -209,14 +209,14 @@ async def check_names(
     *,
     before: StoredAt | None = None,
 ) -> StoredAt | None:
-    """Return which deployment's provider has what a request of ``client`` names; None: any may be asked.
+    """Return the deployment of the provider that has what a request of ``client`` names; None: any may be asked.
 
-    ``before`` is the place of what it is already known to name.
+    ``before``: where objects are stored that the request is known to name.
 
     Raises:
         NothingStored: this client was not given one of the names.
-        Forbidden: it names an MCP server that is not allowed.
-        InvalidRequest: it names too much, or what several providers have.
+        Forbidden: the request names an MCP server that is not allowed.
+        InvalidRequest: there are too many names, or several providers have some of them.
 
     """
     settings = context.settings
@@ -235,23 +235,23 @@ async def check_names(
 
 
 class _Given:
-    """What was given to a client, with the keys that it brings now or, without any, with the operator's."""
+    """Objects of a client that its present keys can reach: with the keys that it brings, else with the operator's."""
 
     def __init__(self, known: KnownIds, client: Client, fleet: Fleet) -> None:
         self._known, self._client, self._fleet = known, client, fleet
 
     async def maker(self, client: str | None, name: str) -> Maker | None:
-        """Return who gave ``client`` an id."""
+        """Return the maker of the answer that gave ``client`` an id, if that key is used now."""
         maker = await self._known.maker(client, name)
         return maker if self._client.made(maker, self._fleet) else None
 
 
 def given_by(parsed: ParsedRequest, headers: Mapping[str, str], client: Client) -> "ReturnedNames | None":
-    """Return what gathers the names in the answer to a request; None if it names nothing that its provider stores."""
+    """Return the gatherer of names in the answer to a request; None if the answer names nothing stored."""
     relayed = parsed.relayed
     if relayed is None:
         gives = parsed.stores or parsed.stateful or not GIVES_STORED.isdisjoint(parsed.fields)
-        for name, part in GIVING_HEADERS.items():  # a generator is a call more, and this runs for each call
+        for name, part in GIVING_HEADERS.items():  # no generator: it would be one call more for each call
             gives = gives or (name in headers and part in headers[name])
     else:
         gives = relayed.gives
@@ -262,18 +262,18 @@ def given_by(parsed: ParsedRequest, headers: Mapping[str, str], client: Client) 
 
 
 class ReturnedNames:
-    """Gathers what the answer to one call names, for ``StoredResponses``."""
+    """Gathers the names in the answer to one call, for ``StoredResponses``."""
 
     def __init__(self, api: str, *, is_owned: bool) -> None:
-        """``is_owned``: whether others may not name it. Without clients there is one owner of all."""
+        """``is_owned``: whether other clients may not use the names. Without clients everything has one owner."""
         self._api = api
         self._is_owned = is_owned
         self.names: dict[str, StoredKind] = {}
 
     def add(self, data: bytes) -> None:
-        """Gather the names of a whole answer, or of one event's data."""
+        """Gather the names in a whole answer, or in the data of one event."""
         for named in named_in_answer(self._api, data):
             if not self._is_owned and named.kind not in HELD and named.kind is not StoredKind.ITEM:
-                continue  # everybody may name it, and one provider has it all
+                continue  # all may name it, and one provider has all
             if len(self.names) < MOST_GIVEN and len(named.value) <= LONGEST_NAME:
                 self.names[named.value] = named.kind

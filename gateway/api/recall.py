@@ -1,7 +1,7 @@
-"""Puts recent answers in the place of the names by which a request refers to them: a response, or an interaction.
+"""Replaces the names of recent answers in a request by their content: for responses and interactions.
 
 For example, ``previous_response_id: "resp_1"`` becomes the items of that conversation at the beginning of ``input``.
-The request is then one like any other: it names nothing that is stored anywhere, may be raced, and be translated.
+Then the request is like any other: it names nothing stored, and may be raced and translated.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from providers import UNREADABLE, Steps, aside, encoded, finished
 from providers.dialects import Recalling, id_of, is_bare, single_items
 
 _T = TypeVar("_T")
-_PROMPT = "input"  # of all APIs that have this
-# An item that stands for another one: by its type, or as it has nothing but an id.
+_PROMPT = "input"  # in all APIs with such names
+# An item that stands for another one: because of its type, or as it has only an id.
 _NAMING = re.compile(
     rb'"(?:item_reference|reasoning|image_generation_call)"|\{\s*(?:"type"\s*:\s*null\s*,\s*)?"id"\s*:\s*"[^"]{1,500}"\s*[,}]'
 )
@@ -35,20 +35,20 @@ _NAMES = (
     b'"image_generation_call"',
 )  # each such item has one of these texts, and few prompts have any
 _SLICE_BYTES = 2**17  # a search takes two milliseconds
-_STRADDLING_BYTES = 4096  # a match that begins in a slice ends within these
-_AT_ONCE = 50  # questions to the memory
+_STRADDLING_BYTES = 4096  # a match that begins in a slice ends within this length
+_AT_ONCE = 50  # lookups in the memory at the same time
 _NOTHING = (b"", b"null", b'""')
 _optional_text = msgspec.json.Decoder(str | None)
 
 
 def scope_of(client: Client, recalling: Recalling) -> AnswerScope:
-    """Return the scope of a client's answers in one API: no other client finds them."""
+    """Return the scope of a client's answers in one API; answers in it are hidden from other clients."""
     tenant = "" if client.tenant is None else " ".join(sorted(client.tenant.digests))
     return AnswerScope(client.name, tenant, recalling.kept_as)
 
 
 class RecalledRequest(msgspec.Struct, frozen=True):
-    """A request without what it named, and the answer that it follows, if it named one."""
+    """A request with content in place of names, and the answer that it continues, if it named one."""
 
     contents: Contents
     follows: str | None = None
@@ -62,10 +62,10 @@ async def recalled(  # noqa: PLR0917 - of one request
     media: Media | None,
     recalling: Recalling,
 ) -> RecalledRequest:
-    """Return a request with the recent answers that it names; names of unknown answers stay.
+    """Return a request in which known recent answers are in place of their names; other names stay.
 
-    ``count`` counts the bytes of the longer body; ``media``: the media that are looked for in it; ``recalling``: how
-    the API names earlier answers.
+    ``count``: counts the bytes of the longer body. ``media``: the media to look for in it. ``recalling``: how the API
+    names earlier answers.
 
     Raises:
         InvalidRequest: the request continues an answer with something other than items.
@@ -79,7 +79,7 @@ async def recalled(  # noqa: PLR0917 - of one request
     size = 0 if prompt is None else len(memoryview(prompt))
     if not recalling.names_items:
         names_items = False
-    elif prompt is None or size <= _SLICE_BYTES:  # nearly always: without a call
+    elif prompt is None or size <= _SLICE_BYTES:  # nearly always, so without a call
         names_items = prompt is not None and _NAMING.search(prompt) is not None
     else:
         names_items = await context.body_work.run(_naming_steps(prompt))
@@ -114,7 +114,7 @@ async def recalled(  # noqa: PLR0917 - of one request
 
 
 def _body_steps(fields: dict[str, msgspec.Raw], items: Sequence[bytes]) -> Steps[bytes]:
-    """Return a body with these items."""
+    """Return a request's body with these items."""
     joined = b",".join(items)
     yield
     fields[_PROMPT] = msgspec.Raw(b"[%b]" % joined)
@@ -124,12 +124,12 @@ def _body_steps(fields: dict[str, msgspec.Raw], items: Sequence[bytes]) -> Steps
 
 
 async def _in_slices(context: Context, steps: Steps[_T], size: int) -> _T:
-    """Return the result of ``steps``; if ``size`` bytes are many, other tasks have their turns in between."""
+    """Return the result of ``steps``; if ``size`` is large, other tasks run between steps."""
     return finished(steps) if size <= _SLICE_BYTES else await context.body_work.run(steps)
 
 
 async def _items(prompt: msgspec.Raw | None, recalling: Recalling) -> list[bytes] | None:
-    """Return the items of a prompt; None if it is neither a text nor an array."""
+    """Return the items of a prompt; None if the prompt is neither a text nor an array."""
     new = recalling.items_of(prompt)
     if new is None:
         return None
@@ -150,7 +150,7 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def _naming_steps(data: bytes | msgspec.Raw) -> Steps[bool]:
-    """Return whether ``data`` may name an item that stands for another one."""
+    """Return whether ``data`` may have an item that stands for another one."""
     view = memoryview(data)
     size = len(view)
     if size <= _SLICE_BYTES:
@@ -164,7 +164,7 @@ def _naming_steps(data: bytes | msgspec.Raw) -> Steps[bool]:
 
 
 def _named_steps(items: Sequence[bytes]) -> Steps[list[tuple[int, str]]]:
-    """Return where an item stands for another one, and the other's id."""
+    """Return the place of each item that stands for another one, and the other's id."""
     named, read = [], 0
     for at, item in enumerate(items):
         if (yield from _naming_steps(item)) and (name := _named(item)) is not None:
@@ -177,7 +177,7 @@ def _named_steps(items: Sequence[bytes]) -> Steps[list[tuple[int, str]]]:
 
 
 def _named(item: bytes) -> str | None:
-    """Return the id by which an item stands for another one; None if it has its own content."""
+    """Return the id of the item that an item stands for; None if the item has content."""
     try:
         reference = _asked.decode(item)
         if reference.type == "item_reference" or (reference.type is None and reference.role is None):
@@ -190,7 +190,7 @@ def _named(item: bytes) -> str | None:
 
 
 async def _found(context: Context, scope: AnswerScope, named: Sequence[tuple[int, str]]) -> dict[int, bytes]:
-    """Return the known items, by the place where they are named."""
+    """Return the known items by their place in the request."""
     items: dict[int, bytes] = {}
     for first in range(0, min(MOST_NAMES, len(named)), _AT_ONCE):
         part = named[first : min(MOST_NAMES, first + _AT_ONCE)]
@@ -205,9 +205,9 @@ async def _found(context: Context, scope: AnswerScope, named: Sequence[tuple[int
 async def kept_at(
     context: Context, client: Client, prompt: msgspec.Raw | None, recalling: Recalling | None
 ) -> StoredAt | None:
-    """Return where the items are stored that an input names only by their ids; None if that is not known.
+    """Return where the items are stored that an input names only by id; None: unknown.
 
-    A provider with another account does not find them.
+    A provider does not find them with the key of another account.
     """
     if recalling is None or not recalling.names_items or prompt is None or context.settings.provider_state == "none":
         return None
@@ -215,9 +215,9 @@ async def kept_at(
     if not await _in_slices(context, _naming_steps(prompt), size) or (items := await _items(prompt, recalling)) is None:
         return None
     named = await _in_slices(context, _named_steps(items), size)
-    for _, name in named[: -_AT_ONCE - 1 : -1]:  # the latest first, as the conversation goes on from it
+    for _, name in named[: -_AT_ONCE - 1 : -1]:  # the latest first, as the conversation continues it
         maker = None
-        with suppress(NamesUnreachable):  # then any is asked, as where nothing is known
+        with suppress(NamesUnreachable):  # then any deployment is asked, as for unknown items
             maker = await context.responses.maker(client.name, name)
         if maker is not None and client.made(maker, context.fleet):
             return StoredAt(maker.deployment, _PROMPT, key_name=maker.key_name)

@@ -1,4 +1,4 @@
-"""A model as one request asks it: the permitted deployments, the parameters, and the headers that report them."""
+"""A model for one request: the permitted deployments, the parameters, and the headers that report them."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -30,13 +30,13 @@ _STORING = frozenset({"store"})
 _THREAD = "thread"
 _BEGINNING = frozenset({_THREAD})
 
-SHORT_BYTES = 8 * 1024  # of a body: few values fit in
+SHORT_BYTES = 8 * 1024  # of a body: so few values fit in
 LONG_BYTES = 256 * 1024
-FEW_VALUES = 1000  # are translated in a hundredth of a second
-# Measured, at most, of small blocks, turns, calls and tools: Messages 277, chat 262, Responses 277, Gemini 349.
+FEW_VALUES = 1000  # they are translated in a hundredth of a second
+# Measured maxima, for small blocks, turns, calls and tools: Messages 277, chat 262, Responses 277, Gemini 349.
 BYTES_PER_VALUE = 400
 
-IGNORED = "x-holeshot-ignored"  # preferences, and parts of a body in another API's shape, that have no effect here
+IGNORED = "x-holeshot-ignored"  # preferences, and parts of a body in another API's form, without effect here
 
 
 class ResolvedModel:
@@ -45,14 +45,14 @@ class ResolvedModel:
     def __init__(
         self, model: Model, parsed: ParsedRequest, client: Client, *, is_race_set: bool, is_fallback: bool = False
     ) -> None:
-        """``is_race_set``: the operator or the client says how it is raced; ``is_fallback``: another one has failed."""
+        """``is_race_set``: the operator or the client has set the race; ``is_fallback``: another model has failed."""
         self.is_fallback = is_fallback
         self.model = model
         self.is_race_set = is_race_set
-        self.asked = parsed  # as its client sent it
-        self.parsed = parsed  # as this model is asked: its parameters set, its limits counted among the needs
+        self.asked = parsed  # as the client sent it
+        self.parsed = parsed  # for this model: with its parameters, and its limits among the needs
         self.response_headers = dict(parsed.response_headers)
-        self.key_name: str | None = None  # the only key of the provider that has what the request names
+        self.key_name: str | None = None  # the only key of the provider that has the objects that the request names
         self._client = client.name
         self._deployments = client.deployments(model)
         self._chosen: DeploymentChoice | None = None
@@ -66,7 +66,7 @@ class ResolvedModel:
 
     @property
     def race_asked(self) -> RaceSettings:
-        """The race settings that were asked for, also where fewer deployments are left than they need."""
+        """The requested race settings, even if fewer deployments are left than they need."""
         chosen, parsed = self._chosen, self.parsed
         is_raced_so = chosen is not None and not parsed.stateful and parsed.relayed is None
         return chosen.asked if chosen is not None and is_raced_so else self.model.race
@@ -78,12 +78,12 @@ class ResolvedModel:
         return self._is_kept or (chosen is not None and bool(chosen.excluded or chosen.order))
 
     def restrict_to(self, stored: StoredAt) -> None:
-        """Keep only the deployments that have what the request names: all, if its answer was translated.
+        """Keep only the deployments that have the objects that the request names; all, if its answer was translated.
 
-        What passes unread is translated nowhere.
+        Requests that pass unread are never translated.
 
         Raises:
-            ResponseNotFound, NothingStored: as of ``having``.
+            ResponseNotFound, NothingStored: as for ``having``.
 
         """
         deployments = having(self._deployments, stored)
@@ -99,10 +99,10 @@ class ResolvedModel:
             self._deployments = deployments
 
     def refuse_unpriced(self) -> None:
-        """Leave out the deployments of which a unit that this request may bill has no known price at their vendor.
+        """Leave out deployments without a known price, at their vendor, of a unit that this request may bill.
 
         Raises:
-            NoDeploymentFits: none is left.
+            NoDeploymentFits: no deployment is left.
 
         """
         sound = ("audio_input",) if self.parsed.needs.audio else ()
@@ -118,7 +118,7 @@ class ResolvedModel:
             raise NoDeploymentFits(self.model.name, self._unpriced)
 
     def is_light(self, most_values: int) -> bool:
-        """Whether ``fitted`` takes well under a hundredth of a second: the request is short, or nothing is built."""
+        """Whether ``fitted`` takes far less than a hundredth of a second: the request is short, or not translated."""
         dialect, size = self.parsed.dialect, self.parsed.size
         if self._is_native:
             if dialect.requests.thoughts.without_foreign is None and (
@@ -131,7 +131,7 @@ class ResolvedModel:
         return self.counted(min(most_values, FEW_VALUES)) <= FEW_VALUES
 
     def counted(self, most: int) -> int:
-        """Count the values, exactly if they seem to be more than ``most``."""
+        """Count the values; exactly only if they seem to be more than ``most``."""
         values = self.parsed.values
         if values is None or values > most:
             values = finished(values_of(self.parsed.fields.values(), most))
@@ -139,7 +139,7 @@ class ResolvedModel:
         return values
 
     def least_use(self) -> Use:
-        """Return what the prompt alone takes of limits, where it costs least."""
+        """Return the least use of limits: the prompt alone, where it costs least."""
         tokens, prices = self.parsed.needs.prompt_tokens, self.model.prices
         priced = [prices[each.name] for each in self._deployments if each.name in prices]
         each_usd = [
@@ -150,7 +150,7 @@ class ResolvedModel:
         return Use(tokens, tokens, tokens * min(each_usd) if is_known else 0.0)
 
     def bytes_to_build(self, values: int, most: int) -> int:
-        """Return what the objects of ``values`` take while they are translated; 0 if nothing is."""
+        """Return the memory that the objects of ``values`` take during a translation; 0 without a translation."""
         return 0 if values > most or self._is_native else values * BYTES_PER_VALUE
 
     @property
@@ -168,7 +168,7 @@ class ResolvedModel:
     def fitted(self, client: Client, most_values: int) -> Fitting:
         """Return the deployments that can answer and that the preferences permit; the others with reasons.
 
-        ``most_values``: of a request that is translated.
+        ``most_values``: the maximum for a translation.
         """
         parsed, common, needs = self.parsed, self.model.common, self.parsed.needs
         is_to_be_stored = parsed.stores and parsed.remembering is None
@@ -202,7 +202,7 @@ class ResolvedModel:
             parsed.unstored,
             self._served(),
             is_to_be_stored,
-            not self.model.fallbacks,  # which may give all of it
+            not self.model.fallbacks,  # these may give all of it
             self._client,
         )
         try:
@@ -233,7 +233,7 @@ class ResolvedModel:
     def able(self, obstacle: Callable[[Deployment], str | None]) -> Fitting:
         """Return the deployments without an obstacle that the preferences permit; the others with reasons.
 
-        All are sent the request as it is: its answer passes unread.
+        All are sent the request unchanged, as the answer passes unread.
 
         Raises:
             NoDeploymentFits: there is none.
@@ -254,12 +254,13 @@ class ResolvedModel:
     def _served(self) -> frozenset[str]:
         """Return the fields whose loss harms no client.
 
-        The gateway keeps an answer that no deployment could store. And a request that begins a thread says all: if one
-        answers that keeps none, the next turn is told so (``lost_thread``). Before those alone that keep none its
-        program is told at once, and asks without.
+        ``store``: the gateway keeps an answer that no deployment could store. ``thread`` at the beginning of a thread,
+        where the request has the whole conversation: if the answering deployment keeps no threads, the error of the
+        next turn says so (``lost_thread``). But if no deployment keeps threads, the client is refused at once, and asks
+        without.
         """
         parsed = self.parsed
-        has_threads = _THREAD in parsed.dialect.requests.essential  # in other APIs the name means nothing
+        has_threads = _THREAD in parsed.dialect.requests.essential  # in other APIs the name has no meaning
         if has_threads and _THREAD in parsed.fields and parsed.converses is None:
             may_lose = self.is_fallback or any(map(self._keeps_thread, self._deployments))
             return _BEGINNING if may_lose else frozenset()
@@ -273,7 +274,7 @@ class ResolvedModel:
         return frozenset() if any(may_store) else _STORING
 
     def _keeps_thread(self, deployment: Deployment) -> bool:
-        """Whether a deployment, asked in Messages, does not pass over a thread."""
+        """Whether a deployment, asked in Messages, does not ignore a thread."""
         parsed = self.parsed
         dialect, thread = parsed.dialect, {_THREAD: parsed.fields[_THREAD]}
         is_own = deployment.asked_in(dialect, tools=parsed.needs.tools, client=self._client) is dialect
@@ -281,7 +282,7 @@ class ResolvedModel:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The deployments that the request wants one after the other, before all others."""
+        """The deployments to be asked one after the other, before all others, as the request prefers."""
         return () if self._chosen is None else self._chosen.order
 
     @property
@@ -320,20 +321,20 @@ class ResolvedModel:
         self.parsed = msgspec.structs.replace(parsed, fields=fields, needs=needs)
 
 
-# What no limit in dollars can count.
+# Units that no limit in dollars can count.
 
 REFUSE: Unpriced = "refuse"
 COUNT_KNOWN: Unpriced = "count_known"
 
 
 def uncounted_units(deployment: Deployment, units: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return which of input, output and ``units`` have no known price, neither here nor anywhere at its vendor."""
+    """Return which of input, output and ``units`` have no known price, neither here nor at the deployment's vendor."""
     price = deployment.price or deployment.listed
     return ("input", "output", *units) if price is None else price.uncounted(units)
 
 
 def without_price(units: Iterable[str]) -> str:
-    """Return why a deployment may not be used where a limit in dollars applies."""
+    """Return, for a message, why a deployment may not be used where a limit in dollars applies."""
     return (
         f"has no known price of {', '.join(units)}, and a limit in dollars applies: the operator may set its"
         " price_per_mtok"
@@ -341,10 +342,10 @@ def without_price(units: Iterable[str]) -> str:
 
 
 def lost_thread(why: str) -> NothingStored:
-    """Return the error on which Anthropic's SDKs send the whole conversation, in a new thread.
+    """Return the error after which Anthropic's SDKs send the whole conversation, in a new thread.
 
     ``_replay_reason`` in lib/threads/_thread_state.py of github.com/anthropics/anthropic-sdk-python, read on
-    2026-11-29; ``providers/dialects/messages/events.py`` gives it the code that is looked for.
+    2026-11-29; ``providers/dialects/messages/events.py`` adds the code that the SDKs look for.
     """
     return NothingStored(
         f"'thread.previous_message_id': the 'thread' cannot be continued: {why}; send the whole conversation",
@@ -353,10 +354,10 @@ def lost_thread(why: str) -> NothingStored:
 
 
 def having(deployments: Iterable[Deployment], stored: StoredAt) -> list[Deployment]:
-    """Return the ``deployments`` that have what a request names (a file, a stored response).
+    """Return the ``deployments`` that have the object that a request names (a file, a stored response).
 
     Raises:
-        ResponseNotFound, NothingStored: none of them; the provider does not serve this model, or not this client.
+        ResponseNotFound, NothingStored: no deployment; the provider does not serve this model, or not this client.
 
     """
     name = stored.deployment

@@ -1,6 +1,6 @@
-"""Renders a running call's request for one deployment in another API, where it has refused the first.
+"""Renders a running call's request for a deployment in another API, after it has refused the first API.
 
-A file of its own, as it is handed to the race: ``gateway.racing`` may not import what fits requests to deployments.
+Handed to the race as an object, as ``gateway.racing`` may not import code that fits requests to deployments.
 """
 
 import msgspec
@@ -19,25 +19,25 @@ from providers.dialects import Dialect
 
 
 class Rewording:
-    """``most_values``: the JSON values of the longest request that is translated, as the configuration says."""
+    """``most_values``: the maximum of JSON values in a request that is translated."""
 
     def __init__(self, most_values: int) -> None:
         self.most_values = most_values
 
     async def __call__(self, call: Call, deployment: Deployment, dialect: Dialect) -> RewordedRequest | None:
-        """Return the request; None if ``deployment`` cannot be asked so without a loss that keeps it out."""
+        """Return the request; None if its translation loses something that keeps ``deployment`` out."""
         if sum(map(len, call.request.fields.values())) <= LONG_BYTES:
             return self._reworded(call, deployment, dialect)
         return await aside(lambda: self._reworded(call, deployment, dialect))
 
     def _reworded(self, call: Call, deployment: Deployment, dialect: Dialect) -> RewordedRequest | None:
         values = finished(values_of(call.request.fields.values(), self.most_values))
-        needs = Needs(call.traits.prompt_tokens)  # that the deployment can answer is known: it was asked
+        needs = Needs(call.traits.prompt_tokens)  # the deployment can answer, as it was asked
         client_request, most = call.request, self.most_values
         question = Question(
             call.decision.model, client_request.dialect, client_request.fields, needs, DataPolicy(), values, most
         )
-        can = msgspec.structs.replace(deployment.capabilities, context_tokens=None)  # likewise
+        can = msgspec.structs.replace(deployment.capabilities, context_tokens=None)  # as above
         there = msgspec.structs.replace(
             deployment, apis=frozenset((dialect.name,)), speaks=(dialect,), learnt=None, capabilities=can
         )

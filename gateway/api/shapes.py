@@ -1,9 +1,9 @@
-"""What is decided of all requests of one shape, whatever their prompts: who fits, with which settings, and why.
+"""Decisions about all requests of one shape, whatever their prompts: which deployments fit, and with which settings.
 
-A shape is what a request says besides its prompt, its sizes and its limits. ``decide`` knows nothing else of a request,
-so what it returns cannot have what is one request's own. What is decided holds for one client and one fleet, so it is
-kept with the fleet, by client: a reload begins with a new fleet, and a change of a client's rights with a new
-``Client``. What changes by itself is never kept: health, estimates, budgets, seats, limits, and what refusals teach.
+A shape is a request without its prompt, sizes and limits. ``decide`` knows nothing else of a request, so its result
+cannot have anything of a single request. A decision holds for one client and one fleet, so it is kept with the fleet,
+by client: a reload begins with a new fleet, and a change of a client's rights with a new ``Client``. Things that change
+by themselves are never kept: health, estimates, budgets, seats, limits, and facts from refusals.
 """
 
 from operator import attrgetter
@@ -27,16 +27,16 @@ from gateway.steering import Terms
 
 _name = attrgetter("name")  # in C
 
-MOST_CLIENTS = 256  # of a fleet; the one that called longest ago goes first
-MOST_SHAPES = 16  # of a client, likewise: who varies them drives out none of others; a few kB each
+MOST_CLIENTS = 256  # of a fleet; the client that called longest ago goes first
+MOST_SHAPES = 16  # of a client; the shape used longest ago goes first; a few kB each
 
 
 class Shape(msgspec.Struct, frozen=True, gc=False):
-    """What of a request decides how it is answered, besides its prompt and its sizes."""
+    """Everything in a request that decides how it is answered, except for the prompt and sizes."""
 
     model: str
     endpoint: str
-    is_read: bool  # its answer: no other API is read
+    is_read: bool  # whether the answer is read; otherwise it passes unread
     stream: bool
     stateful: bool
     for_program: bool
@@ -45,9 +45,9 @@ class Shape(msgspec.Struct, frozen=True, gc=False):
     vision: bool
     audio: bool
     documents: bool
-    several: bool  # whether it asks for several answers
+    several: bool  # whether several answers are requested
     answer: AnswerKind
-    race: RaceOverride | None  # None: it overrides nothing
+    race: RaceOverride | None  # None: the request overrides nothing
 
 
 def shape_of(parsed: ParsedRequest) -> Shape:
@@ -74,7 +74,7 @@ def shape_of(parsed: ParsedRequest) -> Shape:
 
 
 def decide(model: Model, shape: Shape) -> Decision:
-    """Return how requests of a ``shape`` are asked of ``model``, as it is set for them and their client."""
+    """Return how requests of a ``shape`` are sent to ``model``, with the settings of the client and the request."""
     race, win_on, objective = model.race, WinOn.ANY, Objective.FIRST_TOKEN
     if shape.is_read:
         if race.win_on is not WinOn.ANY:
@@ -93,9 +93,9 @@ def decide(model: Model, shape: Shape) -> Decision:
 
 
 def resolved_objective(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
-    """Return the objective of a call. ``auto`` depends on whether a human reads the stream or a program the whole.
+    """Return the objective of a call. ``auto``: READING for a stream that a human reads, else COMPLETION.
 
-    A call that is not streamed has no reader: for it ``reading`` is ``completion``.
+    A call that is not streamed has no reader: for it READING is COMPLETION.
     """
     if objective is Objective.AUTO:
         return Objective.READING if streamed and not for_program else Objective.COMPLETION
@@ -106,8 +106,8 @@ def _win_on(race: RaceSettings, shape: Shape) -> WinOn:
     """Return the part of an answer with which an attempt wins.
 
     SENTENCE does not apply to JSON, nor to answers that are not streamed. VALID does not apply to text, which is always
-    valid, nor to answers that a provider stores, which have one attempt. Neither applies to several answers at once.
-    Where a profile brought SENTENCE, such answers win as without it.
+    valid, nor to answers that a provider stores, which have one attempt. Neither applies to several answers at once. If
+    a profile brought SENTENCE, such answers win as without it.
     """
     win_on, kind, several = race.win_on, shape.answer, shape.several
     if win_on is WinOn.VALID:
@@ -119,20 +119,20 @@ def _win_on(race: RaceSettings, shape: Shape) -> WinOn:
 
 
 class CachedDecision(msgspec.Struct, frozen=True):
-    """What was decided of one shape."""
+    """The decision about one shape."""
 
-    model: Model  # as these calls use it: with its profile and overrides
+    model: Model  # with the profile and overrides of these calls
     names: tuple[str, ...]  # of the deployments that fit
     decision: Decision
-    terms: Terms  # of all requests of this shape: each adds its own
+    terms: Terms  # of all requests of this shape; each request adds its own
 
     @classmethod
     def of(
         cls, model: Model, shape: Shape, fitting: Fitting, race_asked: RaceSettings, given: RaceSettings
     ) -> "CachedDecision":
-        """Return the decision for requests of a ``shape`` that these deployments can answer.
+        """Return the decision about requests of a ``shape`` that these deployments can answer.
 
-        ``given``: the settings of the operator for its client.
+        ``given``: the operator's settings for the client.
         """
         decision = decide(model, shape)
         terms = Terms(
@@ -158,19 +158,20 @@ class CachedDecision(msgspec.Struct, frozen=True):
 
 
 class ClientDecisions(msgspec.Struct):
-    """What was decided of the requests of one client."""
+    """The decisions about the requests of one client."""
 
     client: Client
     by_shape: dict[Shape, CachedDecision]
 
 
 def kept_shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shape | None:
-    """Return the shape of a request for a configured ``model``; None if something is decided for it alone.
+    """Return the shape of a request for a configured ``model``; None if something must be decided for it alone.
 
-    That is what passes unread or is translated, is bound to what a provider has, or names providers; what may lose a
-    part of its history, or may have to be asked for whole; calls of clients with keys of their own; and of models that
-    change requests, or were made up by a client that lists deployments. Also what is as long as some contexts, tells a
-    model which does not think how to, or is for providers whose refusals have taught what their models are asked in.
+    None for requests that: pass unread or are translated; are bound to objects at a provider, or name providers; may
+    lose a part of their history, or may have to be asked for whole; come from clients with keys of their own; are for
+    models that change requests, or that a client made up as a list of deployments. Also for requests as long as some
+    contexts; for settings of thinking for a model that does not think; and for providers whose refusals have taught
+    something about requests.
     """
     if (
         model is None
@@ -203,7 +204,7 @@ def kept_shape_of(model: Model | None, parsed: ParsedRequest, client: Client) ->
 
 
 def decided(fleet: Fleet, client: Client, shape: Shape) -> CachedDecision | None:
-    """Return what was decided of requests of this shape; None: it is to be decided."""
+    """Return the decision about requests of this shape; None: not decided yet."""
     of_client: ClientDecisions | None = fleet.kept.pop(id(client), None)
     if of_client is None or of_client.client is not client:
         return None
@@ -215,7 +216,7 @@ def decided(fleet: Fleet, client: Client, shape: Shape) -> CachedDecision | None
 
 
 def keep(fleet: Fleet, client: Client, shape: Shape, cached: CachedDecision, fitting: Fitting) -> None:
-    """Keep what was decided of requests of this ``shape``, unless a deployment is sent another one than its client."""
+    """Keep the decision about requests of this ``shape``, unless a deployment is sent a changed request."""
     if fitting.rendered or fitting.rooms:
         return
     of_client: ClientDecisions | None = fleet.kept.pop(id(client), None)

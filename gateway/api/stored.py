@@ -1,4 +1,4 @@
-"""Requests about what a provider stores, responses and conversations, which go to the deployment that has it."""
+"""Requests about stored responses, interactions and conversations, passed on to the deployment that stores them."""
 
 import asyncio
 import re
@@ -55,15 +55,15 @@ from providers import (
 )
 from providers.dialects import DIALECTS, RESPONSES, Dialect, Recalling
 
-# /v1/responses/{id}, /v1beta/interactions/{id} and the paths below: passed on to the provider that stores the answer.
+# /v1/responses/{id}, /v1beta/interactions/{id} and paths below: passed on to the provider that stores the answer.
 
 _CANCEL = "cancel"
-_KEY = "key"  # of the gateway, in the URLs of some of Google's clients
-ENDPOINT = "responses.retrieve"  # of the row with the cost of what ran in the background
+_KEY = "key"  # the gateway's key, in the URLs of some of Google's clients
+ENDPOINT = "responses.retrieve"  # of the row with the cost of a response in the background
 
 
 def kept_answer(dialect: Dialect) -> Handler:
-    """Return the handler of requests about one answer of an API that can name it."""
+    """Return the handler of requests about one stored answer, for an API whose answers have names."""
     recalling = _recalling_of(dialect)
 
     async def answer(request: web.Request, admitted: AdmittedRequest) -> web.StreamResponse:
@@ -80,18 +80,18 @@ def _recalling_of(dialect: Dialect) -> Recalling:
 async def _kept_answer(
     request: web.Request, admitted: AdmittedRequest, dialect: Dialect, recalling: Recalling
 ) -> web.StreamResponse:
-    """Pass the request on to the deployment that stores the answer, if it was made for this client.
+    """Pass a request about an answer on to the deployment that stores the answer, if it was made for this client.
 
-    One that no provider stores, or knows any more, is answered with as far as the gateway remembers it. With
-    ``stream=true`` the events of one in the background go on, after ``starting_after``.
+    If no provider stores the answer, or the provider has dropped it, answer from the gateway's memory. With
+    ``stream=true`` the events of a response in the background are passed on, from ``starting_after`` on.
 
-    No model runs, so this is not a call, and has a row in the ledger only if it shows the end of a response in the
-    background. But the request uses the operator's key, and the answer takes memory, so the client's ``rpm`` and
-    ``max_parallel`` count it.
+    No model runs, so this is not a call; there is a row in the ledger only for the end of a response in the background.
+    But the request uses the operator's key, and the answer takes memory, so the client's ``rpm`` and ``max_parallel``
+    count the request.
 
     Raises:
         ResponseNotFound: this client has no such response, or the provider has deleted it.
-        NamesUnreachable: it is not known who has it, or not all replicas could be told to forget it.
+        NamesUnreachable: the deployment is unknown now, or not all replicas could be told to forget the answer.
 
     """
     context, scope = request.app[CONTEXT], scope_of(admitted.client, recalling)
@@ -99,7 +99,7 @@ async def _kept_answer(
     try:
         was_known = deletes and await context.memory.forget(scope, request.match_info["id"])
     except NamesUnreachable:
-        await _asked_for(request, admitted, dialect, recalling, was_known=True)  # its provider deletes it all the same
+        await _asked_for(request, admitted, dialect, recalling, was_known=True)  # the provider deletes it all the same
         raise
     return await _asked_for(request, admitted, dialect, recalling, was_known=was_known)
 
@@ -107,7 +107,7 @@ async def _kept_answer(
 async def _asked_for(
     request: web.Request, admitted: AdmittedRequest, dialect: Dialect, recalling: Recalling, *, was_known: bool
 ) -> web.StreamResponse:
-    """Answer a request about an answer, that the gateway has forgotten just now if it ``was_known``."""
+    """Answer a request about an answer; ``was_known``: the gateway has just forgotten the answer."""
     context, client = request.app[CONTEXT], admitted.client
     began_s = context.services.clock()
     response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
@@ -167,9 +167,9 @@ async def _asked_for(
 
 
 class _FollowingSink(UnreadSink):
-    """Writes the events of an answer in the background as they come, for a client that has lost its connection.
+    """Writes the events of a response in the background as they come, for a client that lost its connection.
 
-    They may be silent for as long as it runs, and are not waited for beyond their client.
+    The stream may be silent for as long as the response runs, and ends with its client.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class _FollowingSink(UnreadSink):
         dialect: Dialect,
         note: Callable[[bytes], Awaitable[None]],
     ) -> None:
-        """``note`` is told the answer, once its end was seen, else nothing; ``dialect``: in which it is read."""
+        """``note``: called with the answer once its end was seen, else with b""; ``dialect``: of the events."""
         super().__init__(request, response_headers)
         self._dialect, self._told_by = dialect, _recalling_of(dialect).ended
         self._ended = b""
@@ -192,7 +192,7 @@ class _FollowingSink(UnreadSink):
             await note(self._ended)
 
     async def follow(self, deployment: Deployment, rest: Rest, keepalive_s: float | None) -> web.StreamResponse:
-        """Pass on ``rest`` to its end. ``keepalive_s``: after so much silence a comment is sent; None: never.
+        """Pass on ``rest`` to its end. ``keepalive_s``: after so much silence a comment is sent; None: no comments.
 
         Raises:
             ClientDisconnected: the client has left.
@@ -202,7 +202,7 @@ class _FollowingSink(UnreadSink):
             **self._response_headers,
             "content-type": "text/event-stream; charset=utf-8",
             "cache-control": "no-cache",
-            "x-accel-buffering": "no",  # else nginx would buffer the stream
+            "x-accel-buffering": "no",  # otherwise nginx would buffer the stream
         }
         response = self.response = web.StreamResponse(headers=self._response_headers)
         latest, last = b"", b""
@@ -223,7 +223,7 @@ class _FollowingSink(UnreadSink):
             raise ClientDisconnected("the client disconnected") from None
         finally:
             rest.abort()
-        await self.note_end()  # before its client may look what it has cost
+        await self.note_end()  # before the client may ask for the cost
         with suppress(ClientGone):
             await self._finish(last)
         return response
@@ -243,16 +243,16 @@ def _unstreamed(request: web.Request) -> list[tuple[str, str]]:
 
 
 def _deleted(recalling: Recalling, response_id: str) -> web.Response:
-    """Answer that the gateway has forgotten an answer that no provider stores."""
+    """Return the reply that the gateway has forgotten an answer that no provider stores."""
     return web.json_response(recalling.deleted(response_id))
 
 
 async def _remembered(context: Context, client: Client, request: web.Request, recalling: Recalling) -> web.Response:
-    """Answer with an answer that no provider stores, and that the gateway keeps for the next turn.
+    """Return an answer that no provider stores, from the gateway's memory.
 
     Raises:
-        ResponseNotFound: it is not known, or what is asked of it is not kept.
-        InvalidRequest: it is asked for in events.
+        ResponseNotFound: the answer is unknown, or the memory does not have what was asked for.
+        InvalidRequest: the client asks for events.
 
     """
     response_id = request.match_info["id"]
@@ -279,14 +279,14 @@ async def _remembered(context: Context, client: Client, request: web.Request, re
 
 
 def _fetched_by(request: web.Request) -> str:
-    return METH_GET if request.method == METH_HEAD else request.method  # aiohttp leaves out the body of a HEAD's
+    return METH_GET if request.method == METH_HEAD else request.method  # aiohttp sends no body in reply to HEAD
 
 
 async def _asked(deployment: Deployment, answering: Awaitable[UpstreamAnswer]) -> UpstreamAnswer:
-    """Return the answer of a deployment, within the time that it has for a first token.
+    """Return the reply of a deployment, within the deployment's time for a first token.
 
     Raises:
-        UpstreamError: there is none; the operator's addresses are hidden in it.
+        UpstreamError: there is no reply; the operator's addresses are hidden in the error.
 
     """
     limit_s = deployment.clocks.ttft_s
@@ -301,7 +301,7 @@ async def _asked(deployment: Deployment, answering: Awaitable[UpstreamAnswer]) -
 
 
 def _deployment(fleet: Fleet, maker: Maker | None, client: Client) -> Deployment | None:
-    """Return the deployment of ``maker``, asked with the key that ``client`` brings; None if it may not ask it."""
+    """Return the deployment of ``maker``, with the keys that ``client`` brings; None if the client may not use it."""
     if maker is None or not client.made(maker, fleet):
         return None
     deployment = _named(fleet, maker.deployment)
@@ -309,7 +309,7 @@ def _deployment(fleet: Fleet, maker: Maker | None, client: Client) -> Deployment
 
 
 def _named(fleet: Fleet, name: str) -> Deployment | None:
-    """Return the deployment ``name`` of any model, or one of the provider that ``name`` begins with."""
+    """Return the deployment ``name`` of any model, or an ad-hoc one if ``name`` begins with a configured provider."""
     deployments = (deployment for model in fleet.models.values() for deployment in model.deployments.values())
     named = next((deployment for deployment in deployments if deployment.name == name), None)
     if named is not None or name.partition("/")[0] not in fleet.upstreams:
@@ -329,13 +329,13 @@ def _translated(deployment: Deployment, recalling: Recalling, response_id: str, 
     return _failed(deployment, error)
 
 
-# What a response in the background has cost. Its call has ended with its beginning, and that row stays as it is: limits
-# in dollars have counted what it may cost. Whoever first sees its end writes a row with what it did cost, and limits
-# count the difference.
+# The cost of a response in the background. Its call has ended at its beginning, and that row stays: limits in dollars
+# have counted the most that it may cost. The first to see the end writes a row with the actual cost, and limits count
+# the difference.
 
 
 async def begin_in_background(context: Context, call: Call, record: CallRecord | None, answer: bytes) -> None:
-    """Remember what the call of a response that runs on was counted with, if its ``answer`` is only a beginning."""
+    """Note how limits counted the call of a response in the background, if ``answer`` is only its beginning."""
     begun = None if record is None else next((each for each in record.attempts if each.is_begun), None)
     recalling = call.request.dialect.recalling
     response_id = None if recalling is None else recalling.id_of(answer)
@@ -353,21 +353,21 @@ async def begin_in_background(context: Context, call: Call, record: CallRecord |
             owners=tuple(level.owner for level in call.caller.levels),
             size_class=call.traits.prompt_class.size,
             tags=call.caller.tags,
-            deployment=begun.deployment if begun.learnt_as is None else None,  # else with its client's key
+            deployment=begun.deployment if begun.learnt_as is None else None,  # else it runs with the client's key
             api=call.request.dialect.name,
         ),
     )
 
 
 def _counted_usd(begun: AttemptRecord) -> float | None:
-    """Return what limits in dollars count for an answer that has begun; None: not known, or its client pays."""
+    """Return the dollars that limits count for an answer that has begun; None: unknown, or the client pays."""
     if begun.learnt_as is not None:
         return None
     return begun.limit_usd if begun.counted_high_usd is None else begun.counted_high_usd
 
 
 def _paid(context: Context, deployment: Deployment, recalling: Recalling, response: bytes) -> AttemptRecord | None:
-    """Return a stored answer as an attempt with its cost; None until its usage is known."""
+    """Return a stored answer as an attempt with a cost; None until the answer has a usage."""
     status, usage = recalling.state_of(response)
     if usage is None:
         return None
@@ -402,7 +402,7 @@ async def _note_end(  # noqa: PLR0917 - what is known of both
     began_s: float,
     row: AttemptRecord | None,
 ) -> None:
-    """Record the end of what ran in the background, if ``row`` is its first sight."""
+    """Record the end of a response in the background, if ``row`` is the first to show it."""
     if row is None or row.finish_reason in recalling.running:
         return
     row_of = partial(_row_of_end, context, client.name, row, began_s, request_id)
@@ -412,12 +412,13 @@ async def _note_end(  # noqa: PLR0917 - what is known of both
 
 
 async def look_again(context: Context, client: str | None, response_id: str, begun: InBackground) -> bool | None:
-    """Ask for what ``begun`` before this process did, and record its end if that is seen.
+    """Ask for a response that ``begun`` before this process, and record the end if the response has ended.
 
-    Return whether that is seen now; None: it never will be, as its provider does not know it, or knows no usage.
+    Return whether the end was seen now; None: there will be none, as the provider does not know the response, or no
+    usage.
 
     Raises:
-        ApiError, UpstreamError: it cannot be asked now.
+        ApiError, UpstreamError: the provider cannot be asked now.
 
     """
     began_s, recalling = context.services.clock(), _recalling_of(DIALECTS.get(begun.api or "", RESPONSES))
@@ -435,7 +436,7 @@ async def look_again(context: Context, client: str | None, response_id: str, beg
         paid = _paid(context, deployment, recalling, answer.body)
     if paid is None:
         status, _ = recalling.state_of(answer.body)
-        return False if status is None or status in recalling.running else None  # what has failed may have no usage
+        return False if status is None or status in recalling.running else None  # a failed response may have no usage
     if paid.finish_reason in recalling.running:
         return False
     row_of = partial(_row_of_end, context, client, paid, began_s, None)
@@ -448,15 +449,15 @@ async def look_again(context: Context, client: str | None, response_id: str, beg
 def _record_end(
     context: Context, begun: InBackground, row: CallRecord, ended: AttemptRecord, levels: Sequence[Level] = ()
 ) -> None:
-    """Write the ``row`` of the end of what had ``begun``, and let limits count its cost instead of what they have.
+    """Write ``row``, the end of a response in the background; limits count its cost in place of the former amount.
 
-    ``levels``: of its client.
+    ``levels``: of the client.
     """
     context.services.recorder.call_finished(row)
     usd = ended.limit_usd if ended.cost_usd is None else ended.cost_usd
     if usd is not None and begun.counted_usd is not None and not context.responses.settle_left(begun, usd):
         payer = Payer(begun.ran_as, begun.ran_as)
-        with suppress(ApiError):  # a reload may have removed it
+        with suppress(ApiError):  # a reload may have removed the model
             model = context.fleet.find(begun.ran_as, adhoc=True)
             payer = Payer(model.name, model.payer or model.name, model.use_limits, model.dearest, model.zone)
         context.limits.correct(
@@ -472,8 +473,8 @@ def _row_of_end(  # noqa: PLR0917 - what is known of both
     request_id: str | None,
     begun: InBackground,
 ) -> CallRecord:
-    """Return the row of the end of what had ``begun``."""
-    is_own = ended.learnt_as is None  # the operator's key has paid
+    """Return the row for the end of a response in the background."""
+    is_own = ended.learnt_as is None  # the operator has paid
     attempt = msgspec.structs.replace(
         ended,
         continues=begun.attempt_id,
@@ -523,8 +524,8 @@ def _row_of_end(  # noqa: PLR0917 - what is known of both
     )
 
 
-# /v1/conversations and the paths below it: passed on likewise. A conversation is made at one provider, and is named by
-# later responses of the same client only.
+# /v1/conversations and paths below: also passed on. A conversation is made at one provider, and only later responses of
+# the same client may name it.
 
 
 class _Listed(msgspec.Struct):
@@ -536,11 +537,11 @@ class _Named(msgspec.Struct):
 
 
 async def _conversation(request: web.Request, admitted: AdmittedRequest) -> web.Response:
-    """Make a conversation, or pass the request on to the deployment that keeps it, if it was made for this client.
+    """Make a conversation, or pass the request on to the deployment that keeps this client's conversation.
 
     Raises:
         NothingStored: this client has no such conversation, or the provider has deleted it.
-        InvalidRequest: a conversation is to be made, and several providers could keep it.
+        InvalidRequest: a new conversation could be kept by several providers.
 
     """
     context, client = request.app[CONTEXT], admitted.client
@@ -550,7 +551,7 @@ async def _conversation(request: web.Request, admitted: AdmittedRequest) -> web.
             admitted.received.take(),
             context.body_work,
             most_values=context.settings.limits.max_values,
-            nulls=True,  # of ``metadata``, which has to be there, it takes them away
+            nulls=True,  # removes nulls of ``metadata``, which must be present
         )
         fields = contents.fields
     model = read_model(fields) if is_set(fields.get("model")) else None
@@ -603,10 +604,10 @@ kept_conversation = admitted_call(_conversation, runs_model=False)
 
 
 def _path_at_provider(request: web.Request) -> str:
-    """Return the path of a request at the provider, which is below the conversation, whatever its names have in them.
+    """Return the path of a request at the provider; names in it cannot lead outside of the conversation.
 
     Raises:
-        NothingStored: a name could lead elsewhere.
+        NothingStored: a name could lead elsewhere, e.g. ``..``.
 
     """
     parts = [unquote(part) for part in request.rel_url.raw_path.strip("/").split("/")[1:]]
@@ -619,11 +620,11 @@ _PROMISES = {True: 2, None: 1, False: 0}
 
 
 def _keeper(context: Context, client: Client, model: str | None, named: StoredAt | None) -> Deployment:
-    """Return the deployment that is to keep a new conversation: of ``model``, if the request names one.
+    """Return the deployment for a new conversation: of ``model``, if the request names one.
 
     Raises:
-        NoDeploymentFits: none can.
-        InvalidRequest: several providers could.
+        NoDeploymentFits: no deployment can keep conversations.
+        InvalidRequest: several providers can.
 
     """
     if model is not None:
@@ -649,8 +650,8 @@ def _keeper(context: Context, client: Client, model: str | None, named: StoredAt
                 hosts.setdefault(deployment.provider, deployment)
     if not hosts:
         raise NoDeploymentFits(model or "any model", reasons)
-    # Many servers have Responses, and few have conversations: one that is known to comes before one that may, and that
-    # before one of a vendor that is not known to.
+    # Many servers have Responses, few have conversations: a deployment that is known to have them comes first, then one
+    # that may have them, then one of a vendor that is not known to.
     best = max(_PROMISES[each.conversations] for each in hosts.values())
     hosts = {name: each for name, each in hosts.items() if _PROMISES[each.conversations] == best}
     if len(hosts) > 1:
@@ -663,7 +664,7 @@ def _keeper(context: Context, client: Client, model: str | None, named: StoredAt
 
 
 async def _keep_names(context: Context, client: Client, answer: bytes, maker: Maker) -> None:
-    """Store that this client may name the conversation or the items of an answer."""
+    """Store that this client may name the conversation, and the items of an answer."""
     returned_names = ReturnedNames(RESPONSES.name, is_owned=client.name is not None or maker.tenant is not None)
     names: list[str] = []
     with suppress(*UNREADABLE):

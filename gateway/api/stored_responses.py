@@ -1,4 +1,4 @@
-"""Which deployment made a client's stored response: only the provider that stores it can continue it."""
+"""The deployment that made a client's stored response, as only the provider that stores a response can continue it."""
 
 import asyncio
 from collections import OrderedDict
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 1_000  # characters of a deployment's name
 LONGEST_TAKEN = 20_000  # characters stored for a response in the background
-LONGEST_KEPT = 500  # characters of a name: for a longer one the hash is kept
+LONGEST_KEPT = 500  # characters of a name; longer names are kept as hashes
 MOST_KEPT = 100_000  # responses in the memory of this replica
 
 _PREFIX = "holeshot:response:"
 _BACKGROUND_PREFIX = "holeshot:background:"
 MAKERS_PREFIX = "holeshot:maker:"  # of reasoning, by its hash
 _NEARLY = 0.99  # of the time for which names are kept
-_FOUND_S = 600.0  # a name that was found on disk is not looked for again so long
-_AT_ONCE = 50  # ids that Redis is told together
+_FOUND_S = 600.0  # a name from the disk is not looked up again for so long
+_AT_ONCE = 50  # ids written to Redis at the same time
 
-# KEYS[1]: a name. ARGV: the process that takes it, and the most characters of its value. Returns the value to the first
-# process that takes it, and to that process again, as the answer may have been lost; to others nothing.
+# KEYS[1]: a name. ARGV: the process that takes the name, and the maximum of characters of its value. Returns the value
+# to the first process that takes the name; again to that process, as the reply may have been lost; nothing to others.
 _TAKE = """
 local known = redis.call('GETRANGE', KEYS[1], 0, tonumber(ARGV[2]) + 40)
 local taker, rest = string.match(known, '^taken by (%x+) (.*)$')
@@ -46,7 +46,7 @@ return known
 
 
 class RedisNames:
-    """Names, each with a value, that all replicas share in Redis for ``ttl_s`` seconds."""
+    """Names with values that all replicas share in Redis for ``ttl_s`` seconds."""
 
     def __init__(self, store: "Nodes", prefix: str, ttl_s: Callable[[], float]) -> None:
         self._store = store
@@ -54,16 +54,16 @@ class RedisNames:
         self._ttl_s = ttl_s
         self._taker = token_hex(8)  # of this process
 
-    def wants(self, maker: Maker) -> bool:  # noqa: ARG002 - of some other places only some
-        """Return True: the others know all makers of reasoning."""
+    def wants(self, maker: Maker) -> bool:  # noqa: ARG002 - other implementations want only some
+        """Return True: Redis has all makers of reasoning."""
         return True
 
     async def share(self, name: str, value: str) -> None:
-        """Tell the other replicas; without effect while Redis is away."""
+        """Write a name for the other replicas; without effect while Redis is away."""
         await self.put(name, value)
 
     async def put(self, name: str, value: str) -> bool:
-        """Tell the other replicas; return False if Redis is away."""
+        """Write a name for the other replicas; return False if Redis is away."""
         key = self._prefix + name
         try:
             await self._store.call(key, ("SET", key, value, "EX", max(1, int(self._ttl_s()))))
@@ -76,9 +76,9 @@ class RedisNames:
         return True
 
     async def take(self, name: str) -> bytes | None:
-        """Return the value of a name to one of all processes that ask, and forget it; None if there is none.
+        """Return the value of a name and forget the name; only one of all processes gets the value. None: no value.
 
-        A process that did not get Redis' answer may ask again, and gets it.
+        A process that did not get Redis' reply may ask again, and gets the value then.
 
         Raises:
             Exception: Redis is away; its clients raise many types.
@@ -93,7 +93,7 @@ class RedisNames:
         return reply.encode()
 
     async def ask(self, name: str) -> str | None:
-        """Return the value of a name; None if there is none, or Redis is away."""
+        """Return the value of a name; None: no value, or Redis is away."""
         key = self._prefix + name
         try:
             reply = await self._store.call(key, ("GETRANGE", key, 0, LONGEST_NAME))
@@ -101,17 +101,17 @@ class RedisNames:
             structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
             return None
         value = reply if isinstance(reply, str) else ""
-        return value if 0 < len(value) <= LONGEST_NAME and value.isprintable() else None  # Redis has other writers
+        return value if 0 < len(value) <= LONGEST_NAME and value.isprintable() else None  # Redis may have other writers
 
 
 class NamesOnDisk(Protocol):
-    """Names, each with a value, that are kept over a restart."""
+    """Names with values that outlast a restart."""
 
     def tell(self, client: str | None, names: Iterable[str], known: str) -> None:
-        """Store the value ``known`` for names that ``client`` was given."""
+        """Store ``known`` as the value of names that ``client`` was given."""
 
     async def ask(self, client: str | None, name: str) -> str | None:
-        """Return the value of a name; None if there is none.
+        """Return the value of a name; None: no value.
 
         Raises:
             NamesUnreachable: the store of the names does not answer.
@@ -121,9 +121,9 @@ class NamesOnDisk(Protocol):
     async def take(
         self, client: str | None, name: str, row_of: Callable[[str], CallRecord | None]
     ) -> CallRecord | None:
-        """Forget the value of a name, and return the row that ``row_of`` makes of it, to one of all that ask.
+        """Forget a name and return the row that ``row_of`` makes of the value; only one of all callers gets the row.
 
-        That row is written, also if this process is killed now.
+        The row is written even if this process is killed now.
 
         Raises:
             NamesUnreachable: the store of the names does not answer.
@@ -132,14 +132,14 @@ class NamesOnDisk(Protocol):
 
 
 class RunningOnDisk(NamesOnDisk, Protocol):
-    """Places of responses in the background, whose ids a process finds after a restart."""
+    """Responses in the background; a process finds their ids after a restart."""
 
     def tell_running(self, client: str | None, name: str, known: str) -> None:
-        """Store the value ``known`` for a response of ``client`` that runs on."""
+        """Store ``known`` as the value of a response of ``client`` that still runs."""
 
 
 class InBackground(msgspec.Struct, frozen=True):
-    """A response that runs on in the background after its call has ended."""
+    """A response that still runs in the background after its call has ended."""
 
     attempt_id: str
     model: str  # the model that the client asked for
@@ -150,21 +150,21 @@ class InBackground(msgspec.Struct, frozen=True):
     size_class: int
     tags: Mapping[str, str]
     deployment: str | None = None  # the deployment that runs it, if the gateway may ask for the response by itself
-    api: str | None = None  # the name of the answer's dialect; None: Responses, stored by a version before
+    api: str | None = None  # the answer's dialect; None: Responses (in values of a former version)
 
 
 class StoredResponses:
-    """Response ids with their client and the deployment that made them, kept for ``ttl_s`` seconds.
+    """Ids of responses, each with its client and the deployment that made it, kept for ``ttl_s`` seconds.
 
-    So are the ids of all else that an answer named and its provider stores: items, containers, files, …
+    The same is kept for other ids in answers whose objects a provider stores: items, containers, files, …
 
-    A reload may change ``ttl_s``, for the responses that are kept from then on.
+    A reload may change ``ttl_s``, for responses from then on.
 
-    Providers see all clients as one, so the gateway checks that only the client of a response continues it.
+    For a provider all clients are one, so the gateway checks that only the client of a response continues it.
 
-    The ids are in Redis if it is configured, so that every replica has them, and always in memory: while Redis is
-    away, only requests that reach another replica fail. Without Redis they are on disk, as hashes, for the time after
-    a restart.
+    The ids are always in memory, and in Redis if it is configured, so that every replica has them: while Redis is away,
+    only requests that reach another replica fail. Without Redis the ids are on disk, as hashes, for the time after a
+    restart.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class StoredResponses:
         on_disk: NamesOnDisk | None = None,
         begun_on_disk: RunningOnDisk | None = None,
     ) -> None:
-        """``on_disk`` has names, ``begun_on_disk`` what runs in the background, where there is no Redis."""
+        """``on_disk``: names, and ``begun_on_disk``: responses in the background; both only without Redis."""
         self.ttl_s = ttl_s
         self._clock = clock
         self._on_disk = on_disk
@@ -184,9 +184,10 @@ class StoredResponses:
         self._shared = None if store is None else RedisNames(store, _PREFIX, lambda: self.ttl_s)
         self._made: OrderedDict[tuple[str | None, str], tuple[Maker, float]] = OrderedDict()  # the newest last
         self._background = None if store is None else RedisNames(store, _BACKGROUND_PREFIX, lambda: self.ttl_s)
-        # What runs on, until when that is of interest, and whether the other replicas know it; the newest last.
+        # Responses in the background, each with the time until which it is kept, and whether Redis has it; the newest
+        # last.
         self._begun: OrderedDict[tuple[str | None, str], tuple[InBackground, float, bool]] = OrderedDict()
-        # What began before this process, by its attempt: limits count so many US dollars for each.
+        # Responses that began before this process, by attempt: limits count so many US dollars for each.
         self._left: dict[str, tuple[InBackground, float]] = {}
         self.on_left: Callable[[Collection[tuple[InBackground, float]]], None] | None = None
 
@@ -198,7 +199,7 @@ class StoredResponses:
         key_name: str | None = None,
         tenant: str | None = None,
     ) -> None:
-        """Store the ``names`` that an answer of ``deployment``, made with this key, gave to ``client``."""
+        """Store the ``names`` that an answer of ``deployment``, made with the key ``key_name``, gave to ``client``."""
         maker = Maker(deployment, key_name, tenant)
         left, now_s = [*map(_short, names)], self._clock()
         if self._on_disk is not None and (new := [each for each in left if self._is_new(client, each, maker, now_s)]):
@@ -218,18 +219,18 @@ class StoredResponses:
             self._made.popitem(last=False)
 
     def _is_new(self, client: str | None, name: str, maker: Maker, now_s: float) -> bool:
-        """Whether a name is not on disk for about as long as it is to be kept: an answer names its own twice."""
+        """Whether a name is not on disk for about as long as it is to be kept; an answer has each name twice."""
         known_maker = self._made.get((client, name))
         return known_maker is None or known_maker[0] != maker or known_maker[1] < now_s + _NEARLY * self.ttl_s
 
     async def _share(self, shared: RedisNames, client: str | None, names: Sequence[str], maker: Maker) -> None:
-        # The version before knows deployments only.
+        # The former version knows only plain deployments.
         keyed = maker.key_name is not None or maker.tenant is not None
         value = msgspec.json.encode(maker).decode() if keyed else maker.deployment
         await asyncio.gather(*(shared.share(_key(client, name), value) for name in names))
 
     async def begin(self, client: str | None, response_id: str, begun: InBackground) -> None:
-        """Store what is known of a response of ``client`` that runs on in the background."""
+        """Store a response of ``client`` that still runs in the background."""
         begun_json = msgspec.json.encode(begun, enc_hook=dict).decode()
         if self._begun_on_disk is not None and begun.deployment is None:
             self._begun_on_disk.tell(client, (response_id,), begun_json)
@@ -243,9 +244,10 @@ class StoredResponses:
     async def end(
         self, client: str | None, response_id: str, row_of: Callable[[InBackground], CallRecord]
     ) -> tuple[InBackground, CallRecord] | None:
-        """Return what is known of a response in the background, and the row of its end, to one of all that see that.
+        """Return a response in the background and the row of its end; only one of all callers that see the end gets it.
 
-        None: it did not run in the background, another replica has seen its end, or where that is known is away.
+        None: the response did not run in the background, another replica has seen the end, or the store does not
+        answer.
         """
         own = self._begun.pop((client, response_id), None)
         if self._begun_on_disk is not None:
@@ -261,7 +263,7 @@ class StoredResponses:
         except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
             structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
         if own is not None:
-            self._begun[client, response_id] = own  # the next look tells it
+            self._begun[client, response_id] = own  # the next request about the response tries again
         return None
 
     async def _ended(
@@ -272,13 +274,13 @@ class StoredResponses:
         own: tuple[InBackground, float, bool] | None,
         row_of: Callable[[InBackground], CallRecord],
     ) -> tuple[InBackground, CallRecord] | None:
-        """Return what ``end`` does, without Redis."""
+        """Do as ``end``, without Redis."""
         read: list[InBackground] = []
 
         def row_of_known(known: str) -> CallRecord | None:
             try:
                 read.append(msgspec.json.decode(known, type=InBackground))
-            except UNREADABLE:  # of a later version
+            except UNREADABLE:  # written by a later version
                 return None
             return row_of(read[0])
 
@@ -286,28 +288,28 @@ class StoredResponses:
             row = await on_disk.take(client, response_id, row_of_known)
         except NamesUnreachable:
             if own is not None:
-                self._begun[client, response_id] = own  # the next look tells it
+                self._begun[client, response_id] = own  # as above
             return None
         if row is None:
             return None
         begun = read[0]
         if own is not None or begun.counted_usd is None or begun.attempt_id in self._left:
             return begun, row
-        return msgspec.structs.replace(begun, counted_usd=0.0), row  # another process has counted it
+        return msgspec.structs.replace(begun, counted_usd=0.0), row  # another process has counted the cost
 
     def has_begun(self, attempt_id: str) -> bool:
-        """Whether this process has begun what runs in the background, and has not seen its end."""
+        """Whether this process has begun the response of this attempt, and has not seen its end."""
         return any(begun.attempt_id == attempt_id for begun, _, _ in self._begun.values())
 
     def count_left(self, begun: Iterable[InBackground]) -> None:
-        """Let limits count what ran on before this process began, as they would if it had counted its beginning."""
+        """Have limits count responses that began before this process, as if it had counted their beginning."""
         for each in begun:
             if each.counted_usd is not None:
                 self._left[each.attempt_id] = (each, each.counted_usd)
         self._tell_left()
 
     def settle_left(self, begun: InBackground, usd: float) -> bool:
-        """Let limits count what it has cost instead; return False if they do not count it by ``count_left``."""
+        """Have limits count the cost ``usd`` instead; False: ``count_left`` did not include the response."""
         if begun.attempt_id not in self._left:
             return False
         self._left[begun.attempt_id] = (begun, usd)
@@ -319,12 +321,12 @@ class StoredResponses:
             self.on_left(self._left.values())
 
     async def find(self, client: str | None, response_id: str) -> str | None:
-        """Return the deployment that made a response of ``client``; None if it is unknown or expired."""
+        """Return the deployment that made a response of ``client``; None: unknown or expired."""
         maker = await self.maker(client, response_id)
         return None if maker is None else maker.deployment
 
     async def hint(self, client: str | None, name: str) -> Maker | None:
-        """Return what ``maker`` does, without a look at the disk: each turn of a conversation asks for this."""
+        """Do as ``maker``, but do not ask the disk, as each turn of a conversation calls this."""
         if self._on_disk is not None and (client, _short(name)) not in self._made:
             return None
         with suppress(NamesUnreachable):
@@ -332,10 +334,10 @@ class StoredResponses:
         return None
 
     async def maker(self, client: str | None, name: str) -> Maker | None:
-        """Return who named ``name`` in an answer to ``client``; None if it is unknown or expired.
+        """Return the maker of the answer that gave ``name`` to ``client``; None: unknown or expired.
 
         Raises:
-            NamesUnreachable: without Redis, this process does not know it, and the ledger's database is away.
+            NamesUnreachable: without Redis, this process does not know the name, and the ledger's database is away.
 
         """
         name = _short(name)
@@ -355,22 +357,22 @@ class StoredResponses:
             return Maker(maker_json)
         try:
             maker = msgspec.json.decode(maker_json, type=Maker)
-        except UNREADABLE:  # Redis has other writers
+        except UNREADABLE:  # Redis may have other writers
             return None
-        if self._on_disk is not None:  # a file, or a container, is named again and again
+        if self._on_disk is not None:  # files and containers are named again and again
             self._know(client, name, maker, self._clock() + min(_FOUND_S, self.ttl_s))
         return maker
 
 
 def _short(name: str) -> str:
-    """Return a name that is short enough to be kept: credits are long texts."""
+    """Return a name short enough to keep, or its hash; some names (sealed credits) are long texts."""
     return name if len(name) <= LONGEST_KEPT else sha256(name.encode(errors="replace")).hexdigest()
 
 
 def _key(client: str | None, response_id: str) -> str:
-    """Return the name in Redis. The client's is encoded, so that keys of different pairs are different.
+    """Return the name in Redis. The client is quoted, so that different pairs have different keys.
 
-    Only a response's id is legible there, as the others could be used by those who read them.
+    Only a response's id is readable there, as other ids are of use to anyone who reads them.
     """
     if not response_id.startswith("resp"):
         response_id = sha256(response_id.encode(errors="replace")).hexdigest()

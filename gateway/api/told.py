@@ -1,7 +1,7 @@
-"""What a client is told of an error, in the words and the shape of the API that it speaks.
+"""The error that a client gets, in the words and the form of its API.
 
-The one place for it: HTTP, WebSockets and responses that have begun. A provider's refusal keeps its words, code and
-field; what its meaning is called in the client's API is in ``providers/dialects/meanings.py``.
+All errors are made here: over HTTP, on WebSockets, and in responses that have begun. A provider's refusal keeps its
+words, code and field; ``providers/dialects/meanings.py`` says what each meaning is called in the client's API.
 """
 
 from typing import Any
@@ -13,10 +13,10 @@ from gateway.core.race_failures import RejectedByProvider
 from providers import ErrorKind, Meaning, UpstreamError, meaning_of
 from providers.dialects import TELLINGS, Details, Dialect, RefusalWords
 
-# Of the gateway's own errors, those whose classes do not have OpenAI's codes, or finer ones that our pages explain.
+# Meanings of the gateway's own errors that get OpenAI's codes here; other classes have them, or finer codes of our own.
 _REWORDED = frozenset({Meaning.TOO_LONG, Meaning.UNPAID})
-# How answers break off without a word of their provider's; it is told in words at which programs ask again: pi
-# (packages/ai/src/utils/retry.ts of https://github.com/earendil-works/pi, in its 1.6.0) and opencode (1.18.33, in its
+# Ways in which an answer breaks off without a word of its provider. Clients get a text at which programs ask again: pi
+# (packages/ai/src/utils/retry.ts of https://github.com/earendil-works/pi, 1.6.0) and opencode (1.18.33, in its
 # program), both tried on 2026-11-29.
 _SILENT = frozenset({
     ErrorKind.DISCONNECTED,
@@ -29,7 +29,7 @@ _FAILED = "server error"
 
 
 def error_body(error: ApiError, dialect: Dialect, request_id: str | None) -> bytes:
-    """Return the body for ``error`` in the format of ``dialect``."""
+    """Return the body of ``error`` in the form of ``dialect``."""
     telling = _telling(error.meaning, dialect)
     if dialect.error_body is None:
         return error.body() if telling is None else _reworded(error, dialect, telling)
@@ -40,7 +40,7 @@ def error_body(error: ApiError, dialect: Dialect, request_id: str | None) -> byt
 
 
 def failure(error: ApiError, dialect: Dialect, request_id: str | None) -> bytes:
-    """Return the event of ``error`` for a response that has begun."""
+    """Return the event of ``error`` in a response that has begun."""
     telling = _telling(error.meaning, dialect)
     if telling is None:
         return dialect.answers.failure(error.kind, error.message, (), request_id)
@@ -51,7 +51,7 @@ def failure(error: ApiError, dialect: Dialect, request_id: str | None) -> bytes:
 
 
 def broken(error: UpstreamError, dialect: Dialect, request_id: str | None) -> bytes:
-    """Return the event of a provider's ``error``, at which the response breaks off."""
+    """Return the event of a provider's ``error`` that breaks off a response."""
     telling = _telling(meaning_of(error), dialect)
     if telling is None:
         message = f"{_FAILED}: {error.message}" if error.kind in _SILENT else error.message
@@ -62,7 +62,7 @@ def broken(error: UpstreamError, dialect: Dialect, request_id: str | None) -> by
 
 
 def _kept(telling: RefusalWords, *codes: str | None) -> str | None:
-    """Return the one of a provider's codes that the client's vendor has for this, too."""
+    """Return the provider's code that the client's vendor has for this meaning, too; None: no such code."""
     return next((code for code in codes if code is not None and code in telling.codes), None)
 
 
@@ -78,7 +78,7 @@ def _details(error: ApiError, telling: RefusalWords | None) -> Details:
 
 
 def _reworded(error: ApiError, dialect: Dialect, telling: RefusalWords) -> bytes:
-    """Return a body in OpenAI's shape; a provider's own as it is if it has a code of the meaning."""
+    """Return a body in OpenAI's form; a provider's body stays as it is if its code has the meaning."""
     body = error.body()
     if isinstance(error, RejectedByProvider):
         if error.code_there == telling.code or _kept(telling, error.code_there) is not None:

@@ -1,4 +1,4 @@
-"""One turn of a conversation over a WebSocket: its request, with all that was said before, and its events."""
+"""One turn of a conversation over a WebSocket: the request, with the conversation before it, and the events."""
 
 import re
 from collections.abc import Callable, Hashable
@@ -29,11 +29,11 @@ from gateway.racing import ClientGone
 from providers import Steps, as_utf8, encoded, events, finished
 from providers.dialects import DONE, ELSEWHERE, Heard, Malformed, items_of, joined, warmed_up
 
-# The errors that only a WebSocket has. All are sent as events.
+# Errors that only a WebSocket has; all are sent as events.
 
 
 class InvalidStream(InvalidRequest):
-    """The name of a stream of a WebSocket is invalid."""
+    """The name of a WebSocket's stream is invalid."""
 
     # Means: Over a WebSocket: `stream_id` is not 1 to 256 letters, digits, underscores, hyphens or periods.
     # Retry: no.
@@ -42,7 +42,7 @@ class InvalidStream(InvalidRequest):
 
 
 class TooManyStreams(InvalidRequest):
-    """A WebSocket has as many streams as it may have."""
+    """A WebSocket has the maximum of streams."""
 
     # Means: Over a WebSocket: the connection has used 32 different values of `stream_id`.
     # Retry: no.
@@ -51,7 +51,7 @@ class TooManyStreams(InvalidRequest):
 
 
 class ConnectionTooOld(InvalidRequest):
-    """A WebSocket has lived its 60 minutes, and takes no more turns."""
+    """A WebSocket has been open for 60 minutes, and takes no more turns."""
 
     # Means: The WebSocket has been open for 60 minutes. It takes no more turns.
     # Retry: yes.
@@ -71,7 +71,7 @@ class TooManyTurns(ApiError):
 
 
 class ResponseCancelled(ApiError):
-    """The client cancelled a turn of its WebSocket."""
+    """The client cancelled a turn of a WebSocket."""
 
     # Means: Over a WebSocket: the client has sent `response.cancel`. The turn was stopped, at the providers too; SQL
     # has `client_disconnected`.
@@ -82,11 +82,11 @@ class ResponseCancelled(ApiError):
     code = "response_cancelled"
 
 
-# The conversations of a connection: what was said up to the last response of each stream, where the client has said
-# `store: false`, or the gateway remembers nothing. Others are in its memory of answers (``gateway/memory``).
+# The conversations of a connection: up to the last response of each stream, where the client sends ``store: false``, or
+# the gateway keeps no answers. Other conversations are in the memory of answers (``gateway/memory``).
 
-MOST_KEPT_BYTES = 8 * 2**20  # of one
-COPIED_BYTES = 2**18  # up to this, copies in one go take a tenth of a millisecond; of megabytes each takes some
+MOST_KEPT_BYTES = 8 * 2**20  # of one conversation
+COPIED_BYTES = 2**18  # up to this, copies in one go take a tenth of a millisecond; of megabytes, some milliseconds
 
 
 class KeptConversation(msgspec.Struct, frozen=True):
@@ -98,20 +98,20 @@ class KeptConversation(msgspec.Struct, frozen=True):
 
 
 class SocketTurns:
-    """What a connection keeps. All of it counts in the budget of bodies, as its owner's."""
+    """The conversations that a connection keeps; all count in the owner's part of the budget of bodies."""
 
     def __init__(self, context: Context, owner: Hashable) -> None:
         self._context, self._owner = context, owner
         self._kept: dict[str | None, KeptConversation] = {}  # by stream
 
     def find(self, response_id: str | None) -> KeptConversation | None:
-        """Return the conversation up to this response, of any stream."""
+        """Return the conversation up to a response of any stream; None: not kept here."""
         if response_id is None:
             return None
         return next((each for each in self._kept.values() if each.id == response_id), None)
 
     def count(self, size: int) -> Body | None:
-        """Count bytes that may be kept; None: there is no room for them."""
+        """Count bytes that may be kept; None: there is no room."""
         if size > MOST_KEPT_BYTES or not self.has_plenty(size):
             return None
         try:
@@ -120,20 +120,20 @@ class SocketTurns:
             return None
 
     def has_plenty(self, size: int) -> bool:
-        """Whether so many bytes leave half of its owner's, and half of all, to the bodies of calls."""
+        """Whether so many bytes leave half of the owner's budget, and half of all, to the bodies of calls."""
         bodies = self._context.bodies
         return (
             bodies.used_by(self._owner) + size <= bodies.most_each // 2 and bodies.size + size <= bodies.most_bytes // 2
         )
 
     def keep(self, stream: str | None, kept: KeptConversation) -> None:
-        """Keep a conversation instead of the stream's earlier one."""
+        """Keep a conversation in place of the stream's former one."""
         if (earlier := self._kept.get(stream)) is not None:
             earlier.counted.release()
         self._kept[stream] = kept
 
     def close(self) -> None:
-        """Forget all."""
+        """Forget all conversations."""
         for kept in self._kept.values():
             kept.counted.release()
         self._kept.clear()
@@ -142,7 +142,7 @@ class SocketTurns:
 # A turn.
 
 _STREAM = re.compile(r"[A-Za-z0-9_.-]{1,256}")
-_ENVELOPE = ("type", "stream_id", "generate", "stream", "background")  # of a message, and not of a request over HTTP
+_ENVELOPE = ("type", "stream_id", "generate", "stream", "background")  # of a message only, not of a request over HTTP
 _TRUE = msgspec.Raw(b"true")
 _text = msgspec.json.Decoder(str)
 _optional_text = msgspec.json.Decoder(str | None)
@@ -150,10 +150,10 @@ _flag = msgspec.json.Decoder(bool | None)
 
 
 def kind_of(contents: Contents) -> str:
-    """Return the ``type`` of a message; "" if it has none.
+    """Return the ``type`` of a message; "" without one.
 
     Raises:
-        InvalidRequest: it is no text.
+        InvalidRequest: it is not a text.
 
     """
     raw = contents.fields.get("type")
@@ -161,10 +161,10 @@ def kind_of(contents: Contents) -> str:
 
 
 def stream_of(contents: Contents) -> str | None:
-    """Return the name of the stream of a message; None for the one without a name.
+    """Return the name of a message's stream; None for the stream without a name.
 
     Raises:
-        InvalidStream: it is not a valid name.
+        InvalidStream: the name is not valid.
 
     """
     raw = contents.fields.get("stream_id")
@@ -183,10 +183,10 @@ def stream_of(contents: Contents) -> str | None:
 
 
 def cancelled_id(contents: Contents) -> str | None:
-    """Return which response a message cancels; None: the one that runs.
+    """Return the id of the response that a message cancels; None: the running one.
 
     Raises:
-        InvalidRequest: it is no text.
+        InvalidRequest: it is not a text.
 
     """
     raw = contents.fields.get("response_id")
@@ -194,7 +194,7 @@ def cancelled_id(contents: Contents) -> str | None:
 
 
 class SocketTurn:
-    """One ``response.create``, from its receipt to its end. ``stream`` is the name of its stream."""
+    """One ``response.create``, from its receipt to its end; ``stream``: the name of its stream."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class SocketTurn:
         conversations: SocketTurns,
         begun: BegunHolds | None = None,
     ) -> None:
-        """Read a message, whose bytes count until ``body`` was called. ``begun``: what limits have counted of it.
+        """Read a message; its bytes count until ``body`` is called. ``begun``: what limits have counted for it.
 
         Raises:
             InvalidRequest: a field is invalid.
@@ -220,7 +220,7 @@ class SocketTurn:
         self.stream = stream_of(contents)
         self.socket = socket
         self.begun = begun
-        self.is_told = False  # whether its client has an event of it
+        self.is_told = False  # whether the client has got an event of this turn
         self.response_id: str | None = None
         self._continues = None
         if is_set(fields.get("previous_response_id")):
@@ -229,15 +229,15 @@ class SocketTurn:
         self._message = message
         self._conversations = conversations
         self.heard = Heard()
-        self._items = b""  # of its conversation, with its own input
-        self._counted: Body | None = None  # counts them; None: it cannot be continued here
+        self._items = b""  # of the conversation, with the turn's own input
+        self._counted: Body | None = None  # counts ``_items``; None: this turn cannot be continued on the connection
 
     async def body(self, context: Context) -> bytes:
-        """Return the body of its request over HTTP, with the conversation before it, if that is kept here. Once.
+        """Return the body of the request over HTTP, with the former conversation if it is kept here; to be called once.
 
         Raises:
-            InvalidRequest: it continues a conversation with something else than items.
-            BodyTooLarge: together they are too long.
+            InvalidRequest: the turn continues a conversation with something other than items.
+            BodyTooLarge: conversation and input together are too long.
 
         """
         before = self._conversations.find(self._continues)
@@ -246,7 +246,7 @@ class SocketTurn:
         return finished(steps) if size <= COPIED_BYTES else await context.body_work.run(steps)
 
     def _body_steps(self, context: Context, before: KeptConversation | None) -> Steps[bytes]:
-        """Make the body: each step copies the conversation once."""
+        """Make the body; each step copies the conversation once."""
         fields, self._fields = self._fields, {}
         new = items_of(fields.get("input"))
         if before is not None:
@@ -269,7 +269,7 @@ class SocketTurn:
         return body
 
     def send(self, block: bytes) -> None:
-        """Send the events of a block. The conversation is kept before its last one goes out.
+        """Send the events of a block; the conversation is kept before the last event goes out.
 
         Raises:
             ClientGone: the connection has ended.
@@ -277,7 +277,7 @@ class SocketTurn:
         """
         texts = []
         for event in events(block):
-            data = as_utf8(event.data.strip())  # clients must end a WebSocket with a text frame that is none
+            data = as_utf8(event.data.strip())  # an empty text or [DONE] is no event of a WebSocket
             if not data or data == DONE:
                 continue
             self.heard.hear(data)
@@ -290,14 +290,14 @@ class SocketTurn:
             self.socket.send(*texts)
 
     def leave_to_memory(self) -> None:
-        """Forget the turn's conversation, as the gateway's memory has it for every connection."""
+        """Forget the turn's conversation, as the memory of answers has it for every connection."""
         self._items = b""
         if self._counted is not None:
             self._counted.release()
             self._counted = None
 
     def release(self) -> None:
-        """Stop counting what it holds."""
+        """Stop counting the bytes that the turn holds."""
         self._message.release()
         if self.begun is not None:
             self.begun.end()
@@ -321,17 +321,17 @@ class SocketTurn:
 
 
 def _marked(data: bytes, stream: str | None) -> bytes:
-    """Return an event's JSON, with its stream if that has a name."""
+    """Return an event's JSON, with the name of its stream if there is one."""
     return data if stream is None or not data.endswith(b"}") else data[:-1] + b',"stream_id":"%b"}' % stream.encode()
 
 
 def preparing(turn: SocketTurn) -> ClientHandler:
-    """Return what answers a turn that only prepares the next one."""
+    """Return the handler of a turn that only prepares the next one."""
 
     async def answer(request: web.Request, admitted: AdmittedRequest) -> web.StreamResponse:
         context = request.app[CONTEXT]
         turn.send(await _prepared(context, admitted.client, await turn.body(context)))
-        return web.StreamResponse()  # never sent: it stands for the events
+        return web.StreamResponse()  # never sent: the events are the answer
 
     return answer
 
@@ -340,7 +340,7 @@ async def _prepared(context: Context, client: Client, body: bytes) -> bytes:
     """Return the events of a turn that only prepares the next one.
 
     Raises:
-        ApiError: the turn would be refused; no deployment is looked for.
+        ApiError: the turn would be refused; no deployment is looked up.
 
     """
     contents = await read_contents(body, context.body_work, most_values=context.settings.limits.max_values)
@@ -362,11 +362,11 @@ async def _prepared(context: Context, client: Client, body: bytes) -> bytes:
         raise InvalidRequest(str(error)) from None
 
 
-# Its answer.
+# The answer to a turn.
 
-_ERROR, _FAILED = b'"type":"error"', b'"type":"response.failed"'  # of events; in a text, quotes are escaped
+_ERROR, _FAILED = b'"type":"error"', b'"type":"response.failed"'  # in events; in a text, quotes are escaped
 _BETA = "openai-beta"
-_THIS_WAY = "responses_websockets"  # in that header: a way to ask in which providers are not asked
+_THIS_WAY = "responses_websockets"  # in that header: asks for a WebSocket, which providers are not asked for
 
 
 class _Sink(StreamingSink):
@@ -377,7 +377,7 @@ class _Sink(StreamingSink):
         self._turn = turn
 
     def keep_alive(self, every_s: float) -> None:
-        """Send pings in place of comments, where ``keepalive_s`` asks for them; the connection has its own anyway."""
+        """Send pings instead of comments, if ``keepalive_s`` is set; the connection has pings of its own anyway."""
         if self.keepalive_s is not None:
             super().keep_alive(every_s)
 
@@ -386,29 +386,29 @@ class _Sink(StreamingSink):
             self._turn.socket.ping()
 
     def drop(self) -> None:
-        """Do nothing: other turns share the connection."""
+        """Do nothing, as other turns share the connection."""
 
     def remember(self, remembering: Remembering, keep: Callable[[Maker], None]) -> None:
-        """Let the turn hear the answer, as it does anyway; the connection need not keep it, too."""
+        """Share what the turn hears of the answer; then the connection need not keep the conversation."""
         remembering.heard = self._turn.heard
         self._turn.leave_to_memory()
         super().remember(remembering, keep)
 
     def _hear(self, block: bytes) -> None:
-        """Do nothing: the turn has heard it."""
+        """Do nothing, as the turn has heard the block."""
 
     def _numbered(self, failure: bytes, status: int) -> bytes:
-        """Return an error's event with its status, by which clients know the last event: the connection stays open.
+        """Return an error's event with a status, which marks it as the last event, as the connection stays open.
 
-        Codex takes an error without one for a notice, and waits on for minutes (0.171, tried on 2026-11-29). Where the
-        response is told as failed behind it, that is the end, whose code Codex reads.
+        Without a status, Codex takes an error for a notice, and waits on for minutes (0.171, tried on 2026-11-29). If
+        ``response.failed`` follows, that is the last event, and Codex reads its code.
         """
         event = super()._numbered(failure, status)
         return event if _FAILED in event else event.replace(_ERROR, b'%b,"status":%d' % (_ERROR, status), 1)
 
     async def _prepare(self, fields: dict[str, str]) -> None:
         del fields  # there are no headers
-        self.response = web.StreamResponse()  # never sent: it stands for the events
+        self.response = web.StreamResponse()  # never sent: the events are the answer
 
     def _forward(self, events: bytes) -> bool:
         if self._turn.socket.is_slow:
@@ -437,7 +437,7 @@ class _Sink(StreamingSink):
 
 
 def answer_to(turn: SocketTurn) -> MakeAnswer:
-    """Return what makes the answer to a turn."""
+    """Return the function that makes the answer to a turn."""
 
     def make(
         context: Context,
