@@ -206,11 +206,11 @@ ONLY_IN_SQL = re.compile(
 
 # What ClickHouse understands otherwise, and how to write it there: docs/guides/clickhouse.md says so.
 OTHERWISE = {
-    "What was each provider's p95, hour by hour of a day?",  # quantileExactInclusive(0.95)(ttft_ms)
+    "What was each provider's p95 in each hour?",  # quantileExactInclusive(0.95)(ttft_ms)
     "Which thoughts of earlier turns did vendors not show their models, and [why](providers.md#histories)?",  # ->>
     "What was billed besides tokens of text, in which [tier](reference/ledger.md#attempts)?",  # json_each, and ->>
     "Does it get slower when more is in flight?",  # intDiv(a, b) where Postgres divides integers
-    "Whom can a voice speak soonest, and how long does its listener wait in between?",  # a result named as its column
+    "Which deployment gives a voice its first clause soonest, and how long are the silences?",  # a result named as its column
 }
 
 
