@@ -210,7 +210,7 @@ OTHERWISE = {
     "Which thoughts of earlier turns did vendors not show their models, and [why](providers.md#histories)?",  # ->>
     "What was billed besides tokens of text, in which [tier](reference/ledger.md#attempts)?",  # json_each, and ->>
     "Does it get slower when more is in flight?",  # intDiv(a, b) where Postgres divides integers
-    "Which deployment gives a voice its first clause soonest, and how long are the silences?",  # a result named as its column
+    "Which deployment gives a voice its first clause soonest, with which silences?",  # a result named as its column
 }
 
 
