@@ -1,8 +1,8 @@
-"""The session of an agent that a request is part of, as coding agents and the gateways before them name it.
+"""The session of an agent, read from a request as coding agents and the gateways before them name sessions.
 
 A session keeps a conversation at its deployment and key (``gateway/steering/affinity.py``), becomes the
-``prompt_cache_key`` of vendors that take one, and is the call's tag ``session``. Clients may write what they like
-there: only a short and plain name counts, and one client's sessions are never another's.
+``prompt_cache_key`` of vendors with such a field, and is the call's tag ``session``. Clients may write any text there:
+only a short and plain name counts, and one client's sessions are never another's.
 """
 
 import re
@@ -17,8 +17,8 @@ from gateway.api.payers import claude_code_in, user_id_of
 from providers import UNREADABLE
 
 SESSION = "session"  # the tag
-# The headers that name a session, and who sends them; the first in a request counts. All read on 2026-11-28. Agents
-# send some others to their makers' own gateways alone (``x-task-id`` of Cline, ``x-roo-task-id``, ``x-kilo-session``).
+# The headers that name a session, and their senders; the first in a request counts. All read on 2026-11-28. Agents send
+# some others only to their makers' own gateways (``x-task-id`` of Cline, ``x-roo-task-id``, ``x-kilo-session``).
 HEADERS: tuple[istr, ...] = tuple(
     map(
         istr,
@@ -53,7 +53,7 @@ _KEY_BYTES = 24  # 32 characters: OpenAI takes 64
 
 
 def session_in(headers: Mapping[str, str]) -> str | None:
-    """Return the session that the headers of a request name; None if there is none in a usual form."""
+    """Return the session named in the headers of a request; None without a session in a usual form."""
     for name in HEADERS:
         if (name_sent := headers.get(name)) is not None and _NAME.fullmatch(name_sent) is not None:
             return name_sent
@@ -61,7 +61,7 @@ def session_in(headers: Mapping[str, str]) -> str | None:
 
 
 def session_of(fields: Mapping[str, msgspec.Raw], cache_key: str | None) -> str | None:
-    """Return the session that a request's body names: Claude Code's in its user, Cursor's, or Codex' ``cache_key``."""
+    """Return the session named in a request's body: Claude Code's in its user, Cursor's, or Codex' ``cache_key``."""
     claude_code = None if (user_id := user_id_of(fields)) is None else claude_code_in(user_id)
     session_id = _conversation_in(fields) if claude_code is None else claude_code.session_id
     if session_id is not None:
@@ -77,7 +77,7 @@ def _conversation_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
 
 
 def cache_key_of(session: str, tenant: str | None, secret: bytes) -> msgspec.Raw:
-    """Return the ``prompt_cache_key`` of a session, as JSON: a digest, which hides the client's name for it."""
+    """Return the ``prompt_cache_key`` of a session, as JSON: a digest, which hides the client's name of the session."""
     whose = f"{tenant or ''}\0{session}".encode()
     digest = blake2b(whose, digest_size=_KEY_BYTES, key=secret[:64], person=b"holeshot cache").digest()
     return msgspec.Raw(b'"%b"' % urlsafe_b64encode(digest))

@@ -1,7 +1,7 @@
-"""All that the gateway uses of aiohttp's inside, where its public API has no way, or one that costs each call too much.
+"""All private parts of aiohttp that the gateway uses, where the public API has no way, or a slow one for each call.
 
-Nothing else names a private part of aiohttp. ``tests/app/gateway/connections/test_aiohttp_adapter.py`` tries each with
-the aiohttp that is installed, and says which of them a new version has changed.
+No other file names a private part of aiohttp. ``tests/app/gateway/connections/test_aiohttp_adapter.py`` tries each part
+with the installed aiohttp, and says which parts a new version has changed.
 """
 
 # ruff: noqa: SLF001 - this is the file for it
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from aiohttp.web_urldispatcher import UrlMappingMatchInfo
 
-    _Response = web.StreamResponse  # handlers return those
+    _Response = web.StreamResponse  # returned by handlers
 else:
     _Response = object
 
@@ -38,10 +38,10 @@ def _slot(name: str) -> Any:
 
 
 class ServerConnection(web.RequestHandler):
-    """aiohttp's connection, with names for what it keeps to itself.
+    """aiohttp's connection, with names for its private parts.
 
-    Each name is aiohttp's own slot, so that a look at it costs nothing more; a property costs a Python call, and a call
-    of a client takes a dozen of these looks.
+    Each name is aiohttp's own slot, so that a look at it costs nothing more. A property would cost a Python call, and a
+    client's call takes a dozen of these looks.
     """
 
     __slots__ = ()
@@ -51,39 +51,39 @@ class ServerConnection(web.RequestHandler):
     current_request: web.BaseRequest | None = _slot("_current_request")
     socket_reader: Any = _slot("_payload_parser")  # a WebSocket's, once there is one
     idle_until: float = _slot("_next_keepalive_close_time")  # by the loop's clock; set with each answer
-    serving: "asyncio.Task[None] | None" = _slot("_task_handler")  # handles its requests
+    serving: "asyncio.Task[None] | None" = _slot("_task_handler")  # handles the connection's requests
     loop: asyncio.AbstractEventLoop = _slot("_loop")
     reading_paused: bool = _slot("_reading_paused")  # for a body that nobody reads,
     buffer_paused: bool = _slot("_buffer_paused")  # or for requests that wait
     pause_wire = web.RequestHandler._pause_transport_reading  # receive nothing more for now, whatever is parsed
-    resume_wire = web.RequestHandler._resume_transport_reading  # receive more; aiohttp asks for it, also as it parses
+    resume_wire = web.RequestHandler._resume_transport_reading  # receive more; aiohttp calls this, also while it parses
 
     def __init_subclass__(cls) -> None:
-        """Have aiohttp call the ``resume_wire`` of a subclass, by its own name for it."""
+        """Have aiohttp call the ``resume_wire`` of a subclass, by aiohttp's own name."""
         cls._resume_transport_reading = cls.resume_wire  # type: ignore[method-assign]
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """Read on if reading was paused; aiohttp asks for it at each read of a body, and would parse on in vain."""
+        """Read on if reading was paused. aiohttp calls this at each read of a body, and would parse in vain."""
         if self.reading_paused or self.buffer_paused:
             super().resume_reading(resume_parser)
 
     def parse_unseen(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
-        """Parse data without waking aiohttp's task, which waits for a request by ``waiter``."""
+        """Parse data without waking aiohttp's task, which waits for a request with ``waiter``."""
         self._waiter = None
         super().data_received(data)
         self._waiter = waiter
 
     def take_first(self) -> None:
-        """Drop the one request that waits, as it is being answered here."""
+        """Drop the one waiting request, as it is answered here."""
         self._messages.clear()
         if self._parser is not None:
             self._parser.message_consumed()
         self._next_keepalive_close_time = self._loop.time() + self.keepalive_timeout
 
     def restore_requests(self) -> None:
-        """Queue complete requests that arrived in one read with malformed data before its error, which is queued.
+        """Queue complete requests that came in one read with malformed data, before the data's error, which is queued.
 
-        aiohttp's parser, which is in C, keeps them when it raises.
+        aiohttp's parser, which is in C, keeps these requests when it raises.
         """
         error = self._messages.pop()
         for referent in gc.get_referents(self._parser):
@@ -99,12 +99,12 @@ class ServerConnection(web.RequestHandler):
 
 
 def message_of(request: web.BaseRequest) -> RawRequestMessage:
-    """Return the head as it was parsed."""
+    """Return the parsed head of a request."""
     return request._message
 
 
 def has_answer(request: web.BaseRequest) -> bool:
-    """Whether the end of the answer was written: its client may send the next request before the call has ended."""
+    """Whether the end of the answer was written; the client may send the next request before the call has ended."""
     return bool(request.writer._eof)  # type: ignore[attr-defined] # aiohttp's own writer
 
 
@@ -119,8 +119,8 @@ def reading_is_paused(connection: web.RequestHandler) -> bool:
 
 
 def forget_itself(transport: asyncio.BaseTransport) -> None:
-    """Break the cycle of a closed transport of asyncio with its own method: it would stay until a collection."""
-    with suppress(AttributeError):  # uvloop's has none
+    """Break the cycle of a closed transport of asyncio with its own method, or it would stay until a collection."""
+    with suppress(AttributeError):  # uvloop's transports have no such method
         del transport._read_ready_cb  # type: ignore[attr-defined]
 
 
@@ -131,31 +131,31 @@ class EventsResponse(web.StreamResponse):
 
 
 class DirectResponse(_Response):
-    """A response that writes itself: all that aiohttp's server asks for, and none of the state of ``StreamResponse``.
+    """A response that writes itself: all that aiohttp's server needs, without the state of ``StreamResponse``.
 
-    It has no headers, cookies or status to be changed: it is complete when a handler returns it. A subclass has
-    ``prepare``, which writes the head or has it written with the body, and ``write_eof``; both may be called again.
+    There are no headers, cookies or status to change: the response is complete when a handler returns it. A subclass
+    has ``prepare``, which writes the head (or has the body's write do so), and ``write_eof``; both may be called again.
     """
 
     keep_alive = True  # whether another request may follow on the connection
 
     def force_close(self) -> None:
-        """Close the connection after it."""
+        """Close the connection after this response."""
         self.keep_alive = False
 
 
 class PlainResponse(DirectResponse):
-    """A response 200 over HTTP/1.1 whose head is written from a dict: a fifth of the cost of aiohttp's."""
+    """A response 200 over HTTP/1.1 whose head is written from a dict, at a fifth of the cost of aiohttp's."""
 
     _writer: AbstractStreamWriter | None = None
     _is_over = False
 
     def __init__(self, fields: dict[str, str], body: bytes | None) -> None:
-        """``fields`` besides those of every answer. ``body``: the whole one; None for a stream."""
+        """``fields``: headers, besides those of every answer. ``body``: the whole body; None for a stream."""
         self._fields, self._whole = fields, body
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
-        """Render the head; it is sent with the first bytes of the body."""
+        """Render the head, which is sent with the first bytes of the body."""
         if self._writer is not None:
             return self._writer
         writer, fields = request.writer, self._fields
@@ -188,10 +188,10 @@ class PlainResponse(DirectResponse):
 def past_the_router(
     aiohttps: Handler, answers: Mapping[str, Handler], around: Callable[[web.Request, Handler], Awaitable[Any]]
 ) -> Handler:
-    """Return a handler that calls those of ``answers``, by path, without aiohttp's router and its middlewares.
+    """Return a handler that calls the handlers in ``answers``, by path, without aiohttp's router and middlewares.
 
-    ``around`` is called in their place. Requests with a query or ``expect``, and all others, go to ``aiohttps``, as
-    does the first of each path: its route is the others', who look up their application there.
+    ``around`` is called in their place. Requests with a query or ``expect``, and to other paths, go to ``aiohttps``. So
+    does the first request to each path: its route is used for the others, which look up their application there.
     """
     matches: dict[str, UrlMappingMatchInfo] = {}
 

@@ -1,4 +1,4 @@
-"""The one table of the APIs of calls. Handlers, and OpenAPI's operations with the pages of the docs, follow from it."""
+"""The one table of the APIs of calls, the source of handlers, OpenAPI's operations and the pages of the docs."""
 
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import ENDPOINTS

@@ -1,4 +1,4 @@
-"""Admission of clients and their rights: by keys, or, without keys, by rules that keep web pages out."""
+"""Admission of clients and their rights: by keys or, without keys, by rules that keep web pages out."""
 
 import asyncio
 import hashlib
@@ -44,7 +44,7 @@ from gateway.settings import (
 if TYPE_CHECKING:
     from gateway.keys.tokens import Token, TokenClients
 
-# Client addresses: how they are parsed and counted, and the client's address behind a trusted proxy.
+# Client addresses: how to parse and count them, and the client's address behind a trusted proxy.
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -55,7 +55,7 @@ IPV6_PREFIX_BYTES = 8  # one customer or one machine usually has a /64
 
 
 def read_address(text: str) -> Address | None:
-    """Parse an address as accept() or a proxy writes it; None if ``text`` is not an address.
+    """Return the address in ``text``, as written by accept() or a proxy; None if it is not an address.
 
     An IPv4-mapped IPv6 address becomes an IPv4 address. A port and a scope are removed.
     """
@@ -69,15 +69,15 @@ def read_address(text: str) -> Address | None:
 
 
 def counted_as(address: Address) -> bytes:
-    """Return the bytes that identify one client in limits: an IPv4 address, or the /64 network of an IPv6 address."""
+    """Return the bytes that identify a client in limits: an IPv4 address, or the /64 network of an IPv6 address."""
     return address.packed if isinstance(address, IPv4Address) else address.packed[:IPV6_PREFIX_BYTES]
 
 
 @lru_cache(maxsize=1024)
 def grouped(peer: str) -> str | None:
-    """Return an address as a socket or a proxy writes it, grouped as it is counted: ``192.0.2.1``, ``2001:db8::/64``.
+    """Return an address as written by a socket or a proxy in the form for counting: ``192.0.2.1``, ``2001:db8::/64``.
 
-    None if ``peer`` is no address.
+    None if ``peer`` is not an address.
     """
     address = read_address(peer)
     if address is None:
@@ -89,8 +89,8 @@ def grouped(peer: str) -> str | None:
 
 
 def counted_address(peer: str | None, forwarded_for: Sequence[str], trusted: Sequence[Network]) -> Hashable:
-    """Return the key of a client's address in limits; ``forwarded_for`` is used if ``peer`` is trusted."""
-    if peer is None or not (trusted or ":" in peer):  # most often: an IPv4 address as it is
+    """Return the key of a client's address in limits; ``forwarded_for`` counts if ``peer`` is trusted."""
+    if peer is None or not (trusted or ":" in peer):  # most often: an IPv4 address, unchanged
         return peer
     named = Trust(trusted).named(peer, forwarded_for)
     address = None if named is None else read_address(named)
@@ -108,7 +108,7 @@ class Trust:
         return any(address in network for network in self.networks)
 
     def named(self, peer: str | None, forwarded_for: Sequence[str]) -> str | None:
-        """Return the address to log: the client's if ``peer`` is a trusted proxy that names it, else ``peer``."""
+        """Return the address to log: the client's, if ``peer`` is a trusted proxy and names it; else ``peer``."""
         if not self.networks or peer is None:
             return peer
         address = read_address(peer)
@@ -118,7 +118,7 @@ class Trust:
     def client(self, forwarded_for: Sequence[str]) -> Address | None:
         """Return the client behind the proxies: the last address in ``x-forwarded-for`` that is not a trusted proxy's.
 
-        Earlier entries of the header were written by the client itself and prove nothing. None: no valid address.
+        The client itself wrote earlier entries of the header, so they prove nothing. None: no valid address.
         """
         for text in reversed(",".join(forwarded_for).split(",")):
             address = read_address(text.strip())
@@ -127,22 +127,22 @@ class Trust:
         return None
 
 
-# Delays the answers to wrong keys from an address that guesses. A good key is never delayed. Keys made by the gateway
-# have 256 random bits, so guesses cannot find them; the delay slows guesses of weaker keys that an operator has chosen.
-# The delay does not help against an attacker with many addresses, or who does not wait for the answer.
+# Answers to wrong keys from an address that guesses are delayed. A good key is never delayed. Keys made by the gateway
+# have 256 random bits, so no guess finds them; the delay slows guesses of weaker keys, chosen by operators. The delay
+# does not help against attackers with many addresses, or who do not wait for the answer.
 
 FREE = 5  # wrong keys answered at once, for typing errors and restarted programs
-FORGOTTEN_S = 12.0  # after so long one wrong key no longer counts, so FREE a minute are never delayed
-FIRST_S = 0.25  # doubled for each further one
+FORGOTTEN_S = 12.0  # after so long a wrong key no longer counts, so FREE wrong keys a minute are never delayed
+FIRST_S = 0.25  # doubled for each further wrong key
 LONGEST_S = 5.0  # less than any client's timeout
-_MOST = FREE + 6.0  # counted at most, so that an address is forgotten two minutes after its last wrong key
-ADDRESSES = 4096  # in memory, about 200 bytes each; a guesser with more has FREE tries from each anyway
-WAITING = 256  # delayed answers at a time
-WAITING_PER_ADDRESS = 16  # so that one address cannot use up all of them
+_MOST = FREE + 6.0  # counted at most, so that an address is forgotten two minutes after the last wrong key
+ADDRESSES = 4096  # in memory, about 200 bytes each; a guesser with more addresses has FREE tries from each anyway
+WAITING = 256  # delayed answers at the same time
+WAITING_PER_ADDRESS = 16  # so that one address cannot use up all
 
 
 class _Guesser(msgspec.Struct):
-    """One address: the wrong keys that still count, and the delayed answers."""
+    """An address: its wrong keys that still count, and its delayed answers."""
 
     wrong: float = 0.0
     at_s: float = 0.0
@@ -153,10 +153,10 @@ class _Guesser(msgspec.Struct):
 
 
 class WrongKeys:
-    """Counts wrong keys by address (IPv6: by /64), and delays the answers to those beyond the first few.
+    """Counts wrong keys by address (IPv6: by /64), and delays the answers after the first few.
 
-    ``waiting``: answers delayed now; ``delayed``: in all; ``at_once``: sent at once, as too many were waiting.
-    Memory and waiting answers are bounded. Each process counts for itself.
+    ``waiting``: answers delayed now; ``delayed``: answers delayed so far; ``at_once``: answers sent at once, as too
+    many were waiting. Memory and waiting answers are bounded. Each process counts for itself.
     """
 
     def __init__(self) -> None:
@@ -167,15 +167,15 @@ class WrongKeys:
         self._released = asyncio.Event()
 
     def guessing(self, now_s: float) -> int:
-        """Return the number of addresses whose next wrong key would be delayed; ``now_s`` is the loop's clock."""
+        """Return the number of addresses whose next wrong key would be delayed; ``now_s``: by the loop's clock."""
         return sum(guesser.wrong_at(now_s) > FREE - 1 for guesser in self._guessers.values())
 
     async def hold(self, peer: str | None) -> bool:
-        """Count a wrong key from ``peer``, and wait for the delay of its answer.
+        """Count a wrong key from ``peer``, and wait for the delay of the answer.
 
-        Returns False if too many answers are waiting already. The answer is then sent at once, and its connection
-        closed: a guesser needs a new one each time and occupies nothing here, while a client with an old key still
-        reads why it is refused.
+        Return False if too many answers are waiting already. Then the answer is sent at once, and the connection
+        closed: a guesser needs a new connection each time and occupies nothing here, while a client with an old key
+        still reads the reason.
         """
         guesser = self._guesser(peer)
         now_s = asyncio.get_running_loop().time()
@@ -190,18 +190,18 @@ class WrongKeys:
         self.delayed += 1
         try:
             await pause(delay_s(guesser.wrong), self._released)
-        finally:  # also if the client has hung up
+        finally:  # even if the client has hung up
             self.waiting -= 1
             guesser.waiting -= 1
         return True
 
     def release(self) -> None:
-        """Send all answers at once from now on, also those that wait: the gateway is stopping."""
+        """Send all answers at once from now on, including waiting ones, as the gateway is stopping."""
         self._released.set()
 
     def _guesser(self, peer: str | None) -> _Guesser:
         address = None if peer is None else read_address(peer)
-        key = b"" if address is None else counted_as(address)  # those without an address are counted together
+        key = b"" if address is None else counted_as(address)  # clients without an address are counted together
         guesser = self._guessers.get(key)
         if guesser is None:
             guesser = self._guessers[key] = _Guesser()
@@ -213,31 +213,31 @@ class WrongKeys:
 
 
 def delay_s(wrong: float) -> float:
-    """Return the delay of the answer to a wrong key in seconds; ``wrong``: the address's wrong keys that count."""
+    """Return the delay of the answer to a wrong key, in seconds; ``wrong``: the address's wrong keys that count."""
     return 0.0 if wrong <= FREE else min(LONGEST_S, max(FIRST_S, FIRST_S * 2.0 ** (wrong - FREE - 1.0)))
 
 
-# The digest of a request's key, by which its requests are found when the key ends.
+# The digest of a request's key, by which the key's requests are found when the key ends.
 DIGEST: web.RequestKey[bytes] = web.RequestKey("holeshot.digest", bytes)
-# Referenced while the request runs, so that it is found when the token is denied.
+# Referenced while the request runs, so that the request is found when the token is denied.
 TOKEN: "web.RequestKey[Token]" = web.RequestKey("holeshot.token")
 READING = frozenset({"GET", "HEAD"})
-_DOTS = 2  # of a signed token; few other keys have any
+_DOTS = 2  # of a signed token; few other keys have dots
 
 
-# Returns the sender of a request without a key of its own: a person who has signed in.
+# The sender of a request without a key: a person who has signed in.
 VISITOR: web.RequestKey[Client] = web.RequestKey("holeshot.visitor", Client)
 
 
 class ClientConnection(Protocol):
-    """The client's connection. It counts as a stranger's, with tighter limits, until a request on it is admitted."""
+    """The client's connection; limits for strangers apply until a request on it is admitted."""
 
     def admitted(self) -> None:
-        """Mark the connection as one with an admitted request."""
+        """Note that a request on the connection was admitted."""
 
 
 class KeyHead(Protocol):
-    """The parts of a request that identify its sender."""
+    """The parts of a request that identify the sender."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -252,7 +252,7 @@ class KeyHead(Protocol):
         """The path with its query, as sent."""
 
 
-# The keys of providers that a request brings. No message repeats any part of the header: it may be a key.
+# The provider keys that a request brings. No message repeats a part of the header, as it may be a key.
 
 TENANT_KEYS = "x-holeshot-provider-keys"
 _MOST_TENANT_KEYS = 64
@@ -261,7 +261,7 @@ _MOST_TENANT_KEYS = 64
 def tenant_keys(lines: Sequence[str], providers: Collection[str] | None) -> Mapping[str, str]:
     """Return the keys in the lines of the header, by provider: ``name=key, name=key``, or a JSON object of strings.
 
-    ``providers``: those for which a key may be brought; None: the header is not turned on.
+    ``providers``: those for which a request may bring a key; None: the header is not turned on.
 
     Raises:
         InvalidRequest: the header is not turned on, has neither form, names another provider, or has an empty key.
@@ -317,7 +317,7 @@ _NO_SIGNATURES = (
 
 
 class KeyAdmission:
-    """Admits requests by their key; if keys are not required, only from programs on this machine."""
+    """Admits requests by key; if keys are not required, only from programs on this machine."""
 
     def __init__(
         self,
@@ -326,9 +326,9 @@ class KeyAdmission:
         tokens: "TokenClients[Client] | None" = None,
         providers: Collection[str] | None = None,
     ) -> None:
-        """``anonymous`` are the limits of local programs, if no keys are required. ``tokens``: None without issuers.
+        """``anonymous``: the limits of local programs, if no keys are required. ``tokens``: None without issuers.
 
-        ``providers``: those for which requests may bring a key of their own; None: they may not.
+        ``providers``: those for which requests may bring a key; None: none.
         """
         self.keys = keys
         self.providers = providers
@@ -336,16 +336,16 @@ class KeyAdmission:
         self._table = keys.table
         self.sessions = Sessions(keys.table, keys.unix_clock)
         self._callers: tuple[object, Callers] = (None, ())
-        self.local = Client(limits=anonymous.by_name)  # any program on this machine, if no keys are required
+        self.local = Client(limits=anonymous.by_name)  # for programs on this machine, if no keys are required
 
     @property
     def teams(self) -> dict[str, str]:
-        """The teams of all clients that have keys, by the client's name."""
+        """The teams of all clients with keys, by the client's name."""
         return {each.name: each.team for each in self._table.holders if each.name and each.team}
 
     @property
     def callers(self) -> Callers:
-        """The profiles of all clients that have one, with the models that they may use. Kept until a key changes."""
+        """The profiles of clients that have one, with the models that these may use; cached until a key changes."""
         rows = self._table.known
         if self._callers[0] is not rows:
             callers = {(each.profile, each.models) for each in self._table.holders if each.profile is not None}
@@ -354,7 +354,7 @@ class KeyAdmission:
 
     @property
     def zones(self) -> dict[str, str]:
-        """The zones of all clients that have one of their own, by the client's name."""
+        """The zones of clients that have one, by the client's name."""
         return {each.name: each.zone for each in self._table.holders if each.name and each.zone}
 
     def reloaded(
@@ -364,16 +364,16 @@ class KeyAdmission:
         tokens: "TokenClients[Client] | None" = None,
         providers: Collection[str] | None = None,
     ) -> "KeyAdmission":
-        """Apply the clients of a reloaded file; return the admission with these limits of local programs."""
+        """Apply the clients of a reloaded file; return the admission with the new limits of local programs."""
         self._table.use_file(clients)
         return KeyAdmission(self.keys, anonymous, tokens, providers)
 
     def admit(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
-        """Return the client that sends the request. ``takes`` are the media types that the API accepts.
+        """Return the client that sends the request; ``takes``: the media types that the API accepts.
 
         Raises:
-            NoKey, WrongKey, KeyExpired: no key, or one that is unknown or has expired.
-            Forbidden: no keys are required, and the request may come from a web page; or a viewer does more than read.
+            NoKey, WrongKey, KeyExpired: the key is missing, unknown or expired.
+            Forbidden: without required keys: the request may come from a web page; or a viewer does more than read.
             KeysNotLoaded, KeyUnusable: the key cannot be judged now.
             UnsupportedMediaType: the content type is not in ``takes``. Forms and plain text need no CORS preflight:
                 for an API that accepts forms, only the checks of origin and host keep web pages out.
@@ -384,11 +384,11 @@ class KeyAdmission:
         return self.let_in(request, *self._identify(request))
 
     def let_in(self, request: web.Request, client: Client, digest: bytes | None) -> Client:
-        """Admit a request as the client's, until the key with this digest ends.
+        """Admit a request of ``client``, until the key with this digest ends.
 
         Raises:
             Forbidden: a viewer does more than read.
-            InvalidRequest: the keys of providers in the request are invalid, or not allowed.
+            InvalidRequest: the provider keys in the request are invalid, or not allowed.
 
         """
         if TENANT_KEYS in request.headers:
@@ -407,7 +407,7 @@ class KeyAdmission:
         return client
 
     def name_of(self, request: web.Request) -> str | None:
-        """Return the client's configured name, even if its key has expired; None if it has none or is unknown."""
+        """Return the client's configured name, even if the key has expired; None: no name, or unknown."""
         visitor: Client | None = request.get(VISITOR)
         if visitor is not None:
             return visitor.name
@@ -422,14 +422,14 @@ class KeyAdmission:
             return None
 
     def recognised(self, request: KeyHead) -> Client | None:
-        """Return the client that sends the request; None if it is not admitted."""
+        """Return the client that sends the request; None if the request would not be admitted."""
         try:
             return self._identify(request)[0]
         except ApiError:
             return None
 
     def admit_viewer(self, request: web.Request) -> Client:
-        """Return the client that sends the request, if it is an admin, an operator or a viewer.
+        """Return the client that sends the request, if the client is an admin, an operator or a viewer.
 
         Raises:
             ApiError: the client may not look, or as for ``admit``.
@@ -441,10 +441,10 @@ class KeyAdmission:
         return client
 
     def admit_admin(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
-        """Return the client that sends the request, if it is an admin.
+        """Return the client that sends the request, if the client is an admin.
 
         Raises:
-            ApiError: the client is no admin, or as for ``admit``.
+            ApiError: the client is not an admin, or as for ``admit``.
 
         """
         client = self.admit(request, takes)
@@ -453,7 +453,7 @@ class KeyAdmission:
         return client
 
     def _identify(self, request: KeyHead) -> tuple[Client, bytes | None]:
-        """Return the client and the digest of its key; None where no keys are required."""
+        """Return the client and the digest of the key; None if no keys are required."""
         if not self._table.is_required:
             self._demand_local_program(request)
             return self.local, None
@@ -473,11 +473,11 @@ class KeyAdmission:
                 return self._held(other)
             except (WrongKey, KeysNotLoaded) as error:
                 if isinstance(error, KeysNotLoaded):
-                    refusal = error  # whether this key is good is not known, so the client may retry
+                    refusal = error  # perhaps this key is good, so the client may retry
         raise refusal
 
     def _held(self, key: str) -> tuple[Client, bytes]:
-        """Return the client that has this key, or that this token names, and the digest."""
+        """Return the client with this key, or named by this token, and the digest."""
         digest = digest_of(key)
         if self.tokens is not None and key.count(".") == _DOTS and digest not in self._table.known:
             return self.tokens.holder(key, digest), digest
@@ -501,10 +501,10 @@ class KeyAdmission:
         return row.client
 
     def _known(self, digest: bytes) -> IssuedKey[Client]:
-        """Return the key with this digest, if it is good now.
+        """Return the key with this digest, if it is valid now.
 
-        A dict compares digests, and how far they agree shows in its time. That does not help to guess a key: no client
-        can make one whose digest begins like a given one, other than by trying, and each try is another key.
+        The duration of a dict's comparison shows how far two digests agree. This does not help to guess a key: a client
+        can make a key whose digest begins like a given one only by trying, and each try is another key.
         """
         row = self._table.known.get(digest)
         if row is None and not self._table.is_loaded:
@@ -523,7 +523,7 @@ class KeyAdmission:
 
     @staticmethod
     def _demand_local_program(request: KeyHead) -> None:
-        # A page's GET without CORS has no origin; a page cannot change ``sec-fetch-site``, which browsers send.
+        # A page's GET without CORS has no origin. Browsers send ``sec-fetch-site``, which a page cannot change.
         site = request.headers.get("sec-fetch-site", "none")
         if "origin" in request.headers or site not in {"none", "same-origin"}:
             raise Forbidden("requests from web pages are refused while no 'clients:' are configured")
@@ -531,7 +531,7 @@ class KeyAdmission:
 
 
 def demand_local_host(request: KeyHead) -> None:
-    """Check that the request's host is this machine: another name that resolves to it may be an attack (DNS rebinding).
+    """Check that the request's host is this machine, as another name for it may be an attack (DNS rebinding).
 
     Raises:
         Forbidden: the request has another host.
@@ -542,7 +542,7 @@ def demand_local_host(request: KeyHead) -> None:
 
 
 def sent_key(request: KeyHead) -> str:
-    """Return the key that a request sends, as OpenAI's clients do, Anthropic's or Google's; "" if there is none."""
+    """Return the key in a request, in the headers of OpenAI's, Anthropic's or Google's clients; "" without one."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
         key = request.headers.get("x-api-key") or request.headers.get("x-goog-api-key") or key_in(request.raw_path)
@@ -550,11 +550,11 @@ def sent_key(request: KeyHead) -> str:
 
 
 def other_keys(request: KeyHead, key: str) -> list[str]:
-    """Return the other keys of a request whose ``authorization`` has ``key``, which a proxy may have put there.
+    """Return the other keys of a request with ``key`` in ``authorization``, where a proxy may have put it.
 
-    Google's API Gateway and other identity proxies put a token of their own into ``authorization``
+    Google's API Gateway and other identity proxies write their own token into ``authorization``
     (docs.cloud.google.com/api-gateway/docs/passing-data, github.com/FusionAuth/fusionauth-issues/issues/2242, read on
-    2026-11-27). A key that the gateway knows, also an expired one, is never looked past.
+    2026-11-27). If the gateway knows the first key, even an expired one, no other key is tried.
     """
     headers = request.headers
     keys = (headers.get("x-api-key", ""), headers.get("x-goog-api-key", ""), key_in(request.raw_path))
@@ -562,7 +562,7 @@ def other_keys(request: KeyHead, key: str) -> list[str]:
 
 
 def digest_of(key: str) -> bytes:
-    """Return the digest that identifies a key, of the header's bytes as received."""
+    """Return the digest that identifies a key, from the header's bytes as received."""
     return hashlib.sha256(key.encode(errors="surrogateescape")).digest()
 
 

@@ -1,4 +1,4 @@
-"""The processing of bodies, and the making of long pages, one slice per turn of the event loop; and its counters."""
+"""The processing of bodies and the making of long pages, one slice per turn of the event loop, with counters."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ class BodyWork:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.turns = LongestTurns(clock)
         self.inflated_bytes = 0  # bytes after decompression
-        self.drained_bytes = 0  # of bodies that were read and dropped
+        self.drained_bytes = 0  # of bodies read and dropped
         self.slices = 0
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -36,7 +36,7 @@ class BodyWork:
                 self.turns.note(of, began_s)
 
     async def run(self, steps: Steps[_T], of: str = "body") -> _T:
-        """Run ``steps``, each as one slice; return their result."""
+        """Run ``steps``, each as one slice, and return their result."""
         while True:
             async with self.slice(of):
                 try:
@@ -50,7 +50,7 @@ class BodyWork:
         return await self.run(_row_steps(rows, a_turn), "page")
 
     async def pieces(self, rows: Iterable[object], a_turn: int = 1) -> list[Any]:
-        """Return the JSON of each row, made in the same way; a page has it in place of the rows."""
+        """Return the JSON of each row, made in the same way, for a page with JSON in place of rows."""
         return await self.made(map(raw_json, rows), a_turn)
 
 

@@ -1,4 +1,4 @@
-"""The receivers of answers that write them to the client's response: events, an array of them, or bytes as they are."""
+"""The receivers of answers that write to the client's response: events, an array of them, or bytes unchanged."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,7 +30,7 @@ _CACHE_CONTROL, _BUFFERING = istr("cache-control"), istr("x-accel-buffering")
 
 
 def is_plain(request: web.Request, context: Context) -> bool:
-    """Whether the response has neither a connection to end nor a web page to serve."""
+    """Whether the connection stays open after the response, and no web page may read it."""
     return (
         request.version == HttpVersion11
         and request.keep_alive
@@ -40,19 +40,19 @@ def is_plain(request: web.Request, context: Context) -> bool:
 
 
 class HttpSink:
-    """Writes an answer to the client's response over HTTP, if it streams."""
+    """Writes a streamed answer to the client's response over HTTP."""
 
     def __init__(self, request: web.Request, response_headers: Mapping[str, str]) -> None:
         """``response_headers``: besides the winner's; complete when the answer begins."""
         self._request = request
         self._response_headers = response_headers
         self._transport = request.transport
-        self._keeping: KeepAlive | None = None  # None: nothing is said where the answer is silent
+        self._keeping: KeepAlive | None = None  # None: no comments during silences
         self.response: web.StreamResponse | None = None
 
     async def stop(self) -> None:
-        """Send no more signs of life in silences: the answer is over."""
-        keeping, self._keeping = self._keeping, None  # each refers to the other
+        """Send no more comments during silences, as the answer is over."""
+        keeping, self._keeping = self._keeping, None  # the two refer to each other
         if keeping is not None:
             await keeping.stop()
 
@@ -74,7 +74,7 @@ class HttpSink:
 
     @property
     def _is_blocked(self) -> bool:
-        """Whether a sign of life is of no use: earlier bytes still wait for the client, or the client has gone."""
+        """Whether a comment is of no use, as earlier bytes still wait for the client, or the client has gone."""
         transport = self._transport
         return transport is None or transport.is_closing() or bool(transport.get_write_buffer_size())
 
@@ -91,15 +91,15 @@ class HttpSink:
 class StreamingSink(HttpSink, ClientSink):
     """Writes events to the client's response. Until the winner begins, an error can still have its own status.
 
-    ``keep`` is called before the answer ends, with the answer's beginning and maker; ``forget`` is called with the
-    call when its prompt will not be sent again.
+    ``keep``: called before the answer ends, with the answer's beginning and maker. ``forget``: called with the call
+    when its prompt will not be sent again.
     """
 
     streams = True
     understands = False
-    given: ReturnedNames | None = None  # gathers what the answer names
-    remembering: Remembering | None = None  # hears what of the answer later requests may name
-    _remember: Callable[[Maker], None]  # set with it: keeps that at the end, unless its maker stores it
+    given: ReturnedNames | None = None  # gathers the names in the answer
+    remembering: Remembering | None = None  # hears the parts of the answer that later requests may name
+    _remember: Callable[[Maker], None]  # keeps those parts at the end, unless the maker stores the answer
     beginning = b""  # the first events, if they are kept
     keepalive_s: float | None = None  # after so much silence in the answer a comment is sent; None: never
     content_type = "text/event-stream; charset=utf-8"
@@ -116,20 +116,20 @@ class StreamingSink(HttpSink, ClientSink):
         self._call = call
         self._keep = keep
         self._forget = forget
-        self._latest = b""  # the events that were sent last
+        self._latest = b""  # the last events that were sent
         self._maker = Maker("")
 
     def keep_alive(self, every_s: float) -> None:
-        """Send a comment after each ``every_s`` seconds of silence until the answer begins, or ``close``.
+        """Send a comment after each ``every_s`` seconds of silence, until the answer begins, or until ``close``.
 
-        The first one commits status 200. Within the answer ``keepalive_s`` says how often.
+        The first comment commits status 200. Within the answer ``keepalive_s`` is the interval.
         """
         if self._keeping is None:
             self._keeping = KeepAlive(self._comment)
         self._keeping.every(every_s)
 
     async def begin(self, winner: Winner) -> Forward | None:
-        """Prepare the response's headers, which are sent with the first events, or were sent with a comment."""
+        """Prepare the response's headers; they are sent with the first events, or were sent with a comment."""
         if self._keeping is not None:
             self._keeping.every(self.keepalive_s)
         if self._keep is not None:
@@ -144,7 +144,7 @@ class StreamingSink(HttpSink, ClientSink):
         """Forward ``block`` unchanged."""
         if self._keep is not None:
             self._gather(block.forward)
-            if self._call.request.runs_on and not self.beginning:  # its client may leave, and look at it later
+            if self._call.request.runs_on and not self.beginning:  # the client may leave, and look at the answer later
                 await self._keep(block.forward, self._maker)
             self.beginning = self.beginning or block.forward
         await self._send(block.forward)
@@ -165,12 +165,12 @@ class StreamingSink(HttpSink, ClientSink):
         await self._finish(last.forward)
 
     async def fail(self, error: UpstreamError) -> None:
-        """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
+        """End the response with an error event, so that SDKs raise an error instead of accepting half an answer."""
         event = broken(error, self._call.request.dialect, self._request_id)
         await self._finish(self._numbered(event, RaceFailed.status))
 
     async def refused(self, error: ApiError) -> bool:
-        """Send an error of the gateway as an event if the response has begun; return whether it has."""
+        """If the response has begun, send an error of the gateway as an event; return whether it has begun."""
         await self.stop()
         if self.response is None:
             return False
@@ -180,7 +180,7 @@ class StreamingSink(HttpSink, ClientSink):
         return True
 
     async def refused_by(self, answer: bytes) -> None:
-        """Send the answer with which a vendor refuses to answer, and the end of the response."""
+        """Send the answer with which a vendor refuses, and the end of the response."""
         await self.stop()
         with suppress(ClientGone):
             if self.response is None:
@@ -192,13 +192,13 @@ class StreamingSink(HttpSink, ClientSink):
         return self._call.caller.envelope.request_id or self._call.caller.id
 
     def _numbered(self, failure: bytes, status: int) -> bytes:
-        """Return an error's event with its number, without its ``status``: over HTTP the response has another."""
+        """Return an error's event with its number, without ``status``: over HTTP the response has another status."""
         del status
         numbers = self._call.request.dialect.answers.numbers
         return failure if numbers is None else numbers.numbered(failure, self._latest)
 
     async def close(self) -> None:
-        """Send comments as ``keepalive_s`` says: the answer goes on."""
+        """Send comments by ``keepalive_s`` from now on, as the answer goes on."""
         if self._keeping is not None:
             self._keeping.every(self.keepalive_s)
 
@@ -208,7 +208,7 @@ class StreamingSink(HttpSink, ClientSink):
                 self.given.add(event.data)
 
     def remember(self, remembering: Remembering, keep: Callable[[Maker], None]) -> None:
-        """Let ``remembering`` read the answer; ``keep`` stores what was read at the answer's end."""
+        """Have ``remembering`` read the answer; ``keep`` stores the read parts at the answer's end."""
         self.remembering, self._remember = remembering, keep
 
     def _hear(self, block: bytes) -> None:
@@ -227,7 +227,7 @@ class StreamingSink(HttpSink, ClientSink):
         fields.update(self._response_headers)
         fields[CONTENT_TYPE] = self.content_type
         fields[_CACHE_CONTROL] = "no-cache"
-        fields[_BUFFERING] = "no"  # otherwise nginx buffers the stream
+        fields[_BUFFERING] = "no"  # otherwise nginx would buffer the stream
         request = self._request
         plain = is_plain(request, request.app[CONTEXT])
         response = self.response = PlainResponse(fields, None) if plain else EventsResponse(headers=fields)
@@ -236,10 +236,10 @@ class StreamingSink(HttpSink, ClientSink):
         except ConnectionError as error:
             raise ClientGone from error
         if not plain:
-            response.headers.clear()  # already rendered: saves two kilobytes while the answer streams
+            response.headers.clear()  # already rendered; saves two kilobytes while the answer streams
 
     def _forward(self, events: bytes) -> bool:
-        """Send events at once as an HTTP/1.1 chunk; return False if the client is slow and the caller has to wait.
+        """Send events at once as an HTTP/1.1 chunk; return False if the client is slow, and the caller has to wait.
 
         The headers are already sent, so the chunk can go directly to the transport.
         """
@@ -264,11 +264,11 @@ class ArraySink(StreamingSink):
     _is_open = False  # whether the array has begun
 
     async def begin(self, winner: Winner) -> None:
-        """Prepare the response's headers. Events are never forwarded as they are."""
+        """Prepare the response's headers; events are never forwarded unchanged."""
         await super().begin(winner)
 
     async def _send(self, block: bytes) -> None:
-        # A comment becomes a line break, which may stand between elements.
+        # A comment becomes a line break, which is allowed between elements.
         await super()._send(self._elements(block) or b"\n")
 
     async def _finish(self, last: bytes) -> None:
@@ -285,12 +285,12 @@ class ArraySink(StreamingSink):
 
 
 class FramedSink(StreamingSink):
-    """Writes the data of events in frames of AWS's, as Bedrock does, and an error as an exception."""
+    """Writes the data of events in frames of AWS, as Bedrock does, and an error as an exception."""
 
     content_type = "application/vnd.amazon.eventstream"
 
     async def begin(self, winner: Winner) -> None:
-        """Prepare the response's headers. Events are never forwarded as they are."""
+        """Prepare the response's headers; events are never forwarded unchanged."""
         await super().begin(winner)
 
     async def _send(self, block: bytes) -> None:
@@ -309,20 +309,20 @@ class FramedSink(StreamingSink):
 
 SINKS: Mapping[StreamFormat, type[StreamingSink]] = {StreamFormat.ARRAY: ArraySink, StreamFormat.FRAMES: FramedSink}
 
-# Answers that pass unread: as they arrive, or whole, behind headers that say what they have cost.
+# Answers that pass unread: written as they arrive, or whole, after headers with the cost.
 
 _IDENTITY = ("", "identity")
 
 
 class UnreadSink(HttpSink):
-    """Writes bytes as they come, without reading them; between events also comments."""
+    """Writes bytes as they come, unread; between events also comments."""
 
     _tail = b""  # the last bytes that were sent, if there may be comments
 
     def keep_alive(self, every_s: float | None) -> None:
-        """Send a comment after each ``every_s`` seconds of silence between events, which the response has; None: never.
+        """Send a comment after each ``every_s`` seconds of silence between the events of a stream; None: never.
 
-        The response has begun, or begins next.
+        Called after the response has begun, or just before.
         """
         if every_s is not None:
             self._keeping = KeepAlive(self._comment)
@@ -340,14 +340,14 @@ class UnreadSink(HttpSink):
 
 
 class PassingSink(UnreadSink):
-    """Receives an answer that passes unread. A streamed answer is written to the client's response as it arrives."""
+    """Receives an answer that passes unread; a streamed answer is written to the client's response as it arrives."""
 
     understands = False
 
     def __init__(
         self, request: web.Request, response_headers: Mapping[str, str], keepalive_s: float | None = None
     ) -> None:
-        """``keepalive_s``: after so much silence between its events a comment is sent; None: never."""
+        """``keepalive_s``: after so much silence between events a comment is sent; None: never."""
         super().__init__(request, response_headers)
         self._keepalive_s = keepalive_s
         self.streams = False  # whether the answer goes on after its beginning
@@ -355,7 +355,7 @@ class PassingSink(UnreadSink):
         self.body = b""  # of a whole answer
 
     async def begin(self, winner: Winner) -> None:
-        """Start the answer: until here, an error can have its own status, and another deployment may answer."""
+        """Start the answer. Before this, an error can have its own status, and another deployment may answer."""
         self.winner = winner
         exchange = winner.exchange
         assert isinstance(exchange, RelayedExchange)
@@ -366,7 +366,7 @@ class PassingSink(UnreadSink):
         is_stream = fields["content-type"].lower().startswith("text/event-stream")
         if is_stream:
             fields["cache-control"] = "no-cache"
-            fields["x-accel-buffering"] = "no"  # else nginx would buffer the stream
+            fields["x-accel-buffering"] = "no"  # otherwise nginx would buffer the stream
         response = self.response = web.StreamResponse(status=exchange.status, headers=fields)
         length = exchange.headers.get("content-length", "")
         is_plain = exchange.headers.get("content-encoding", "") in _IDENTITY
@@ -393,12 +393,12 @@ class PassingSink(UnreadSink):
             await self._finish(last.forward)
 
     def may_be_continued(self, error: UpstreamError) -> bool:
-        """Return False: where in an unread answer another one would have to begin is unknown."""
+        """Return False: it is unknown where another answer would have to continue an unread one."""
         del error
         return False
 
     async def fail(self, error: UpstreamError) -> None:
-        """End the response if the answer itself has told the client of the error; else abort the connection."""
+        """End the response if the answer itself has reported the error to the client; else abort the connection."""
         exchange = None if self.winner is None else self.winner.exchange
         if self.response is not None and isinstance(exchange, RelayedExchange) and exchange.error is error:
             await self._finish(b"")
@@ -408,10 +408,10 @@ class PassingSink(UnreadSink):
     async def answer(
         self, response_headers: Mapping[str, str], told_as: Callable[[bytes], bytes] | None = None
     ) -> web.StreamResponse:
-        """Return the response, which is sent already unless the answer is whole; ``told_as``: as what it is told.
+        """Return the response; unless the answer is whole, it is sent already. ``told_as``: converts a whole answer.
 
         Raises:
-            ClientDisconnected: it never began.
+            ClientDisconnected: the answer never began.
 
         """
         if self.response is not None:
@@ -426,7 +426,7 @@ class PassingSink(UnreadSink):
         return web.Response(body=self.body, status=status, headers=fields)
 
 
-PIECE_BYTES = 256 * 1024  # of a large answer: in one piece, it would be copied in one turn of the loop
+PIECE_BYTES = 256 * 1024  # of a large answer; one piece would be copied in one turn of the loop
 
 
 async def _in_pieces(request: web.Request, body: bytes, status: int, fields: dict[str, str]) -> web.StreamResponse:
@@ -437,7 +437,7 @@ async def _in_pieces(request: web.Request, body: bytes, status: int, fields: dic
         await response.prepare(request)
         for at in range(0, len(body), PIECE_BYTES):
             await response.write(bytes(view[at : at + PIECE_BYTES]))
-            await asyncio.sleep(0)  # a fast client never makes ``write`` wait
+            await asyncio.sleep(0)  # with a fast client ``write`` never waits
         await response.write_eof()
     except ConnectionError:
         raise ClientDisconnected("the client disconnected") from None

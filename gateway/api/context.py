@@ -1,4 +1,4 @@
-"""The context of the handlers of calls: the parts of the gateway, as ``gateway/app`` composes them."""
+"""The context of the handlers of calls: the parts of the gateway, as composed by ``gateway/app``."""
 
 import asyncio
 from enum import Enum, auto
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class GatewayPhase(Enum):
-    """The gateway's state for requests. It only moves forward."""
+    """The gateway's state for requests: it moves only forward."""
 
     SERVING = auto()
     LAME_DUCK = auto()  # not ready; calls are still answered, each with `connection: close`
@@ -43,7 +43,7 @@ class GatewayPhase(Enum):
 
 
 class LedgerUnavailable(ApiError):
-    """The call could not be recorded anywhere, and such calls are not wanted."""
+    """Neither the database nor the disk can keep the call's row, and the settings allow no call without a row."""
 
     # Means: Neither the database nor the disk takes rows, and `ledger.required` is set: no call without its row.
     # Retry: after `retry-after`.
@@ -106,7 +106,7 @@ class Context(CallContext):
         """Count ``size`` bytes beside the bodies.
 
         Raises:
-            TooManyBodies, Overloaded: there is no room for them.
+            TooManyBodies, Overloaded: there is no room for the bytes
 
         """
         lent = self.bodies.whole(client, size)
@@ -118,11 +118,11 @@ class Context(CallContext):
         return lent
 
     def spends(self, client: Client) -> bool:
-        """Whether each call of ``client`` spends the operator's dollars, whichever model it asks for."""
+        """Return whether each call of ``client``, for any model, spends the operator's dollars."""
         return not self.fleet.has_free and (client.tenant is None or self.settings.tenant_keys.mixed)
 
     def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
-        """Return the error for a call that is cancelled now: the gateway stops, or its client is gone or was cut."""
+        """Return the error of a call cancelled now: the gateway stops, or the client is gone or was cut off."""
         if self.phase is GatewayPhase.CUTTING:
             return ShuttingDown
         connection = None if request is None else request.protocol
@@ -133,7 +133,7 @@ class Context(CallContext):
 
         Raises:
             ShuttingDown: the grace time is over; a new call would be cut at once.
-            LedgerUnavailable: its row could be kept nowhere, and the settings demand it.
+            LedgerUnavailable: the call's row could be kept nowhere, and the settings demand a row
 
         """
         if self.phase is GatewayPhase.CUTTING:

@@ -1,4 +1,4 @@
-"""Counts the tokens of a prompt, by a deployment that has the client's API, or else by an estimate."""
+"""Counts the tokens of a prompt, by a deployment with the client's API, or else by an estimate."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ ESTIMATED = "x-holeshot-estimated"
 
 
 def counting(endpoint: Endpoint) -> Handler:
-    """Return the request handler that counts tokens. An estimate is marked, and is not recorded as a call."""
+    """Return the request handler for counting tokens. An estimate is marked, and is no call in the ledger."""
     return answering(endpoint, make=partial(_counter, endpoint))
 
 
@@ -32,10 +32,10 @@ def _counter(  # noqa: PLR0917 - as of every answer
     client_context: ClientContext,
     made_by: StoredAt | None,
 ) -> Responder:
-    """Return what counts the tokens of a request's prompt.
+    """Return the responder that counts the tokens of a request's prompt.
 
     Raises:
-        InvalidRequest: it has none.
+        InvalidRequest: the request has no prompt
 
     """
     prompt, media, counts = endpoint.dialect.requests.prompt, endpoint.media, endpoint.counts

@@ -15,16 +15,16 @@ from providers.dialects import PIVOT, Dialect, Recalling, TokenCounting, raw_jso
 if TYPE_CHECKING:
     from aiohttp import web
 
-# The part of /openapi.json about a raced API that does not follow from its dialect and decoders.
+# The part of /openapi.json about a raced API that does not follow from the dialect and decoders.
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Texts and JSON Schemas for one API. Examples are without ``model``, which is added to each.
 
-    Of an API whose answers pass unread, the body follows from what it demands.
+    For an API whose answers pass unread, the body's schema follows from the required fields.
     """
 
-    id: str  # of the operation: generated SDKs name their methods by it
+    id: str  # of the operation: generated SDKs name methods after it
     summary: str
     prompt: Mapping[str, Any] = {}
     example: Mapping[str, Any] = {}
@@ -34,9 +34,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     required: tuple[str, ...] = ()  # fields, beside the model and the prompt
     optional_prompt: bool = False
     errors: tuple[type[ApiError], ...] = ()  # beyond those of every raced call
-    headers: Mapping[str, str] = {}  # of answers, with their descriptions, beyond those of every raced call
+    headers: Mapping[str, str] = {}  # of answers, with descriptions, beyond those of every raced call
     error_schema: str = "Error"
-    streamed_as: str | None = None  # the media type of a streamed answer that is no events
+    streamed_as: str | None = None  # the media type of a streamed answer that is not events
 
 
 def _unread(contents: Contents, race_header: str | None, settings: Settings) -> ParsedRequest:
@@ -44,29 +44,29 @@ def _unread(contents: Contents, race_header: str | None, settings: Settings) -> 
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One API: a row of the table. Its answers are read in its dialect, or pass unread (``relayed``).
+    """One API: a row of the table. Answers are read in the dialect, or pass unread (``relayed``).
 
-    Without ``media`` its prompts are only text. Paths may contain {model}.
+    Without ``media`` prompts are only text. Paths may contain {model}.
     """
 
     dialect: Dialect = PIVOT
     relayed: RelayedApi | None = None
-    # Reads a body, unless the answer passes unread. The second: the header with the race settings.
+    # Reads a body, unless the answer passes unread. The second argument: the header with the race settings.
     read: Callable[[Contents, str | None, Settings], ParsedRequest] = _unread
     description: Description
     fields: Decoders = {}  # of fields that are read, besides the model, the prompt and the gateway's own
     media: Media | None = None
-    routes: tuple[str, ...] = ()  # its paths at the gateway; none: /v1/ and the dialect's
-    streamed: tuple[str, ...] = ()  # likewise for streamed answers, where the path decides that
-    takes: tuple[str, ...] = (JSON,)  # media types of bodies, if its answers are read: JSON by any of these names
-    below: str | None = None  # prefix of all paths whose errors are in this API's format; None: its own path
-    counted: tuple[str, ...] = ()  # its paths that count tokens; none: /v1/ and the dialect's, if it has one
-    # Copies the parts of the URL that belong to the request into its fields; None: there are none.
+    routes: tuple[str, ...] = ()  # paths at the gateway; empty: /v1/ and the dialect's
+    streamed: tuple[str, ...] = ()  # the same for streamed answers, if the path decides about streaming
+    takes: tuple[str, ...] = (JSON,)  # media types of bodies, if answers are read: names for JSON
+    below: str | None = None  # prefix of all paths whose errors have this API's form; None: only the API's paths
+    counted: tuple[str, ...] = ()  # paths that count tokens; empty: /v1/ and the dialect's, if it has one
+    # Copies the request's parts of the URL into the fields; None: the URL has none.
     addressed: "Callable[[web.Request, Contents], Contents] | None" = None
-    # Takes a prompt that is counted out of what it stands in; None: it stands in nothing.
+    # Takes the prompt to count out of another object; None: the prompt is the request itself.
     unpacked: "Callable[[ParsedRequest], ParsedRequest] | None" = None
-    recalls: Recalling | None = None  # how requests name earlier answers, which the gateway may know
-    counts: TokenCounting | None = None  # for an API that only counts: how the tokens of a prompt are counted
+    recalls: Recalling | None = None  # how requests name earlier answers, which the gateway may have
+    counts: TokenCounting | None = None  # for an API that only counts: how to count the tokens of a prompt
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -75,12 +75,12 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The prefixes of all paths whose errors are in this API's format."""
+        """The prefixes of all paths whose errors have this API's form."""
         return self.paths if self.below is None else (self.below,)
 
     @property
     def counter(self) -> "Endpoint | None":
-        """The API that counts the tokens of such prompts (``/v1/messages/count_tokens``); None: there is none."""
+        """The API that counts the tokens of such prompts (``/v1/messages/count_tokens``); None: no such API."""
         counts = self.dialect.counting
         if counts is None:
             return None
@@ -95,5 +95,5 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _with_model(request: "web.Request", contents: Contents) -> Contents:
-    """Add the model, which is in the URL, to the body's fields."""
+    """Add the model from the URL to the body's fields."""
     return msgspec.structs.replace(contents, fields={**contents.fields, "model": raw_json(request.match_info["model"])})

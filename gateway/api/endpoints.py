@@ -1,4 +1,4 @@
-"""The list of raced APIs, each with its dialect. A new API is a file, and a line here."""
+"""The list of raced APIs, each with a dialect. A new API is a file, and a line here."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -68,9 +68,9 @@ class _StreamOptions(msgspec.Struct):
 
 class _Tool(msgspec.Struct):
     type: str | None = None
-    name: Any = None  # of a tool in the shape of Responses or Messages
-    web_search: Any = None  # Zhipu's, which may be switched off
-    tools: Any = None  # within it
+    name: Any = None  # of a tool in the form of Responses or Messages
+    web_search: Any = None  # Zhipu's; it may be switched off
+    tools: Any = None  # within the tool
 
 
 class _ResponseFormat(msgspec.Struct):
@@ -141,7 +141,7 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
 
 
 def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
-    """Whether the provider is asked to do more than answer, or to continue something it has stored."""
+    """Whether the provider is asked to do more than answer, or to continue something that it has stored."""
     if ("previous_response_id" in fields and is_set(fields["previous_response_id"])) or runs_there(fields):
         return True
     if not tools:
@@ -153,7 +153,7 @@ def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
         for tool in tools
     ):
         return True
-    # Programs that know Google's tools (``googleSearch``) send these unchanged, in any API.
+    # Programs that know Google's tools (``googleSearch``) send them unchanged, in any API.
     return any(tool.type is None for tool in tools) and runs_among(fields["tools"])
 
 
@@ -235,14 +235,14 @@ MESSAGES_MEDIA = Media.of(
 )
 
 
-_STATE = ("container", "fallback_credit_token")  # what the provider stores, or pays once
+_STATE = ("container", "fallback_credit_token")  # stored by the provider, or paid once
 THREAD = "thread"
 
 
 class _MessagesTool(msgspec.Struct):
     type: str | None = None
     name: str | None = None
-    tools: Any = None  # within it
+    tools: Any = None  # within the tool
 
 
 class _Thread(msgspec.Struct):
@@ -277,8 +277,8 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
     value_of = decoded_fields(fields, _MESSAGES_DECODERS).get
     tools = value_of("tools") or ()
     config, thread = value_of("output_config"), value_of(THREAD)
-    # A request that begins a thread has the whole conversation, and anybody may answer; a later one has only what is
-    # new.
+    # A request that begins a thread has the whole conversation, so any deployment may answer; a later request has only
+    # new messages.
     continues = thread is not None and thread.previous_message_id is not None
     return ParsedRequest(
         dialect=MESSAGES,
@@ -310,8 +310,8 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
 
 
 def _is_hosted(tool: _MessagesTool) -> bool:
-    """Whether the provider runs a tool: it acts, searches or spends. Other tools (``bash``) are run by the client."""
-    # Go's programs send "" for none.
+    """Whether the provider runs a tool: one that acts, searches or spends. The client runs other tools (``bash``)."""
+    # Go's programs send "" for no type.
     return tool.type not in {None, ""} and not str(tool.type).startswith(BY_CLIENTS_ANYWHERE)
 
 
@@ -344,7 +344,7 @@ RESPONSES_MEDIA = Media.of(
     text="message|(input_|output_|summary_|reasoning_)?text|refusal|reasoning|(custom_tool|function)_call(_output)?",
 )
 STORE_HEADER = "x-holeshot-store"
-_ITEM_ID = re.compile(rb'"id"\s*:')  # an item that has nothing but an id stands for a stored one, too
+_ITEM_ID = re.compile(rb'"id"\s*:')  # an item with only an id stands for a stored item, too
 
 _RESPONSES_CLIENT_TOOLS = BY_CLIENTS | ALSO_BY_CLIENTS
 _TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
@@ -391,8 +391,8 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     """Read the body of a Responses request.
 
     The API's default for ``store`` is true, which would forbid a race. The gateway's default, ``store``, is sent to the
-    provider explicitly and reported in a response header; with ``background`` the provider's own default holds. What
-    goes on from something that a provider stores is stored there too: the next request may go on from this one.
+    provider explicitly and reported in a response header; with ``background`` the provider's own default holds. An
+    answer that continues something stored at a provider is stored there, too, as the next request may continue it.
 
     Raises:
         InvalidRequest: a field is invalid or missing.
@@ -407,7 +407,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     response_headers = {}
     runs_on = is_set(fields.get("background")) and bytes(fields["background"]).strip() == b"true"
     is_asked = is_set(fields.get("store"))
-    if not is_asked and not runs_on:  # in the background it must be stored: the API's default
+    if not is_asked and not runs_on:  # in the background it must be stored, as is the API's default
         store = store or continued
         fields["store"] = _TRUE if store else _FALSE
         response_headers[STORE_HEADER] = "true" if store else "false"
@@ -459,7 +459,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
 
 
 def _of_items(prompt: msgspec.Raw) -> tuple[list[_ResponsesTool], list[Any]]:
-    """Return the tools that the input adds, and the lists of those that are within its items otherwise."""
+    """Return the tools that the input adds, and the other lists of tools within its items."""
     try:
         added, searched = tools_of_items(prompt)
         return ([_responses_tool.decode(tool) for tool in added] if added else []), [
@@ -476,7 +476,7 @@ _RESPONSES_DESCRIPTION = Description(
     example={"input": "Say hello.", "store": False},
     answer="Response",
     events="OpenAI's events, from `response.created` to `response.completed`.",
-    optional_prompt=True,  # where it continues something
+    optional_prompt=True,  # optional if the request continues something
     errors=(ResponseNotFound,),
     headers={STORE_HEADER: "The value of `store` that was sent, as the request had none."},
 )
@@ -491,7 +491,7 @@ RESPONSES_ENDPOINT = Endpoint(
 )
 
 
-# Reads requests for Google's generateContent, whose URL has the model and whether the answer streams.
+# Reads requests for Google's generateContent; the URL has the model, and whether the answer streams.
 
 _STREAMED = ":streamGenerateContent"
 _LIMIT = GEMINI.requests.parameters.answer_limits[0]
@@ -524,13 +524,13 @@ _GEMINI_DECODERS: Decoders = {
     "tools": msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | dict[str, msgspec.Raw] | None),
     "generationConfig": msgspec.json.Decoder(
         _GenerationConfig | None
-    ),  # used for the documentation only: requests are read field by field
+    ),  # for the documentation only; requests are read field by field
 }
 _numbers = msgspec.json.Decoder(float | None)
 
 
 def _of_the_address(request: "web.Request", contents: Contents) -> Contents:
-    """Add what the URL says (the model, ``:streamGenerateContent``) to the body's fields."""
+    """Add the URL's parts (the model, ``:streamGenerateContent``) to the body's fields."""
     streamed = request.path.endswith(_STREAMED)
     fields_of_address = {
         "model": raw_json(request.match_info["model"]),
@@ -541,7 +541,7 @@ def _of_the_address(request: "web.Request", contents: Contents) -> Contents:
 
 
 def read_gemini(contents: Contents, race_header: str | None, _: object = None) -> ParsedRequest:
-    """Read the body of a request, with the fields from its URL.
+    """Read the body of a request, with the fields from the URL.
 
     Raises:
         InvalidRequest: a field is invalid or missing.
@@ -578,7 +578,7 @@ def read_gemini(contents: Contents, race_header: str | None, _: object = None) -
         preferences=preferences,
         stream=stream,
         written=StreamFormat.ARRAY if stream and is_array else StreamFormat.EVENTS,
-        # All other tools are run by the provider: they search or spend, so such calls are never duplicated.
+        # The provider runs all other tools: they search or spend, so such calls are never duplicated.
         stateful=bool(kinds - BY_GOOGLES_CLIENTS) or runs_there(contents.fields),
         for_program=bool(tools) or is_json,
     )
@@ -594,7 +594,7 @@ _GEMINI_DESCRIPTION = Description(
     error_schema="GeminiError",
 )
 
-_MODELS = (f"{GOOGLES}models/{{model:.+}}", "/v1/models/{model:.+}")  # newer SDKs of Google's use the second
+_MODELS = (f"{GOOGLES}models/{{model:.+}}", "/v1/models/{model:.+}")  # newer SDKs of Google use the second
 GEMINI_ENDPOINT = Endpoint(
     dialect=GEMINI,
     read=read_gemini,
@@ -633,7 +633,7 @@ _INTERACTIONS_DECODERS: Decoders = {
 def read_interaction(contents: Contents, race_header: str | None, *, store: bool) -> ParsedRequest:
     """Read the body of a request for an interaction.
 
-    The API's default for ``store`` is true, which would forbid a race. As with Responses the gateway's default,
+    The API's default for ``store`` is true, which would forbid a race. As with Responses, the gateway's default,
     ``store``, is sent to the provider explicitly and reported in a response header; in the background and with agents
     the provider's own default holds.
 
@@ -699,7 +699,7 @@ def read_interaction(contents: Contents, race_header: str | None, *, store: bool
     )
 
 
-_HOLDS = ("continuation_token", "environment", "webhook_config")  # of one provider, or what it calls once
+_HOLDS = ("continuation_token", "environment", "webhook_config")  # of one provider, or called once
 
 _INTERACTIONS_DESCRIPTION = Description(
     id="createInteraction",
@@ -711,7 +711,7 @@ _INTERACTIONS_DESCRIPTION = Description(
     example={"input": "Say hello.", "store": False},
     answer="Interaction",
     events="Google's events, from `interaction.created` to `interaction.completed`, then `data: [DONE]`.",
-    optional_prompt=True,  # where it continues something
+    optional_prompt=True,  # optional if the request continues something
     errors=(ResponseNotFound,),
     headers={STORE_HEADER: "The value of `store` that was sent, as the request had none."},
     error_schema="InteractionError",
@@ -723,7 +723,7 @@ INTERACTIONS_ENDPOINT = Endpoint(
     fields=_INTERACTIONS_DECODERS,
     description=_INTERACTIONS_DESCRIPTION,
     media=INTERACTIONS_MEDIA,
-    routes=(f"{GOOGLES}interactions", "/v1/interactions"),  # newer SDKs of Google's use the second
+    routes=(f"{GOOGLES}interactions", "/v1/interactions"),  # newer SDKs of Google use the second
     recalls=INTERACTIONS.recalling,
 )
 

@@ -56,12 +56,12 @@ async def _large(sink: GatheringSink) -> bytes:
         raise process_full() from error
 
 
-LAST_WORD_S = 1.0  # for a client that does not read, or that still sends, when the gateway ends
+LAST_WORD_S = 1.0  # seconds to write to a client that does not read, or still sends, when the gateway ends
 COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 
 
 def answering(endpoint: Endpoint, admit: Admit | None = None, make: "MakeAnswer | None" = None) -> Handler:
-    """Return the request handler of an API. ``admit``: as for ``admitted_call``; ``make``: as for ``answer_of``."""
+    """Return the request handler of an API. ``admit``: see ``admitted_call``; ``make``: see ``answer_of``."""
     takes = endpoint.takes if endpoint.relayed is None else endpoint.relayed.takes
     return admitted_call(answer_of(endpoint, make or Responder), takes, admit)
 
@@ -91,7 +91,7 @@ def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
 
 
 async def _read(endpoint: Endpoint, request: web.Request, context: Context, admitted: AdmittedRequest) -> ParsedRequest:
-    """Read a body of JSON, with the recent answers that it names."""
+    """Read a body of JSON, and put in the recent answers named there."""
     received, client, settings, relayed = admitted.received, admitted.client, context.settings, endpoint.relayed
     contents = await read_contents(
         received.take(),
@@ -143,21 +143,21 @@ async def _read_form(
 
 
 def _in_time(parsed: ParsedRequest, deadlines: RaceOverride) -> ParsedRequest:
-    """Return a request with the deadlines of its headers. A request sent only once that passes unread has none."""
+    """Return a request with the deadlines of its headers. A request that is sent to one provider unread has none."""
     parsed = msgspec.structs.replace(parsed, race=tightened(parsed.race, deadlines))
     if parsed.preferences is NO_PREFERENCES:
         return parsed
-    # They override the race settings.
+    # Preferences override the race settings.
     return msgspec.structs.replace(parsed, preferences=tightened(parsed.preferences, deadlines))
 
 
 async def _place_of(
     context: Context, client: Client, parsed: ParsedRequest, made_by: StoredAt | None
 ) -> StoredAt | None:
-    """Return the deployment whose provider has what a request names; ``made_by`` has the response that it continues.
+    """Return the deployment whose provider stores what a request names; ``made_by`` stores the response continued.
 
     Raises:
-        ApiError: as of ``check_names``.
+        ApiError: see ``check_names``.
 
     """
     dialect = parsed.dialect
@@ -176,7 +176,7 @@ async def _place_of(
 def _remembered(
     context: Context, request: web.Request, parsed: ParsedRequest, admitted: AdmittedRequest, follows: str | None
 ) -> ParsedRequest:
-    """Return a request whose answer is kept, if it is complete in itself and there is memory for its input."""
+    """Return a request whose answer will be kept, if the request is complete in itself and its input fits in memory."""
     fields, bodies, client = parsed.fields, context.bodies, admitted.client
     is_kept = (parsed.unstored or parsed.stores) and not parsed.runs_on
     if not is_kept or parsed.continues is not None or parsed.converses is not None:
@@ -196,7 +196,7 @@ def _remembered(
 def _answered(
     answer_here: Callable[[ApiError], web.Response | None], refusing: list[bytes], error: ApiError
 ) -> web.Response | None:
-    """Return the answer instead of an error: what the gateway knows, or a refusal as the vendor of this API writes it.
+    """Return the answer instead of an error: the gateway's own, or a refusal in the format of this API's vendor.
 
     Such a refusal is also added to ``refusing``.
     """
@@ -211,14 +211,14 @@ MakeAnswer = Callable[[Context, web.Request, ParsedRequest, ClientContext, Store
 
 
 def _recalling_of(parsed: ParsedRequest) -> Recalling:
-    """Return how the API of a request names earlier answers."""
+    """Return the rules by which the API of a request names earlier answers."""
     recalling = parsed.dialect.recalling
     assert recalling is not None
     return recalling
 
 
 async def _stored_by(context: Context, response_id: str, client: Client, recalling: Recalling) -> StoredAt | None:
-    """Return the deployment that stores the answer that a request continues; None if any may be named.
+    """Return the deployment that stores the continued answer; None if a request may name any answer.
 
     Raises:
         ResponseNotFound: the response was not made here, is too old, or belongs to another client.
@@ -231,7 +231,7 @@ async def _stored_by(context: Context, response_id: str, client: Client, recalli
     if not client.made(made_by, context.fleet):
         made_by = None
     if made_by is None:
-        if not response_id:  # as Google names an interaction that it does not keep
+        if not response_id:  # as Google names an interaction with 'store': false
             advice = f"{recalling.previous!r} is empty: an answer with 'store': false is kept nowhere, so send the"
             raise ResponseNotFound(f"{advice} conversation so far as 'input'", param=recalling.previous)
         why = f"is not known here as one that a provider stores for this key ({not_known(context.settings)})"
@@ -246,7 +246,7 @@ async def _stored_by(context: Context, response_id: str, client: Client, recalli
 
 
 class Responder:
-    """Answers one call: streamed, as one JSON body, or as its provider does."""
+    """Answers one call: streamed, as one JSON body, or unread as the provider answers."""
 
     streaming: Callable[..., StreamingSink] = StreamingSink
 
@@ -260,13 +260,13 @@ class Responder:
         *,
         answer_here: Callable[[ApiError], web.Response | None] = lambda _: None,
     ) -> None:
-        """``made_by`` has what the request names; ``answer_here`` may answer if no model does."""
+        """``made_by`` stores what the request names; ``answer_here`` may answer if no model does."""
         self._context = context
         self._request = request
         self._parsed = parsed
         self._client_context = client_context
         self._answer_here = answer_here
-        self._refusing: list[bytes] = []  # the answer with which the vendor of the client's API refuses
+        self._refusing: list[bytes] = []  # the vendor's refusal in the format of the client's API, if there was one
         self._given = given_by(parsed, request.headers, client_context.client)
         self._runner = CallRunner(
             context,
@@ -312,13 +312,13 @@ class Responder:
         return sink.response
 
     async def _say_last(self, sink: StreamingSink) -> None:
-        if self._context.phase is GatewayPhase.CUTTING:  # else the client is gone, or was cut
+        if self._context.phase is GatewayPhase.CUTTING:  # else the client is gone, or was cut off
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORD_S):
                     await sink.refused(ShuttingDown("the gateway stopped before this answer was complete; retry"))
 
     def _told(self, error: ApiError) -> ApiError:
-        """Return the error of a failed call; for a thread's next turn, if others can answer, one that asks for all."""
+        """Return the error to answer with: ``lost_thread`` for a thread's next turn that others could answer."""
         model, parsed = self._runner.planned.model, self._parsed
         has_others = len(model.deployments) > 1 or bool(model.fallbacks or parsed.preferences.models[1:])
         if parsed.converses != THREAD or not has_others or cause_of(error) is None:
@@ -340,7 +340,7 @@ class Responder:
         return sink
 
     async def _passed(self) -> web.StreamResponse:
-        """Pass the answer on as it is."""
+        """Pass the answer on unread."""
         runner = self._runner
         try:
             await runner.begin()
@@ -366,14 +366,14 @@ class Responder:
         return await sink.answer({**runner.response_headers, **self._cost(record)}, self._parsed.told_as)
 
     def _cost(self, record: CallRecord) -> dict[str, str]:
-        """Return the header with what the call has cost, as far as that is known."""
+        """Return the header with the call's cost, as far as the cost is known."""
         usd = record.cost_usd if self._client_context.client.tenant is None else whole_cost_usd(record)
         return {} if usd is None else {"x-holeshot-cost-usd": f"{usd:.8f}"}
 
     async def _whole(self) -> web.StreamResponse:
         call = self._runner.call
         dialect, client_fields = call.request.dialect, call.request.fields
-        # The usual case, without a call.
+        # The usual case, found without a call of a function.
         is_one = not dialect.requests.batched and dialect.requests.choices not in client_fields
         sink = GatheringSink(dialect, single=is_one or answers_asked(client_fields, dialect) == 1)
         try:
@@ -405,7 +405,7 @@ class Responder:
         return PlainResponse(fields, body)
 
     def _forget(self, call: Call) -> None:
-        """Release the prompt of the request, and each translated copy."""
+        """Release the prompt of the request and of each translated copy."""
         n_kept = forget_prompt(self._parsed.fields, self._parsed.dialect)
         for each in (call,) if call is self._runner.first_call else (call, self._runner.first_call):
             if each.request.fields is not self._parsed.fields:
@@ -419,7 +419,7 @@ class Responder:
             self._client_context.received.shrink(n_kept)
 
     def _remember(self, maker: Maker) -> None:
-        """Keep the answer for later requests that name it, if ``maker`` is not known to store it.
+        """Keep the answer for later requests that name it, unless ``maker`` stores the answer as well.
 
         A provider may answer to ``store: true`` and keep nothing, as vLLM does.
         """
@@ -433,21 +433,22 @@ class Responder:
         remembering.keep_soon()
 
     async def _keep(self, answer: bytes, maker: Maker) -> None:
-        """Record the maker of the response in ``answer``, and the names in it.
+        """Record the maker of the response in ``answer``, and the names in the response.
 
-        Translated ones are not stored, but a client may compare its next request with a message of any kind.
+        Names in a translated answer are not stored, but for those of messages: a client may compare its next request
+        with a message of any kind.
         """
         deployment, key_name = maker.deployment, maker.key_name
         responses, client = self._context.responses, self._client_context.client.name
         names = {} if self._given is None else self._given.names
         made_at = self._runner.planned.model.deployments[deployment]
         if self._parsed.relayed is not None:
-            pass  # all of it is the provider's own
+            pass  # all names are the provider's own
         elif made_at.spoken_in(self._runner.call) is not self._parsed.dialect:
             names = {name: kind for name, kind in names.items() if kind is StoredKind.MESSAGE}
         elif self._parsed.stores:
             name = None if (recalling := self._parsed.dialect.recalling) is None else recalling.id_of(answer)
             names = names if name is None else {name: StoredKind.RESPONSE, **names}
-        else:  # its id names nothing at the provider, and what the gateway keeps of it in Redis is sealed with it
+        else:  # the answer's id names nothing at the provider, and seals what the gateway keeps of the answer in Redis
             names = {name: kind for name, kind in names.items() if kind is not StoredKind.RESPONSE}
         await responses.keep_all(client, names, deployment, key_name, made_at.tenant)

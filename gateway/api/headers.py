@@ -1,4 +1,4 @@
-"""The headers that are forwarded in both directions, and the gateway's own response headers."""
+"""The headers forwarded in both directions, and the gateway's own response headers."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from gateway.core.ids import TRACEPARENT, TRACESTATE, TraceContext, begun_by
 from gateway.racing import Winner
 from gateway.steering import Explanation
 
-SERVER = "holeshot"  # without versions: they would help an attacker
+SERVER = "holeshot"  # without versions, which would help an attacker
 _UPSTREAM = frozenset({"openai-beta", TRACEPARENT, TRACESTATE})
 _UPSTREAM_NAME = re.compile(r"anthropic-[\w.-]*", re.ASCII)
 _UPSTREAM_INITIALS = frozenset("aAoOtT")  # the first letter rules out most headers
@@ -30,7 +30,7 @@ _DEPLOYMENT = istr("x-holeshot-deployment")
 _MODE = istr("x-holeshot-mode")
 _LAUNCHED = istr("x-holeshot-launched")
 _DROPPED = istr("x-holeshot-dropped")
-LOWERED = istr("x-holeshot-lowered")  # parameters that exceeded the maximum of the model, or of the deployment
+LOWERED = istr("x-holeshot-lowered")  # parameters above the maximum of the model, or of the deployment
 _TTFT_MS = istr("x-holeshot-ttft-ms")
 _OVERHEAD_MS = istr("x-holeshot-overhead-ms")
 _DEADLINE_MET = istr("x-holeshot-deadline-met")
@@ -46,10 +46,10 @@ NARROWED = "x-holeshot-narrowed"  # why a call had fewer attempts than asked for
 
 
 def for_upstream(headers: Mapping[str, str], request_id: str | None) -> dict[str, str]:
-    """Return the client's headers that a provider may see: never its key, cookies or address.
+    """Return the client's headers that a provider may see: never the client's key, cookies or address.
 
-    Several lines of one header become one (RFC 9110, 5.3). One with a name of other characters than words have, or with
-    a value that is not valid text (aiohttp keeps invalid bytes as surrogates), is left out: it cannot be sent.
+    Several lines of one header become one (RFC 9110, 5.3). A header that cannot be sent is left out: its name has other
+    characters than word characters, or its value is not valid text (aiohttp keeps invalid bytes as surrogates).
     """
     passed: dict[str, str] = {}
     for key, value in headers.items():
@@ -65,12 +65,12 @@ def for_upstream(headers: Mapping[str, str], request_id: str | None) -> dict[str
 
 
 def trace(headers: CIMultiDictProxy[str]) -> TraceContext | None:
-    """Return the client's trace; None if there is none, or an invalid one."""
+    """Return the client's trace; None without a trace, or for an invalid one."""
     return begun_by(headers.getall(TRACEPARENT, ()), headers.getall(TRACESTATE, ())) if TRACEPARENT in headers else None
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
-    """Return the client's request id; None if there is none, or if it must not be logged."""
+    """Return the client's request id; None without an id, or if the id must not be logged."""
     sent_id = headers.get(_REQUEST_ID)
     return sent_id if sent_id and len(sent_id) <= _LONGEST_REQUEST_ID and sent_id.isprintable() else None
 
@@ -112,7 +112,7 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
             headers[LOWERED] = _listed(rendered.lowered)
     for name, value in upstream.items():
         if name.startswith(_CLIENT_PREFIXES):
-            if not call.caller.levels:  # they would contradict those of the client's own limits
+            if not call.caller.levels:  # else they would contradict the headers of the client's own limits
                 headers[name] = value
         elif name in _UPSTREAM_IDS:
             headers[_UPSTREAM_ID] = value
@@ -120,9 +120,9 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
 
 
 def of_relayed(winner: Winner, response_headers: Mapping[str, str], body: bytes = b"") -> dict[str, str]:
-    """Return the response headers of a relayed answer; ``response_headers`` report what the gateway changed.
+    """Return the response headers of a relayed answer; ``response_headers`` report changes by the gateway.
 
-    ``body`` is that of a whole answer.
+    ``body``: a whole answer's body, which shows the type of an answer without ``content-type``.
     """
     fields, upstream = for_client(winner), winner.exchange.headers
     fields.update(response_headers)
@@ -134,7 +134,7 @@ def of_relayed(winner: Winner, response_headers: Mapping[str, str], body: bytes 
 
 
 def _listed(fields: Sequence[str]) -> str:
-    """Return field names as one header value: only ASCII ones, cut to the maximum length."""
+    """Return field names as one header value: in ASCII, cut to the maximum length."""
     listed = ""
     for count, field in enumerate(fields):
         more = f"{', ' if count else ''}{field if field.isascii() and field.isprintable() else ascii(field)[1:-1]}"
@@ -155,24 +155,24 @@ def date() -> str:
 # The response header ``x-holeshot-plan``, sent on request: the planned deployments, their delays, and why.
 
 PLAN_HEADER = "x-holeshot-plan"
-LIMIT_BYTES = 4096  # proxies refuse responses whose headers are much larger
+LIMIT_BYTES = 4096  # proxies refuse responses with much larger headers
 
 _YES = frozenset({"1", "true", "yes", "explain"})
 
 
 def is_wanted(headers: Mapping[str, str]) -> bool:
-    """Whether the request asks for its plan (``x-holeshot-plan: explain``)."""
+    """Return whether the request asks for its plan (``x-holeshot-plan: explain``)."""
     header = headers.get(PLAN_HEADER)
     return header is not None and header.lower() in _YES
 
 
 def written(explanation: Explanation) -> str:
-    """Return a plan as one line of ASCII JSON, with as many launches as fit into the limit.
+    """Return a plan as one line of ASCII JSON, with as many launches as fit into ``LIMIT_BYTES``.
 
     ``{"objective", "mode", "hold", "notes", "launches": [{"deployment", "delay_s", "role", "why", "score_s"}],
-    "left_out", "excluded": {deployment: why}}``, and ``"width_asked", "narrowed"`` if fewer start than asked for,
-    ``"late_s", "fallback"`` if another model is asked beside this one then. If the excluded ones do not fit, only their
-    number is given.
+    "left_out", "excluded": {deployment: why}}``; and ``"width_asked", "narrowed"`` if fewer launches start than asked
+    for, ``"late_s", "fallback"`` if another model is asked beside a late one. Instead of excluded deployments that do
+    not fit, only their number is given.
     """
     scores = {each.deployment: round(each.score_s, 4) for each in explanation.deployments}
     launches = [
@@ -205,4 +205,4 @@ def written(explanation: Explanation) -> str:
 
 
 def _line(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, separators=(",", ":"))  # unlike msgspec, it writes ASCII only
+    return json.dumps(value, separators=(",", ":"))  # in ASCII only, unlike msgspec's JSON

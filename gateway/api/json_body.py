@@ -1,4 +1,4 @@
-"""A request body, read once: its top level as raw JSON, and the fields that all APIs share."""
+"""A request body, read once: the top level as raw JSON, and the fields of all APIs."""
 
 import re
 from bisect import bisect_left
@@ -14,25 +14,25 @@ JSON = "application/json"
 
 # Searches a prompt's raw JSON, without parsing, for images, audio, documents and Base64 data.
 
-# Base64 counts as bytes of the body, not as text. Backslashes: some clients escape "/" and line ends in JSON.
+# Base64 counts as bytes of the body, not as text. Backslashes, as some clients escape "/" and line ends in JSON.
 _CODED = rb"[A-Za-z0-9+/=_\\-]"
 _LEAST_RUN = 1024  # bytes; shorter runs may be words
-_BLOCK = _LEAST_RUN // 2  # every run contains at least one whole block at a multiple of this
+_BLOCK = _LEAST_RUN // 2  # every run contains a whole block at a multiple of this
 _CODED_BLOCK = re.compile(_CODED + rb"{%d}" % _BLOCK)
 _CODED_REST = re.compile(_CODED + rb"{0,%d}" % 2**20)
 _CODED_END = re.compile(rb"(?<!%b)%b*\Z" % (_CODED, _CODED))
-_SLICE_BYTES = 2**17  # a slice takes half a millisecond, or three where there are many quotes
-_STRADDLING_BYTES = 4096  # a match that begins in a slice ends within these
+_SLICE_BYTES = 2**17  # a slice takes half a millisecond, or three with many quotes
+_STRADDLING_BYTES = 4096  # a match that begins in a slice ends within this length
 ESCAPED_ASCII = b"\\u00"  # may hide the name of a field
 
 
 class Media(msgspec.Struct, frozen=True):
-    """Patterns by which a dialect's raw JSON shows that a prompt contains images, audio or documents.
+    """Patterns that find images, audio or documents in a prompt, in a dialect's raw JSON.
 
-    Quotes are escaped in text that quotes JSON, so such text does not match.
+    In a text that quotes JSON, quotes are escaped, so such a text does not match.
     """
 
-    odd: re.Pattern[bytes]  # parts that may not be text: most prompts have none and are searched only once
+    odd: re.Pattern[bytes]  # parts that may not be text; most prompts have none, and are searched only once
     any: re.Pattern[bytes]  # images, audio or documents
     vision: re.Pattern[bytes]
     audio: re.Pattern[bytes]
@@ -42,9 +42,9 @@ class Media(msgspec.Struct, frozen=True):
     def of(cls, vision: str, audio: str, documents: str, *, text: str) -> "Media":
         """Return the patterns for objects with these values of ``type`` (alternatives of a regular expression).
 
-        Objects with a type of ``text`` contain all of their text.
+        ``text``: types of objects in which all content is text.
         """
-        # audio: {"id": …} is stored, as what a file's id and tools may name
+        # audio: {"id": …} is stored, as are objects named by the ids of files and tools
         odd = re.compile(rb'"(?:type"\s*:\s*"(?!(?:%b)")|(?:audio|file_ids?|tools)"\s*:)' % text.encode())
         return cls(odd, *map(_object_of, (f"{vision}|{audio}|{documents}", vision, audio, documents)))
 
@@ -53,7 +53,7 @@ class MediaScan(msgspec.Struct):
     """The result of a scan of a prompt."""
 
     escapes: int = 0  # letters written as \\uXXXX
-    odd: bool = False  # it may have parts that are not text
+    odd: bool = False  # the prompt may have parts that are not text
     vision: bool = False
     audio: bool = False
     documents: bool = False
@@ -73,7 +73,7 @@ def scan_steps(prompt: msgspec.Raw, media: Media) -> Steps[MediaScan]:
     size = len(view)
     searched = {"vision": media.vision, "audio": media.audio, "documents": media.documents}
     for at in range(0, size, _SLICE_BYTES):
-        # One byte more, for an escape across the end of the slice. None is counted twice.
+        # One byte more, for an escape across the end of the slice; none is counted twice.
         part = bytes(view[at : at + _SLICE_BYTES + len(ESCAPED_ASCII) - 1])
         scan.escapes += part[: _SLICE_BYTES + 1].count(b"\\u")
         end = min(size, at + _SLICE_BYTES + _STRADDLING_BYTES)
@@ -91,7 +91,7 @@ def scan_steps(prompt: msgspec.Raw, media: Media) -> Steps[MediaScan]:
 
 
 def _payload_steps(prompt: msgspec.Raw, scan: MediaScan) -> Steps[None]:
-    """Find the runs of Base64, checking only blocks at multiples of the block size.
+    """Find the runs of Base64 by checking only blocks at multiples of the block size.
 
     A search byte by byte takes a hundred times as long.
     """
@@ -117,7 +117,7 @@ def _payload_steps(prompt: msgspec.Raw, scan: MediaScan) -> Steps[None]:
 
 
 def _begin_of_run(prompt: msgspec.Raw, at: int, after: int) -> int:
-    """Return where the run that reaches ``at`` begins; it is within the block before ``at``."""
+    """Return the beginning of the run that reaches ``at``; it is within the block before ``at``."""
     end_before = _CODED_END.search(prompt, max(after, at - _BLOCK), at)
     return at if end_before is None else end_before.start()
 
@@ -126,13 +126,13 @@ def _object_of(types: str) -> re.Pattern[bytes]:
     return re.compile(rb'"type"\s*:\s*"(?:%b)"' % types.encode())
 
 
-# Counts the values of JSON without building any: they are one more than its commas, and those of each object or array.
+# Counts JSON values without building any: one more than the commas, plus the values of each object or array.
 
-STRUCTURE_BYTES = 2**16  # of JSON per step that removes the strings: a millisecond, which no other thread can use
+STRUCTURE_BYTES = 2**16  # of JSON per step that removes strings: a millisecond, in which no other thread can work
 
 
 def values_of(fields: Iterable[msgspec.Raw], most: int) -> Steps[int]:
-    """Count the values of ``fields``, raw JSON: at least as many as there are, and exact above ``most``."""
+    """Count the values of ``fields``, raw JSON: an upper bound up to ``most``, and exact above."""
     view, values, exact = [memoryview(raw) for raw in fields], 0, 0
     for each in view:
         for at in range(0, len(each), _SLICE_BYTES):
@@ -159,7 +159,7 @@ def values_outside_strings(body: bytes | memoryview | msgspec.Raw, most: int) ->
 
 
 def structures(body: bytes | memoryview | msgspec.Raw) -> Iterator[bytes]:
-    """Yield JSON without its strings, slice by slice."""
+    """Yield JSON without strings, slice by slice."""
     view = memoryview(body)
     at, inside = 0, False  # whether ``at`` is in a string
     while at < len(view):
@@ -167,22 +167,22 @@ def structures(body: bytes | memoryview | msgspec.Raw) -> Iterator[bytes]:
         at += len(piece)
         if b"\\" in piece:
             piece = piece.replace(rb"\\", b"").replace(rb"\"", b"")
-            at += piece.endswith(b"\\")  # what it escapes begins the next slice
+            at += piece.endswith(b"\\")  # the escaped character begins the next slice
         parts = piece.split(b'"')
         yield b"".join(parts[inside::2])
         inside ^= len(parts) % 2 == 0
 
 
 def too_many_values(most: int, which: str, param: str | None = None) -> TooManyValues:
-    """Return the error for a request with more than ``most`` values; ``which`` they are, or why they are built."""
+    """Return the error for a request with more than ``most`` values; ``which``: the values, or why they are built."""
     message = f"the request has more than {most} JSON values, the most {which} (limits.max_values)"
     return TooManyValues(message, param=param)
 
 
-CHARS_PER_TOKEN = 4  # of prompt, including its JSON syntax
+CHARS_PER_TOKEN = 4  # of prompt, including JSON syntax
 CLASS_LIMITS = (4 * 1024, 32 * 1024)  # bytes; about 1k and 8k tokens; figures are published for each class
 MAX_TAGS = 16
-LONGEST_MODEL = 512  # characters, also of a comma list: names are returned in headers
+LONGEST_MODEL = 512  # characters, also of a comma list, as names are returned in headers
 LONGEST_MODEL_BYTES = 1024  # in UTF-8: a key of the ledger's sums has two such names, and Postgres takes 2,704 bytes
 MAX_TAG_CHARS = 256
 MOST_FIELDS = 256  # at the top level; no API has even fifty
@@ -192,36 +192,36 @@ TOO_DEEP = "the body is nested too deeply"
 
 _SHORTEST_FIELD = len('"":1,')
 _COUNTED_BYTES = 64 * 1024  # for smaller bodies, counting colons is cheaper than counting fields
-_NULL_BYTES = b"null"  # searched with ``find``: ``in`` first takes bytes on its left for a number, and raises
+_NULL_BYTES = b"null"  # searched with ``find``: ``in`` first treats bytes on its left as a number, and raises
 _NULL = msgspec.Raw(_NULL_BYTES)
-# Elsewhere a null says as much as no field, and vendors refuse it (OpenAI ``tools``, Groq ``function_call``). This
-# may be null by Mistral's description, for no system prompt of its own: docs.mistral.ai/api, in what
-# docs.rs/crate/mistral-openapi-client 0.1.0 was made from, read on 2026-11-30.
+# Elsewhere a null means the same as no field, and vendors refuse nulls (OpenAI ``tools``, Groq ``function_call``). By
+# Mistral's description this field may be null, for no system prompt of Mistral's own: docs.mistral.ai/api, as in
+# docs.rs/crate/mistral-openapi-client 0.1.0, read on 2026-11-30.
 _SAID_BY_NULL = frozenset({"prompt_mode"})
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_MODEL = msgspec.json.Decoder(str | None)  # made once: building a decoder costs more than decoding a value
+_MODEL = msgspec.json.Decoder(str | None)  # made once, as making a decoder costs more than decoding a value
 
 
 def size_class(size: int) -> int:
-    """Return the size class of a prompt whose body has ``size`` bytes: 0, 1 or 2."""
+    """Return the size class of a prompt with a body of ``size`` bytes: 0, 1 or 2."""
     return bisect_left(CLASS_LIMITS, size)
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """A body, parsed only at its top level: the values are raw JSON."""
+    """A body, parsed only at the top level: the values are raw JSON."""
 
     fields: dict[str, msgspec.Raw]
     size: int  # bytes of the body
-    values: int | None = None  # upper bound for the JSON values at all depths; None: not counted
-    scan_media: MediaScan | None = None  # of the prompt; None: the prompt is small and is scanned when needed
-    has_nulls: bool = True  # False: no null is in it, at any depth
+    values: int | None = None  # upper bound of the JSON values at all depths; None: not counted
+    scan_media: MediaScan | None = None  # of the prompt; None: the prompt is small, and is scanned when needed
+    has_nulls: bool = True  # False: there is no null at any depth
 
     @classmethod
     def of(cls, body: bytes, *, nulls: bool = False) -> "Contents":
         """Parse a ``body`` of at most a few megabytes. ``nulls``: as for ``read_fields``.
 
         Raises:
-            InvalidRequest: it is not JSON, not an object, or has too many fields.
+            InvalidRequest: the body is not JSON, not an object, or has too many fields.
 
         """
         if not body.isascii():
@@ -231,10 +231,10 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 def check_text(body: bytes) -> None:
-    """Check that ``body`` is UTF-8: msgspec does not check the strings that it leaves raw.
+    """Check that ``body`` is UTF-8, as msgspec does not check the strings that it leaves raw.
 
     Raises:
-        InvalidRequest: it is not valid UTF-8.
+        InvalidRequest: the body is not valid UTF-8.
 
     """
     try:
@@ -244,12 +244,12 @@ def check_text(body: bytes) -> None:
 
 
 def read_fields(body: bytes, *, nulls: bool = False) -> dict[str, msgspec.Raw]:
-    """Return the top level of a JSON object, without nulls, unless ``nulls`` say something in it.
+    """Return the top level of a JSON object, without nulls, unless ``nulls`` have a meaning in it.
 
     The body must have passed ``check_text``.
 
     Raises:
-        InvalidRequest: it is not JSON, not an object, or has too many fields (counted before they are all read).
+        InvalidRequest: the body is not JSON, not an object, or has too many fields (counted before all are read).
 
     """
     size = len(body)
@@ -262,19 +262,19 @@ def read_fields(body: bytes, *, nulls: bool = False) -> dict[str, msgspec.Raw]:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
     except RecursionError:
         raise InvalidRequest(TOO_DEEP) from None
-    if nulls or body.find(_NULL_BYTES) < 0:  # few have one: to compare all values costs more
+    if nulls or body.find(_NULL_BYTES) < 0:  # few bodies have one, and comparing all values costs more
         return fields
     return {name: raw for name, raw in fields.items() if raw != _NULL or name in _SAID_BY_NULL}
 
 
 class _Name(str):
-    """A field's name. msgspec calls ``dec_hook`` for each name because it has a custom type."""
+    """A field's name; because of the custom type, msgspec calls ``dec_hook`` for each name."""
 
     __slots__ = ()
 
 
 def _counted_fields(body: bytes) -> dict[str, msgspec.Raw]:
-    """Decode the top level and stop at the first field too many. Repeated names count each time."""
+    """Decode the top level, and stop at the first field too many; repeated names count each time."""
     left = MOST_FIELDS
 
     def name_of(kind: type[_Name], name: str) -> _Name:
@@ -292,7 +292,7 @@ def read_model(fields: Mapping[str, msgspec.Raw]) -> str:
     """Return the field ``model``.
 
     Raises:
-        InvalidRequest: it is missing, empty, not a string, too long or not printable.
+        InvalidRequest: the field is missing, empty, not a string, too long or not printable.
 
     """
     raw = fields.get("model")
@@ -332,7 +332,7 @@ def read_tags(header: str | None) -> dict[str, str]:
 
 
 def tags_of_metadata(metadata: msgspec.Raw, names: Sequence[str]) -> dict[str, str]:
-    """Return the texts in ``metadata`` that have one of ``names``, as tags. What would not be a tag is left out."""
+    """Return the texts in ``metadata`` that have one of ``names``, as tags; values that cannot be tags are left out."""
     try:
         values = _metadata.decode(metadata)
     except msgspec.DecodeError:
@@ -351,20 +351,20 @@ def decoded(name: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> 
     """Decode the field ``name``.
 
     Raises:
-        InvalidRequest: it has the wrong type.
+        InvalidRequest: the field has the wrong type.
 
     """
     try:
         return decoder.decode(raw)
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"{name!r} is invalid: {error}", param=name) from None
-    except RecursionError:  # of a form; or the earlier check had a few frames more to recurse
+    except RecursionError:  # nested objects of a struct, or the earlier check had a few more frames for its recursion
         raise InvalidRequest(f"{name!r} is nested too deeply", param=name) from None
 
 
 def is_set(raw: msgspec.Raw | None) -> bool:
     """Whether a field is present and not null."""
-    return raw is not None and raw != _NULL  # compares without a copy: the value may be large
+    return raw is not None and raw != _NULL  # compares without a copy, as the value may be large
 
 
 def least(*limits: float | None) -> int | None:
@@ -377,5 +377,5 @@ def least(*limits: float | None) -> int | None:
 
 
 def _header_bytes(header: str) -> bytes:
-    """Return a header's value as UTF-8. Invalid bytes (aiohttp keeps them as surrogates) become question marks."""
+    """Return a header's value as UTF-8; question marks replace invalid bytes (surrogates in aiohttp)."""
     return header.strip().encode(errors="replace")

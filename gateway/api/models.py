@@ -19,7 +19,7 @@ from gateway.keys.keys import GOOGLES
 from providers import Price, encoded
 from providers.dialects import DIALECTS, GEMINI, MESSAGES, PIVOT, Dialect
 
-# The properties of a model that follow from its deployments: context length, capabilities, price.
+# The properties of a model, computed from its deployments: context length, capabilities, price.
 
 # The conversational APIs.
 _CONVERSING = frozenset(dialect.name for dialect in DIALECTS.values() if dialect.untranslated is None)
@@ -32,7 +32,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: int | None  # the smallest of all deployments
     max_output_tokens: int | None  # likewise, and at most the operator's limit
     price: Price | None  # the highest of all deployments; None unless all are known
-    # True: at least one deployment can, so such calls are answered. False: all are known to be unable.
+    # True: at least one deployment has the ability, so such calls are answered. False: all are known to lack it.
     tools: bool | None
     json_schema: bool | None
     reasoning: bool | None
@@ -75,7 +75,7 @@ def _dearest(prices: Sequence[Price | None]) -> Price | None:
         return None
 
     def most(usd: Callable[[Price], float | None], otherwise: Callable[[Price], float]) -> float | None:
-        """Return the highest price of a part; a deployment without one counts with its general price."""
+        """Return the highest price of a part; a deployment without such a price counts with its general price."""
         if all(usd(price) is None for price in priced):
             return None
         return max(own if (own := usd(price)) is not None else otherwise(price) for price in priced)
@@ -102,14 +102,14 @@ class TopProvider(msgspec.Struct, frozen=True):
 
 
 class Modalities(msgspec.Struct, frozen=True):
-    """What goes into a model, and what comes out."""
+    """The kinds of input and output of a model."""
 
     input_modalities: list[str]
     output_modalities: list[str]
 
 
 class MistralCapabilities(msgspec.Struct, frozen=True):
-    """What a model can do, in Mistral's words: without them its SDK cannot read the list (mistralai 3.7 for Python)."""
+    """The abilities of a model, in Mistral's words: without them Mistral's SDK cannot read the list (mistralai 3.7)."""
 
     completion_chat: bool
     function_calling: bool | UnsetType = UNSET
@@ -119,7 +119,7 @@ class MistralCapabilities(msgspec.Struct, frozen=True):
 
 
 class OpenAIModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model in OpenAI's format, with what is known about it in OpenRouter's and Mistral's fields."""
+    """A model in OpenAI's format, with its known properties in OpenRouter's and Mistral's fields."""
 
     id: str
     object: Literal["model"] = "model"
@@ -188,7 +188,7 @@ _Fact = TypeVar("_Fact", int, bool)
 _LONGEST_PAGE = 1000  # Anthropic's limit
 MODELS_A_TURN = 50  # in a list; about a millisecond
 _PRICE_DIGITS = 12  # significant digits; more are rounding errors of the division by a million
-# Capabilities in OpenRouter's terms: the request parameters that need each, and the input modalities.
+# Capabilities in OpenRouter's terms: the request parameters of each, and the input modalities.
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "tools": ("tools", "tool_choice"),
     "json_schema": ("response_format", "structured_outputs"),
@@ -200,7 +200,7 @@ _MODALITIES: Mapping[str, str] = {"vision": "image", "documents": "file", "audio
 async def list_models(request: web.Request) -> web.Response:
     """List the configured models this client may use.
 
-    Anthropic's clients see those that can answer messages, in pages if they ask for pages.
+    Anthropic's clients see only the models that can answer messages, in pages on request.
 
     Raises:
         InvalidRequest: the page's parameters are invalid.
@@ -224,7 +224,7 @@ _Used = list[tuple[Model, list[Deployment]]]
 
 
 async def _used(request: web.Request) -> _Used:
-    """Return the configured models this client may use, with the deployments that may answer it."""
+    """Return the configured models this client may use, with the deployments open to the client."""
     context = request.app[CONTEXT]
     client = context.admission.admit(request)
     models = [model for name, model in context.fleet.models.items() if client.may_use(name)]
@@ -232,7 +232,7 @@ async def _used(request: web.Request) -> _Used:
     facts = await work.made(((model, _visible(fleet, model, client)) for model in models), MODELS_A_TURN)
     if client.tenant is None:
         return facts
-    return [(model, visible) for model, visible in facts if visible]  # it can use no others
+    return [(model, visible) for model, visible in facts if visible]  # a tenant can use no others
 
 
 async def _conversing(request: web.Request, models: _Used) -> list[tuple[Model, ModelFacts]]:
@@ -258,7 +258,7 @@ async def get_model(request: web.Request) -> web.Response:
 def dialect_of(request: web.Request) -> Dialect:
     """Return Gemini for a request of Google's clients, Messages for one of Anthropic's, else chat.
 
-    Google's have the key in a header of their own or in the URL, and only they post to the path of a model.
+    Google's clients have the key in a header of Google's or in the URL, and only they post to the path of a model.
     """
     is_of_model = request.method == METH_POST and "/models/" in request.path
     is_googles = is_of_model or request.path.startswith(GOOGLES)
@@ -269,7 +269,7 @@ def dialect_of(request: web.Request) -> Dialect:
 
 
 def _visible(fleet: Fleet, model: Model, client: Client) -> list[Deployment]:
-    """Return the deployments that this client may use; the others must not show in its answers."""
+    """Return the deployments that this client may use; no other must show in the client's answers."""
     try:
         deployments = client.deployments(model)
     except (Forbidden, NothingEnabled):
@@ -340,7 +340,7 @@ def _as_google(model: Model, facts: ModelFacts) -> GoogleModel:
 
 
 def _page(entries: Sequence[AnthropicModel], query: Mapping[str, str]) -> AnthropicModels:
-    """Return the requested page; without ``limit`` the longest, as a client that does not page would miss the rest."""
+    """Return the requested page; without ``limit`` the longest, as a client without paging would miss the rest."""
     limit = _limit(query)
     if (before := query.get("before_id")) is not None:
         end = _place(entries, before, "before_id")

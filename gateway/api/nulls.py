@@ -1,6 +1,6 @@
-"""Nulls in the messages and the tools of a chat request, as SDKs write an answer down that is sent again.
+"""Nulls in the messages and tools of a chat request, as SDKs write an answer that becomes part of the next request.
 
-A null says as much as no field, and vendors refuse it: OpenAI ``"name": null``, Groq ``"function_call": null``.
+A null means the same as no field, and vendors refuse nulls: OpenAI ``"name": null``, Groq ``"function_call": null``.
 """
 
 import msgspec
@@ -11,8 +11,8 @@ from providers.dialects import raw_json
 Fields = dict[str, msgspec.Raw]
 
 _WRITTEN = (b'":null', b'": null')
-_OF_TOOLS = (b'"description', b'"parameters', b'"strict')  # in a schema, anything may be null
-SEARCHED_FOR_NULLS = 2**20  # bytes of a body: it is searched, and read, in one go
+_OF_TOOLS = (b'"description', b'"parameters', b'"strict')  # in a schema, any other field may be null
+SEARCHED_FOR_NULLS = 2**20  # bytes of a body: searched and read in one go
 _BACKSLASH = ord("\\")
 _NULL = msgspec.Raw(b"null")
 _OBJECTS = msgspec.json.Decoder(list[Fields])
@@ -20,7 +20,7 @@ _OBJECT = msgspec.json.Decoder(Fields)
 
 
 def leave_out_nulls(fields: Fields) -> None:
-    """Leave out what is null in the messages and the tools of a chat request with these ``fields``."""
+    """Leave out nulls in the messages and the tools of a chat request with these ``fields``."""
     if _has_nulls(bytes(fields["messages"]), (b'"content',), are_named=False):
         _change(fields, "messages", ("tool_calls",))
     if "tools" in fields and _has_nulls(bytes(fields["tools"]), _OF_TOOLS, are_named=True):
@@ -28,7 +28,7 @@ def leave_out_nulls(fields: Fields) -> None:
 
 
 def _has_nulls(text: bytes, names: tuple[bytes, ...], *, are_named: bool) -> bool:
-    """Whether a member with one of these ``names``, or one without a name, is null. Within texts quotes are escaped."""
+    """Return whether a field of JSON is null, among ``names`` or else outside them. Within texts quotes are escaped."""
     for written in _WRITTEN:
         at = text.find(written)
         while at >= 0:
@@ -51,7 +51,7 @@ def _change(fields: Fields, name: str, lists: tuple[str, ...]) -> None:
 
 
 def _without(holder: Fields) -> Fields:
-    """Return a message, a call or a tool without what is null in it, and in its function."""
+    """Return a message, a call or a tool without its own nulls and those of its function."""
     without_nulls = {name: value for name, value in holder.items() if value != _NULL or name == "content"}
     if "function" in without_nulls:
         inner = _OBJECT.decode(without_nulls["function"])

@@ -1,7 +1,7 @@
-"""Requests for chat completions in another API's shape, as Cursor sends them; the answer is chat's all the same.
+"""Requests for chat completions in another API's shape, as Cursor sends them; the answer has chat's shape all the same.
 
-For OpenAI's models its agent sends the body of Responses (``input``), or tools of Responses among chat's; for Claude's
-models it sends Messages' tools, and their calls and results as blocks within chat's messages.
+For OpenAI's models Cursor's agent sends the body of Responses (``input``), or tools of Responses among chat's; for
+Claude's models Messages' tools, with their calls and results as blocks within chat's messages.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ assert RESPONSES.pivoting is not None and MESSAGES.pivoting is not None  # noqa:
 _OF_RESPONSES = RESPONSES.pivoting.to_chat
 _OF_MESSAGES: Callable[..., Wording] = partial(MESSAGES.pivoting.to_chat, marks=True, signed="anthropic")
 
-MOST_VALUES = 100_000  # JSON values of a body that is said in another shape, as it is read
+MOST_VALUES = 100_000  # JSON values of a body in another shape, as the body is read
 
 _OBJECTS = msgspec.json.Decoder(list[Fields])
 _FIELDS = msgspec.json.Decoder(Fields)
@@ -35,14 +35,14 @@ _ANY = raw_json({})  # with a thread, a result may stand without its call
 
 
 def from_responses(fields: Fields, values: int | None) -> list[str]:
-    """Turn ``fields``, a body of Responses, into a body of chat. Return what no answer of chat can have.
+    """Turn ``fields``, a body of Responses, into a body of chat; return the fields with no counterpart in chat.
 
     Raises:
-        InvalidRequest: it is no body of Responses, or asks for something that chat completions do not do.
+        InvalidRequest: not a body of Responses, or a request for something that chat completions do not do.
 
     """
     _check_room(values)
-    options = fields.pop("stream_options", None)  # they are chat's: Cursor asks for the usage
+    options = fields.pop("stream_options", None)  # a field of chat: Cursor asks for the usage
     wording = _in_chat(fields, _OF_RESPONSES)
     fields.clear()
     fields.update(wording.fields)
@@ -52,12 +52,12 @@ def from_responses(fields: Fields, values: int | None) -> list[str]:
 
 
 def with_chat_tools(fields: Fields, values: int | None) -> list[str]:
-    """Give tools of Responses' or Messages' shape in a chat request chat's shape, with their choice, calls and results.
+    """Turn tools of Responses' or Messages' shape into chat's shape, with their choice, calls and results.
 
     Returns the parts that have no place in chat, and affect no answer.
 
     Raises:
-        InvalidRequest: a tool, a choice, a call or a result is not valid in its API, or cannot be said in chat.
+        InvalidRequest: a tool, a choice, a call or a result is not valid in its API, or has no form in chat.
 
     """
     _check_room(values)
@@ -84,7 +84,7 @@ def with_chat_tools(fields: Fields, values: int | None) -> list[str]:
 
 
 def _choose(fields: Fields) -> None:
-    """Say the choice of a tool as chat does."""
+    """Turn the choice of a tool into chat's form."""
     choice = fields.get("tool_choice")
     if choice is None or bytes(memoryview(choice)[:1]) != b"{":
         return
@@ -102,7 +102,7 @@ def _choose(fields: Fields) -> None:
 
 
 def _with_chat_calls(messages: msgspec.Raw, lost: list[str]) -> msgspec.Raw:
-    """Return the conversation with calls and results, which are blocks of Messages, as chat has them."""
+    """Return the conversation with chat's calls and results in place of blocks of Messages."""
     messages_with_calls: list[object] = []
     message_objects = _decoded(_OBJECTS, messages, "messages")
     for number, message in enumerate(message_objects):
@@ -123,9 +123,9 @@ def _check_room(values: int | None) -> None:
 
 
 def _part(fields: Fields, to_chat: Callable[[Fields], Wording], name: str, number: int, lost: list[str]) -> list[Any]:
-    """Translate a request of one tool or message, which was number ``number``; return what it becomes in chat.
+    """Translate a request with one tool or message, number ``number`` of the body; return the items of chat.
 
-    Adds to ``lost`` what has no place there and affects no answer.
+    Parts that have no place in chat and affect no answer are added to ``lost``.
     """
     first, here = f"{name}[0]", f"{name}[{number}]"
     try:
@@ -140,7 +140,7 @@ def _part(fields: Fields, to_chat: Callable[[Fields], Wording], name: str, numbe
 
 
 def _in_chat(fields: Fields, to_chat: Callable[[Fields], Wording], but: Sequence[str] = ()) -> Wording:
-    """Translate a request, or a part of one; what is lost of ``but``, which the client did not send, is no loss."""
+    """Translate a request or a part of one. Fields in ``but``, which the client did not send, are no losses."""
     try:
         wording = to_chat(fields)
     except Malformed as error:

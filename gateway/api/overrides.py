@@ -1,8 +1,8 @@
 """The race settings that a request may override, and the model's settings with these changes.
 
 The request takes precedence over its client's profile, the profile over the model's settings. Only the operator sets
-the limits of the cost of extra attempts (``budget``, ``value_usd_per_s``, ``usd_per_day``, ``extra_usd_per_call``);
-the floor ``worth_ms`` may only be raised.
+the limits of the cost of extra attempts (``budget``, ``value_usd_per_s``, ``usd_per_day``, ``extra_usd_per_call``); the
+floor ``worth_ms`` may only be raised.
 """
 
 import re
@@ -43,7 +43,7 @@ class RaceOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     ttft_ms: Annotated[float, msgspec.Meta(gt=0)] | None = None
     min_tok_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     reading_tok_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    takeover: bool | None = None  # an answer that breaks off is finished by another deployment
+    takeover: bool | None = None  # whether another deployment finishes a broken answer
     invalid: Invalid | None = None
     hold: bool | None = None  # whether a first token may wait for a faster answer
     worth_ms: Annotated[float, msgspec.Meta(ge=0)] | None = None  # the configured floor can only be raised
@@ -56,10 +56,10 @@ def read_override(raw: msgspec.Raw | None, header: str | None) -> RaceOverride:
     """Read an override: an object, or only the name of a mode or a profile. The body takes precedence over the header.
 
     Raises:
-        InvalidRequest: it is neither, or has an invalid value.
+        InvalidRequest: neither an object nor such a name, or an invalid value.
 
     """
-    # aiohttp keeps bytes that are not UTF-8 as surrogates
+    # aiohttp keeps bytes of invalid UTF-8 as surrogates
     text = bytes(raw) if raw is not None else (header or "").strip().encode(errors="replace")
     if not text or text == b"null":
         return NOTHING
@@ -108,7 +108,7 @@ def with_override(model: Model, override: RaceOverride, client: Client, *, state
 
 
 def withheld(model: Model, override: RaceOverride, client: Client) -> Sequence[str]:
-    """Return the parts of the named profile that only an operator can give, which the request does not get.
+    """Return the parts of the named profile that only an operator can give and the request does not get.
 
     ``model`` is as configured.
     """
@@ -116,7 +116,7 @@ def withheld(model: Model, override: RaceOverride, client: Client) -> Sequence[s
         return ()
     wanted, allowed = model.under(override.profile), model.under(client.profile)
     if override.takeover is False or wanted.takeover.when is When.NEVER:
-        return ()  # where nothing goes on, no rival is kept for it
+        return ()  # a rival is kept only to continue an answer
     if allowed.takeover.when is When.NEVER:
         return (_TAKEOVER,)
     lacks_slow = allowed.takeover.slow is None is not wanted.takeover.slow
@@ -134,12 +134,12 @@ def _check(override: RaceOverride, client: Client) -> None:
 
 
 def _changed(race: RaceSettings, override: RaceOverride, client: Client) -> RaceSettings:
-    """Return ``race`` with the overrides. Without a width it is as configured, within the key's limit."""
+    """Return ``race`` with the overrides. Without a width the configured one is used, within the key's limit."""
     values = msgspec.structs.asdict(override)
     changes = {name: value for name, value in values.items() if value is not None and name not in _NOT_OF_RACE}
     if (override.profile or override.mode is Mode.RACE) and override.width is None:
         changes["width"] = width = min(race.width, client.max_width)
-        if override.mode is Mode.RACE and width == 1 < race.width:  # it may not: asking must not leave it less
+        if override.mode is Mode.RACE and width == 1 < race.width:  # the key may not race: the race stays as configured
             del changes["width" if race.mode is Mode.RACE else "mode"]
     if override.worth_ms is not None:
         changes["worth_ms"] = max(race.worth_ms, override.worth_ms)
@@ -166,9 +166,9 @@ _NOT_OF_RACE = frozenset({"profile", "takeover"})
 _PROFILES = frozenset(Profile)
 
 
-# Deadlines in headers, ours and llm-d's: for the first token, and for the time per token after it. llm-d's router
-# calls them service level objectives: ``x-llm-d-slo-ttft-ms`` is the wanted time to the first token, ``x-llm-d-slo-
-# tpot-ms`` the wanted time per output token after it. Clients written for it work unchanged.
+# Deadlines in headers, the gateway's and llm-d's. llm-d's router calls deadlines service level objectives:
+# ``x-llm-d-slo-ttft-ms`` is the wanted time to the first token, ``x-llm-d-slo-tpot-ms`` the wanted time per output
+# token after the first. Clients of llm-d work unchanged.
 
 DEADLINE = "x-holeshot-deadline-ms"  # for the first token, from the receipt of the request
 LLM_D_TTFT = "x-llm-d-slo-ttft-ms"  # the same
@@ -184,7 +184,7 @@ _BY_HEADERS: Mapping[str, tuple[float, str]] = {
 
 
 def read_deadlines(headers: Mapping[str, str]) -> RaceOverride:
-    """Return the race settings the headers ask for; of two deadlines the stricter. ``NOTHING`` if there are none.
+    """Return the race settings in the headers; of two deadlines the stricter. ``NOTHING`` without deadlines.
 
     Raises:
         InvalidRequest: a value is not a number of milliseconds, or too small.
@@ -203,7 +203,7 @@ Said = TypeVar("Said", RaceOverride, Preferences)
 
 
 def tightened(said: Said, deadlines: RaceOverride) -> Said:
-    """Return the body's settings with those of ``deadlines`` that are stricter."""
+    """Return the body's settings, with each deadline that is stricter."""
     ttft_ms = [ms for ms in (said.ttft_ms, deadlines.ttft_ms) if ms is not None]
     min_tok_s = [tok_s for tok_s in (said.min_tok_s, deadlines.min_tok_s) if tok_s is not None]
     return msgspec.structs.replace(said, ttft_ms=min(ttft_ms, default=None), min_tok_s=max(min_tok_s, default=None))

@@ -1,7 +1,7 @@
 """The accounts whose limits count a call besides its key's: the key's team, and the end user named in the request.
 
-The ledger has both as tags of the call, ``team`` and ``end_user``. The end user's is a keyed hash: clients may name
-their users by personal data, such as an address, which must not be logged.
+The ledger has both as tags of the call, ``team`` and ``end_user``. The tag ``end_user`` is a keyed hash: clients may
+name their users by personal data, such as an address, which must not be logged.
 """
 
 import hmac
@@ -26,18 +26,18 @@ _METADATA = "metadata"
 _LONGEST = 512  # characters
 _ID_BYTES = 12
 
-MOST_KNOWN = 4_096  # clients, and end users, whose levels are cached
+MOST_KNOWN = 4_096  # clients, and end users, with cached levels
 
 _text = msgspec.json.Decoder(str | None)
 
 
-# Claude Code names its user and the session: until 2.1.77 in the first form, since then as an object in JSON. It is the
-# person that is meant: the account, if there is one, else the device.
+# Claude Code names its user and the session: until 2.1.77 in the first form, since then as an object in JSON. The end
+# user is the person: the account, if there is one, else the device.
 _CLAUDE_CODE = re.compile(r"user_([0-9a-f]{64})_account_([\w-]*)_session_([\w-]+)")
 
 
 class ClaudeCode(msgspec.Struct):
-    """The user of a request, as Claude Code names it."""
+    """The user of a request, as named by Claude Code."""
 
     device_id: str
     session_id: str
@@ -48,7 +48,7 @@ _claude_code = msgspec.json.Decoder(ClaudeCode)
 
 
 def claude_code_in(name: str) -> ClaudeCode | None:
-    """Return what an end user's ``name`` means where it is Claude Code's; None if it is another's."""
+    """Return the parts of an end user's ``name`` in one of Claude Code's forms; None for any other name."""
     if (parts := _CLAUDE_CODE.fullmatch(name)) is not None:
         return ClaudeCode(parts[1], parts[3], parts[2])
     if name.startswith("{"):
@@ -58,7 +58,7 @@ def claude_code_in(name: str) -> ClaudeCode | None:
 
 
 def person_in(name: str) -> str:
-    """Return whom an end user's ``name`` means where an agent adds its session to it; any other name as it is."""
+    """Return the person in an end user's ``name`` to which an agent adds its session; any other name unchanged."""
     claude_code = claude_code_in(name)
     return name if claude_code is None else claude_code.account_uuid or claude_code.device_id or name
 
@@ -70,8 +70,8 @@ class _Metadata(msgspec.Struct):
 _metadata = msgspec.json.Decoder(_Metadata)
 
 
-# Codex and Gemini CLI name no user, but the installation that asks, in all sessions the same (openai/codex, codex-rs/
-# core/src/responses_metadata.rs; google-gemini/gemini-cli, packages/core/src/core/contentGenerator.ts: 2026-11-28).
+# Codex and Gemini CLI name no user but their installation, the same in all sessions (openai/codex, codex-rs/core/src/
+# responses_metadata.rs; google-gemini/gemini-cli, packages/core/src/core/contentGenerator.ts: 2026-11-28).
 _CLIENT_METADATA = "client_metadata"
 _GEMINI_CLI = "x-gemini-api-privileged-user-id"
 
@@ -84,7 +84,7 @@ _client_metadata = msgspec.json.Decoder(_ClientMetadata)
 
 
 class EndUsers:
-    """The end users of one team, or of a client without one: their ids, and their limits."""
+    """The end users of one team, or of a client without a team: their ids and their limits."""
 
     def __init__(
         self, scope: str, rules: EndUserSettings, secret: bytes, known: "dict[str, tuple[str, Level]]", zone: str
@@ -104,7 +104,7 @@ class EndUsers:
         return {self.level(name)[0]: name for name in self._named}
 
     def level(self, name: str) -> tuple[str, Level]:
-        """Return the hash of an end user, and its level."""
+        """Return the hash of an end user, and the end user's level."""
         scoped = f"{self._scope}\0{name}"
         known_level = self._known.get(scoped)
         if known_level is None:
@@ -125,7 +125,7 @@ class EndUsers:
 
 
 class EndUser(msgspec.Struct, frozen=True):
-    """Finds the end user of one request. ``said``: the name in the request's key or header; None if neither has one.
+    """Finds the end user of one request. ``said``: the name in the request's key or header; None without one.
 
     ``is_fixed``: the key names its end user, and its requests cannot name another.
     """
@@ -135,12 +135,12 @@ class EndUser(msgspec.Struct, frozen=True):
     is_fixed: bool
 
     def of(self, fields: Mapping[str, msgspec.Raw]) -> tuple[str, Level] | None:
-        """Return the hash and the level of the end user named in ``fields`` or by ``said``; None if there is none."""
+        """Return the hash and level of the end user named in ``fields`` or by ``said``; None without an end user."""
         name = self.said if self.is_fixed else named_in(fields) or self.said or _installation_in(fields)
         return self.users.level(name) if name else None
 
 
-_Payer = tuple[Mapping[str, float], Sequence[Level], EndUsers | None]  # limits, levels, and how end users are found
+_Payer = tuple[Mapping[str, float], Sequence[Level], EndUsers | None]  # limits, levels, and the finder of end users
 
 
 class Payers:
@@ -157,8 +157,8 @@ class Payers:
             for name, team in settings.teams.items()
             if (rules := team.end_users or settings.end_users) is not None
         }
-        # By the client's name and team, with its limits, which are new objects where the client is: a client may have
-        # brought keys, and the person of a token may be in another team.
+        # By the client's name and team. An entry has the client's limits, and counts only for this object of limits: a
+        # client may have brought keys, and the person of a token may be in another team.
         self._known: dict[
             tuple[str | None, str | None], tuple[Mapping[str, float], Sequence[Level], EndUsers | None]
         ] = {}
@@ -171,7 +171,7 @@ class Payers:
         return [*self._teams.items()]
 
     def name_of(self, end_user: str, team: str | None, client: str | None) -> str | None:
-        """Return the configured name of the end user with this hash; None if it has none.
+        """Return the configured name of the end user with this hash; None without a name.
 
         ``client`` is used if there is no team.
         """
@@ -182,7 +182,7 @@ class Payers:
         return self._names[scope].get(end_user)
 
     def level_of_end_user(self, end_user: str, team: str | None, client: Client | None) -> Level | None:
-        """Return the level of the end user with this hash; None: there are no limits of end users there."""
+        """Return the level of the end user with this hash; None: the team or client has no limits of end users."""
         zone = self._zone if client is None else client.zone or self._zone
         users = self._users_of(team, None if client is None else client.name, zone)
         return None if users is None else users.level_of(end_user)
@@ -202,7 +202,7 @@ class Payers:
         return self._of(client)[1]
 
     def own(self, client: Client) -> SoleUser | None:
-        """Return the end user whose calls a person sees; None if no person asks, or end users are not told apart.
+        """Return the end user whose calls a person sees; None without a person, or if end users are not told apart.
 
         Raises:
             KeyUnusable: the person's team is not configured.
@@ -214,7 +214,7 @@ class Payers:
         return SoleUser(client.name, client.team, users.level(client.end_user)[0])
 
     def level_of(self, client: Client, own: SoleUser) -> Level | None:
-        """Return the level of a person of the configured ``client``; None if it has no limits."""
+        """Return the level of a person of the configured ``client``; None without limits of end users."""
         try:
             users = self._of(msgspec.structs.replace(client, team=own.team))[2]
         except KeyUnusable:  # the team is not configured any more
@@ -230,7 +230,7 @@ class Payers:
     def end_user(self, client: Client, headers: Mapping[str, str]) -> EndUser | None:
         """Return the finder of the end user of a request; None if end users have no limits.
 
-        End users are counted within the client's team, or within the client if it has none.
+        End users are counted within the client's team, or within a client without a team.
 
         Raises:
             KeyUnusable: the key's team is not configured.
@@ -273,7 +273,7 @@ def _scope_of(team: str | None, client: str | None) -> str:
 
 
 def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
-    """Return the client's own name of the end user in a request; None if it names none."""
+    """Return the client's own name of the end user in a request; None without a name."""
     try:
         for field in _NAMED:
             if field in fields and (name := (_text.decode(fields[field]) or "").strip()):
@@ -284,7 +284,7 @@ def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
 
 
 def _installation_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
-    """Return the installation of Codex that asks; None if it is another program."""
+    """Return the installation of Codex that sends the request; None for another program."""
     if _CLIENT_METADATA not in fields:
         return None
     try:
@@ -294,7 +294,7 @@ def _installation_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
 
 
 def user_id_of(fields: Mapping[str, msgspec.Raw]) -> str | None:
-    """Return the name of the end user in the metadata of a request; None if there is none."""
+    """Return the name of the end user in the metadata of a request; None without a name."""
     try:
         return _metadata.decode(fields[_METADATA]).user_id if _METADATA in fields else None
     except UNREADABLE:

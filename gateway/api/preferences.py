@@ -1,11 +1,11 @@
 """Preferences in requests written for OpenRouter or LiteLLM, and their meaning for the gateway.
 
 LiteLLM's ``fastest_response`` races all models of a comma list. OpenRouter's ``models`` are tried in turn; its
-``provider`` restricts and orders the providers, and sets goals. For configured models these fields are removed; a
-call that names a deployment at OpenRouter itself passes them on unchanged (``is_passed_on``).
+``provider`` restricts and orders the providers, and sets goals. For configured models these fields are removed; a call
+to deployments at OpenRouter itself passes them on unchanged (``is_passed_on``).
 
-A preference that restricts (who may see the prompt, what it may cost) is obeyed, or the request is refused. One
-about speed changes the race, within what the client may ask for.
+A preference that restricts (who may see the prompt, the highest cost) is obeyed, or the request is refused. A
+preference about speed changes the race, within the client's rights.
 """
 
 import re
@@ -22,14 +22,14 @@ from gateway.core.errors import Forbidden, InvalidRequest
 from gateway.fleet.models import Deployment, Model
 from gateway.settings import ONE_AT_A_TIME, PROFILES, DataPolicy, Profile, RaceSettings
 
-# OpenRouter's provider slugs, and the deployments they match here. A slug is a provider's name, ``deepinfra``, or one
-# of its endpoints, ``deepinfra/fp8``, ``google-vertex/europe``. Case and punctuation are ignored. The part after the
-# slash is a quantization, a region, or a word in the name of the provider's model.
+# OpenRouter's provider slugs, and the deployments that match. A slug is a provider's name, ``deepinfra``, or one of its
+# endpoints, ``deepinfra/fp8``, ``google-vertex/europe``. Case and punctuation are ignored. The part after the slash is
+# a quantization, a region, or a word in the name of the provider's model.
 
 _NO_LETTER = re.compile(r"[^a-z0-9]+")
 _QUANTIZATIONS = frozenset({"int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp32", "mxfp4", "nvfp4"})
 
-# OpenRouter's vendors that have another name in the catalog, and rows of the same vendor; without punctuation.
+# Vendors that OpenRouter calls by another name than the catalog, and rows of the same vendor; without punctuation.
 _CALLED: Mapping[str, str] = {
     "alibaba": "dashscope",
     "amazonbedrock": "bedrock",
@@ -55,7 +55,7 @@ class Match(Enum):
     """Whether a slug matches a deployment."""
 
     YES = auto()
-    MAYBE = auto()  # the provider matches; whether this endpoint does is unknown
+    MAYBE = auto()  # the provider matches; the endpoint is unknown
     NO = auto()
 
 
@@ -112,7 +112,7 @@ def _plain(name: str) -> str:
 # OpenRouter's ``provider`` object: its fields, and their meaning for the gateway.
 
 OPENROUTER = "openrouter"
-# In one list: there are fewer providers, regions and quantizations, and each name is compared with each deployment.
+# In one list; there are fewer providers, regions and quantizations, and each name is compared with each deployment.
 MOST_SLUGS = 200
 LONGEST_SLUG = 200  # characters
 UNKNOWN_QUANTIZATION = "unknown"  # OpenRouter's value for deployments whose quantization is unknown
@@ -122,8 +122,7 @@ _SORTED_BY: Mapping[str, Objective] = {
     "latency": Objective.FIRST_TOKEN,
     "price": Objective.COST,
 }
-# Of several percentiles, the one nearest to what the leaderboard uses: p90 for TTFT, p50 for decode
-# speed.
+# Of several percentiles, the nearest to the leaderboard's: p90 for TTFT, p50 for decode speed.
 _LATENCY_AT = ("p90", "p99", "p75", "p50")
 _THROUGHPUT_AT = ("p50", "p75", "p90", "p99")
 _PRICES = ("prompt", "completion")
@@ -152,7 +151,7 @@ _Cutoff = float | _Percentiles | None
 
 
 class ProviderPreferences(msgspec.Struct):
-    """OpenRouter's object as it is sent; ``unmet`` checks the fields that are not listed here."""
+    """OpenRouter's object; ``unmet`` checks fields that are not listed here."""
 
     order: list[str] | None = None
     only: list[str] | None = None
@@ -162,7 +161,7 @@ class ProviderPreferences(msgspec.Struct):
     data_collection: Literal["allow", "deny"] | None = None
     zdr: bool | None = None
     quantizations: list[str] | None = None
-    regions: list[str] | None = None  # ours: OpenRouter has separate hosts for this
+    regions: list[str] | None = None  # ours; OpenRouter has separate hosts instead
     sort: Literal["throughput", "latency", "price"] | _Sort | None = None
     preferred_max_latency: _Cutoff = None  # seconds
     preferred_min_throughput: _Cutoff = None  # tokens per second
@@ -177,24 +176,24 @@ class ProviderPreferences(msgspec.Struct):
 
     @property
     def objective(self) -> Objective | None:
-        """The objective that its sort order stands for."""
+        """The objective for the sort order."""
         by = self.sort.by if isinstance(self.sort, _Sort) else self.sort
         return None if by is None else _SORTED_BY[by]
 
     @property
     def ttft_ms(self) -> float | None:
-        """The preferred time to first token."""
+        """The preferred time to the first token, in ms."""
         latency_s = _cutoff("preferred_max_latency", self.preferred_max_latency, _LATENCY_AT)
         return None if latency_s is None else latency_s * 1000
 
     @property
     def min_tok_s(self) -> float | None:
-        """The preferred decode speed."""
+        """The preferred decode speed, in tokens per second."""
         return _cutoff("preferred_min_throughput", self.preferred_min_throughput, _THROUGHPUT_AT)
 
     @property
     def policy(self) -> DataPolicy:
-        """The required data policy. ``data_collection: deny`` means zero retention: nothing weaker is configured."""
+        """The required data policy. ``data_collection: deny`` means zero retention, as nothing weaker is configured."""
         keeps_nothing = self.zdr or self.data_collection == "deny"
         return DataPolicy(
             zdr=True if keeps_nothing else None,
@@ -221,7 +220,7 @@ class ProviderPreferences(msgspec.Struct):
 
 
 def unmet(provider: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the requirements in OpenRouter's object that cannot be guaranteed or are unknown."""
+    """Yield the requirements in OpenRouter's object that are unknown, or that the gateway cannot guarantee."""
     for name, value in provider.items():
         if name not in ProviderPreferences.__struct_fields__ and value not in (None, False, [], {}):
             yield f"provider.{name}"
@@ -260,16 +259,16 @@ def _price(name: str, price: float | str | None) -> float | None:
     return usd
 
 
-MOST_MODELS = 32  # in a request: the gateway plans again for each that fails
+MOST_MODELS = 32  # in a request: after each failure the gateway plans again
 CONSUMED: frozenset[str] = frozenset({"fastest_response", "models", "provider", "route", "transforms"})
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True):
-    """A request's preferences. None or empty: not set."""
+    """A request's preferences; None or empty: not set."""
 
-    models: tuple[str, ...] = ()  # tried in this order, the request's own ``model`` first
-    fastest_response: bool = False  # race all models of the comma list that is first in ``models``
-    order: tuple[str, ...] | None = None  # providers' slugs, as in ``only`` and ``ignore``
+    models: tuple[str, ...] = ()  # tried in this order; the request's ``model`` is the first
+    fastest_response: bool = False  # race all models of the comma list, the first of ``models``
+    order: tuple[str, ...] | None = None  # slugs of providers, as in ``only`` and ``ignore``
     only: tuple[str, ...] | None = None
     ignore: tuple[str, ...] | None = None
     allow_fallbacks: bool = True  # whether deployments besides those in ``order``, or besides the best, may answer
@@ -278,7 +277,7 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True):
     min_tok_s: float | None = None
     policy: DataPolicy = DataPolicy()
     max_price: MaxPrice | None = None
-    require_parameters: bool = False  # no parameter may be left out, even if drop_params is set
+    require_parameters: bool = False  # no parameter may be left out, even with drop_params
     unmet: tuple[str, ...] = ()  # requirements that cannot be met here
     unsupported: tuple[str, ...] = ()  # preferences that have no effect here
 
@@ -292,17 +291,17 @@ class DeploymentChoice(msgspec.Struct, frozen=True):
     deployments: Sequence[Deployment]  # those of ``order`` first
     excluded: dict[str, str]  # deployment → reason
     race: RaceSettings
-    asked: RaceSettings  # the same, with the width that was asked for even if fewer deployments are left
+    asked: RaceSettings  # the same, with the requested width even if fewer deployments are left
     order: tuple[str, ...] = ()  # deployments to try in turn, before the rest
     failover: bool = True  # False: only the first deployment may answer
     unsupported: tuple[str, ...] = ()  # fields that have no effect here, for a response header
 
 
 def read_preferences(fields: Mapping[str, msgspec.Raw]) -> Preferences:
-    """Read the preferences at the body's top level. Returns ``NOTHING`` itself if and only if there are none.
+    """Return the preferences in a body's top level; ``NOTHING`` itself if and only if there are none.
 
     Raises:
-        InvalidRequest: a value is invalid; ``param`` names its field.
+        InvalidRequest: a value is invalid; ``param`` has the field's name.
 
     """
     if CONSUMED.isdisjoint(fields):
@@ -330,7 +329,7 @@ def read_preferences(fields: Mapping[str, msgspec.Raw]) -> Preferences:
 
 
 def is_passed_on(model: Model) -> bool:
-    """Whether OpenRouter handles the fields itself: the call's deployments are all there."""
+    """Whether OpenRouter itself handles the fields: all deployments of the call are there."""
     return model.adhoc and all(each.vendor == OPENROUTER for each in model.deployments.values())
 
 
@@ -339,7 +338,7 @@ def preferred(
 ) -> DeploymentChoice:
     """Return the ``deployments`` that may answer, and the race settings of ``model`` with the request's preferences.
 
-    ``client`` limits what its requests may ask for; without one, no race becomes wider than the model's own.
+    ``client``: limits what requests may ask for; without one, no race becomes wider than the model's own.
 
     Raises:
         InvalidRequest: a requirement cannot be met.
@@ -386,7 +385,7 @@ def preferred(
 
 
 def _decoded(name: str, fields: Mapping[str, msgspec.Raw], kind: Any) -> Any:
-    """Decode a field as ``kind``; None if it is missing."""
+    """Return a field decoded as ``kind``; None if it is missing."""
     if (raw := fields.get(name)) is None:
         return None
     try:
@@ -398,7 +397,7 @@ def _decoded(name: str, fields: Mapping[str, msgspec.Raw], kind: Any) -> Any:
 
 
 def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, ...]:
-    """Return the models to try, in order; the body's ``model`` is first. A comma list is one entry."""
+    """Return the models to try, in order; ``model`` is the first. A comma list is one entry."""
     listed = _decoded("models", fields, list[str] | None) or []
     if not listed and not fastest:
         return ()
@@ -419,9 +418,9 @@ def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, .
 
 
 def policy_violation(deployment: Deployment, policy: DataPolicy) -> str | None:
-    """Return why ``policy``, the operator's or a request's, forbids that ``deployment`` sees the prompt.
+    """Return why ``policy``, the operator's or a request's, keeps the prompt from ``deployment``; None if it does not.
 
-    None if it allows it. A quantization that is not known is the one that OpenRouter calls unknown.
+    An unknown quantization is OpenRouter's ``unknown``.
     """
     if policy.zdr and not deployment.zdr:
         return "is not known to have zero data retention (zdr)"
@@ -442,7 +441,7 @@ def _obstacle(deployment: Deployment, preferences: Preferences) -> str | None:
         return f"is not in provider.only ({', '.join(only)})"
     for slug in ignore:
         match = matches(slug, deployment)
-        if match is not Match.NO:  # if unknown, it must not see the prompt
+        if match is not Match.NO:  # if it may match, it must not see the prompt
             return f"is {'' if match is Match.YES else 'maybe '}in provider.ignore ({slug})"
     if (reason := policy_violation(deployment, policy)) is not None:
         return reason
@@ -479,7 +478,7 @@ def _raced(
     ordered: bool,
     left: Sequence[Deployment],
 ) -> RaceSettings:
-    """Return ``race`` with the request's preferences. Budget and daily limit stay as they are."""
+    """Return ``race`` with the request's preferences; budget and daily limit do not change."""
     changes: dict[str, Any] = {
         name: value
         for name, value in (
@@ -506,5 +505,5 @@ def _raced(
         return race
     changed = race.model_copy(update=changes)
     if preferences.sort is not None:
-        changed.model_fields_set.discard("objective")  # a sort order ranks deployments; it does not ask for holds
+        changed.model_fields_set.discard("objective")  # a sort order ranks deployments, but does not ask for holds
     return changed

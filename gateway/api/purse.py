@@ -1,6 +1,6 @@
-"""Whether a launch may be paid: the only place that asks the budget, dollars and limits, and tells why one refuses.
+"""Whether a launch may be paid: the only place that asks the budget, dollars and limits, and tells reasons of refusals.
 
-The race itself asks for a seat, as it may wait for one; a launch that is refused for want of a seat is told here too.
+The race itself asks for a seat, and may wait for one; a launch refused for want of a seat is also told here.
 """
 
 from collections.abc import Callable, MutableMapping
@@ -18,11 +18,11 @@ from gateway.steering import Launch, Plan
 
 
 class Purse:
-    """Pays for the launches of one call, at all of its models."""
+    """Pays for the launches of one call, at all models of the call."""
 
     def __init__(self, context: CallContext, open_call: OpenCall, response_headers: MutableMapping[str, str]) -> None:
         """``response_headers`` tell the client why the call has fewer attempts than asked for."""
-        self.kept_out: dict[str, LimitReached] = {}  # models that a limit refused
+        self.kept_out: dict[str, LimitReached] = {}  # models refused by a limit
         self.open_call = open_call
         self._context = context
         self._response_headers = response_headers
@@ -30,7 +30,8 @@ class Purse:
     def permits_beside(self, fallback: PlannedCall, late: PlannedCall, launch: Launch, *, is_second: bool) -> bool:
         """Charge a fallback's launch to the late model beside which it starts; return whether that model may pay.
 
-        Want of money refuses a launch only if the call has had a rescue already, or if it costs over ten times as much.
+        Want of money refuses a launch only if the call has had a rescue already, or if the fallback costs over ten
+        times as much.
         """
         is_needed = not (is_second or late.model.is_dear(fallback.model))
         reason = self.refusal(late.model, launch, fallback.plan, is_needed=is_needed, of=fallback.model)
@@ -39,7 +40,7 @@ class Purse:
         return reason is None
 
     async def holds(self, planned: PlannedCall) -> bool:
-        """Reserve the expected use of limits by a further model; return whether they allow it, and keep the refusal."""
+        """Reserve the expected use of limits by a further model; return whether the limits allow the use."""
         self.kept_out.pop(planned.model.name, None)
         if is_counted(planned.call, planned.model):
             try:
@@ -55,8 +56,8 @@ class Purse:
     ) -> Narrowed | None:
         """Charge an extra attempt of ``plan`` to ``model``; return why the attempt may not start now.
 
-        ``is_needed``: the call's first rescue or fallback, which no limit in dollars refuses. ``of``: the model that is
-        asked; None: ``model``.
+        ``is_needed``: the call's first rescue or fallback, which no limit in dollars refuses. ``of``: the model to ask;
+        None: ``model``.
         """
         steering, cost_usd, of = self._context.steering, plan.cost_usd.get(launch.deployment), of or model
         learnt_as = None if of.tenant is None else of.learnt_as
@@ -81,15 +82,15 @@ class Purse:
         beside: PlannedCall | None = None,
         on_refused: Callable[[], None] = lambda: None,
     ) -> Continuer:
-        """Return a model that may continue an answer: of its own, or of the model ``beside`` which it is asked.
+        """Return ``planned`` as a model that may continue a broken answer, its own or that of the model ``beside``.
 
         An attempt that continues a broken answer runs beside no other, and is not extra. ``on_refused`` is called if
-        the other model may not pay.
+        the model ``beside`` may not pay.
         """
 
         async def holds(launch: Launch) -> bool:
             if beside is None:
-                return True  # held when the call began
+                return True  # reserved when the call began
             return await self.holds(msgspec.structs.replace(planned, plan=planned.plan.continued(launch)))
 
         def permits(launch: Launch, stopped: StopKind) -> bool:
@@ -108,11 +109,11 @@ class Purse:
         return Continuer(planned.model, planned.plan, planned.call, holds, permits)
 
     def left_out(self, planned: PlannedCall) -> None:
-        """Count the attempts that a plan asks for and does not start."""
+        """Count the attempts asked for by a plan and not started."""
         self._context.steering.left_out(planned.model.name, planned.plan)
 
     def no_seat(self, planned: PlannedCall) -> None:
-        """Count an extra launch of a plan that gets no seat."""
+        """Count an extra launch without a seat."""
         self._context.services.seats.refused(planned.model.name)
 
     def tell(self, reason: Narrowed) -> None:
@@ -124,7 +125,7 @@ class Purse:
 class Allowance:
     """The money that one plan may spend: asked before each launch that is due.
 
-    The client is told why the plan starts fewer attempts than asked for, unless it runs ``beside`` another model.
+    The client is told why the plan starts fewer attempts than asked for, unless the plan runs ``beside`` another model.
     """
 
     __slots__ = ("_is_rescued", "_is_told", "_planned", "_purse")
@@ -145,7 +146,7 @@ class Allowance:
             purse.tell(plan.narrowed)
 
     def permits(self, launch: Launch) -> bool:
-        """Whether a launch beside another attempt may start now; if so, pay for it. Probes are only counted."""
+        """Pay for a launch beside another attempt; return whether the launch may start now. Probes are only counted."""
         planned, rescues = self._planned, launch.role is Role.FAILOVER
         plan = planned.plan
         if plan.withheld_by is not None and launch is plan.withheld:

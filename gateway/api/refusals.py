@@ -1,9 +1,9 @@
-"""Refusals: requests that the gateway itself rejects. All are counted, in the metrics and by the minute in the ledger.
+"""Requests that the gateway itself rejects, counted in the metrics and, by the minute, in the ledger.
 
 The log has at most one line a second per kind.
 
-A refusal is not a call: the client was not admitted, or no deployment could be asked. A call has its own ledger row
-and log line, however it ends. Errors of providers are not refusals.
+A refusal is not a call: the client was not admitted, or no deployment could be asked. A call has its own ledger row and
+log line, however the call ends. Errors of providers are not refusals.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from providers import redact
 # Refusals by the minute, for the ledger: a flood costs a few rows, however many requests it has.
 
 MINUTE_S = 60.0
-ADDRESSES = 100  # different ones a minute
-MODELS = 100  # different names of models that were asked for in a minute: a client may write any
-ROWS = 500  # a minute, with an address or a model; reasons and clients are few, but not their products with these
+ADDRESSES = 100  # different addresses a minute
+MODELS = 100  # different names of models a minute: a client may write any name
+ROWS = 500  # a minute, with an address or a model: few reasons and clients, but many products of these
 OTHER = "other"  # the addresses and the models beyond
 
 Record = Callable[[tuple[RefusalRecord, ...]], None]
@@ -42,10 +42,10 @@ class _RefusalMinutesKind(msgspec.Struct, frozen=True, gc=False):
 
 
 class RefusalMinutes:
-    """Counts the refusals of the current minute, and records them when it is over.
+    """Counts the refusals of the current minute, and records the counts when the minute is over.
 
-    The current minute is in memory only, so a crash loses it. With a row for each refusal, unknown clients could write
-    to the disk without limit; the counts in the metrics are up to date.
+    The current minute is in memory only, so a crash loses its counts. With a row for each refusal, unknown clients
+    could write to the disk without limit; the counts in the metrics are up to date.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RefusalMinutes:
     def add(self, status: int, reason: str, client: str | None, peer: str | None, model: str | None = None) -> None:
         """Count a refusal; ``peer`` is the address to store, as a socket or a proxy writes it.
 
-        ``model`` is the name that was asked for, of a bounded length, if it is the reason.
+        ``model``: the requested name, of a bounded length, if the refusal is due to the name.
         """
         if self._started_at is None:
             self._begin()
@@ -76,7 +76,7 @@ class RefusalMinutes:
         self._counts[kind] = self._counts.get(kind, 0) + 1
 
     def end(self) -> None:
-        """End the current minute, and record it."""
+        """End the current minute, and record its counts."""
         if self._end is not None:
             self._end.cancel()
         if self._started_at is None:
@@ -109,7 +109,7 @@ class RefusalMinutes:
 
 
 def _bounded(name: str | None, names: set[str], most: int) -> str | None:
-    """Return a name that is one of the first ``most``, which are kept in ``names``; of all others ``OTHER``."""
+    """Return ``name`` if among the first ``most`` names, which ``names`` keeps; else ``OTHER``."""
     if name is None or name in names:
         return name
     if len(names) >= most:
@@ -124,20 +124,20 @@ _NO_REFUSALS = (RaceFailed, ClientDisconnected, NotSignedIn)
 
 
 class RefusedRequest(msgspec.Struct, frozen=True):
-    """The origin and target of a refused request. Of what the client chose it has a model's name alone, bounded."""
+    """The origin and target of a refused request. Of the client's own text only a model's name is here, bounded."""
 
     peer: str | None  # the address of the client if a trusted proxy names it, else of the peer
     method: str | None = None
     endpoint: str | None = None  # a pattern from the list of routes; None: no route
     client: str | None = None  # the configured name, if the key is known
-    model: str | None = None  # the one that was asked for, if there is none of that name or the client may not use it
+    model: str | None = None  # the requested one, if there is no model of this name or the client may not use the model
 
 
-LONGEST_MODEL = 100  # characters of an asked-for model in the log and the ledger
+LONGEST_MODEL = 100  # characters of a requested model's name in the log and the ledger
 
 
 class Refusals:
-    """Counts refusals. The first of a kind is logged at once, those that follow in one line per second."""
+    """Counts refusals. The first of a kind is logged at once, later ones in one line per second."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class Refusals:
             self.add(error.status_code, error.kind, refusal)
 
     def add(self, status: int, reason: str, refused: RefusedRequest, *, defect: BaseException | None = None) -> None:
-        """Record a refusal. ``defect`` is the bug that caused it; the first of a kind is logged with traceback."""
+        """Record a refusal. ``defect``: the bug behind it, if any; the first of a kind is logged with traceback."""
         self._count(status, reason, refused.client)
         if refused.peer is not None and not self._keeps_addresses():
             refused = msgspec.structs.replace(refused, peer=None)
@@ -174,7 +174,7 @@ class Refusals:
         kind.add(refused, defect)
 
     def close(self) -> None:
-        """Log and record the refusals that are still pending."""
+        """Log and record the pending refusals."""
         self._minutes.end()
         for kind in list(self._kinds.values()):
             kind.close()
@@ -215,7 +215,7 @@ class _Kind:
         self._ended()
 
     def _log_more(self) -> None:
-        """Log the refusals since the last line; if there are none, remove this kind."""
+        """Log the refusals since the last line; without any, remove this kind."""
         if not self._unlogged:
             self._ended()
             return

@@ -1,4 +1,4 @@
-"""The facts of an API whose answers pass unread: path at providers, required fields, and what is paid for."""
+"""The facts of an API with answers that pass unread: path at providers, required fields, and what is paid for."""
 
 from collections.abc import Mapping
 
@@ -18,35 +18,35 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
 
     endpoint: MeasuredApi  # as named in the ledger
     path: str  # at the provider
-    api: Api  # that a deployment must support
+    api: Api  # the API in a deployment's ``apis``
     demands: Mapping[str, str] = {}  # required field → its expected content; alternative names are separated by a bar
     takes: tuple[str, ...] = (JSON,)
-    kind: ModelKind | None = None  # of the default models, if a request names none; None: the model is required
+    kind: ModelKind | None = None  # of the default models, for a request without a model; None: the model is required
     is_text: bool = True  # input and output are text, so a text price applies to the reported tokens
-    by_character: str | None = None  # the field whose characters are paid for, whether or not tokens are reported
-    by_query: bool = False  # some vendors are paid for each request, others for its tokens
-    estimates: bool = False  # the input is text, so that its tokens can be estimated
+    by_character: str | None = None  # the field with the characters to pay for, whether or not tokens are reported
+    by_query: bool = False  # some vendors are paid by the request, others by its tokens
+    estimates: bool = False  # the input is text, for which tokens can be estimated
     takes_extra_body: bool = True
-    # Requests of up to so many bytes are answered soon, and asking twice changes nothing: late ones are hedged.
+    # Requests of up to so many bytes are answered soon, and asking twice changes nothing: late calls are hedged.
     short_bytes: int = 0
-    is_indexed: bool = False  # its answers are kept beside earlier ones, so all must be made by the same model
-    begins: Mapping[str, bytes] = {}  # how the JSON of a field begins: [ or {
-    instead: str = ""  # what a client can ask for at a deployment that lacks it; "": nothing
-    by_summary: bool = False  # at a model without it, whoever answers is asked for a summary
-    gives: bool = False  # later requests may name what its answers name
+    is_indexed: bool = False  # answers are kept beside earlier ones, so all must be made by the same model
+    begins: Mapping[str, bytes] = {}  # the first character of a field's JSON: [ or {
+    instead: str = ""  # another way for a client to get such an answer from a deployment without the API; "": none
+    by_summary: bool = False  # a model without the API is asked for a summary
+    gives: bool = False  # later requests may use names in its answers
 
     @property
     def of(self) -> str:
-        """The API whose requests may name what a provider stores as this one's do."""
+        """The API whose requests may name the same things stored by a provider."""
         return self.api if self.api in DIALECTS else self.path
 
     def is_short(self, size: int) -> bool:
-        """Whether an answer to a body of ``size`` bytes may be asked for twice, so that calls are hedged or raced."""
+        """Return whether two providers may be asked to answer ``size`` bytes: such calls are hedged or raced."""
         return size <= self.short_bytes
 
 
 def counting_api(api: Api, path: str) -> RelayedApi:
-    """Return the API at ``path`` that counts the tokens of prompts for ``api``."""
+    """Return the API at ``path`` for counting the tokens of prompts for ``api``."""
     return RelayedApi(
         endpoint=MeasuredApi.COUNT_TOKENS,
         path=path,

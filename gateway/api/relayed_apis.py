@@ -1,4 +1,4 @@
-"""The rows of the APIs whose answers pass unread: an API whose bodies are JSON is one row, and no more code."""
+"""The rows of the APIs with answers that pass unread: an API with bodies of JSON is one row, and no more code."""
 
 import sys
 
@@ -12,7 +12,7 @@ from providers.dialects import RESPONSES
 
 _ANY_BYTES = sys.maxsize
 _SHORT_SOUND_BYTES = 2**20  # of a file: about a minute
-# The media types of answers, where they are not JSON alone.
+# The media types of answers other than JSON alone.
 SOUND = ("audio/*", "text/event-stream")
 SUBTITLES = (JSON, "text/*", "application/x-subrip")
 
@@ -59,8 +59,8 @@ RERANK_V2 = msgspec.structs.replace(
     routes=("/v2/rerank",),
     description=Description(id="rerankV2", summary="The same, where Cohere's second version has it"),
 )
-# In beta: the shapes are those of openai 3.57.0 and google-genai 3.6.1 for Python, read on 2026-11-26. Neither is made
-# into the other: an answer of probabilities is the vendor's own.
+# In beta: the shapes are those of openai 3.57.0 and google-genai 3.6.1 for Python, read on 2026-11-26. Neither is
+# translated into the other: an answer of probabilities is the vendor's own.
 DECISIONS = Endpoint(
     routes=("/v1/decisions",),
     relayed=RelayedApi(
@@ -95,7 +95,7 @@ COMPACT = Endpoint(
         endpoint=MeasuredApi.COMPACT,
         path="responses/compact",
         api="responses",
-        takes_extra_body=False,  # it accepts only a few of the fields for answers
+        takes_extra_body=False,  # the API accepts only a few of the fields of answers
         by_summary=True,
         gives=True,
     ),

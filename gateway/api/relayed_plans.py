@@ -1,4 +1,4 @@
-"""What planning a call takes beside the usual, where its answer passes unread: who may answer, costs, and hedges."""
+"""The plan of a call whose answer is passed on unread: who may answer, at what cost, and when to hedge."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ from providers.dialects import DIALECTS, PIVOT
 
 
 def first_of(model: Model, api: RelayedApi) -> Deployment | None:
-    """Return the first deployment of ``model`` that has the API, in the order of the configuration."""
+    """Return the first deployment of ``model`` with the API, in the order of the configuration."""
     return next((each for each in model.deployments.values() if api.api in each.apis), None)
 
 
@@ -30,9 +30,10 @@ def fitted(
     index: Deployment | None,
     differs: Callable[[Deployment], str | None],
 ) -> Fitting:
-    """Return the deployments that can answer, the others with reasons. Each is sent the request as it is.
+    """Return the deployments that can answer, the others with reasons. Each is sent the request unchanged.
 
-    ``index``: beside whose answers these will be kept; ``differs`` returns how those of a deployment are unlike them.
+    ``index``: the deployment with whose vectors the client will keep the answer's; ``differs`` returns how the vectors
+    of a deployment differ from those.
 
     Raises:
         NoDeploymentFits: no deployment of the model has the API and may be used.
@@ -51,7 +52,7 @@ def fitted(
 
 
 def terms_of(terms: Terms, parsed: ParsedRequest, model: Model) -> Terms:
-    """Return the ``terms`` of a call whose answer has no tokens, or is not paid by the token, and cannot be watched."""
+    """Return the ``terms`` of a call whose answer cannot be watched, and has no tokens or is not paid by the token."""
     has_dollars = (model.race.usd_per_day, model.race.extra_usd_per_call) != (None, None)
     return msgspec.structs.replace(
         terms,
@@ -65,14 +66,14 @@ def terms_of(terms: Terms, parsed: ParsedRequest, model: Model) -> Terms:
 
 
 def demands_of(parsed: ParsedRequest, model: Model) -> Demands:
-    """Return what such a call demands of its plan: others that answer alike, or, if it changes something, one."""
+    """Return such a call's demands on its plan: deployments that answer alike, or only one if it has effects."""
     if parsed.stateful:
         return Demands(once=True)
     return Demands(identity={name: each.identity for name, each in model.deployments.items()})
 
 
 def read_as(parsed: ParsedRequest, model: Model, plan: Plan) -> tuple[Plan, RelayedRequest]:
-    """Return the plan with its costs, where characters or queries are paid for, and how its deployments are read."""
+    """Return the plan, with its costs where characters or queries are paid for, and the rules for its answers."""
     assert parsed.relayed is not None
     api = parsed.relayed
     if api.by_character is not None or (api.by_query and plan.cost_usd):
@@ -95,14 +96,14 @@ def read_as(parsed: ParsedRequest, model: Model, plan: Plan) -> tuple[Plan, Rela
     )
 
 
-# Extra attempts a call where the mode is ``auto``. Those later than the 95th percentile or so get one; with a budget of
-# just as many, chance would empty it now and then, and a call that hangs then would wait for its rescue.
+# Extra attempts per call with mode ``auto``. Calls later than about the 95th percentile get an extra attempt; with a
+# budget of only 0.05, chance would empty the budget now and then, and a call that hangs then would wait for its rescue.
 SHORT_BUDGET = 0.06
-HEDGED_PART = 0.75  # of a budget for short calls; large ones are late more often than that, as sizes are fitted
+HEDGED_PART = 0.75  # of a budget for short calls; large calls are late more often, as sizes are fitted
 
 
 def hedged(model: Model) -> Model:
-    """Return ``model`` with a hedge of late calls, where its mode is left to us."""
+    """Return ``model`` with a hedge of late calls, if its mode is ``auto``."""
     if model.race.mode is not Mode.AUTO:
         return model
     race = model.race.model_copy(update={"mode": Mode.HEDGE, "budget": min(model.race.budget, SHORT_BUDGET)})
@@ -112,7 +113,7 @@ def hedged(model: Model) -> Model:
 def _obstacle(
     deployment: Deployment, api: RelayedApi, policy: DataPolicy, index: Deployment | None, unpriced: Unpriced | None
 ) -> str | None:
-    """Return why a deployment cannot be used; None if it can. ``index``: beside whose answers this one will be kept."""
+    """Return why a deployment cannot be used; None if usable. ``index``: as for ``fitted``."""
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only{api.instead and f': {api.instead}'}"
     if api.by_character is not None:
@@ -126,7 +127,7 @@ def _obstacle(
 
 
 def _too_much(deployment: Deployment, parsed: ParsedRequest) -> str | None:
-    """Return what a request asks for that is more than the deployment is known to give; None: nothing."""
+    """Return which number in a request is above the deployment's known maximum; None: no number."""
     can = deployment.capabilities
     if can.max_documents is not None and (documents := _number_of(parsed, "documents")) > can.max_documents:
         return f"ranks at most {can.max_documents} documents, not {documents}"
@@ -136,7 +137,7 @@ def _too_much(deployment: Deployment, parsed: ParsedRequest) -> str | None:
 
 
 def _usd_of(api: RelayedApi, parsed: ParsedRequest, deployment: Deployment) -> float | None:
-    """Return what an answer costs that is paid for by characters, or by queries; None: unknown."""
+    """Return the cost of an answer paid for by characters or by queries; None: unknown."""
     if api.by_character is not None:
         usd = _counted_per_character(deployment)
         return None if usd is None else usd * _characters(parsed, api.by_character)
@@ -146,20 +147,20 @@ def _usd_of(api: RelayedApi, parsed: ParsedRequest, deployment: Deployment) -> f
 
 
 def _has_units(deployment: Deployment) -> bool:
-    """Whether anything besides tokens of text has a known price, as seconds of sound and pictures."""
+    """Return whether anything besides tokens of text has a known price, as seconds of sound and pictures."""
     price = deployment.price or deployment.listed
     return price is not None and bool(price.units)
 
 
 def _counted_per_character(deployment: Deployment) -> float | None:
-    """Return what limits in dollars count for a character that is spoken; None: nothing is known."""
+    """Return the dollars counted by limits for a spoken character; None: nothing is known."""
     if (usd := _usd_per_character(deployment)) is not None or deployment.listed is None:
         return usd
     return dict(deployment.listed.dearest).get("character")
 
 
 def _usd_per_character(deployment: Deployment) -> float | None:
-    """Return what a character costs that is spoken: as listed, else the higher of the two prices; None: unknown."""
+    """Return the price of a spoken character: as listed, else the higher of the two prices; None: unknown."""
     price = deployment.price or deployment.listed
     if price is None or (usd := price.usd("character")) is not None:
         return None if price is None else usd
@@ -173,18 +174,18 @@ _LONG = 100_000  # bytes: vendors speak a few thousand characters at a time
 
 
 def _characters(parsed: ParsedRequest, field: str) -> int:
-    """Return the number of characters of a text; of a very long one the bytes, which are more."""
+    """Return the number of characters of a text; of a very long text the number of bytes, which is not lower."""
     raw = parsed.fields.get(field, b"")
     if len(raw) > _LONG:
         return len(raw)
     try:
         return len(_TEXT.decode(raw))
-    except msgspec.DecodeError:  # not a text: the provider will say so
+    except msgspec.DecodeError:  # not a text: the provider will report the error
         return len(raw)
 
 
 def _number_of(parsed: ParsedRequest, field: str) -> int:
-    """Return the number of elements of an array; 0 if it is none."""
+    """Return the number of elements of an array; 0 for any other value."""
     try:
         return len(_ELEMENTS.decode(parsed.fields.get(field, b"[]")))
     except msgspec.DecodeError:
@@ -192,8 +193,8 @@ def _number_of(parsed: ParsedRequest, field: str) -> int:
 
 
 def _dimensions(parsed: ParsedRequest) -> int:
-    """Return how long vectors are to be; 0 if the request does not say."""
+    """Return the requested length of vectors; 0 for the default of the model."""
     try:
         return _INTEGER.decode(parsed.fields.get("dimensions", b"0"))
-    except msgspec.DecodeError:  # the provider will say so
+    except msgspec.DecodeError:  # the provider will report the error
         return 0

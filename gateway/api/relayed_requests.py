@@ -1,4 +1,4 @@
-"""A request to an API whose answers pass unread: a JSON object or a form, without the gateway's own fields."""
+"""A request to an API with answers that pass unread: a JSON object or a form, without the gateway's own fields."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -20,12 +20,12 @@ from providers.dialects import PIVOT, Malformed
 
 
 def default_model(api: RelayedApi, fleet: Fleet, client: Client) -> str:
-    """Return the model for a request that names none: the only configured one for this API.
+    """Return the model for a request without one: the only configured model for this API.
 
-    Models are recognised by their names; if no name matches, by having a deployment with this API.
+    Models are recognised by their names; if no name matches, by a deployment with this API.
 
     Raises:
-        InvalidRequest: there is none, or several.
+        InvalidRequest: no model, or several models, fit.
 
     """
     open_ = [
@@ -51,15 +51,15 @@ _OWN = CONSUMED | {"race"}
 _STREAM = msgspec.json.Decoder(bool | None)
 _STREAM_FORMAT = msgspec.json.Decoder(str | None)
 _YES = frozenset({"true", "1"})
-_BETWEEN_STEPS = re.compile(r"[\[\].]+")  # of a path that is the name of a form's field
+_BETWEEN_STEPS = re.compile(r"[\[\].]+")  # in a path as the name of a form's field
 _MOST_STEPS = 50
-_TEXTS = frozenset({"input", "instructions", "model", "prompt"})  # which may look like JSON
+_TEXTS = frozenset({"input", "instructions", "model", "prompt"})  # texts, even if they look like JSON
 
 
 def read_json(
     api: RelayedApi, contents: Contents, race_header: str | None, default: Callable[[], str]
 ) -> ParsedRequest:
-    """Read a JSON body; ``default`` returns the model to use if it names none.
+    """Read a JSON body; ``default`` returns the model of a body without ``model``.
 
     Raises:
         InvalidRequest: a field is invalid or missing.
@@ -134,7 +134,7 @@ def form_fields(form: Form) -> Steps[dict[str, msgspec.Raw]]:
     """Return a form's fields, without its files, in the shape of JSON: ``image[0][file_id]`` is within ``image``.
 
     Raises:
-        InvalidRequest: a field that contains JSON is too long.
+        InvalidRequest: a field of JSON is too long.
 
     """
     values_of: dict[str, list[object]] = {}
@@ -154,7 +154,7 @@ def form_fields(form: Form) -> Steps[dict[str, msgspec.Raw]]:
 
 
 def _needs(api: RelayedApi, fields: Mapping[str, msgspec.Raw], size: int) -> Needs:
-    """Return the needs of a request; its prompt is all in the body, if its ``input`` is text or tokens."""
+    """Return the needs of a request; an ``input`` of text or tokens has the whole prompt in the body."""
     text = fields.get("input") if api.estimates else None
     is_inline = text is not None and b"{" not in bytes(text)
     return Needs(size // CHARS_PER_TOKEN if api.estimates else 0, inline=is_inline)
@@ -194,7 +194,7 @@ _HEAD_BYTES = 64
 
 
 def _as_json(name: str, text: str | None) -> msgspec.Raw:
-    """Return a form's field as JSON: the model's name becomes a string, the others contain JSON already."""
+    """Return a form's field as JSON: the model's name becomes a string, the other fields contain JSON already."""
     text = text or ""
     if name == "model" or (name == "race" and text.strip()[:1] not in {"{", '"'}):
         return raw_json(text)

@@ -1,4 +1,4 @@
-"""A client's request, parsed as far as the gateway must know it, in the same form for every dialect."""
+"""A client's request, parsed as far as the gateway needs, in the same form for every dialect."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ _LONG = 8 * 1024  # bytes; shorter prompts fit every context window
 _ESCAPE_OVERHEAD = 4  # bytes: an escape like \u043f has six; the letter has two in UTF-8
 _MOST_ESCAPED = 3  # the factor by which a text of escapes only is longer than in UTF-8
 
-# Fields that refer to nothing stored and start no search: with these, the prompt is all that the provider reads.
+# Fields that name nothing stored and start no search: with only these, the provider reads nothing but the prompt.
 INLINE = frozenset({
     "best_of", "dimensions", "echo", "encoding_format", "frequency_penalty", "include", "input", "instructions",
     "logit_bias", "logprobs", "max_completion_tokens", "max_output_tokens", "max_tokens", "messages", "metadata",
@@ -50,18 +50,18 @@ INLINE = frozenset({
 _NAMES_NOTHING = INLINE - NAMES_STORED
 _TURNS = re.compile(rb"\s*(?:\{|\[\s*[^\s\]])")  # Google also accepts a single turn
 _TEXT, _TEXT_OR_TURNS = re.compile(rb'\s*"'), "input"  # of Responses
-_NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # the input is valid JSON, so its first bytes are enough
+_NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # valid JSON, so the first bytes are enough
 
-# Fields that say how much the model is to think: of the APIs, and of servers and vendors with fields of their own.
+# Fields about how much the model should think: of the APIs, and of servers and vendors with fields of their own.
 _EFFORT_FIELDS = frozenset({
     "chat_template_kwargs", "enable_thinking", "output_config", "reasoning", "thinking", "thinking_budget",
 }).union(name for dialect in DIALECTS.values() if (name := dialect.requests.thinking.effort) is not None)  # fmt: skip
-_EFFORT_KEYS = (  # within their objects
+_EFFORT_KEYS = (  # within the fields' objects
     "type", "effort", "enabled", "budget_tokens", "max_tokens", "enable_thinking", "thinking", "thinking_budget",
     "thinkingBudget", "thinkingLevel", "thinking_level", "reasoning_effort",
 )  # fmt: skip
 _EFFORT_LONGEST = 2048  # bytes; a longer field is not read
-_MUCH_TOKENS = 2048  # a thinking budget, as for the effort medium
+_MUCH_TOKENS = 2048  # a thinking budget that counts like the effort medium
 _EFFORTS: Mapping[str, Effort] = {
     **dict.fromkeys(("none", "off", "disabled", "minimal", "low"), Effort.LOW),
     **dict.fromkeys(("medium", "high", "xhigh", "max", "enabled", "adaptive"), Effort.HIGH),
@@ -71,35 +71,35 @@ Decoders = Mapping[str, msgspec.json.Decoder[Any]]
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """The capabilities a deployment needs to answer a request."""
+    """The capabilities that a deployment needs to answer a request."""
 
     prompt_tokens: int  # estimated from the size of the body
-    max_tokens: int | None = None  # the client's limit for the answer, if it set one
+    max_tokens: int | None = None  # the client's limit for the answer, if any
     tools: bool = False
     json_schema: bool = False
     vision: bool = False
     audio: bool = False
     documents: bool = False
-    inline: bool = False  # the prompt is text, and completely in the body
+    inline: bool = False  # the prompt is only text, and all of it is in the body
 
     @property
     def ordinary(self) -> bool:
-        """Whether every deployment can answer it, apart from its length."""
+        """Whether every deployment can answer the request, apart from its length."""
         return not (self.tools or self.json_schema or self.vision or self.audio or self.documents)
 
 
-class StreamFormat(IntEnum):  # which has a hash in C
-    """How a streamed answer is written."""
+class StreamFormat(IntEnum):  # has a hash in C
+    """The form in which a streamed answer is written."""
 
     EVENTS = auto()
     ARRAY = auto()  # the events' data are the elements of one JSON array
-    FRAMES = auto()  # each event's data are in frames of AWS's
+    FRAMES = auto()  # each event's data are in frames of AWS
 
 
 class ParsedRequest(CallRequest, frozen=True, kw_only=True):
     """A request for an answer: in any dialect, or of an API whose answers pass unread."""
 
-    relayed: RelayedApi | None = None  # whose answers pass unread; None: the dialect's are read
+    relayed: RelayedApi | None = None  # an API whose answers pass unread; None: the dialect's answers are read
     form: Form | None = None
     size: int  # bytes
     values: int | None = None  # see ``Contents.values``
@@ -107,25 +107,25 @@ class ParsedRequest(CallRequest, frozen=True, kw_only=True):
     race: RaceOverride
     preferences: Preferences
     written: StreamFormat = StreamFormat.EVENTS
-    framed: Callable[[bytes], bytes] | None = None  # what the data of an event become, if it is written in frames
-    told_as: Callable[[bytes], bytes] | None = None  # what a whole answer becomes; None: it is told as it is
-    headers: Mapping[str, str] = {}  # of its API, which its body says
+    framed: Callable[[bytes], bytes] | None = None  # turns the data of an event into frames
+    told_as: Callable[[bytes], bytes] | None = None  # converts a whole answer; None: unchanged
+    headers: Mapping[str, str] = {}  # headers of the API that the body has
     for_program: bool = False  # tools or JSON: the reader is a program that needs the whole answer
-    continues: str | None = None  # the id of the stored response that it continues
-    follows: Maker | None = None  # who may have stored the answer that the gateway has put before it
-    converses: str | None = None  # the field that continues a conversation which one provider stores
-    has_ids: bool = False  # the prompt may stand for items that a provider stores, though it has text only
-    nests: bool = False  # a tool has tools, which may name what a provider stores
+    continues: str | None = None  # the id of the stored response that the request continues
+    follows: Maker | None = None  # may have stored the answer that the gateway has put before the input
+    converses: str | None = None  # the field that continues a conversation stored at one provider
+    has_ids: bool = False  # the prompt may stand for items that a provider stores, though it has only text
+    nests: bool = False  # a tool has tools, which may name objects that a provider stores
     stores: bool = False  # the provider stores the answer, so that a later request can continue it
-    unstored: bool = False  # the gateway has asked that it does not, and the client has not
-    remembering: "Remembering | None" = None  # the gateway keeps its answer, if no provider does
+    unstored: bool = False  # the gateway has asked for this, not the client
+    remembering: "Remembering | None" = None  # the gateway keeps the answer, if no provider does
     cache_key: str | None = None  # the client's key for prompts with the same prefix
-    response_headers: Mapping[str, str] = {}  # report what the gateway changed
+    response_headers: Mapping[str, str] = {}  # report changes by the gateway
     scan_media: MediaScan | None = None  # of a large prompt whose answer passes unread
 
     @property
     def prompt_class(self) -> PromptClass:
-        """The prompt class of a request of this size, and this effort."""
+        """The prompt class of a request of this size and effort."""
         if self.relayed is not None:
             return PromptClass(self.relayed.endpoint, size_class(self.size))
         fields = self.fields
@@ -134,7 +134,7 @@ class ParsedRequest(CallRequest, frozen=True, kw_only=True):
 
     @property
     def may_name_stored(self) -> bool:
-        """Whether the request may name what a provider stores (a file): else its body is not searched for names."""
+        """Whether the request may name objects stored at a provider (a file); if not, the body is not searched."""
         is_read = self.relayed is None and self.needs.inline
         fields = self.fields
         if not is_read or self.stateful or self.has_ids or self.nests or not fields.keys() <= _NAMES_NOTHING:
@@ -142,7 +142,7 @@ class ParsedRequest(CallRequest, frozen=True, kw_only=True):
         return "tool_choice" in fields and bytes(fields["tool_choice"])[:1] == b"{"
 
     def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
-        """Return the bytes of the body if it is all the provider reads; None if it may read or do more.
+        """Return the bytes of the body if the provider reads only the body; None if it may read or do more.
 
         ``fields``: those that are sent.
         """
@@ -152,7 +152,7 @@ class ParsedRequest(CallRequest, frozen=True, kw_only=True):
 def needs_of(
     prompt: msgspec.Raw, contents: Contents, media: Media, *, max_tokens: int | None, tools: bool, json_schema: bool
 ) -> Needs:
-    """Return the needs of ``prompt`` (raw JSON); ``contents``: its whole body."""
+    """Return the needs of ``prompt`` (raw JSON); ``contents``: of the whole body."""
     scanned, size = contents.scan_media, contents.size
     if scanned is None:
         is_odd = media.odd.search(prompt) is not None
@@ -179,16 +179,16 @@ def needs_of(
 
 
 def _unescaped(size: int, escapes: int) -> int:
-    """Return the UTF-8 length of a text that has ``size`` bytes in JSON.
+    """Return the length in UTF-8 of a text that has ``size`` bytes in JSON.
 
-    ``escapes`` may count too many: after an escaped backslash, u is a letter. So the result has a lower bound: a
-    prompt with a negative number of tokens would offset the use of others.
+    ``escapes`` may count too many, as after an escaped backslash u is only a letter. So the result has a lower bound: a
+    prompt with a negative number of tokens would offset other usage.
     """
     return max(size - escapes * _ESCAPE_OVERHEAD, size // _MOST_ESCAPED)
 
 
 def read_common(contents: Contents, race_header: str | None) -> tuple[str, RaceOverride, Preferences]:
-    """Read what every API has: the model, race settings and provider preferences. Remove the gateway's own fields.
+    """Read the parts of every API: the model, race settings and preferences. Removes the gateway's own fields.
 
     Raises:
         InvalidRequest: there is no model, or the race settings are invalid.
@@ -206,7 +206,7 @@ def required_messages(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
     """Return the field ``messages``, unparsed.
 
     Raises:
-        InvalidRequest: it is missing, not an array, or empty.
+        InvalidRequest: the field is missing, not an array, or empty.
 
     """
     messages = fields.get("messages")
@@ -217,10 +217,10 @@ def required_messages(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
 
 
 def required_turns(fields: Mapping[str, msgspec.Raw], prompt: str) -> msgspec.Raw:
-    """Return the field ``prompt``, unparsed: the turns of a conversation, of which there is one at least.
+    """Return the field ``prompt``, unparsed: the turns of a conversation, at least one.
 
     Raises:
-        InvalidRequest: it is missing, neither an array nor an object, or an empty array.
+        InvalidRequest: the field is missing, neither an array nor an object, or an empty array.
 
     """
     if prompt == "messages":
@@ -232,18 +232,18 @@ def required_turns(fields: Mapping[str, msgspec.Raw], prompt: str) -> msgspec.Ra
 
 
 def decoded_fields(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dict[str, Any]:
-    """Decode those fields for which there is a decoder; return their values.
+    """Return the decoded values of the fields that have a decoder.
 
     Raises:
         InvalidRequest: a field has the wrong type.
 
     """
     decoded_values = {}
-    for name, raw in fields.items():  # a comprehension is a call more
+    for name, raw in fields.items():  # no comprehension: it would be one call more
         if name in decoders:
             try:
                 decoded_values[name] = decoders[name].decode(raw)
-            except (msgspec.DecodeError, RecursionError):  # which ``decoded`` puts in words
+            except (msgspec.DecodeError, RecursionError):  # ``decoded`` raises the error in words
                 decoded_values[name] = decoded(name, raw, decoders[name])
     return decoded_values
 
@@ -252,7 +252,7 @@ def required(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec
     """Return a required field, unparsed.
 
     Raises:
-        InvalidRequest: it is missing or null. ``hint`` says what it should contain.
+        InvalidRequest: the field is missing or null. ``hint``: its expected content, for the message.
 
     """
     raw = fields.get(name)
@@ -262,7 +262,7 @@ def required(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec
 
 
 def _effort_of(fields: Mapping[str, msgspec.Raw]) -> Effort | None:
-    """Return the effort that a request asks for, the least of several; None if it does not say, or it is unknown."""
+    """Return the effort that a request asks for, the least of several; None: not stated, or unknown."""
     efforts: set[Effort | None] = set()
     for name in _EFFORT_FIELDS.intersection(fields):
         raw = fields[name]

@@ -1,7 +1,7 @@
-"""Responses over a WebSocket: each ``response.create`` is a call of its own, with all that was said before it.
+"""Responses over a WebSocket: each ``response.create`` is a call of its own, with the conversation before it.
 
-A client sends only what is new, and names the response that it continues. Providers are asked over HTTP, with the whole
-conversation, so that any of them may answer: the conversation is kept here, for each stream of the connection.
+A client sends only new items, and names the response that it continues. Providers are asked over HTTP, with the whole
+conversation, so that any of them may answer. So the conversation is kept here, for each stream of the connection.
 """
 
 import asyncio
@@ -65,27 +65,27 @@ from gateway.racing import ClientGone
 from gateway.settings import ClientRole
 
 PATH = "/v1/responses"
-# OpenAI's limits, of its guide to the WebSocket mode (2026-11).
+# Limits from OpenAI's guide to the WebSocket mode (2026-11).
 LIFE_S = 3600.0
 MOST_STREAMS = 32  # with a name
 MOST_RUNNING = 16  # turns
 MOST_WAITING = 64  # turns
-# Ours.
+# Our own limits.
 IDLE_S = 600.0  # without a turn
-PING_S = 20.0  # of silence; proxies end a silent connection after a minute
-LONGEST_CANCEL = 512  # bytes; such a message is read even if its client's limits leave nothing
-SILENT_S = 300.0  # without even an answer to a ping: clients that are busy with a tool may not answer for minutes
+PING_S = 20.0  # of silence; proxies close a silent connection after a minute
+LONGEST_CANCEL = 512  # bytes; so short a message is read even if the client's limits leave nothing
+SILENT_S = 300.0  # without even a reply to a ping; a client that is busy with a tool may not reply for minutes
 
-# What limits count of a message before it is read; the rest when its turn runs, which may have to wait for others.
+# Counted by limits before a message is read; the rest is counted when the turn runs, perhaps after other turns.
 _COUNTED = frozenset({"rpm"})
 
 
 async def responses_socket(request: web.Request) -> web.StreamResponse:
-    """Serve the WebSocket of ``GET /v1/responses``; another GET is refused.
+    """Serve the WebSocket of ``GET /v1/responses``; refuse any other GET.
 
     Raises:
-        MethodNotAllowed: it is no handshake.
-        NoWebSocket: it is not a valid one.
+        MethodNotAllowed: the request is not a handshake.
+        NoWebSocket: the handshake is not valid.
         ApiError: the client is not admitted.
 
     """
@@ -119,29 +119,29 @@ def _admit(request: web.Request) -> Client:
 
 
 def _check_origin(request: web.Request, context: Context) -> None:
-    """Check that no web page of an unlisted origin sent the handshake: browsers do not ask first, as before a POST.
+    """Check that no web page of an unlisted origin sent the handshake, as browsers send it without a preflight.
 
     Raises:
-        Forbidden: one did.
+        Forbidden: such a page sent it.
 
     """
     origin = request.headers.get("origin")
     if origin is None or origin in context.settings.cors:
         return
-    with suppress(ValueError):  # it is no URL
+    with suppress(ValueError):  # not a URL
         if urlsplit(origin).netloc == request.host:
             return
     raise Forbidden(f"web pages of {origin[:200]!r} may not call: the operator lists origins in 'cors'")
 
 
 class _Stream:
-    """One stream: its turns run one after the other."""
+    """One stream, with one turn after the other."""
 
     def __init__(self) -> None:
         self.running: SocketTurn | None = None
-        self.task: asyncio.Task[None] | None = None  # of the turn that runs
+        self.task: asyncio.Task[None] | None = None  # of the running turn
         self.is_cancelled = False  # by the client
-        self.has_begun = False  # whether the task runs: a task that is cancelled before reports nothing
+        self.has_begun = False  # whether the task runs; a task that is cancelled before reports nothing
 
 
 def _is_of_client(error: ApiError) -> bool:
@@ -166,7 +166,7 @@ class _Session:
         self._streams: dict[str | None, _Stream] = {}
         self._waiting: deque[SocketTurn] = deque()
         self._running = 0
-        self._closes_with: int | None = None  # when the running turns have ended; no more are taken
+        self._closes_with: int | None = None  # the code to close with after the running turns; no more turns are taken
         self._is_over = False
         self._tasks: asyncio.TaskGroup
 
@@ -198,7 +198,7 @@ class _Session:
         await self._socket.finish()
         return response
 
-    # What the client sends.
+    # Messages from the client.
 
     async def _rest(self) -> None:
         """Delay the next message, if too many were refused."""
@@ -206,7 +206,7 @@ class _Session:
             await self._socket.rest(rest_s)
 
     async def _begin(self, message: SocketMessage) -> tuple[BegunHolds | None, LimitReached | None]:
-        """Count an unread message as a request of its client; or return why it may be a cancellation only.
+        """Count an unread message as a request of the client; or return why only a cancellation is accepted.
 
         Raises:
             LimitReached: a limit leaves nothing.
@@ -227,14 +227,14 @@ class _Session:
             return None, reached.with_traceback(None)
 
     async def _read(self, message: SocketMessage) -> None:
-        """Read one message, and begin its turn if it is due."""
+        """Read one message, and begin the turn if it is due."""
         stream, turn_number, begun = None, False, None
         try:
-            await self._pace.turn()  # others have theirs, however many it sends on however many connections
+            await self._pace.turn()  # others have turns, too, however many messages come on however many connections
             begun, limit = await self._begin(message)
             contents = await self._contents(message)
             stream, kind = stream_of(contents), kind_of(contents)
-            if kind == "response.cancel":  # which costs nothing, but saves something
+            if kind == "response.cancel":  # this costs nothing, and saves something
                 self._cancel(stream, cancelled_id(contents))
                 if begun is not None:
                     begun.end(counts=False)
@@ -296,8 +296,8 @@ class _Session:
     # Turns.
 
     def _begin_turns(self) -> None:
-        """Begin the turns that are due: in each stream one after the other, and not too many at a time."""
-        for turn in list(self._waiting):  # those that have waited longest first
+        """Begin the turns that are due: one after the other in each stream, and not too many at a time."""
+        for turn in list(self._waiting):  # the longest waiting first
             if self._is_over or self._running >= MOST_RUNNING:
                 break
             stream = self._streams[turn.stream]
@@ -310,7 +310,7 @@ class _Session:
         self._socket.is_idle = not self._running
 
     def _ended(self, stream: _Stream, turn: SocketTurn, _: object) -> None:
-        """Go on after the end of a turn's task, also if it was cancelled before it began."""
+        """Go on after the end of a turn's task, even if the task was cancelled before it began."""
         turn.release()
         if stream.is_cancelled and not stream.has_begun:
             self._tell(_cancelled(), turn.stream)
@@ -321,7 +321,7 @@ class _Session:
         self._close_if_done()
 
     async def _run(self, stream: _Stream, turn: SocketTurn) -> None:
-        """Answer a turn; every error is sent to the client."""
+        """Answer a turn; send every error to the client."""
         stream.has_begun = True
         try:
             await self._answer(turn)
@@ -343,33 +343,33 @@ class _Session:
             self._tell(crash, turn.stream)
 
     async def _answer(self, turn: SocketTurn) -> None:
-        """Answer a turn as any request, whose rpm was counted when its message came."""
+        """Answer a turn like any request; its rpm was counted when the message came."""
         answer = preparing(turn) if turn.only_prepares else answer_of(RESPONSES_ENDPOINT, answer_to(turn))
         receive, runs_model = partial(self._received, turn), not turn.only_prepares
-        # Its key may have ended since.
+        # The key may have ended since.
         await admitted_call(answer, admit=_admit, receive=receive, before=turn.begun, runs_model=runs_model)(
             self._request
         )
 
     async def _received(self, turn: SocketTurn, owner: Hashable) -> ReceivedBody:
-        """Return a body, counted. The caller must not keep the bytes: the call forgets them when its answer begins."""
+        """Return a counted body. The caller must not keep the bytes: the call forgets them when the answer begins."""
         body = await turn.body(self._context)
         is_short = len(body) <= SEATED_BYTES
         return ReceivedBody(body, None if is_short else self._context.bodies.whole(owner, len(body)))
 
-    # What the client is told of errors.
+    # Errors for the client.
 
     def _refuse(self, error: ApiError, stream: str | None, size: int = 0) -> None:
-        """Count an error of ours, and send it. ``size``: of the message that was read in vain."""
+        """Count an error of ours, and send it; ``size``: of the message that was read in vain."""
         self._context.refusals.add_error(error, self._facts)
         if isinstance(error, LimitReached | Overloaded) or (_is_of_client(error) and CALL_ID not in error.headers):
             self._pace.refused(self._loop.time(), float(error.headers.get("retry-after", LONGEST_S)), size)
-        error.__traceback__ = error.__context__ = error.__cause__ = None  # its frames have the body, too
+        error.__traceback__ = error.__context__ = error.__cause__ = None  # its frames have the body
         self._tell(error, stream)
 
     def _tell(self, error: ApiError, stream: str | None) -> None:
-        """Send an error as an event, in the form of the API."""
-        # A response that is not found has status 404 over HTTP, and 400 here.
+        """Send an error as an event in the API's form."""
+        # An unknown response has status 404 over HTTP, and 400 here.
         status = InvalidRequest.status if isinstance(error, ResponseNotFound) else error.status_code
         body = msgspec.json.decode(error_body(error, RESPONSES_ENDPOINT.dialect, None))  # as over HTTP
         event: dict[str, Any] = {"type": "error", "status": status, **body}
@@ -390,10 +390,10 @@ class _Session:
             client=context.admission.name_of(request),
         )
 
-    # How long it lives.
+    # The life of the connection.
 
     async def _keep_up(self) -> None:
-        """Send pings, and end the connection when it is old, idle or dead, or the gateway stops."""
+        """Send pings, and end the connection when it is old, idle or dead, or when the gateway stops."""
         while True:
             due_s = self._look(self._loop.time())
             try:
@@ -405,7 +405,7 @@ class _Session:
             return
 
     def _look(self, now: float) -> float:
-        """Do what is due; return the seconds until something else may be."""
+        """Do what is due; return the seconds until the next check."""
         socket, clocks = self._socket, self._context.settings.client_timeouts
         silent_s = now - socket.heard_at
         if self._running:
@@ -425,7 +425,7 @@ class _Session:
         return min(PING_S, max(0.0, self._born_s + LIFE_S - now) or PING_S)
 
     def _close_soon(self, code: int) -> None:
-        """Refuse further turns, and close when those that run have ended."""
+        """Refuse further turns, and close after the running turns."""
         self._closes_with = code
         while self._waiting:
             turn = self._waiting.popleft()
@@ -438,7 +438,7 @@ class _Session:
             self._socket.close(self._closes_with)
 
     def _refusal(self) -> ApiError:
-        """Return why no more turns are taken."""
+        """Return the error for further turns."""
         if self._closes_with == GOING_AWAY:
             return ShuttingDown("the gateway is stopping; connect again")
         return ConnectionTooOld(

@@ -61,14 +61,14 @@ from gateway.overload.bodies import process_full
 from providers import redact
 from providers.dialects import GEMINI, INTERACTIONS, PIVOT, RESPONSES, Dialect
 
-# Suggests the path that was meant when a request has an unknown one (``/chat/completions``: ``/v1/chat/completions``).
+# Suggests a known path for an unknown one (``/chat/completions``: ``/v1/chat/completions``).
 
 _ALIKE = 0.8  # difflib's ratio, 0 to 1: a typing error, not another word
-# The maximum of words in a path for which a suggestion is made: ours have five, and each takes time.
+# The maximum of words in a path that gets a suggestion: our paths have five, and each word takes time.
 _MOST_WORDS = 12
 _VERSION = re.compile(r"^v\d+(?:(?:alpha|beta)\d*)?$")
 # APIs of OpenAI, Anthropic and Google that the gateway does not have: their state is at one provider, so nothing can be
-# raced. As in openai 3.57.0, anthropic 2.14.0 and google-genai 3.6.1 for Python, read on 2026-11-27.
+# raced. From openai 3.57.0, anthropic 2.14.0 and google-genai 3.6.1 for Python, read on 2026-11-27.
 _NOT_OFFERED = (
     *("agents", "assistants", "audio/voice_consents", "audio/voices", "batches", "chatkit", "compliance"),
     *("containers", "content_provenance_checks", "deployment_runs", "dreams", "environments", "evals"),
@@ -95,7 +95,7 @@ def is_not_offered(path: str) -> bool:
 
 
 def nearest_path(path: str, paths: Sequence[str]) -> str | None:
-    """Return the ``paths`` path most similar to ``path``; None if none is similar.
+    """Return the path in ``paths`` that is most similar to ``path``; None if none is similar.
 
     Typical mistakes in base URLs are ignored: doubled slashes; ``/v1`` missing, doubled or after another prefix.
     """
@@ -107,7 +107,7 @@ def nearest_path(path: str, paths: Sequence[str]) -> str | None:
         for candidate in paths:
             if bare and bare == _bare(candidate.strip("/").split("/")):
                 return candidate
-    # Without versions, which are similar in all paths.
+    # Without versions, as all paths have similar ones.
     bare_known = {"/".join(_bare(candidate.strip("/").split("/"))): candidate for candidate in reversed(paths)}
     wanted = "/".join(_bare(words))
     near = difflib.get_close_matches(wanted, bare_known, n=1, cutoff=_ALIKE) if wanted else []
@@ -115,20 +115,20 @@ def nearest_path(path: str, paths: Sequence[str]) -> str | None:
 
 
 def _bare(words: Sequence[str]) -> list[str]:
-    """Return ``words`` without leading versions."""
+    """Return ``words`` without the versions at the beginning."""
     start = next((at for at, word in enumerate(words) if not _VERSION.match(word)), len(words))
     return list(words[start:])
 
 
-# CORS: lets web pages of the configured origins call the APIs, each with a key of its own, never with cookies.
+# CORS: web pages of the configured origins may call the APIs, each with a key of its own, never with cookies.
 
-# The APIs; pages for operators and health checks are not for other web pages.
+# Paths of the APIs; pages for operators and health checks are not for other web pages.
 PATHS = ("/v1/", "/v1beta/", "/v2/", "/openai/v1/", "/anthropic/v1/", "/model/")
 METHODS = "GET, POST, DELETE"
-MAX_AGE_S = 7200  # browsers ask again after this; they cache it for a day at most, Chrome for two hours
+MAX_AGE_S = 7200  # browsers ask again after this; they cache at most for a day, Chrome for two hours
 _FIELD = re.compile("[a-z0-9-]{1,100}")
 
-# Headers that a page may send: those of SDKs and of the gateway. Never a proxy's headers about a client's address.
+# Headers that a page may send: of SDKs and of the gateway. Never a proxy's headers with a client's address.
 _SENT = frozenset(
     {
         *("accept", "accept-language", "authorization", "content-language", "content-type", "http-referer"),
@@ -145,9 +145,9 @@ _VARY, _ORIGIN, _EXPOSED = istr("vary"), istr("access-control-allow-origin"), is
 
 
 def preflight(request: web.Request, origins: Collection[str]) -> web.Response | None:
-    """Return the response to a CORS preflight request; None if the origin may not call, or the request is none.
+    """Return the response to a CORS preflight request; None if the origin may not call, or it is no preflight.
 
-    No key is needed: browsers send none with a preflight. ``add_headers`` completes it.
+    No key is needed, as browsers send none with a preflight. ``add_headers`` completes the response.
     """
     if request.method != METH_OPTIONS or "access-control-request-method" not in request.headers:
         return None
@@ -161,14 +161,14 @@ def preflight(request: web.Request, origins: Collection[str]) -> web.Response | 
 
 
 def add_headers(request: web.Request, response: web.StreamResponse, origins: Collection[str]) -> None:
-    """Let the page that sent ``request`` read ``response``, also an error, if its origin is one of ``origins``.
+    """Let the page that sent ``request`` read ``response``, even an error, if its origin is one of ``origins``.
 
     There is no ``access-control-allow-credentials``: a page needs a key, and cookies are ignored.
     """
     if not request.path.startswith(PATHS):
         return
     headers = response.headers
-    headers[_VARY] = f"{headers[_VARY]}, origin" if _VARY in headers else "origin"  # also for other origins, in caches
+    headers[_VARY] = f"{headers[_VARY]}, origin" if _VARY in headers else "origin"  # also for other origins: for caches
     origin = request.headers.get("origin")
     if origin is None or origin not in origins:
         return
@@ -192,7 +192,7 @@ def _handler(endpoint: Endpoint) -> Handler:
 
 
 def _deciding() -> Handler:
-    """Return the handler of the path that OpenAI's and Google's clients share: Google's SDK, too, begins it with v1."""
+    """Return the handler of the path that OpenAI's and Google's clients share; Google's SDK begins it with v1, too."""
     openais, googles = answering(DECISIONS), answering(GOOGLE_DECISIONS)
 
     async def decide(request: web.Request) -> web.StreamResponse:
@@ -202,9 +202,10 @@ def _deciding() -> Handler:
 
 
 _HANDLERS: Mapping[str, Handler] = {path: handler for api in APIS for handler in (_handler(api),) for path in api.paths}
-# What clients have below a prefix, whatever their base URL: those of Groq (groq 1.7.0 for Python, read on 2026-11-29),
-# and of Messages at Microsoft Foundry and Bedrock (AnthropicFoundry and AnthropicBedrockMantle of Anthropic's SDK 2.14,
-# read on 2026-11-30), DeepSeek, Moonshot, Z.ai and others: who changes the host alone arrives here.
+# Paths below a prefix, which clients have in addition to their base URL: clients of Groq (groq 1.7.0 for Python, read
+# on 2026-11-29), and of Messages at Microsoft Foundry and Bedrock (AnthropicFoundry and AnthropicBedrockMantle of
+# Anthropic's SDK 2.14, read on 2026-11-30), DeepSeek, Moonshot, Z.ai and others. Clients that change only the host come
+# here.
 _GROQS = "/openai"
 _OF_GROQ = ("chat/completions", "embeddings", "audio/speech", "audio/transcriptions", "audio/translations")
 _BELOW: Mapping[str, Mapping[str, Handler]] = {
@@ -249,7 +250,7 @@ ROUTES = (
     _get(PROFILES, list_profiles),
     _get(f"{PROFILES}/{{id:.+}}", get_profile),
 )
-# Other names of some of those; /openapi.json has each once.
+# Other names of some of these routes; /openapi.json has each route once.
 ALIASES = (
     *(_post(path, handler) for path, handler in _PREFIXED.items()),
     _get(f"{_GROQS}/v1/models", list_models),
@@ -257,7 +258,7 @@ ALIASES = (
 )
 
 
-# The paths without parameters of all routes, also those of operators: one of them may be meant by an unknown path.
+# The paths without parameters of all routes, also of operators' routes: suggestions for unknown paths.
 KNOWN_PATHS: web.AppKey[Sequence[str]] = web.AppKey("holeshot.known_paths")
 
 
@@ -267,16 +268,16 @@ def calls_first(aiohttps: Handler) -> Handler:
 
 
 def completing(context: Context) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Return the signal handler that completes each response's headers; only one, as each costs time per response."""
+    """Return the signal handler that completes each response's headers; only one, as each costs time."""
 
     async def complete(request: web.Request, response: web.StreamResponse) -> None:
         response.headers[headers.SERVER_FIELD] = headers.SERVER  # aiohttp would send its version and Python's
-        if request.method == "GET" or response.status >= web.HTTPBadRequest.status_code:  # a browser may display it
+        if request.method == "GET" or response.status >= web.HTTPBadRequest.status_code:  # browsers may display it
             response.headers["x-content-type-options"] = "nosniff"
         if origins := context.settings.cors:
             add_headers(request, response, origins)
         if request.version < HttpVersion11 and response.content_length is None:
-            response.force_close()  # nothing else ends a stream there, and aiohttp would keep it open where asked to
+            response.force_close()  # only this ends a stream in HTTP/1.0; aiohttp would stay open if asked to
         if context.phase is not GatewayPhase.SERVING:  # so that the client sends its next request to another gateway
             response.force_close()
             if request.version >= HttpVersion11:
@@ -289,12 +290,12 @@ def completing(context: Context) -> Callable[[web.Request, web.StreamResponse], 
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Send errors in the format of the API that was called, before the rest of an unread body."""
+    """Send errors in the form of the requested API, before the rest of an unread body is read."""
     limit_s = DRAINED_S
     try:
         response = await _answered(request, handler)
     except asyncio.CancelledError:
-        has_begun = request.writer.output_size > 0  # its end is told in the answer
+        has_begun = request.writer.output_size > 0  # the answer itself reports its end
         if has_begun or request.transport is None or request.app[CONTEXT].phase is not GatewayPhase.CUTTING:
             raise
         response = _response(request, ShuttingDown("the gateway stopped before this request was answered; retry"))
@@ -305,7 +306,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Return the handler's response, or that of its error; count and log refusals and bugs of the gateway."""
+    """Return the handler's response, or its error's; count and log refusals and defects of the gateway."""
     try:
         return await handler(request)
     except WrongKey as error:
@@ -313,11 +314,11 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
     except (ApiError, MemoryError) as error:
         return _refusal(request, error if isinstance(error, ApiError) else process_full())
     except web.HTTPException as error:
-        error.__traceback__ = None  # likewise: its route has it
+        error.__traceback__ = None  # as above: the route keeps the error
         preflight_answer = preflight(request, request.app[CONTEXT].settings.cors)  # no route takes OPTIONS
         return _refusal(request, _translate(request, error)) if preflight_answer is None else preflight_answer
     except web.RequestPayloadError:
-        request.content.feed_eof()  # otherwise aiohttp reads on, and logs errors in it as unhandled
+        request.content.feed_eof()  # otherwise aiohttp reads on, and logs errors there as unhandled
         unread = InvalidRequest("the body cannot be read: its chunked encoding is not valid HTTP/1.1")
         response = _refusal(request, unread)
         response.force_close()
@@ -329,7 +330,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 async def _wrong_key(request: web.Request, handler: Handler, error: WrongKey) -> web.StreamResponse:
-    """Return the response to a wrong key. For a token signed by an unknown key, its issuer is queried first."""
+    """Return the response to a wrong key. If an unknown key signed a token, the token's issuer is asked first."""
     if isinstance(error, SignerUnknown):
         try:
             if await error.ask():
@@ -347,7 +348,7 @@ def _refusal(request: web.Request, error: ApiError) -> web.Response:
     request.app[CONTEXT].refusals.add_error(error, lambda: _facts(request, has_client=has_client))
     if (unread := request.content.exception()) is not None:
         unread.__traceback__ = None  # break the reference cycle exception → frame → request → body → exception
-    # And exception → frame → a future, or another object, that has the exception: the frames have the body, too.
+    # And the cycle exception → frame → a future or other object → exception: frames have the body, too.
     error.__traceback__ = error.__context__ = error.__cause__ = None
     response = _response(request, error)
     if isinstance(error, NoWebSocket):
@@ -356,7 +357,7 @@ def _refusal(request: web.Request, error: ApiError) -> web.Response:
 
 
 def _peer(request: web.Request) -> str | None:
-    """Return the address of the client if a trusted proxy names it, else the peer's."""
+    """Return the client's address if a trusted proxy names it, else the peer's."""
     trust = Trust(request.app[CONTEXT].settings.trusted_proxies)
     return trust.named(request.remote, request.headers.getall(FORWARDED_FOR, ()))
 
@@ -393,7 +394,7 @@ def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
 
 
 def _response(request: web.Request, error: ApiError) -> web.Response:
-    """Return the response for ``error``, in the format of the API that was called."""
+    """Return the response for ``error`` in the form of the requested API."""
     request_id = headers.request_id(request.headers) or error.headers.get("x-holeshot-call-id")
     if request_id is not None:
         error.headers.update(headers.identifying(request_id))
@@ -404,14 +405,14 @@ def _response(request: web.Request, error: ApiError) -> web.Response:
 
 
 def _dialect(request: web.Request) -> Dialect:
-    """Return the dialect of the requested path; the client's, where several vendors have that path."""
+    """Return the dialect of the requested path; of the client, if several vendors have that path."""
     dialect = dialect_of(request)
     is_the_clients = request.path.startswith(SHARED if dialect is GEMINI else _MODELS)
     return dialect if is_the_clients else _dialect_of(request.path)
 
 
 def _dialect_of(path: str) -> Dialect:
-    """Return the dialect of the API with the longest prefix of ``path``: Google's APIs share a prefix."""
+    """Return the dialect of the API with the longest prefix of ``path``, as Google's APIs share a prefix."""
     prefix = next((prefix for prefix in _BELOW if path.startswith(f"{prefix}/")), "")
     path = path.removeprefix(prefix)
     matches = [(len(prefix), dialect) for prefix, dialect in TOLD_AS.items() if path.startswith(prefix)]
@@ -424,14 +425,14 @@ def _dialect_of(path: str) -> Dialect:
     return max(matches, key=itemgetter(0))[1] if matches else PIVOT
 
 
-# The paths of calls that take JSON, with the dialect of their errors.
+# The paths of calls that take JSON, with the dialect of errors.
 CALLS: Mapping[str, Dialect] = {
     path: _dialect_of(path) for api in APIS if api.relayed is None or JSON in api.relayed.takes for path in api.paths
 } | {path: _dialect_of(path) for path in (*_PREFIXED, *_DOORS)}
 
 
 def dialect_of_call(path: str, fields: Mapping[str, str]) -> Dialect:
-    """Return the dialect of a refused call at ``path``, one of ``CALLS``: Google's clients have some of those too."""
+    """Return the dialect of a refused call at ``path``, one of ``CALLS``; Google's clients use some of these."""
     return GEMINI if "x-goog-api-key" in fields and path.startswith(SHARED) else CALLS[path]
 
 
@@ -440,5 +441,5 @@ _OF_MODELS = ("/v1/models/", "/v1beta/models/")
 _AT_CLOUDS = (*_DOORS, PROFILES, f"{PROFILES}/{{id:.+}}")
 _OFFERED = ", ".join(dict.fromkeys(route.path.split("/")[2] for route in ROUTES if route.path not in _AT_CLOUDS))
 _NO_ROUTE = (404, 405)
-_LONGEST_PATH = 200  # characters of an unknown path: the client chose it
+_LONGEST_PATH = 200  # characters of an unknown path, as the client chose it
 [_CHAT] = ENDPOINTS[PIVOT].paths

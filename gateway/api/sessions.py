@@ -1,11 +1,12 @@
 """Sessions of the page: a cookie that is valid for twelve hours, for an operator's key or a sign-in at a provider.
 
-The cookie is ``KEY.END.SIGNATURE``: which key it was made with, when it ends (seconds since 1970), and a signature with
-a key derived from the hash of the visitor's key. Nothing is stored. So it is good at every worker and replica that
-knows the visitor's key, and at none from the moment in which that key is replaced, revoked or expired.
+The cookie of a key is ``NAME.END.SIGNATURE``: a name made from the key, the end in seconds since 1970, and a signature
+by a key derived from the hash of the visitor's key. Nothing is stored. So the cookie is valid at every worker and
+replica that knows the visitor's key, and invalid as soon as the visitor's key is replaced, revoked or expired.
 
-The cookie of a person is ``ROLE.NAME.END.SIGNATURE``, signed with a key derived from the settings of the sign-in: it is
-good until these change. Who sees their own calls alone has no role: ``own.NAME AND WHOSE.END.SIGNATURE``.
+The cookie of a person is ``ROLE.NAME.END.SIGNATURE``, signed by a key derived from the settings of the sign-in: a
+change of these settings ends the cookie. A person who sees only their own calls has no role: the cookie is ``own.NAME
+AND USER.END.SIGNATURE``.
 """
 
 import hmac
@@ -24,7 +25,7 @@ from providers import encoded
 START, BACK = "sign-in", "signed-in"  # the paths of signing in to the page, below /api
 NAME = "holeshot-session"
 LIFETIME_S = 12 * 3600
-OWN_LIFETIME_S = 3600  # of people who see their own calls, at most: their sign-in says how long it is good
+OWN_LIFETIME_S = 3600  # at most, for people who see only their own calls: the sign-in says how long it is valid
 _COOKIE = re.compile(r"([\w-]{16})\.([0-9]{1,11})\.[\w-]{43}", re.ASCII)
 _LONGEST = 100  # characters
 PERSON = "holeshot-person"
@@ -42,7 +43,7 @@ class Sessions:
     def __init__(self, table: KeyTable[Any], unix_clock: Callable[[], float]) -> None:
         self._table = table
         self._unix_clock = unix_clock
-        self._seen: tuple[Mapping[bytes, IssuedKey[Any]], bytes] | None = None  # of what there are names
+        self._seen: tuple[Mapping[bytes, IssuedKey[Any]], bytes] | None = None  # keys and secret of ``_digests``
         self._digests: Mapping[str, bytes] = {}  # by the key's name in cookies
 
     def made(self, digest: bytes, secret: bytes) -> str:
@@ -52,10 +53,10 @@ class Sessions:
         return _signed(signer, f"{_name(signer)}.{ends_at}")
 
     def digest(self, cookies: Sequence[str], secret: bytes) -> bytes | None:
-        """Return the digest of the key with which one of ``cookies`` was made; None if none of them is valid.
+        """Return the digest of the key with which one of ``cookies`` was made; None if no cookie is valid.
 
-        Pages on other paths or ports may have set cookies of the same name. All in the request's head are tried, so
-        that these do not lock visitors out; most are rejected by their form.
+        Pages on other paths or ports may have set cookies of the same name. All cookies of the request are tried, so
+        that a foreign one does not lock visitors out; most are rejected by their form.
         """
         for cookie in cookies:
             read = _COOKIE.fullmatch(cookie)
@@ -70,7 +71,7 @@ class Sessions:
         return None
 
     def _named(self, secret: bytes) -> Mapping[str, bytes]:
-        """Return the keys of operators by their names in cookies; rebuilt when the table has changed."""
+        """Return the digests of operators' keys by the keys' names in cookies; rebuilt when the table has changed."""
         row = self._table.known
         if self._seen is None or self._seen[0] is not row or self._seen[1] != secret:
             operators = (
@@ -84,7 +85,7 @@ class Sessions:
 
 
 def made_for(name: str, role: ClientRole, key: bytes, unix_s: float) -> str:
-    """Return the cookie's value for a person who has signed in with this role; ``key`` signs it."""
+    """Return the cookie's value for a person who has signed in with this role; ``key`` signs the cookie."""
     return _signed(key, f"{role}.{_text(name.encode())}.{int(unix_s) + LIFETIME_S}")
 
 
@@ -95,21 +96,21 @@ def person_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, C
 
 
 def made_for_own(name: str, own: SoleUser, key: bytes, unix_s: float, ends_at: float) -> str:
-    """Return the cookie's value for a person who has signed in to see their own calls; ``key`` signs it.
+    """Return the cookie's value for a person who has signed in to see their own calls; ``key`` signs the cookie.
 
-    ``ends_at``: when the provider's token ends, in seconds since 1970; by then it has to be asked again.
+    ``ends_at``: the end of the provider's token in seconds since 1970; after that the provider must be asked again.
     """
     return _signed(key, f"own.{_text(encoded((name, own)))}.{int(min(unix_s + OWN_LIFETIME_S, ends_at))}")
 
 
 def own_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, SoleUser] | None:
-    """Return the name of the person who sees their own calls by one of ``cookies``, and whose these are."""
+    """Return the name and the user of a person who sees their own calls, by the first valid cookie; else None."""
     read = _valid(_OWN, cookies, key, unix_s)
     return None if read is None else _own.decode(_raw(read["said"]))
 
 
 def _valid(pattern: re.Pattern[str], cookies: Sequence[str], key: bytes, unix_s: float) -> re.Match[str] | None:
-    """Return the first of ``cookies`` that has the form of ``pattern``, is signed by ``key``, and has not ended."""
+    """Return the match of the first of ``cookies`` in the form of ``pattern``, signed by ``key`` and not ended."""
     for cookie in cookies:
         read = pattern.fullmatch(cookie)
         if (
@@ -122,15 +123,15 @@ def _valid(pattern: re.Pattern[str], cookies: Sequence[str], key: bytes, unix_s:
 
 
 def presented(headers: Sequence[str], name: str = NAME) -> list[str]:
-    """Return the values of our cookie of this name in a request's ``cookie`` headers."""
+    """Return the values of the gateway's cookie ``name`` in a request's ``cookie`` headers."""
     return list(_values(headers, name, _LONGEST if name == NAME else _LONGEST_PERSON))
 
 
 def secret_of(settings: Settings, own_key: str) -> bytes:
     """Return the secret of the signatures: ``page.signing_key``, else the password of the database.
 
-    With neither it is ``own_key``, the one beside a SQLite database. If that is empty too, anybody who can read the
-    hash of an operator's key can make a session from it.
+    Else ``own_key``, from the file beside a SQLite database. If ``own_key`` is empty too, a reader of the hash of an
+    operator's key can make a session from the hash.
     """
     return (signing_secret(settings) or own_key).encode()
 
@@ -148,7 +149,7 @@ def _signer(digest: bytes, secret: bytes) -> bytes:
 
 
 def _name(signer: bytes) -> str:
-    """Return the name of a key in cookies: 96 bits, which reveal neither the key nor its hash."""
+    """Return the name of a key in cookies: 96 bits, from which neither the key nor its hash can be computed."""
     return _text(hmac.digest(signer, b"name", "sha256")[:12])
 
 

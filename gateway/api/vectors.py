@@ -1,7 +1,7 @@
-"""Compares the vectors of deployments that are declared to be one model, before their answers are mixed in an index.
+"""Compares the vectors of deployments declared to be one model, before their answers are mixed in an index.
 
-What is declared may be wrong: another pooling, a shorter vector, vectors that are not normalised. Three fixed texts
-show it, asked once of each deployment whose answers may come beside the first one's.
+The declaration may be wrong: another pooling, a shorter vector, vectors that are not normalised. Three fixed texts show
+such a difference, sent once to each deployment whose answers may come beside the first deployment's.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ TEXTS = (
     "def area(radius): return 3.14159 * radius ** 2",
 )
 LEAST_COSINE = 0.999  # judgement: other batches and hardware differ by less
-NORM_SHARE = 0.01  # judgement: likewise, of the first one's
+NORM_SHARE = 0.01  # judgement: likewise, of the first vector's length
 AGAIN_S = 60.0  # after a comparison that failed
 _FIELDS = {
     "input": msgspec.Raw(msgspec.json.encode(TEXTS)),
@@ -47,7 +47,7 @@ _decoder = msgspec.json.Decoder(_Embeddings)
 
 
 def difference(first: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) -> str | None:
-    """Return why the vectors of the same texts are not those of one model; None if they may be."""
+    """Return why the vectors of the same texts are not those of one model; None if no difference shows."""
     for mine, its in zip(first, other, strict=True):
         if len(mine) != len(its):
             return f"its vectors have {len(its)} dimensions, not {len(mine)}"
@@ -61,20 +61,20 @@ def difference(first: Sequence[Sequence[float]], other: Sequence[Sequence[float]
 
 
 class VectorComparisons:
-    """What comparisons of one fleet's deployments have shown. ``start`` runs one in the background."""
+    """The results of comparing one fleet's deployments. ``start`` runs a comparison in the background."""
 
     def __init__(self, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self._start = start
-        self._fleet: Fleet | None = None  # a reload may have corrected what was wrong
-        self._known: dict[tuple[str, str], str | None] = {}  # first and other deployment → how they differ
-        self._not_before: dict[tuple[str, str], float] = {}  # those that run, have failed, or were not permitted
+        self._fleet: Fleet | None = None  # a reload may have corrected a wrong declaration
+        self._known: dict[tuple[str, str], str | None] = {}  # first and other deployment → the difference
+        self._not_before: dict[tuple[str, str], float] = {}  # comparisons that run, have failed, or were not permitted
 
     def difference(self, fleet: Fleet, first: Deployment | None, other: Deployment) -> str | None:
-        """Return how the vectors of ``other`` differ from those of ``first``; None: not, or that is not known."""
+        """Return how the vectors of ``other`` differ from those of ``first``; None: not, or not yet known."""
         return None if first is None or fleet is not self._fleet else self._known.get((first.name, other.name))
 
     def compare(self, context: CallContext, fleet: Fleet, model: Model, first: Deployment, plan: Plan) -> None:
-        """Compare what was not compared yet of what ``plan`` may ask beside each other, within the model's budget."""
+        """Compare those deployments of ``plan`` that are not compared yet, within the model's budget."""
         if fleet is not context.fleet:  # a call from before a reload
             return
         if first.name not in model.deployments or model.tenant is not None:
@@ -100,7 +100,7 @@ class VectorComparisons:
         try:
             mine, its = await _embedded(first), await _embedded(other)
         except (UpstreamError, TimeoutError, msgspec.DecodeError, ValueError):
-            return  # it is tried again with a later call
+            return  # a later call tries again
         if fleet is not self._fleet:
             return
         differs = self._known[pair] = difference(mine, its)
@@ -116,7 +116,7 @@ async def _embedded(deployment: Deployment) -> list[list[float]]:
     """Return the vectors of the three texts.
 
     Raises:
-        UpstreamError, TimeoutError, msgspec.DecodeError, ValueError: there are none.
+        UpstreamError, TimeoutError, msgspec.DecodeError, ValueError: the deployment returned no such vectors.
 
     """
     request = Request(

@@ -1,7 +1,7 @@
-"""A WebSocket (RFC 6455) on a client's connection: the handshake, frames within bounds, and its end.
+"""A WebSocket (RFC 6455) on a client's connection: the handshake, frames within bounds, and the end.
 
-aiohttp's own reads a frame before its length is checked, and counts no bytes before a message is complete. Here a
-message counts in the budget of bodies from its first byte. There are no extensions, so nothing is compressed.
+aiohttp's own WebSocket reads a frame before it checks the length, and counts no bytes before a message is complete.
+Here a message counts in the budget of bodies from the first byte. There are no extensions, so nothing is compressed.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ from gateway.racing import ClientGone
 # The codes of RFC 6455, 7.4.1.
 NORMAL, GOING_AWAY, PROTOCOL_ERROR, POLICY, TOO_BIG = 1000, 1001, 1002, 1008, 1009
 
-LOOK_S = 0.25  # between two looks for a client that left while nothing was received
-CLOSE_S = 1.0  # for the client's answer to the end
-READ_AHEAD = 1  # complete messages that wait; then no more is read
-LARGE_BYTES = 64 * 1024  # received: it takes a millisecond, and uvloop would read thirty times as much in one turn
-SMALL_BYTES = 512  # frames with less cost more time than their bytes are worth, so their number is limited
+LOOK_S = 0.25  # between two checks for a client that left while nothing was received
+CLOSE_S = 1.0  # for the client's closing frame
+READ_AHEAD = 1  # complete messages that may wait; then reading stops
+LARGE_BYTES = 64 * 1024  # received: a millisecond of work, and uvloop would read thirty times as much in one turn
+SMALL_BYTES = 512  # shorter frames cost more time than their bytes are worth, so their number is limited
 SMALL_FRAMES, SMALL_FRAMES_PER_S = 2000.0, 200.0
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KEY_BYTES = 16
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 1, 2, 8, 9, 10
-_CONTROL = 8  # opcodes from here on
+_CONTROL = 8  # the first opcode of control frames
 _LONGEST_CONTROL = 125  # bytes
 _LENGTH_16, _LENGTH_64 = 126, 127
 _FINAL, _RESERVED, _OPCODE, _MASKED, _LENGTH = 0x80, 0x70, 0x0F, 0x80, 0x7F
@@ -50,7 +50,7 @@ def accepted_key(request: web.Request) -> str:
     """Return the value of ``sec-websocket-accept`` for a handshake.
 
     Raises:
-        NoWebSocket: it is not a valid one.
+        NoWebSocket: the handshake is not valid.
 
     """
     fields = request.headers
@@ -76,7 +76,7 @@ def accepted_key(request: web.Request) -> str:
 
 
 class WebSocketResponse(DirectResponse):
-    """The response to a handshake. After it the connection is a WebSocket's, and is closed when its handler returns."""
+    """The response to a handshake. Afterwards the connection is a WebSocket's, closed when the handler returns."""
 
     keep_alive = False
     _writer: AbstractStreamWriter | None = None
@@ -105,13 +105,13 @@ class WebSocketResponse(DirectResponse):
 
 
 class SocketMessage:
-    """One message, counted in the budget of bodies until ``release``. With an ``error`` its bytes were dropped."""
+    """One message, counted in the budget of bodies until ``release``. After an ``error`` the bytes are dropped."""
 
     __slots__ = ("_budgeted", "_parts", "error", "is_text", "size")
 
     def __init__(self, *, is_text: bool) -> None:
         self.is_text = is_text
-        self.size = 0  # bytes, as declared so far
+        self.size = 0  # bytes declared so far
         self.error: ApiError | None = None
         self._parts = BytesIO()
         self._budgeted: Body | None = None
@@ -125,7 +125,7 @@ class SocketMessage:
 
     @property
     def received(self) -> int:
-        """The number of the message's bytes that have arrived."""
+        """The number of bytes that have arrived."""
         return self._parts.tell()
 
     def add(self, piece: bytes) -> None:
@@ -139,7 +139,7 @@ class SocketMessage:
                 self._parts.write(piece)
 
     def finish(self) -> None:
-        """Mark the message as complete: a complete one is not cut to make room for others."""
+        """Mark the message as complete; a complete message is not cut to make room for others."""
         if self._budgeted is not None:
             self._budgeted.finish()
 
@@ -150,7 +150,7 @@ class SocketMessage:
         self.release()
 
     def take(self) -> bytes:
-        """Return the message's bytes, once."""
+        """Return the message's bytes; works once."""
         data, self._parts = self._parts.getvalue(), BytesIO()
         return data
 
@@ -165,7 +165,7 @@ class SocketMessage:
 
 
 class _Violation(Exception):
-    """What the client sent ends the connection."""
+    """The client's bytes end the connection."""
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
@@ -173,7 +173,7 @@ class _Violation(Exception):
 
 
 class WebSocket:
-    """An open WebSocket. The connection feeds it; ``receive`` returns its messages.
+    """An open WebSocket. The connection feeds it, and ``receive`` returns the messages.
 
     The caller sets ``is_idle``: an idle WebSocket may be closed to make room for another connection.
     """
@@ -181,9 +181,9 @@ class WebSocket:
     def __init__(
         self, request: web.Request, bodies: Bodies, owner: Hashable, address: Hashable, most_bytes: Callable[[], int]
     ) -> None:
-        """``most_bytes`` returns the maximum of a message, its fragments together."""
+        """``most_bytes``: returns the maximum of a message, with all its fragments."""
         self.is_idle = True
-        self.heard_at = asyncio.get_running_loop().time()  # of anything from the client
+        self.heard_at = asyncio.get_running_loop().time()  # the last byte from the client
         self._loop = asyncio.get_running_loop()
         self._request = request
         self._connection = request.protocol
@@ -191,12 +191,12 @@ class WebSocket:
         self._most_bytes = most_bytes
         self._messages: deque[SocketMessage] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._is_closing = False  # the end was sent
-        self._is_deaf = False  # nothing of what comes is understood any more
+        self._is_closing = False  # the closing frame was sent
+        self._is_deaf = False  # further bytes are not read as frames
         self._draining: asyncio.Task[None] | None = None  # ends when the client has read, or the connection has ended
-        self._gone: asyncio.Future[None] = self._loop.create_future()  # the client has ended it, or its connection
-        self._ends: asyncio.Future[None] = self._loop.create_future()  # likewise, or the end was sent
-        self._unread = b""  # what came behind as many messages as may wait
+        self._gone: asyncio.Future[None] = self._loop.create_future()  # the client or the connection has ended it
+        self._ends: asyncio.Future[None] = self._loop.create_future()  # also when the closing frame was sent
+        self._unread = b""  # bytes after as many messages as may wait
         self._head = bytearray()  # of the next frame, as far as received
         self._opcode = 0
         self._is_final = False
@@ -204,11 +204,11 @@ class WebSocket:
         self._mask = b""
         self._in_frame = False
         self._control = bytearray()
-        self._message: SocketMessage | None = None  # that is not complete
-        self._begun_at: float | None = None  # when it began, also after it was dropped
+        self._message: SocketMessage | None = None  # the incomplete message
+        self._begun_at: float | None = None  # the beginning of that message, also after it was dropped
         self._small_frames, self._small_since = 0.0, self.heard_at
 
-    # What the connection calls.
+    # For the connection.
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Read bytes that have arrived; called by the connection."""
@@ -227,7 +227,7 @@ class WebSocket:
         self._drop_message()
         self._end()
 
-    # What its user calls.
+    # For the user.
 
     async def open(self) -> WebSocketResponse:
         """Answer the handshake; return the response, which the request's handler must return at the end.
@@ -239,11 +239,11 @@ class WebSocket:
         """
         response = WebSocketResponse(accepted_key(self._request))
         await response.prepare(self._request)
-        self._connection.set_parser(self)  # type: ignore[arg-type] # it is fed like aiohttp's own reader
+        self._connection.set_parser(self)  # type: ignore[arg-type] # fed like aiohttp's own reader
         return response
 
     async def receive(self) -> SocketMessage | None:
-        """Return the next message; None when the connection has ended or ``close`` was called."""
+        """Return the next message; None if the connection has ended or ``close`` was called."""
         while True:
             if self._is_closing or self._gone.done():
                 return None
@@ -259,10 +259,10 @@ class WebSocket:
         return message
 
     async def rest(self, seconds: float) -> None:
-        """Wait so long, or until the connection ends. Messages that arrive meanwhile are not read."""
+        """Wait ``seconds``, or until the connection ends; messages in this time are not read."""
         until = self._loop.time() + seconds
         while self.is_open and (left_s := until - self._loop.time()) > 0:
-            if getattr(self._connection, "has_left", False):  # else its end is only noticed when more is received
+            if getattr(self._connection, "has_left", False):  # otherwise noticed only when something is received
                 self.abort()
             await asyncio.wait({self._ends}, timeout=min(left_s, LOOK_S))
 
@@ -294,7 +294,7 @@ class WebSocket:
             ClientGone: the connection has ended.
 
         """
-        # All who wait share one future of aiohttp, and who is cancelled would cancel it: so only this task awaits it.
+        # All waiters share one future of aiohttp, and a cancelled waiter cancels it: so only this task awaits it.
         while self._connection.writing_paused and not self._gone.done():
             if self._draining is None:
                 self._draining = self._loop.create_task(self._request.writer.drain())
@@ -306,16 +306,16 @@ class WebSocket:
     def _drained(self, task: "asyncio.Task[None]") -> None:
         self._draining = None
         if not task.cancelled():
-            task.exception()  # the connection has ended; it is told elsewhere
+            task.exception()  # the connection has ended, as is reported elsewhere
 
     def is_late(self, now: float, timeout_s: float, bytes_per_s: float) -> bool:
-        """Whether a message takes longer than ``timeout_s`` and a second for every ``bytes_per_s`` of its bytes."""
+        """Whether a message takes longer than ``timeout_s``, plus a second for every ``bytes_per_s`` of its bytes."""
         if self._begun_at is None or self._message is None or reading_is_paused(self._connection):
             return False
         return now - self._begun_at > timeout_s + self._message.received / bytes_per_s
 
     def ping(self) -> None:
-        """Send a ping, so that proxies on the way see that the connection is used."""
+        """Send a ping, so that proxies see that the connection is in use."""
         if not self._is_closing:
             self._write(_head(_PING, 0))
 
@@ -329,13 +329,13 @@ class WebSocket:
             _resolve(self._ends)
 
     async def finish(self) -> None:
-        """Wait for the client's closing frame. Messages before it are dropped."""
+        """Wait for the client's closing frame; messages before it are dropped."""
         self.drop_messages()
         self._hear_on()
         await asyncio.wait({self._gone}, timeout=CLOSE_S)
 
     def drop_messages(self) -> None:
-        """Drop messages that were received and not read."""
+        """Drop messages that were received but not read."""
         for message in self._messages:
             message.release()
         self._messages.clear()
@@ -389,7 +389,7 @@ class WebSocket:
                 self._end_frame()
 
     def _read_head(self, data: bytes, at: int) -> int:
-        """Read on in a frame's head; return where it ends, or where the data end."""
+        """Read on in a frame's head; return the place of its end, or of the data's end."""
         head = self._head
         while True:
             needed = _head_bytes(head) - len(head)
@@ -430,7 +430,7 @@ class WebSocket:
                 self._message.begin(self._bodies, self._owner, self._address)
         if self._message is not None:
             self._message.size += length
-            if self._message.size > (most := self._most_bytes()):  # the frame is skipped, so that its sender hears why
+            if self._message.size > (most := self._most_bytes()):  # the frame is skipped, so that the client reads why
                 self._drop_message()
                 self.close(TOO_BIG, f"a message may have {most} bytes")
 
@@ -460,7 +460,7 @@ class WebSocket:
                     self._connection.pause_reading()
 
     def _unmasked(self, piece: bytes) -> bytes:
-        """Return a piece of a frame's payload without its mask, and turn the mask for the next one."""
+        """Return a piece of a frame's payload without the mask, and rotate the mask for the next piece."""
         size = len(piece)
         whole = self._mask * (size // _MASK_BYTES + 1)
         turn = size % _MASK_BYTES
@@ -471,7 +471,7 @@ class WebSocket:
         transport = self._request.transport
         if transport is not None and not transport.is_closing():
             transport.write(data)
-            self._request.writer.output_size += len(data)  # by which a client that does not read is found
+            self._request.writer.output_size += len(data)  # shows whether a client reads
 
     def _drop_message(self) -> None:
         if self._message is not None:
@@ -495,7 +495,7 @@ def _resolve(future: "asyncio.Future[None]") -> None:
 
 
 def _head_bytes(head: bytearray) -> int:
-    """Return the length of a frame's head, as far as its first bytes tell."""
+    """Return the length of a frame's head, as far as its first bytes show."""
     if len(head) < 2:  # noqa: PLR2004 - the flags and the length
         return 2
     length = head[1] & _LENGTH
@@ -504,7 +504,7 @@ def _head_bytes(head: bytearray) -> int:
 
 
 def _head(opcode: int, length: int) -> bytes:
-    """Return the head of a frame to a client: whole, and not masked."""
+    """Return the head of a frame to a client: final, and not masked."""
     first = bytes((_FINAL | opcode,))
     if length < _LENGTH_16:
         return first + bytes((length,))
