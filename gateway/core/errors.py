@@ -29,7 +29,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── HeadersTooLarge             431
 ├── TooMuchFraming              400  of a chunked body: chunk sizes, extensions, trailers
 ├── ClientDisconnected          499  never sent; the status of the call's row
-│   ├── ClientStalled           499  the same; the client did not read its answer, and was cut
+│   ├── ClientStalled           499  the same; the client did not read its answer, and was disconnected
 │   ├── CutByRevocation         499  the same; its key was revoked, replaced or removed
 │   └── CutByExpiry             499  the same; its key expired
 ├── InternalError               500  a defect of the gateway; details are in the log only
@@ -395,9 +395,9 @@ class ClientDisconnected(ApiError):
 
 
 class ClientStalled(ClientDisconnected):
-    """The client did not read its answer for ``write_timeout_s``, and was cut."""
+    """The client did not read its answer for ``write_timeout_s``, and was disconnected."""
 
-    # Means: The client read nothing of its answer for `client_timeouts.write_timeout_s`, and was cut.
+    # Means: The client read nothing of its answer for `client_timeouts.write_timeout_s`, and was disconnected.
     # Retry: not sent.
     # Caller: Read the stream while it arrives.
     # Operator: Raise `write_timeout_s` if clients stop reading for good reasons.

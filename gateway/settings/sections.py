@@ -540,7 +540,7 @@ class DefaultTimeouts(Timeouts):
 
 
 class ClientTimeouts(Section):
-    """The timeouts for the client's side of a call: a slower client is cut, so that it does not use resources."""
+    """The timeouts for the client's side of a call: a slower client is disconnected, so that it holds no memory."""
 
     # Time for a body, plus one second for every body_kib_per_s received: 64 MiB over a bad mobile network take long,
     # but never as long as from a client that sends one byte a second on purpose.

@@ -43,7 +43,7 @@ EXPECTED_FROM_EVENTS = 30.0
 FIXED_PRIOR_EVENTS = 2.0  # tuned: weight of the fixed prior in the pool
 FIXED_PRIOR_MEDIAN_S = 0.7  # judgement: for a prompt of the reference size: a typical hosted model
 FIXED_PRIOR_SIGMA = 1.0  # tuned: of ln(seconds): wide, so that samples decide
-MEAN_CAP_S = 30.0  # tuned: times are cut to this in the mean, so that one hung attempt does not outweigh the others
+MEAN_CAP_S = 30.0  # tuned: a longer time counts as this in the mean: one hung attempt must not outweigh the others
 ERROR_PRIOR = (0.05, 5.0)  # tuned: errors, attempts: 1 %
 # judgement: tokens, seconds of decoding: 60 tok/s, outweighed by one loser watched for 32 tokens
 SPEED_PRIOR = (2.0, 1 / 30)
@@ -172,9 +172,9 @@ PACE_PRIOR = 0.1  # judgement: of a mean hour's calls, added to each hour of the
 COOL_MIN_S = 1.0  # judgement: a 429 without retry-after; doubled while they go on
 COOL_MAX_S = 60.0  # bound: a longer retry-after is not believed
 STRIKES = 4  # tuned: failures in a row that open the breaker
-# judgement: times a usual first token: a cut before has lost by a hair, and says nothing
+# judgement: times a usual first token: an attempt cancelled before has lost by a hair, and says nothing
 HAIR = 1.25
-# world hang: -ln of the probability of so many attempts cut at such ages without a first token:
+# world hang: -ln of the probability of so many attempts cancelled at such ages without a first token:
 # 1 in 10^6
 SILENCE = 14.0
 DOUBTED_KEPT = 256  # bound: samples since the last first token, which may belong to a fault

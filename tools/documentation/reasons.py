@@ -223,7 +223,7 @@ REASONS: Mapping[str, Reasons] = {
     "ClientTimeouts": {
         "body_timeout_s": "How long the body of a request may take. Then it gets 408.",
         "body_kib_per_s": "And one second more for every so many KiB received, for large bodies over slow networks.",
-        "write_timeout_s": "A client that reads no byte of its answer for so long is cut.",
+        "write_timeout_s": "A client that reads no byte of its answer for so long is disconnected.",
     },
     "ProviderSettings": {
         "preset": "The vendor of the catalog to start from, for a second key of one vendor. Not set: its own name.",

@@ -22,8 +22,8 @@ What each metric of `GET /metrics` counts, in Prometheus' text format, and [when
 - **Names**: models and deployments that clients name themselves are `adhoc`, or the pattern that
   covers them. Only counters have the label `client`: the
   first 1,000 clients have series of their own, later ones are `(others)`, calls without a key `anonymous`.
-- **Do not compare providers by these histograms.** A loser that was cut before its first token has no time to first
-  token (TTFT), so they look better than the truth. The leaderboard and [SQL](../sql.md) correct for it.
+- **Do not compare providers by these histograms.** A loser that was cancelled before its first token has no time to
+  first token (TTFT), so they look better than the truth. The leaderboard and [SQL](../sql.md) correct for it.
 """
 # Topics of metrics, by prefixes of their names after ``holeshot_``. The longest matching prefix decides.
 _TOPICS: Mapping[str, Sequence[str]] = {
