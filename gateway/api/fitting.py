@@ -37,7 +37,6 @@ from providers.dialects import (
     AS_CALL,
     CANNOT_STOP_THINKING,
     DIALECTS,
-    MARK,
     OURS,
     PIVOT,
     SEALED_MARK,
@@ -50,7 +49,6 @@ from providers.dialects import (
     RequestFormat,
     Wording,
     as_asked,
-    is_marked,
     rendered,
     stands,
     takes_text,
@@ -91,10 +89,7 @@ def is_odd(dialect: Dialect, fields: Fields) -> bool:
 
 def is_foreign(names: frozenset[str], dialect: Dialect, fields: Fields) -> bool:
     """Whether a chat conversation, or its tools, may have fields of these ``names``, which a vendor refuses."""
-    if dialect is not PIVOT:
-        return False
-    said = bytes(fields.get(dialect.requests.prompt, _NO_PROMPT))
-    return stands(names, said) or (MARK in names and is_marked(fields))
+    return dialect is PIVOT and stands(names, fields)
 
 
 class Fitting(msgspec.Struct, frozen=True):

@@ -1,6 +1,5 @@
 from .cache_marks import HOLD_MARKS as HOLD_MARKS
 from .cache_marks import LastingPart as LastingPart
-from .cache_marks import is_marked as is_marked
 from .chat.answers import events_of_answer as events_of_answer
 from .chat.details import with_signed_details as with_signed_details
 from .chat.dialect import CHAT as CHAT
@@ -105,7 +104,6 @@ from .unshown import CHECKS as CHECKS
 from .unshown import OF_AN_ACCOUNT as OF_AN_ACCOUNT
 from .unshown import TELLS as TELLS
 from .unshown import UnshownThought as UnshownThought
-from .wording import CACHE_REASON as CACHE_REASON
 from .wording import CANNOT_STOP_THINKING as CANNOT_STOP_THINKING
 from .wording import GEMINIS as GEMINIS
 from .wording import MARK as MARK

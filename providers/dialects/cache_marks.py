@@ -15,8 +15,7 @@ from providers.refusals import UNREADABLE
 # The names of what may have a mark, or have something in it that has one.
 HOLD_MARKS = frozenset({"content", "function", "functions", "messages", "source", "system", "tools"})
 _MARK = msgspec.Raw(b'{"type":"ephemeral"}')
-_MARKED = b'"cache_control"'
-_MARKS = (_MARKED, b'"cachePoint"')
+_MARKS = (b'"cache_control"', b'"cachePoint"')
 _TOKEN_BYTES = 4  # of JSON, estimated
 
 
@@ -29,11 +28,6 @@ class LastingPart(msgspec.Struct, frozen=True):
     def has(self, end: int) -> bool:
         """Whether the beginning up to ``end`` lasts."""
         return end < self.below
-
-
-def is_marked(fields: Fields) -> bool:
-    """Whether the messages of a chat request, or its tools, may have a mark."""
-    return _MARKED in bytes(fields.get("messages", b"")) or ("tools" in fields and _MARKED in bytes(fields["tools"]))
 
 
 def with_marks(fields: Fields, least: int, lasting: LastingPart) -> Fields:

@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
@@ -96,6 +95,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refused_fields: frozenset[str] = frozenset()
     # Of chat: reasoning_content is required beside tool calls; this is sent if a client has none. None: not required
     missing_reasoning: str | None = None
+    named_turns: bool = True  # of chat: a turn of the system or the user may have a name
     blank_turns: bool = True  # the assistant's turns, and texts in them, may say nothing
     user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
     one_system: bool = False  # of chat, Messages, Responses: one system prompt, the first
@@ -119,6 +119,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             or self.moves_system
             or not self.documents
             or not self.blank_turns
+            or not self.named_turns
         )
 
     @property
@@ -298,24 +299,47 @@ def _concerns(raw: bytes, history: History) -> bool:
         or (has_tools and ("chat" in history.call_ids or history.missing_reasoning is not None))
         or (has_tools and not history.user_after_tool)
         or (not history.blank_turns and _ASSISTANT in raw)
+        or (not history.named_turns and b'"name"' in raw)
         or (history.assistant_fields is not None and _ASSISTANT in raw)
-        or (bool(history.refused_fields) and stands(history.refused_fields, raw))
+        or (
+            bool(history.refused_fields)
+            and _ASSISTANT in raw
+            and _fields_of(history.refused_fields).search(raw) is not None
+        )
         or (history.one_system and any(role in raw for role in _INSTRUCTIONS))
         or (history.plain_texts and _LISTED.search(raw) is not None)
     )
 
 
-def stands(names: frozenset[str], prompt: bytes) -> bool:
-    """Whether the messages of a chat completion request may have a field of these ``names``, in an assistant's turn."""
-    return _ASSISTANT in prompt and _fields_of(names).search(prompt) is not None
+def stands(names: frozenset[str], fields: Fields) -> bool:
+    """Whether a chat completion request may have a field of these ``names``.
+
+    A name is looked for in an assistant's turn, a path in the messages or the tools, where it begins: ``tools.async``;
+    ``*.cache_control`` in both.
+    """
+    of_turns, of_messages, of_tools = _looked_for(names)
+    raw = bytes(fields.get("messages", b""))
+    name = of_turns if _ASSISTANT in raw else of_messages
+    return (name is not None and name.search(raw) is not None) or (
+        of_tools is not None and "tools" in fields and of_tools.search(fields["tools"]) is not None
+    )
+
+
+@cache
+def _looked_for(names: frozenset[str]) -> tuple[re.Pattern[bytes] | None, ...]:
+    """Return what finds a field in the messages, in messages without an assistant's turn, and in the tools."""
+    paths = {(path.partition(".")[0], path.rpartition(".")[2]) for path in names if "." in path}
+    of_messages = {name for top, name in paths if top != "tools"}
+    of_tools = {name for top, name in paths if top != "messages"}
+    each = (of_messages | {name for name in names if "." not in name}, of_messages, of_tools)
+    return tuple(_fields_of(frozenset(searched)) if searched else None for searched in each)
 
 
 @cache
 def _fields_of(names: frozenset[str]) -> re.Pattern[bytes]:
-    # By first letters: at each quote a search compares these alone, however many names have one.
-    by_first = groupby(sorted(names), key=lambda name: name[0])
-    kinds = (f"{first}(?:{'|'.join(re.escape(name[1:]) for name in each)})" for first, each in by_first)
-    return re.compile(f'"(?:{"|".join(kinds)})"'.encode())
+    # At most quotes a search compares the first letter alone. It may find a name that begins with another's letter.
+    first, rests = "".join(sorted({name[0] for name in names})), "|".join(re.escape(name[1:]) for name in sorted(names))
+    return re.compile(f'"[{first}](?:{rests})"'.encode())
 
 
 def without_bound_reasoning(fields: Fields, of: frozenset[bytes] | None = None) -> Wording:
@@ -395,10 +419,7 @@ class _Conversation:
         if history.one_system:
             self.messages = list(self._with_one_system())
         for number, message in self.messages:
-            if _role(message) == _ASSISTANT:
-                self._fit_assistant(number, message)
-            elif self._ids is not None and "tool_call_id" in message:
-                self._set(message, "tool_call_id", self._ids.raw(message["tool_call_id"]))
+            self._fit_turn(number, message)
         if history.user_first:
             self._begin_with_user()
         if not history.user_after_tool:
@@ -429,6 +450,14 @@ class _Conversation:
         if value is not message.get(name):
             message[name] = value
             self.changed = True
+
+    def _fit_turn(self, number: int, message: _Message) -> None:
+        if (role := _role(message)) == _ASSISTANT:
+            self._fit_assistant(number, message)
+        elif self._ids is not None and "tool_call_id" in message:
+            self._set(message, "tool_call_id", self._ids.raw(message["tool_call_id"]))
+        elif not self._history.named_turns and "name" in message and role != _TOOL:
+            self._leave_out(number, message, ["name"])
 
     def _fit_assistant(self, number: int, message: _Message) -> None:
         history = self._history

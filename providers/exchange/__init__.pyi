@@ -21,7 +21,7 @@ from .interface import Upstream as Upstream
 from .interface import UpstreamAnswer as UpstreamAnswer
 from .interface import WrappedExchange as WrappedExchange
 from .interface import connect as connect
-from .members import unmarked as unmarked
+from .members import without_refused as without_refused
 from .multipart import Steps as Steps
 from .quotes import VendorsWords as VendorsWords
 from .quotes import mark as mark

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from providers.bodies import raw_json
-from providers.dialects import CACHE_REASON, HOLD_MARKS, MARK, Fields, Loss, Wording
+from providers.dialects import HOLD_MARKS, MARK, Fields, Loss, Wording
 from providers.refusals import UNREADABLE
 from providers.vendors import members_named
 
@@ -93,14 +93,14 @@ def without(fields: Fields, path: str, value: str = "") -> Fields:
         return fields
 
 
-def unmarked(fields: Fields, paths: Sequence[str]) -> Wording:
-    """Return the fields of a request without marks of what to cache at these ``paths``, as ``without`` has them."""
+def without_refused(fields: Fields, paths: Iterable[str]) -> Wording:
+    """Return the fields of a request without what a vendor refuses at these ``paths``, as ``without`` has them."""
     losses = list[Loss]()
-    for path in paths:
+    for path in sorted(paths):
         left = without(fields, path)
         if left is not fields:
             fields = left
-            losses.append(Loss(path.removeprefix(EVERYWHERE), CACHE_REASON, hint=True))
+            losses.append(Loss(path.removeprefix(EVERYWHERE), "this provider does not support it"))
     return Wording(fields, tuple(losses))
 
 

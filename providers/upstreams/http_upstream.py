@@ -17,14 +17,13 @@ from yarl import URL
 from providers.bodies import check_room, encoded, masked_body, raw_json
 from providers.dialects import (
     DIALECTS,
-    MARK,
     PIVOT,
     Dialect,
     Loss,
     OmissibleFields,
     ParameterNames,
     RequestFormat,
-    is_marked,
+    stands,
 )
 from providers.exchange import NAMES as BETAS
 from providers.exchange import (
@@ -52,8 +51,8 @@ from providers.exchange import (
     read_body,
     refused,
     taken,
-    unmarked,
     with_strict,
+    without_refused,
 )
 from providers.exchange import masked_headers as masked
 from providers.http import (
@@ -90,7 +89,6 @@ from providers.vendors import Auth, Quirks, ignored, is_plain, losses, shape
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
 
-_NONE = frozenset[str]()
 _TRUE = msgspec.Raw(b"true")
 _FALSE = msgspec.Raw(b"false")
 _INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
@@ -117,8 +115,8 @@ def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = Fa
         quirks = with_strict(quirks, facts) if facts else quirks
         if vendors.takes_quirks:
             fields = shape(fields, quirks, request.model)
-            if quirks.refused_marks and is_marked(fields):
-                fields = unmarked(fields, quirks.refused_marks).fields
+            if quirks.refused_members and stands(quirks.refused_members, fields):
+                fields = without_refused(fields, quirks.refused_members).fields
         elif dropped := quirks.drop_in.get(request.dialect.name):
             fields = {name: value for name, value in fields.items() if name not in dropped}
         if vendors.with_history is not None:
@@ -257,7 +255,7 @@ class HttpUpstream:
     ) -> None:
         quirks = server.quirks
         self.accepts_all_parameters = not (quirks.ignores or quirks.history.tells)
-        self.refused_fields = quirks.history.refused_fields | ({MARK} if quirks.refused_marks else _NONE)
+        self.refused_fields = quirks.history.refused_fields | quirks.refused_members
         self._provider = server.provider
         self._base_url = URL(server.base_url)
         if self._base_url.user is not None and api_key:
@@ -328,8 +326,8 @@ class HttpUpstream:
         vendors = dialect.requests.vendors
         dropped = self._quirks.dropped_from(fields, dialect.name, is_chats=vendors.takes_quirks)
         lost = losses(fields, dropped, dialect.requests.omissible.items)
-        if vendors.takes_quirks and self._quirks.refused_marks and is_marked(fields):
-            lost += unmarked(fields, self._quirks.refused_marks).losses
+        if vendors.takes_quirks and self._quirks.refused_members and stands(self._quirks.refused_members, fields):
+            lost += without_refused(fields, self._quirks.refused_members).losses
         if vendors.with_history is not None:
             lost += vendors.with_history(fields, self._quirks.history).losses
         if passed_over := self._quirks.ignores & dialect.requests.essential:

@@ -26,7 +26,7 @@ from providers.dialects import (
 )
 from providers.models import Traits
 from providers.refusals import UNREADABLE
-from providers.vendors.demands import at_top
+from providers.vendors.demands import at_top, details_of_tools
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog lists
 # the parameters that the vendor rejects or renames, so that one client request can be sent to all vendors. Only the top
@@ -99,7 +99,9 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     taken_if: Mapping[str, Restriction] = {}  # of chat: by parameter, when it is no error
     # Of chat: how to call tools is an error in a request without tools, where it says nothing.
     calls_with_tools: bool = False
-    refused_marks: tuple[str, ...] = ()  # in chat: the paths at which it is an error; ``*.cache_control``: everywhere
+    # Of chat: paths, in messages and tools, of what it answers with an error; ``*.cache_control``: wherever a mark may
+    # stand. Where it has ``preferences``, also the details of tools that these do not name.
+    refused_members: frozenset[str] = frozenset()
     states_cost: bool = False  # the usage of an answer states the cost, which counts more than the prices of the table
     free: tuple[str, ...] = ()  # endings of the names of models that cost nothing
     unsigned_call: str | None = None  # a thought signature for other vendors' tool calls, which are refused without one
@@ -147,7 +149,7 @@ def is_plain(quirks: Quirks) -> bool:
             or quirks.drop_in
             or quirks.taken_if
             or quirks.calls_with_tools
-            or quirks.refused_marks
+            or quirks.refused_members
             or quirks.rename
             or quirks.system_role
             or quirks.typed_branches
@@ -667,8 +669,11 @@ def load_catalog() -> Mapping[str, Vendor]:
 
 def _without_others(vendor: Vendor) -> Vendor:
     """Return a vendor that is not sent other vendors' preferences, if it refuses them."""
-    drop = vendor.quirks.drop | _others(vendor.quirks)
-    return msgspec.structs.replace(vendor, quirks=msgspec.structs.replace(vendor.quirks, drop=drop))
+    quirks = vendor.quirks
+    drop, members = quirks.drop | _others(quirks), quirks.refused_members
+    if quirks.preferences is not None:
+        members |= details_of_tools() - quirks.preferences
+    return msgspec.structs.replace(vendor, quirks=msgspec.structs.replace(quirks, drop=drop, refused_members=members))
 
 
 def _others(quirks: Quirks) -> frozenset[str]:
@@ -682,9 +687,9 @@ def elsewhere(vendor: Vendor) -> Vendor:
     That server is sent other vendors' preferences and marks of caches, as vLLM, or a proxy, reads ``top_k``.
     """
     quirks = vendor.quirks
-    if quirks.preferences is None and not quirks.refused_marks:
+    if not quirks.refused_members:  # these are beside ``preferences`` too
         return vendor
     drop = quirks.drop - _others(quirks)
     return msgspec.structs.replace(
-        vendor, quirks=msgspec.structs.replace(quirks, drop=drop, preferences=None, refused_marks=())
+        vendor, quirks=msgspec.structs.replace(quirks, drop=drop, preferences=None, refused_members=frozenset())
     )

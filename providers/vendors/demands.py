@@ -116,7 +116,8 @@ _OF_ALL: Final = frozenset(
     {*(each.removesuffix(".") for each in _LISTS), "stream_options", "tool_choice", "tool_config"}
 )
 _NUMBER = re.compile(r"\[\d*\]")
-_NAMESPACE = re.compile(r"^(?:input\.)?tools\.tools\.")  # within one, or added later, a tool has the same fields
+# Within one, or added later, a tool has the same fields; in chat some stand in its function.
+_NAMESPACE = re.compile(r"^(?:input\.)?tools\.(?:tools|function)\.")
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 _CONFIG = re.compile(r"generation(?:C|_c)onfig\.")
 
@@ -186,6 +187,13 @@ def at_top() -> frozenset[str]:
     """Return the names at the top of a request that are preferences or hints at some vendor, or have one in them."""
     tops = {path.partition(".")[0] for path in (*_PREFERENCES, *_HINTS, *_SAMPLING, *unasked())}
     return frozenset(tops - _OF_ALL)
+
+
+@cache
+def details_of_tools() -> frozenset[str]:
+    """Return the paths in a tool of chat, and in its function, at which some vendor takes a preference."""
+    names = {path.removeprefix("tools.") for path in _PREFERENCES if path.startswith("tools.")}
+    return frozenset(f"tools.{inner}{name}" for name in names if "." not in name for inner in ("", "function."))
 
 
 @cache

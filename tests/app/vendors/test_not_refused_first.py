@@ -54,7 +54,7 @@ SAID: Mapping[str, Json] = {
     "responses": {"input": "Hi"},
     "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
 }
-CALLED = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
+CALLED: Json = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
 MARKED = {"role": "user", "content": [{"type": "text", "text": "Hi", **MARK}]}
 DOCUMENT = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}
 FOUND = {
@@ -76,6 +76,16 @@ TOLD: Json = {"role": "assistant", "content": "Yo", "executed_tools": []}
 # An answer that broke off before it said anything, as programs keep it, also behind a tool's result.
 BLANK = {"role": "assistant", "content": ""}
 GOES_ON = {"role": "user", "content": "Go on"}
+# What Messages and Responses have of a tool, as clients of chat write it for LiteLLM, beside its function or in it.
+OF_TOOLS = {
+    "allowed_callers": ["direct"],
+    "async": True,
+    "defer_loading": False,
+    "eager_input_streaming": True,
+    "input_examples": [{"city": "Oslo"}],
+}
+NAMED = {"role": "user", "name": "ann", "content": "Hi"}
+BREAKPOINT = {"role": "user", "content": [{"type": "text", "text": "Hi", "prompt_cache_breakpoint": {}}]}
 # What real clients send of preferences and hints, and keep of broken answers, in each API.
 PREFERENCES: Mapping[str, Sequence[Json]] = {
     "chat": [
@@ -104,6 +114,10 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         MARK,
         {"messages": [{"role": "system", "content": "Be."}, MARKED]},
         {"tools": [{**CALLED, **MARK}]},
+        {"tools": [{**CALLED, **OF_TOOLS}]},
+        {"tools": [{**CALLED, "function": {**CALLED["function"], **OF_TOOLS}}]},
+        {"messages": [{"role": "system", "name": "app", "content": "Be."}, NAMED]},
+        {"messages": [BREAKPOINT]},
         {"tools": [CALLED], "messages": RESULT},
         {"messages": [*user()["messages"], BLANK, GOES_ON]},
         {"tools": [CALLED], "messages": [*RESULT, BLANK, GOES_ON]},
@@ -205,6 +219,19 @@ async def test_a_blank_turn_that_is_left_out_is_told(gateway: Gateway) -> None:
         assert BLANK not in vendors[model].seen[-1].body["messages"]
 
 
+async def test_details_of_tools_and_names_that_are_left_out_are_told(gateway: Gateway) -> None:
+    running, vendors = gateway
+    named = {"messages": [{"role": "system", "name": "app", "content": "Be."}, NAMED]}
+    for model in ("gpt-4.1", "azure-4.1", "gpt-oss", "mistral"):
+        told = await asked(running, "chat", model, {"tools": [{**CALLED, **OF_TOOLS}]})
+        assert sorted(told.split(", ")) == [f"tools.{name}" for name in OF_TOOLS]
+        assert vendors[model].seen[-1].body["tools"] == [CALLED]
+    assert await asked(running, "chat", "mistral", named) == "messages[0].name, messages[1].name"
+    result = [*RESULT[:2], {"role": "tool", "tool_call_id": "call00001", "name": "f", "content": "rain"}]
+    assert await asked(running, "chat", "mistral", {"messages": result, "tools": [CALLED]}) == ""
+    assert vendors["mistral"].seen[-1].body["messages"] == result
+
+
 TAKING: Mapping[str, Place] = {
     "openrouter": Place("openrouter", "openrouter", "anthropic/claude-sonnet-4.5", "chat"),
     "dashscope": Place("dashscope", "dashscope", "qwen3.7-plus", "chat"),
@@ -222,12 +249,19 @@ TAKEN: Mapping[str, Sequence[Json]] = {
     "dashscope": [{"messages": [MARKED]}, {"enable_thinking": True, "thinking_budget": 1024}],
     "vllm": [
         {"messages": [MARKED]},
+        {"messages": [NAMED], "tools": [{**CALLED, **OF_TOOLS}]},
         {"messages": [MARKED, BLANK, GOES_ON]},
         {"chat_template_kwargs": {"enable_thinking": False}},
         {"top_k": 40},
     ],
-    "gpt-oss": [{"messages": [MARKED]}, {"reasoning_effort": "high"}, {"include_reasoning": True}],
+    "gpt-oss": [
+        {"messages": [MARKED]},
+        {"messages": [NAMED]},
+        {"reasoning_effort": "high"},
+        {"include_reasoning": True},
+    ],
     "gpt-4.1": [
+        {"messages": [NAMED, BREAKPOINT]},
         {"prompt_cache_key": "k", "safety_identifier": "u", "service_tier": "flex"},
         {"frequency_penalty": 0.1, "temperature": 0.7, "top_p": 0.9},
         {"verbosity": "medium"},

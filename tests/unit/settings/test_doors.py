@@ -189,4 +189,4 @@ def test_a_server_at_its_own_host_that_is_called_openai_is_sent_what_openai_refu
     row = vendor_of("openai", load(path, {}).providers["openai"], load_catalog())
     assert row is not None
     assert row.quirks.drop.isdisjoint({"top_k", "chat_template_kwargs"}) is is_sent
-    assert (not row.quirks.refused_marks) is is_sent
+    assert (not row.quirks.refused_members) is is_sent
