@@ -119,6 +119,9 @@ def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = Fa
                 fields = without_refused(fields, quirks.refused_members).fields
         elif dropped := quirks.drop_in.get(request.dialect.name):
             fields = {name: value for name, value in fields.items() if name not in dropped}
+        if quirks.least_answers:
+            limits = request.dialect.requests.parameters.answer_limits
+            facts = (*facts, *quirks.too_short(request.dialect.name, limits, fields))
         if vendors.with_history is not None:
             wording = vendors.with_history(fields, quirks.history)
             fields, told = wording.fields, wording.losses
@@ -361,7 +364,7 @@ class HttpUpstream:
                 raise
             refusal = error.without_frames()
         else:
-            if facts:
+            if facts or sent.most:
                 answered(self.learnt, request, facts, sent)
             return response
         of_form = self._of_form(request)

@@ -25,7 +25,7 @@ from providers.dialects import (
     with_signed_details,
 )
 from providers.models import Traits
-from providers.refusals import UNREADABLE
+from providers.refusals import UNREADABLE, Fact, Facts, Kind
 from providers.vendors.demands import at_top, details_of_tools
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog lists
@@ -112,6 +112,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     history: History = History()  # what is accepted in the history of a conversation
     # parameter → kinds of values (``kind_of``) that are answered whole, but not streamed; "*": any value.
     whole: Mapping[str, tuple[str, ...]] = {}
+    least_answers: Mapping[str, int] = {}  # by API, the fewest tokens that an answer may be limited to
     # Fields that stand for the conversation so far, and are ignored: the vendor would answer the last words alone.
     ignores: frozenset[str] = frozenset()
     refuses_storing: bool = False  # Responses: nothing is stored, and ``store: true`` is an error
@@ -136,6 +137,16 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return self.drop
         return self.drop.union(name for name, taken in self.taken_if.items() if not taken.allows(name, fields))
 
+    def too_short(self, api: str, limits: Sequence[str], fields: Fields) -> Facts:
+        """Return the facts that the limits of an answer in ``fields``, which are named, are lower than it takes."""
+        least = self.least_answers.get(api, 0)
+        values = {name: bytes(fields[name]) for name in limits if name in fields}
+        return tuple(
+            Fact(Kind.LEAST, name, dialect=api, tokens=least)
+            for name, value in values.items()
+            if value.isdigit() and int(value) < least
+        )
+
     def beyond_chat(self, model: str) -> frozenset[str]:
         """Return what ``model`` takes though chat has no place for it."""
         return next((each for word, each in self.beyond.items() if word in model), frozenset())
@@ -149,6 +160,7 @@ def is_plain(quirks: Quirks) -> bool:
             or quirks.drop_in
             or quirks.taken_if
             or quirks.calls_with_tools
+            or quirks.least_answers
             or quirks.refused_members
             or quirks.rename
             or quirks.system_role

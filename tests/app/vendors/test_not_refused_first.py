@@ -128,6 +128,7 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         {"frequency_penalty": 0.1, "presence_penalty": 0.1},
         {"include": ["reasoning.encrypted_content"], "store": False},
         {"truncation": "auto", "prompt_cache_key": "k", "safety_identifier": "u"},
+        {"max_output_tokens": 5},
         {"input": [GOES_ON, BLANK, GOES_ON]},
         {"input": [GOES_ON, {"role": "assistant", "content": [{"type": "output_text", "text": ""}]}, GOES_ON]},
     ],
@@ -230,6 +231,23 @@ async def test_details_of_tools_and_names_that_are_left_out_are_told(gateway: Ga
     result = [*RESULT[:2], {"role": "tool", "tool_call_id": "call00001", "name": "f", "content": "rain"}]
     assert await asked(running, "chat", "mistral", {"messages": result, "tools": [CALLED]}) == ""
     assert vendors["mistral"].seen[-1].body["messages"] == result
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_an_answer_is_as_short_as_asked_for_where_openai_writes_sixteen_tokens(
+    gateway: Gateway, stream: bool
+) -> None:
+    running, vendors = gateway
+    for limit, asks, told in ((2, 16, "max_output_tokens"), (16, 16, ""), (400, 400, "")):
+        sent: Json = {**SAID["responses"], "model": "gpt-4.1", "max_output_tokens": limit, "stream": stream}
+        async with running.post(sent, path=PATHS["responses"]) as response:
+            text = await response.text()
+        assert (response.status, response.headers.get("x-holeshot-dropped", "")) == (200, told)
+        assert ("incomplete" in text and '"reason":"max_output_tokens"' in text) is (limit == 2), text
+        assert vendors["gpt-4.1"].seen[-1].body["max_output_tokens"] == asks
+    kept: Json = {**SAID["responses"], "model": "gpt-4.1", "max_output_tokens": 2, "store": True}
+    async with running.post(kept, path=PATHS["responses"]) as response:
+        assert response.status == 400  # what the vendor keeps would have more
 
 
 TAKING: Mapping[str, Place] = {
