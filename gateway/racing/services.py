@@ -170,6 +170,7 @@ class RescueBudget:
 
 MOST_MAKERS = 100_000  # pieces of reasoning, of some 200 bytes each
 MOST_ASKED = 200  # of a conversation, the newest
+HEARD = 10_000  # answers in an API that rarely has such reasoning, after the last that had some
 
 
 class SharedNames(Protocol):
@@ -195,7 +196,8 @@ class Makers:
         self._known: dict[bytes, Maker] = {}  # the newest last
         # Reasoning whose maker was not known when it was refused: the providers that cannot read it.
         self._refused: dict[bytes, frozenset[str]] = {}
-        self.hears_all = False  # also answers in APIs that rarely have such reasoning, as some has been refused
+        # How many answers in APIs that rarely have such reasoning are to be looked in, as some has been refused.
+        self.hears_all = 0
         self._shared = shared
         self._start = start
 
@@ -210,7 +212,7 @@ class Makers:
         for each in reasoning:
             if each not in self._known:
                 self._refused[each] = self._refused.pop(each, frozenset()) | {provider}
-                self.hears_all = True
+                self.hears_all = HEARD
         while len(self._refused) > MOST_MAKERS:
             del self._refused[next(iter(self._refused))]
 
@@ -248,6 +250,9 @@ class Makers:
                 self.remember(each, maker)
         own_maker = msgspec.structs.replace(maker, made=True)
         remember, read_told = partial(self.remember, maker=own_maker), request.dialect.answers.unshown
+        if not request.dialect.answers.binds:
+            self.hears_all -= 1
+            remember = partial(self._remember_rare, maker=own_maker)
         if read_told is None or told is None:
             return BoundReasoningExchange(exchange, remember)
 
@@ -257,6 +262,10 @@ class Makers:
                 self._told_apart(bound, maker, learnt, request)
 
         return BoundReasoningExchange(exchange, remember, read_told, hear)
+
+    def _remember_rare(self, reasoning: bytes, maker: Maker) -> None:
+        self.hears_all = HEARD
+        self.remember(reasoning, maker)
 
     def _told_apart(self, bound: Sequence[bytes], by: Maker, learnt: LearntFacts | None, request: Request) -> None:
         """Note that the account of ``by`` cannot read some of the reasoning (``bound``) that it was sent.

@@ -9,9 +9,9 @@ import pytest
 
 from gateway.core.calls import Maker
 from gateway.racing import Makers
-from gateway.racing.services import MOST_MAKERS
+from gateway.racing.services import HEARD, MOST_MAKERS
 from providers import BoundReasoningExchange, Fact, Kind, LearntFacts, Request
-from providers.dialects import MESSAGES, RESPONSES, SEARCHED_BYTES, Dialect, UnshownThought, bound_reasoning
+from providers.dialects import CHAT, MESSAGES, RESPONSES, SEARCHED_BYTES, Dialect, UnshownThought, bound_reasoning
 
 TEXTS = {
     "responses": b'data: {"item":{"type":"reasoning","encrypted_content":"%b"}}\n\n',
@@ -295,6 +295,29 @@ async def read(makers: Makers, by: Maker, *bound: bytes) -> None:
     exchange = makers.watched(Blocks(b"data: {}\n\n"), request, reader, LearntFacts(), bound=bound, told=None)
     while await exchange.read():
         pass
+
+
+async def test_answers_in_chat_are_heard_until_long_enough_none_had_reasoning() -> None:
+    makers = Makers()
+
+    async def answered_in_chat(answer: bytes) -> None:
+        request = Request("m", {}, CHAT)
+        exchange = makers.watched(Blocks(answer), request, Maker("litellm/m"), LearntFacts(), bound=(), told=None)
+        while await exchange.read():
+            pass
+
+    makers.note_refused([b"unknown"], "claude")
+    for _ in range(HEARD - 1):
+        await answered_in_chat(b"data: {}\n\n")
+    assert makers.hears_all
+    await answered_in_chat(b'data: {"signature":"bWFkZQ=="}\n\n')
+    assert await makers.find([HASH]) == Maker("litellm/m", made=True)
+    for _ in range(HEARD):
+        assert makers.hears_all
+        await answered_in_chat(b"data: {}\n\n")
+    assert not makers.hears_all
+    makers.note_refused([HASH], "claude")  # whose maker is known
+    assert not makers.hears_all
 
 
 async def test_a_server_that_takes_anything_is_not_taken_for_the_maker_of_what_it_was_sent() -> None:
