@@ -453,7 +453,7 @@ def _of_fields(reading: RefusalReading, fields: Fields, form_request: FormReques
             facts.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
         elif (place := _find(fields, refused.path, form_request)) is not None:
             if (fact := _fact_of(refused, place, fields, form_request)) is None:
-                must = Fact(Kind.MUST, place.top, dialect=api)
+                must = Fact(Kind.MUST, _clients_name(place, form_request), dialect=api)
                 is_must = _is_must(refused, place, form_request)
                 return [msgspec.structs.replace(must, **of_this_alone)] if is_must else None
             facts.append(msgspec.structs.replace(fact, **of_this_alone))
@@ -538,9 +538,7 @@ class _Why(NamedTuple):
 def _may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _Why | None:
     """Return why a request may be sent without a field; None if the request needs the field."""
     request, formats, top = form_request.request, form_request.formats, place.top
-    clients_name = next(
-        (name for name, sent in form_request.renamed.items() if sent == top and name in request.fields), top
-    )
+    clients_name = _clients_name(place, form_request)
     value = bytes(_value_at(fields, place) or b"")
     if top == formats.storing and value == b"false":  # if false is not the default, the client is told
         return _Why(is_told=request.keeps and clients_name in request.fields and clients_name not in request.added)
@@ -557,6 +555,11 @@ def _may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _
     if clients_name not in request.fields:
         return _Why(is_told=top in _OF_USAGE)  # the gateway has added the field; without it the usage is an estimate
     return _Why(is_told=True) if request.drop_params else None
+
+
+def _clients_name(place: FieldPlace, asked: FormRequest) -> str:
+    renamed, given = asked.renamed.items(), asked.request.fields
+    return next((name for name, sent in renamed if sent == place.top and name in given), place.top)
 
 
 def _is_preference(place: FieldPlace, value: bytes, formats: RequestFormat) -> bool:

@@ -3,7 +3,7 @@
 ``forms.py`` says what a form is, and what a refusal is about.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -197,15 +197,15 @@ def _suppose(learnt: LearntFacts, request: Request, facts: Iterable[Fact], refus
 def answered(learnt: LearntFacts, request: Request, facts: Facts, sent: SentFields) -> None:
     """Note that the form to which ``facts`` led was answered, and what that form lacked."""
     _note_sent(request, sent)
-    wrong = [fact for fact in facts if fact.kind in _OF_MUSTS and _is_demanded(fact, request, sent.fields)]
+    wrong = [fact for fact in facts if fact.kind in _OF_MUSTS and _is_demanded(fact, request, sent)]
     learnt.forget(request.model, wrong, request.client)
     if learnt.supposed:
         learnt.confirm(request.model, tuple(fact for fact in facts if fact not in request.taught), request.client)
 
 
-def _is_demanded(fact: Fact, request: Request, sent: Mapping[str, msgspec.Raw]) -> bool:
+def _is_demanded(fact: Fact, request: Request, sent: SentFields) -> bool:
     if fact.kind is Kind.MUST:
-        return fact.field in sent
+        return fact.field in request.fields and fact.field not in sent.told
     return betas.is_demanded(fact.field, fact.value, request.fields, request.headers)
 
 

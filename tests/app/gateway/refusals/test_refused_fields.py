@@ -366,6 +366,28 @@ async def test_who_has_refused_a_must_is_asked_after_others(serve: Serve, body: 
             assert len(running["alpha"].received) == asked
 
 
+async def test_a_must_is_known_by_the_clients_name_where_its_vendor_calls_it_otherwise(serve: Serve) -> None:
+    config: dict[str, Any] = {
+        "providers": {"alpha": {"preset": "mistral"}},
+        "models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}},
+    }
+    body = {"model": MODEL, "messages": QUESTION, "seed": 7}
+    async with serve(alpha=None, beta=ANSWERS["chat"], config=config) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = refusing("random_seed")
+        for _ in range(3):
+            async with running.post(body) as response:
+                await response.read()
+                assert response.status == 200
+        assert ["random_seed" in each.body for each in running["alpha"].received] == [True]
+        running["alpha"].answers, running["beta"].answers = (lambda _: ANSWERS["chat"]), refusing("seed")
+        for asked in (2, 3):
+            async with running.post(body) as response:
+                await response.read()
+                assert response.status == 200
+            assert len(running["alpha"].received) == asked
+
+
 async def test_a_must_that_is_refused_beside_another_field_is_learnt_from_the_second_refusal(serve: Serve) -> None:
     config: dict[str, Any] = {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}}}
     async with serve(alpha=None, beta=ANSWERS["chat"], config=config) as running:
