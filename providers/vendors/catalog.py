@@ -33,7 +33,9 @@ from providers.vendors.demands import at_top, details_of_tools
 # level of bodies is read, and values stay raw JSON: a long prompt is not parsed for each vendor.
 
 _NOTHING = (b"null",)
-_CALLING = frozenset({"parallel_tool_calls", "tool_choice"})
+_CALLING = frozenset({"parallel_tool_calls", "tool_choice", "tools"})
+_NO_TOOLS = b"[]"
+_NOT_FORCING = frozenset({b"null", b'"auto"', b'"none"'})  # choices among no tools that say nothing
 _UNSET = frozenset({b"", b"null", b"false"})
 DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "frequency_penalty": (b"null", b"0", b"0.0"),
@@ -97,7 +99,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     beyond: Mapping[str, frozenset[str]] = {}
     takes_marks: bool = False  # cache_control in chat marks what to cache, as in Messages
     taken_if: Mapping[str, Restriction] = {}  # of chat: by parameter, when it is no error
-    # Of chat: how to call tools is an error in a request without tools, where it says nothing.
+    # Of chat: how to call tools, and an empty list of them, is an error in a request without tools.
     calls_with_tools: bool = False
     # Of chat: paths, in messages and tools, of what it answers with an error; ``*.cache_control``: wherever a mark may
     # stand. Where it has ``preferences``, also the details of tools that these do not name.
@@ -182,8 +184,8 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") ->
     is_taken = not quirks.taken_if or quirks.taken_if.keys().isdisjoint(fields)
     dropped = quirks.drop if is_taken else quirks.dropped_from(fields, "chat", is_chats=True)
     shaped = {name: value for name, value in fields.items() if name not in dropped and name not in quirks.rename}
-    calls_nothing = quirks.calls_with_tools and "tools" not in shaped and not _CALLING.isdisjoint(shaped)
-    shaped = _without_calling(shaped) if calls_nothing else shaped
+    has_none = quirks.calls_with_tools and len(shaped.get("tools", b"")) <= len(_NO_TOOLS)
+    shaped = _without_calling(shaped) if has_none and not _CALLING.isdisjoint(shaped) else shaped
     for name, vendor_name in quirks.rename.items():
         if name in fields:
             shaped.setdefault(vendor_name, fields[name])
@@ -205,10 +207,13 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") ->
 
 
 def _without_calling(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
-    """Return a request without tools, and without how to call them; a call that is forced stays, and is refused."""
-    is_forced = bytes(fields.get("tool_choice", b"null")) not in DEFAULTS["tool_choice"]
+    """Return a request that has no tools without how to call them; a call that is forced stays, and is refused."""
+    is_forced = bytes(fields.get("tool_choice", b"null")) not in _NOT_FORCING
+    left_out = _CALLING - {"tool_choice"} if is_forced else _CALLING
     return {
-        name: value for name, value in fields.items() if name not in _CALLING or (is_forced and name == "tool_choice")
+        name: value
+        for name, value in fields.items()
+        if name not in left_out or (name == "tools" and bytes(value) != _NO_TOOLS)
     }
 
 

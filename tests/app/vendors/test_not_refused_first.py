@@ -109,6 +109,8 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         {"parallel_tool_calls": True},
         {"parallel_tool_calls": False},
         {"tool_choice": "auto"},
+        {"tool_choice": "none", "parallel_tool_calls": True},
+        {"tools": [], "tool_choice": "none"},
         {"extra_body": {"google": {"thinking_config": {"include_thoughts": True}}}},
         {"messages": [{"role": "user", "content": "Hi"}, TOLD, {"role": "user", "content": "Hi"}]},
         MARK,
@@ -129,6 +131,7 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         {"include": ["reasoning.encrypted_content"], "store": False},
         {"truncation": "auto", "prompt_cache_key": "k", "safety_identifier": "u"},
         {"max_output_tokens": 5},
+        *({"tool_choice": choice, "parallel_tool_calls": False} for choice in ("auto", "none")),
         {"input": [GOES_ON, BLANK, GOES_ON]},
         {"input": [GOES_ON, {"role": "assistant", "content": [{"type": "output_text", "text": ""}]}, GOES_ON]},
     ],
@@ -136,6 +139,7 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         *({"output_config": {"effort": effort}} for effort in EFFORTS[2:]),
         {"thinking": {"type": "enabled", "budget_tokens": 2048}},
         {"thinking": {"type": "disabled"}},
+        *({"tool_choice": {"type": choice}} for choice in ("auto", "none")),
         {"system": [{"type": "text", "text": "Be.", **MARK}]},
         {"tools": [{"name": "f", "input_schema": SCHEMA, **MARK}]},
         {"messages": [{"role": "user", "content": "Hi"}, {"role": "system", "content": "Be."}, MARKED]},
@@ -148,6 +152,7 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         *({"generationConfig": {"thinkingConfig": {"thinkingLevel": level}}} for level in ("MINIMAL", "HIGH")),
         {"generationConfig": {"thinkingConfig": {"thinkingBudget": 0}}},
         {"generationConfig": {"temperature": 1, "topP": 0.95, "topK": 64}},
+        *({"toolConfig": {"functionCallingConfig": {"mode": mode}}} for mode in ("AUTO", "NONE")),
         {"labels": {"a": "b"}, "generationConfig": {"audioTimestamp": False}},
         {
             "contents": [

@@ -65,7 +65,10 @@ def test_a_parameter_the_vendor_refuses_is_left_out_and_reported() -> None:
 def test_how_to_call_tools_is_left_out_where_there_are_none() -> None:
     quirks = Quirks(calls_with_tools=True)
     assert shaped(quirks, parallel_tool_calls=False, tool_choice="auto") == {}
+    assert shaped(quirks, tools=[], tool_choice="none") == {}
     assert shaped(quirks, tool_choice="required") == {"tool_choice": "required"}
+    assert shaped(quirks, tools=[], tool_choice="required") == {"tool_choice": "required"}
+    assert shaped(quirks, tools=5) == {"tools": 5}  # which the vendor refuses
     offered = {"tools": [{"type": "function"}], "parallel_tool_calls": False, "tool_choice": "auto"}
     assert shaped(quirks, **offered) == offered
 
