@@ -9,7 +9,7 @@
 **What they answer** is in ``script.py``: offered tools are called (two when the text says "parallel", twice when it
 says "twice"), their results are told, schemas are filled, thinking models think. Lines of the last user's text decide:
 ``say: words``, ``call: tool {"its": "arguments"}``, ``then: tool {...}``, ``data: {...}``, ``think: thoughts``,
-``echo: body``, ``fail: 500``, ``fail: 500 times 1 KEY``, ``cut: now``, ``cut: once KEY``.
+``echo: body``, ``fail: 500``, ``fail: 500 times 1 KEY``, ``slow: 2``, ``cut: now``, ``cut: once KEY``.
 
 **To add a vendor:** one file in ``known/`` named as the vendor, with a class ``VENDOR`` that inherits ``Vendor`` (or
 ``ChatVendor`` of ``apis/chat.py``, when it is a dialect of OpenAI's chat completions): its name, base, key, routes, its
@@ -27,20 +27,39 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from strict_vendors.alone import wrong_in
-from strict_vendors.serving import Served, served
-from strict_vendors.vendor import Breaks, Refusal, Refused, Reply, Request, Vendor
+from strict_vendors.models import Model
+from strict_vendors.rules.google import GoogleModel
+from strict_vendors.schemas import sample
+from strict_vendors.script import Asked, Broken, Call, Given, Said
+from strict_vendors.serving import Served, send, served
+from strict_vendors.shapes import Fault, Shape
+from strict_vendors.vendor import Breaks, Ids, Refusal, Refused, Reply, Request, Route, Vendor, as_data
 
 __all__ = [
     "NAMES",
+    "Asked",
     "Breaks",
+    "Broken",
+    "Call",
+    "Fault",
+    "Given",
+    "GoogleModel",
+    "Ids",
+    "Model",
     "Refusal",
     "Refused",
     "Reply",
     "Request",
+    "Route",
+    "Said",
     "Served",
+    "Shape",
     "Vendor",
+    "as_data",
     "made",
     "running_vendor",
+    "sample",
+    "send",
     "served",
     "wrong_in",
 ]

@@ -18,6 +18,7 @@ lines said again. Lines of the last user's text say more:
     cut: now at gpt-4o            only where this model answers; ``fail: 500 at gpt-4o`` likewise; several lines are several
     cut: silent                   say nothing more from the middle on, and wait until who asked leaves
     cut: early KEY                end the stream in the middle, without its last events; only the first time with this word
+    slow: 2                       begin after so many seconds
     length: 6 KEY                 end at so many tokens as if no more fit; only the first time with this word
     search: words                 search the web for them, where a search of the vendor's is offered, and cite two pages
     shell: command                have this command run, where a shell is offered: by the vendor, or by who asked
@@ -169,6 +170,14 @@ class Call(msgspec.Struct, frozen=True):
     name: str
     arguments: str
     free: bool = False
+
+    @property
+    def object(self) -> Json:
+        """The arguments as APIs have them that tell an object; none of those that are no JSON."""
+        try:
+            return dict(json.loads(self.arguments))
+        except ValueError:
+            return {}
 
     @property
     def pieces(self) -> list[str]:

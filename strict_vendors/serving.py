@@ -43,7 +43,7 @@ async def served(vendor: Vendor, port: int = 0, *, pause: Callable[[], float] | 
         reply = asked.answer(request.method, request.raw_path, request.headers, body)
         if pause is not None:
             await asyncio.sleep(pause())
-        return await _send(request, reply)
+        return await send(request, reply)
 
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     app.router.add_route("*", "/{path:.*}", handle)
@@ -65,7 +65,7 @@ async def _talk(request: web.Request, vendor: Vendor) -> web.StreamResponse:
         vendor.admit(asked)
     except Refused as refused:
         vendor.note(asked, refused)
-        return await _send(request, vendor.refusal(refused))
+        return await send(request, vendor.refusal(refused))
     socket = web.WebSocketResponse(max_msg_size=MAX_BODY_BYTES)
     await socket.prepare(request)
     connection: dict[str, Any] = {}
@@ -88,7 +88,10 @@ async def _talk(request: web.Request, vendor: Vendor) -> web.StreamResponse:
     return socket
 
 
-async def _send(request: web.Request, reply: Reply) -> web.StreamResponse:
+async def send(request: web.Request, reply: Reply) -> web.StreamResponse:
+    """Send a reply: whole, or block by block, as late and as far as it says."""
+    if reply.late_s:
+        await asyncio.sleep(reply.late_s)
     if reply.blocks is None:
         if reply.breaks == "silent":
             await asyncio.Event().wait()

@@ -8,14 +8,15 @@ import itertools
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TextIO, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct, structs
 
-from strict_vendors.script import Broken
+from strict_vendors.script import Asked, Broken, Given, answered
+from strict_vendors.shapes import Fault, Shape, faults
 
 Json = dict[str, Any]
 AModel = TypeVar("AModel", bound=Struct)
@@ -38,6 +39,7 @@ class Reply(Struct, frozen=True):
     """What goes back: JSON, bytes, or the blocks of a stream; ``breaks`` closes the connection after half of them.
 
     Or it waits there, ``silent``, until who asked has left; or a stream ends there ``early``, without its last blocks.
+    ``late_s``: so many seconds pass before it begins.
     """
 
     body: Any = None
@@ -46,6 +48,7 @@ class Reply(Struct, frozen=True):
     blocks: Sequence[bytes] | None = None
     breaks: Breaks = False
     content_type: str = ""
+    late_s: float = 0.0
 
 
 class Refused(Exception):
@@ -104,6 +107,7 @@ class Vendor:
         self.ids = Ids(f"{self.name}{seed or secrets.token_hex(8)}")
         self.tells: TextIO | None = None  # where refusals are printed
         self.failures: dict[str, int] = {}  # how often it failed as a text asked it to
+        self.late_s = 0.0  # how long the answer that is being made is to be waited for, as its text asks
         self._routes = [(method, _pattern(path), handler) for method, path, handler in self.routes()]
 
     @property
@@ -160,6 +164,20 @@ class Vendor:
         """Return the refusal of a failure that the text asked for (``fail: 500``)."""
         return Refused(broken.status, f"failed with {broken.status}, as asked for", rule="as asked for")
 
+    def faults_in(self, shape: Shape, body: Any) -> Iterator[Fault]:
+        """Yield what is wrong with a body. A stand-in of one's own may let some of it pass."""
+        return faults(shape, body)
+
+    def given(self, asked: Asked) -> Given:
+        """Return what is answered to a request that is not refused. A stand-in of one's own may say something else.
+
+        Raises:
+            Broken: the text asks for a failure.
+
+        """
+        self.late_s = float(asked.said("slow") or 0)
+        return answered(asked, self.failures)
+
     def answer(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
         """Answer a request, or refuse it; keeps it in ``seen``, and a refusal in ``refusals``."""
         split = urlsplit(url)
@@ -167,13 +185,15 @@ class Vendor:
         request = Request(
             method, path, {name.lower(): value for name, value in headers.items()}, dict(parse_qsl(split.query))
         )
+        self.late_s = 0.0
         try:
             request = _with(request, body=self.parsed(body) if body else None)
             self.seen.append(request)
             self.admit(request)
             for verb, pattern, handler in self._routes:
                 if verb == method and (found := pattern.fullmatch(path)):
-                    return handler(_with(request, named=found.groupdict()))
+                    reply = handler(_with(request, named=found.groupdict()))
+                    return structs.replace(reply, late_s=self.late_s) if self.late_s else reply
             return self.refuse_path(request)
         except Broken as broken:
             return self._refuse(request, self.broken(broken))

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from strict_vendors.caches import NONE_USED, Block, Used, is_marked
 from strict_vendors.models import Model, Models
-from strict_vendors.script import Asked, Given, Said, Tool, answered, tokens_of
+from strict_vendors.script import Asked, Given, Said, Tool, tokens_of
 from strict_vendors.shapes import Fault, Record
 from strict_vendors.vendor import LETTERS, Json, Refused, Reply, Request, Route, Vendor, as_data
-from strict_vendors.words import first_fault, in_openais_words, place
+from strict_vendors.words import in_openais_words, place
 
 CREATED = 1_790_000_000
 
@@ -64,7 +64,7 @@ class ChatVendor(Vendor):
         self.check_tools(body)
         asked = self.read(body, model)
         self.check_length(body, model, asked)
-        given = answered(asked, self.failures)
+        given = self.given(asked)
         writing = Writing(self, asked, given, used=self.used(body))
         if asked.stream:
             return Reply(blocks=as_data(writing.events()), breaks=given.cut)
@@ -74,7 +74,7 @@ class ChatVendor(Vendor):
 
     def check_fields(self, body: Any) -> None:
         """Refuse a body that is not as the table has it."""
-        if (fault := first_fault(self.chat, body)) is not None:
+        if (fault := next(self.faults_in(self.chat, body), None)) is not None:
             raise self.words(fault)
 
     def words(self, fault: Fault) -> Refused:
@@ -383,15 +383,17 @@ class Writing:
     def _logprobs(self, pieces: Sequence[str]) -> Json | None:
         if not self._asked.body.get("logprobs"):
             return None
+        return {"content": logprobs_of(pieces, self._asked.body.get("top_logprobs") or 0), "refusal": None}
 
-        def entry(token: str) -> Json:
-            return {"token": token, "logprob": -0.25, "bytes": list(token.encode())}
 
-        top = self._asked.body.get("top_logprobs") or 0
-        return {
-            "content": [{**entry(each), "top_logprobs": [entry(each)][:top]} for each in pieces],
-            "refusal": None,
-        }
+def logprobs_of(pieces: Sequence[str], top: int) -> list[Json]:
+    """Return the log probabilities of an answer, each with so many alternatives."""
+
+    def entry(token: str, logprob: float) -> Json:
+        return {"token": token, "logprob": logprob, "bytes": list(token.encode())}
+
+    others = [entry(f"other{rank}", -2.5 - rank) for rank in range(1, top)]
+    return [{**entry(piece, -0.25), "top_logprobs": [entry(piece, -0.25), *others][:top]} for piece in pieces]
 
 
 def _call(call_id: str, name: str, arguments: str, *, free: bool) -> Json:

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from strict_vendors.apis.chat import ChatVendor, Writing
 from strict_vendors.models import Model
-from strict_vendors.script import Asked, Given, answered
+from strict_vendors.script import Asked, Given
 from strict_vendors.vendor import Reply, Request, as_data
 
 Json = dict[str, Any]
@@ -28,7 +28,7 @@ class ChatLike(ChatVendor):
     def complete(self, request: Request) -> Reply:
         """Answer a chat completion."""
         asked, model = self.admitted(request)
-        given = self.told(answered(asked, self.failures), model)
+        given = self.told(self.given(asked), model)
         writing = Writing(self, asked, given, used=self.used(request.body))
         if not asked.stream:
             return Reply(self.finished(_without(writing.whole(), self.lacks), given), breaks=given.cut)

@@ -371,10 +371,7 @@ def whole(given: Given, ids: Ids, used: Used, sign: Callable[[str], str]) -> Jso
         content.append({"reasoningContent": {"reasoningText": text}})
     if given.text or not given.calls:
         content.append({"text": given.text})
-    content += [
-        {"toolUse": {"toolUseId": _use(ids), "name": call.name, "input": json.loads(call.arguments)}}
-        for call in given.calls
-    ]
+    content += [{"toolUse": {"toolUseId": _use(ids), "name": call.name, "input": call.object}} for call in given.calls]
     return {
         "metrics": {"latencyMs": 12},
         "output": {"message": {"content": content, "role": "assistant"}},

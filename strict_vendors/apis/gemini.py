@@ -252,7 +252,7 @@ def read(body: Json, model: str, *, stream: bool) -> Asked:
     allowed = calling.get("allowedFunctionNames", ())
     forced = allowed[0] if len(allowed) == 1 else "required"
     is_json = config.get("responseMimeType") == "application/json"
-    known = rules.KNOWN[model]
+    known = rules.of(model)
     thinking = config.get("thinkingConfig", {})
     return Asked(
         model=model,
@@ -318,7 +318,7 @@ def stream(asked: Asked, given: Given, ids: Ids, cached: int = 0) -> list[Json]:
 
 def _parts(asked: Asked, given: Given, ids: Ids, *, pieces: bool) -> Iterator[tuple[Json, bool]]:
     config = asked.body.get("generationConfig", {}).get("thinkingConfig", {})
-    signed = {"thoughtSignature": signature(ids)} if given.thoughts or rules.KNOWN[asked.model].signs else {}
+    signed = {"thoughtSignature": signature(ids)} if given.thoughts or rules.of(asked.model).signs else {}
     if given.thoughts and config.get("includeThoughts"):
         yield from (
             ({"text": text, "thought": True}, True) for text in (given.thought_pieces if pieces else [given.thoughts])
@@ -329,8 +329,8 @@ def _parts(asked: Asked, given: Given, ids: Ids, *, pieces: bool) -> Iterator[tu
             last = number == len(texts) - 1 and not given.calls
             yield {"text": text, **(signed if last else {})}, False
     for number, call in enumerate(given.calls):
-        called = {"name": call.name, "args": json.loads(call.arguments)}
-        if rules.KNOWN[asked.model].signs:
+        called = {"name": call.name, "args": call.object}
+        if rules.of(asked.model).signs:
             called = {"id": ids.next("", 8), **called}
         yield {"functionCall": called, **(signed if number == 0 else {})}, False
 

@@ -166,7 +166,7 @@ def steps(asked: Asked, given: Given, ids: Ids) -> list[Json]:
         if follows is given.text and given.text:
             said.append({"type": "model_output", "content": [{"type": "text", "text": given.text}]})
     for call in given.calls:
-        arguments = json.loads(call.arguments)
+        arguments = call.object
         said.append(
             {"type": "function_call", "id": ids.next("", 8, LETTERS), "name": call.name, "arguments": arguments}
         )

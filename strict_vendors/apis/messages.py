@@ -19,14 +19,13 @@ from strict_vendors.script import (
     Page,
     Said,
     Tool,
-    answered,
     asks_for_summary,
     pieces_of,
     tokens_of,
 )
 from strict_vendors.shapes import Fault, Record
 from strict_vendors.vendor import LETTERS, Json, Refused, Reply, Request, Route, Vendor, as_named
-from strict_vendors.words import first_fault, pydantics_message, pydantics_place
+from strict_vendors.words import pydantics_message, pydantics_place
 
 _TOOLS_PAGE = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use"
 THREADS = "https://github.com/anthropics/anthropic-sdk-python, 2.14: types/beta/beta_thread_…_params.py, lib/threads/"
@@ -110,7 +109,7 @@ class MessagesVendor(Vendor):
         asked = self.read(body, model)
         shown = {**body, "messages": bound_thoughts.without(body["messages"], lost)}
         self.check_context(shown, model)
-        given = answered(asked, self.failures)
+        given = self.given(asked)
         used = self.caches.used(body["model"], list(_blocks_to_cache(shown)))
         told = [each.told for each in lost] if self.tells_dropped(request) else None
         writing = Writing(self, asked, given, model, omits=self.omits(body, model), used=used, told=told)
@@ -164,7 +163,7 @@ class MessagesVendor(Vendor):
 
     def check_fields(self, body: Any, shape: Record) -> None:
         """Refuse a body that is not as the table has it."""
-        if (fault := first_fault(shape, body)) is not None:
+        if (fault := next(self.faults_in(shape, body), None)) is not None:
             raise in_pydantics_words(fault)
 
     def model_of(self, name: str) -> Model:
@@ -522,7 +521,7 @@ class Writing:
                     "name": call.name,
                     "input": {},
                 },
-                {"input": json.loads(call.arguments)},
+                {"input": call.object},
                 [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces)],
             )
 

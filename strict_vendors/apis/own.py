@@ -13,7 +13,7 @@ from strict_vendors.apis import messages, responses
 from strict_vendors.apis.chat_like import ChatLike
 from strict_vendors.apis.kept import KeptResponse, as_items
 from strict_vendors.models import Model
-from strict_vendors.script import Asked, Broken, Given, answered, tokens_of
+from strict_vendors.script import Asked, Broken, Given, tokens_of
 from strict_vendors.vendor import Refused, Reply, Request, Route, as_named
 
 Json = dict[str, Any]
@@ -64,7 +64,7 @@ class OwnServer(ChatLike, responses.ResponsesVendor):
         self.check_items(body)
         body = {**body, "model": body.get("model") or self.usual_model, "input": as_items(body.get("input"))}
         asked, model = self.behind(chat_of_responses(body))
-        answer = self.told(answered(asked, self.failures), model)
+        answer = self.told(self.given(asked), model)
         writing = _Written(self, structs.replace(asked, body=body), answer)
         if asked.stream:
             return Reply(breaks=answer.cut), list(writing.events())
@@ -98,7 +98,7 @@ class OwnServer(ChatLike, responses.ResponsesVendor):
     def _speak(self, body: Json) -> Reply:
         self.check_turns(body)
         asked, model = self.behind({**chat_of_messages(body), "model": body.get("model") or self.usual_model})
-        given = self.told(answered(asked, self.failures), model)
+        given = self.told(self.given(asked), model)
         writing = _Speaking(self, structs.replace(asked, body=body), given)
         if asked.stream:
             return Reply(blocks=as_named(writing.events()), breaks=given.cut)

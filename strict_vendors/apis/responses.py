@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from strict_vendors.apis import bound_reasoning
-from strict_vendors.apis.chat import CREATED, ChatVendor
-from strict_vendors.apis.kept import Kept, KeptResponse, Seal, as_items, check_history, resolved
+from strict_vendors.apis.chat import CREATED, ChatVendor, logprobs_of
+from strict_vendors.apis.kept import ITEMS_PAGE, Kept, KeptResponse, Seal, as_items, check_history, resolved
 from strict_vendors.caches import NONE_USED, Prefixes, Used
 from strict_vendors.models import Model
 from strict_vendors.rules.responses import CONVERSATION, MOVED, RESPONSES
 from strict_vendors.schemas import STRICT_PAGE, plain_faults, strict_faults
-from strict_vendors.script import Asked, Broken, Call, Given, Page, Said, Tool, answered, pieces_of, tokens_of
+from strict_vendors.script import Asked, Broken, Call, Given, Page, Said, Tool, pieces_of, tokens_of
 from strict_vendors.shapes import Record
 from strict_vendors.vendor import LETTERS, Breaks, Json, Refused, Reply, Request, Route, as_named
 from strict_vendors.words import first_fault, in_openais_words, listed
@@ -52,8 +52,12 @@ class ResponsesVendor(ChatVendor):
             ("GET", f"{below}/{{id}}/input_items", self.list_input),
             ("POST", talk, self.converse),
             ("GET", f"{talk}/{{id}}", self.tell_conversation),
+            ("POST", f"{talk}/{{id}}", self.change_conversation),
             ("DELETE", f"{talk}/{{id}}", self.drop_conversation),
             ("GET", f"{talk}/{{id}}/items", lambda asked: _listed(self.kept.conversation(asked.named["id"]))),
+            ("POST", f"{talk}/{{id}}/items", self.add_items),
+            ("GET", f"{talk}/{{id}}/items/{{item}}", lambda asked: Reply(self._item(asked))),
+            ("DELETE", f"{talk}/{{id}}/items/{{item}}", self.drop_item),
         ]
 
     def respond(self, request: Request) -> Reply:
@@ -82,7 +86,7 @@ class ResponsesVendor(ChatVendor):
         check_history(items, self.kept)
         asked = self._asked(body, model, items)
         self.check_context(body, model, items)
-        answer = answered(asked, self.failures)
+        answer = self.given(asked)
         lost = bound_reasoning.lost(body, model, items, self._made_with(items))
         self.dropped += lost
         writing = Written(
@@ -161,7 +165,7 @@ class ResponsesVendor(ChatVendor):
                     )
             if isinstance(body.get("input"), list):
                 body = {**body, "input": as_items(body["input"])}
-        if (fault := first_fault(self.responses, body)) is not None:
+        if (fault := next(self.faults_in(self.responses, body), None)) is not None:
             raise in_openais_words(fault)
         if body.get("model") is None and body.get("prompt") is None:
             raise Refused(
@@ -433,13 +437,10 @@ class ResponsesVendor(ChatVendor):
 
     def converse(self, request: Request) -> Reply:
         """Make a conversation."""
-        body = {**(request.body or {})}
-        body["items"] = as_items(body.get("items"))
-        if (fault := first_fault(CONVERSATION, body)) is not None:
-            raise in_openais_words(fault)
+        body = self._of_conversation(request)
         name = self.ids.next("conv_", _HEX)
-        self.kept.conversations[name] = [self._named(item) for item in body["items"]]
-        self.kept.items |= {item["id"]: item for item in self.kept.conversations[name]}
+        self.kept.conversations[name] = []
+        self._add(name, body["items"])
         self.kept.metadata[name] = body.get("metadata") or {}
         return Reply(self._conversation(name))
 
@@ -448,12 +449,49 @@ class ResponsesVendor(ChatVendor):
         self.kept.conversation(request.named["id"])
         return Reply(self._conversation(request.named["id"]))
 
+    def change_conversation(self, request: Request) -> Reply:
+        """Replace what is noted beside a conversation."""
+        name = request.named["id"]
+        self.kept.conversation(name)
+        self.kept.metadata[name] = self._of_conversation(request)["metadata"] or {}
+        return Reply(self._conversation(name))
+
+    def add_items(self, request: Request) -> Reply:
+        """Add items to a conversation."""
+        self.kept.conversation(request.named["id"])
+        return _listed(self._add(request.named["id"], self._of_conversation(request)["items"]))
+
+    def drop_item(self, request: Request) -> Reply:
+        """Take an item out of a conversation."""
+        name, item = request.named["id"], self._item(request)
+        self.kept.conversation(name).remove(item)
+        return Reply(self._conversation(name))
+
     def drop_conversation(self, request: Request) -> Reply:
         """Delete a conversation."""
         name = request.named["id"]
         self.kept.conversation(name)
         del self.kept.conversations[name]
         return Reply({"id": name, "object": "conversation.deleted", "deleted": True})
+
+    def _of_conversation(self, request: Request) -> Json:
+        body = {**(request.body or {})}
+        body["items"] = as_items(body.get("items"))
+        if (fault := first_fault(CONVERSATION, body)) is not None:
+            raise in_openais_words(fault)
+        return body
+
+    def _add(self, conversation: str, items: Sequence[Json]) -> list[Json]:
+        added = [{**self._named(item), **_content_of(item)} for item in items]
+        self.kept.conversations[conversation] += added
+        self.kept.items |= {item["id"]: item for item in added}
+        return added
+
+    def _item(self, request: Request) -> Json:
+        name, items = request.named["item"], self.kept.conversation(request.named["id"])
+        if (found := next((item for item in items if item["id"] == name), None)) is None:
+            raise Refused(404, f"Item with id '{name}' not found.", rule="item not stored", page=ITEMS_PAGE)
+        return found
 
     def _conversation(self, name: str) -> Json:
         return {"id": name, "object": "conversation", "created_at": CREATED, "metadata": self.kept.metadata[name]}
@@ -703,12 +741,7 @@ class Written:
     def _logprobs(self, pieces: Sequence[str]) -> list[Json]:
         if "message.output_text.logprobs" not in (self._body.get("include") or ()):
             return []
-        top = self._body.get("top_logprobs") or 0
-
-        def entry(token: str) -> Json:
-            return {"token": token, "logprob": -0.25, "bytes": list(token.encode())}
-
-        return [{**entry(each), "top_logprobs": [entry(each)][:top]} for each in pieces]
+        return logprobs_of(pieces, self._body.get("top_logprobs") or 0)
 
 
 def _added(place: Json, item: Json) -> Json:
@@ -782,6 +815,12 @@ def _usage(tokens_in: int, tokens_out: int, thought: int, used: Used = NONE_USED
 def _listed(items: Sequence[Json]) -> Reply:
     edges = {"first_id": items[0]["id"] if items else None, "last_id": items[-1]["id"] if items else None}
     return Reply({"object": "list", "data": list(items), **edges, "has_more": False})
+
+
+def _content_of(item: Json) -> Json:
+    """Return the content of an item as a conversation keeps it: a text is a list of one part."""
+    text = item.get("content")
+    return {"content": [{"type": "input_text", "text": text}]} if isinstance(text, str) else {}
 
 
 def _conversation(body: Json) -> str | None:

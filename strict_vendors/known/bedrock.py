@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from strict_vendors.apis import bound_thoughts, converse
 from strict_vendors.caches import Caches, Used
 from strict_vendors.rules import bedrock as rules
-from strict_vendors.script import Asked, Broken, answered, tokens_of
+from strict_vendors.script import Asked, Broken, tokens_of
 from strict_vendors.shapes import faults
 from strict_vendors.vendor import Refused, Reply, Request, Route, Vendor
 
@@ -87,7 +87,7 @@ class VENDOR(Vendor):
             ) from None
 
     def _converse(self, request: Request) -> Reply:
-        given = answered(self._asked(request, stream=False), self.failures)
+        given = self.given(self._asked(request, stream=False))
         return Reply(
             converse.whole(given, self.ids, self._used(request), self._sign(request)),
             headers=self._headers(),
@@ -95,7 +95,7 @@ class VENDOR(Vendor):
         )
 
     def _stream(self, request: Request) -> Reply:
-        given = answered(self._asked(request, stream=True), self.failures)
+        given = self.given(self._asked(request, stream=True))
         frames = converse.frames(given, self.ids, self._used(request), self._sign(request))
         kind = "application/vnd.amazon.eventstream"
         return Reply(blocks=frames, headers=self._headers(), breaks=given.cut, content_type=kind)

@@ -9,7 +9,7 @@ from strict_vendors.apis import gemini, interactions
 from strict_vendors.caches import Prefixes
 from strict_vendors.rules import google as rules
 from strict_vendors.rules import interactions as steps
-from strict_vendors.script import Asked, Broken, answered, tokens_of
+from strict_vendors.script import Asked, Broken, tokens_of
 from strict_vendors.shapes import faults
 from strict_vendors.vendor import Refused, Reply, Request, Route, Vendor
 
@@ -28,7 +28,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-class VENDOR(Vendor):
+class Google(Vendor):
     """Google, by its own API."""
 
     name = "google"
@@ -134,7 +134,7 @@ class VENDOR(Vendor):
     def _generate(self, request: Request) -> Reply:
         asked = self._asked(request, stream=False)
         self._store(request)
-        given = answered(asked, self.failures)
+        given = self.given(asked)
         return Reply(gemini.whole(asked, given, self.ids, self._cached(asked)), breaks=given.cut)
 
     def _cached(self, asked: Asked) -> int:
@@ -143,7 +143,7 @@ class VENDOR(Vendor):
     def _stream(self, request: Request) -> Reply:
         asked = self._asked(request, stream=True)
         self._store(request)
-        given = answered(asked, self.failures)
+        given = self.given(asked)
         events = request.query.get("alt") == "sse"
         blocks = gemini.blocks(gemini.stream(asked, given, self.ids, self._cached(asked)), events=events)
         return Reply(
@@ -167,7 +167,7 @@ class VENDOR(Vendor):
         asked = interactions.read(body, given)
         asked = structs.replace(asked, turns=interactions.joined(asked.turns))
         self._store(request)
-        said_now = answered(asked, self.failures)
+        said_now = self.given(asked)
         answer = interactions.whole(asked, said_now, self.ids)
         if body.get("store") is not False:
             self.interactions[answer["id"]] = interactions.Kept(answer, given)
@@ -182,7 +182,7 @@ class VENDOR(Vendor):
             if body["agent"] not in steps.AGENTS:
                 raise Refused(404, f"Agent '{body['agent']}' not found.", rule="agent", page=steps.PAGE)
             return
-        known = self._known(body["model"])
+        known = self.model_of(body["model"])
         if (tokens := tokens_of(body)) > known.context:
             said = f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({known.context})."
             raise Refused(400, said, rule="context", page=rules.TOO_LONG)
@@ -213,21 +213,21 @@ class VENDOR(Vendor):
     def _count(self, request: Request) -> Reply:
         body = gemini.normal(request.body)
         self._refuse_fields(body, rules.COUNT)
-        self._known(request.named["model"])
+        self.model_of(request.named["model"])
         return Reply({"totalTokens": tokens_of(body)})
 
     def _models(self, request: Request) -> Reply:
         return Reply({"models": [rules.listed(name) for name in rules.KNOWN]})
 
     def _model(self, request: Request) -> Reply:
-        self._known(request.named["model"])
+        self.model_of(request.named["model"])
         return Reply(rules.listed(request.named["model"]))
 
     def _asked(self, request: Request, *, stream: bool) -> Any:
         body = gemini.normal(request.body if isinstance(request.body, dict) else {})
         self._refuse_fields(body, rules.GENERATE)
         name = request.named["model"]
-        known = self._known(name)
+        known = self.model_of(name)
         for said, rule, page in (
             *gemini.wrong_schemas(body),
             *gemini.wrong_history(body, signs=known.signs, continues=known.continues),
@@ -238,7 +238,7 @@ class VENDOR(Vendor):
         return gemini.read(body, name, stream=stream)
 
     def _refuse_fields(self, body: Json, shape: Any) -> None:
-        found = list(faults(shape, body))
+        found = list(self.faults_in(shape, body))
         if not found:
             return
         said = [gemini.described(fault, body) for fault in found]
@@ -258,7 +258,8 @@ class VENDOR(Vendor):
             details=[{"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}],
         )
 
-    def _known(self, name: str) -> rules.GoogleModel:
+    def model_of(self, name: str) -> rules.GoogleModel:
+        """Return what is known of a model."""
         if name not in rules.KNOWN:
             raise Refused(
                 404,
@@ -335,3 +336,6 @@ class _Refused(Refused):
     def __init__(self, *told: Any, details: list[Json], **more: Any) -> None:
         super().__init__(*told, **more)
         self.details = details
+
+
+VENDOR = Google

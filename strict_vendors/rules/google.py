@@ -291,6 +291,11 @@ KNOWN: dict[str, GoogleModel] = {
 }
 
 
+def of(name: str) -> GoogleModel:
+    """Return what a model takes; one that only a stand-in of one's own has is as usual."""
+    return KNOWN.get(name) or GoogleModel()
+
+
 def listed(name: str) -> dict[str, Any]:
     """Return a model as the list of models has it."""
     model = KNOWN[name]

@@ -246,3 +246,17 @@ def test_a_response_is_read_and_deleted(openai: Vendor) -> None:
     assert ask(openai, f"/v1/responses/{made_['id']}", None, method="DELETE").body["deleted"]
     came = ask(openai, f"/v1/responses/{made_['id']}", None, method="GET")
     assert said(came) == (404, None, None, f"Response with id '{made_['id']}' not found.")
+
+
+def test_items_of_a_conversation_are_added_told_and_taken_out_and_its_notes_replaced(openai: Vendor) -> None:
+    name = ask(openai, "/v1/conversations", {"metadata": {"topic": "cats"}}).body["id"]
+    assert ask(openai, f"/v1/conversations/{name}", {"metadata": {"topic": "dogs"}}).body["metadata"] == {
+        "topic": "dogs"
+    }
+    [added] = ask(openai, f"/v1/conversations/{name}/items", {"items": [USER]}).body["data"]
+    assert added["content"] == [{"type": "input_text", "text": USER["content"]}]
+    item = f"/v1/conversations/{name}/items/{added['id']}"
+    assert ask(openai, item, None, method="GET").body == added
+    assert ask(openai, item, None, method="DELETE").body["id"] == name
+    assert ask(openai, f"/v1/conversations/{name}/items", None, method="GET").body["data"] == []
+    assert ask(openai, item, None, method="GET").status == 404

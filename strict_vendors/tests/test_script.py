@@ -1,13 +1,17 @@
 """What stand-ins answer is decided by the conversation, the same in each API."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
 import pytest
 
-from strict_vendors import NAMES, made
+from strict_vendors import NAMES, Fault, Shape, Vendor, made
 from strict_vendors.apis.messages import turns_of
+from strict_vendors.known.anthropic import Anthropic
+from strict_vendors.known.google import Google
+from strict_vendors.known.openai import OpenAI
 from strict_vendors.schemas import sample, strict_faults
 from strict_vendors.script import Asked, Broken, Given, Said, Tool, answered
 from strict_vendors.tests.asking import USER, ask
@@ -213,3 +217,43 @@ def test_models_hold_as_many_tokens_as_a_stand_in_is_told(name: str, path: str, 
         for account in (vendor, vendor.second_account):
             own = {header: given.replace(vendor.key, account.key) for header, given in keys.items()}
             assert ask(account, f"{vendor.base}/{path}", body, own).rule == rule, vendor.refusals
+
+
+def test_an_answer_is_as_late_as_its_own_text_asks() -> None:
+    vendor = made("openai")
+    for text, late_s in (("slow: 0.5", 0.5), ("Hello", 0.0)):
+        body = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": text}]}).encode()
+        reply = vendor.answer("POST", "/v1/chat/completions", {"authorization": f"Bearer {vendor.key}"}, body)
+        assert (reply.status, reply.late_s) == (200, late_s)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "body"),
+    [
+        (OpenAI, "/v1/chat/completions", {"model": "gpt-4o", "messages": [USER]}),
+        (OpenAI, "/v1/responses", {"model": "gpt-4o", "input": "Hello"}),
+        (Anthropic, "/v1/messages", {"model": "claude-haiku-4-5", "max_tokens": 9, "messages": [USER]}),
+        (Google, "/v1beta/models/gemini-2.5-flash:generateContent", {"contents": [{"parts": [{"text": "Hello"}]}]}),
+    ],
+)
+def test_a_stand_in_of_ones_own_lets_pass_what_it_says_and_answers_as_it_will(
+    kind: type[Vendor], path: str, body: dict[str, Any]
+) -> None:
+    class Lenient(kind):  # type: ignore[misc, valid-type] # whichever it is
+        key = "own"
+
+        def faults_in(self, shape: Shape, body: Any) -> Iterator[Fault]:
+            return (fault for fault in super().faults_in(shape, body) if fault.kind != "unknown")
+
+        def given(self, asked: Asked) -> Given:
+            return Given(text="as I will")
+
+    headers = {"authorization": "Bearer own", "anthropic-version": "2023-06-01", "x-goog-api-key": "own"}
+    odd, wrong = {**body, "xFuture": [None]}, {**body, "xFuture": [None], "metadata": 5, "store": 5, "contents": 5}
+    assert ask(Lenient(), path, odd, headers).status == 200
+    assert "as I will" in str(ask(Lenient(), path, odd, headers).body)
+    assert ask(Lenient(), path, wrong, headers).status == 400
+    assert (
+        ask(kind(), path, odd, headers | {"authorization": f"Bearer {kind.key}", "x-goog-api-key": kind.key}).status
+        == 400
+    )
