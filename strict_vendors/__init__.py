@@ -26,7 +26,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from strict_vendors.alone import wrong_in
 from strict_vendors.models import Model
 from strict_vendors.rules.google import GoogleModel
 from strict_vendors.schemas import sample
@@ -61,7 +60,6 @@ __all__ = [
     "sample",
     "send",
     "served",
-    "wrong_in",
 ]
 
 NAMES = tuple(sorted(path.stem for path in (Path(__file__).parent / "known").glob("*.py") if path.stem != "__init__"))

@@ -1,6 +1,6 @@
 """Put real clients through the gateway: ``make test WHAT=clients CLIENTS="openai-python curl"``, or ``WHAT=programs``.
 
-Every case is tried at the deterministic upstream directly, then at gateways before two such upstreams: ones that speak
+Every case is tried at a lenient strict vendor directly, then at gateways before two such upstreams: ones that speak
 the client's own dialect, and ones that do not, so that all is translated. Writes docs/reference/clients.md when all
 clients ran. Ends with 1 if a case passes directly and fails at a gateway.
 

@@ -15,7 +15,7 @@ import msgspec
 from tests.clients.case import Target
 from tests.clients.gateways import gateway
 from tests.clients.installs import CHECKOUT
-from tests.clients.upstream.server import FORBIDDEN_KEY, KEY
+from tests.clients.upstream.vendors import FORBIDDEN_KEY, KEY
 
 Json = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.clients.case import Feature, Suite, Target, equal, expect
 from tests.clients.samples import WAV
-from tests.clients.upstream.server import KEY
+from tests.clients.upstream.vendors import KEY
 
 _STATUS = re.compile(r"^HTTP/1.1 (\d+)", re.MULTILINE)
 
@@ -90,7 +90,7 @@ def a_chat_stream_is_untouched_but_for_the_usage_nobody_asked_for(target: Target
 
 @suite.case(Feature.BYTES)
 def a_chat_stream_of_tools_is_untouched(target: Target) -> None:
-    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
     text = 'call: f {"a": "\\u00e9\\n"}\ncall: f {}'
     seen, sent = untouched(
         target,
@@ -192,7 +192,7 @@ def what_is_no_json_is_refused(target: Target) -> None:
 
 @suite.case(Feature.ERRORS)
 def a_stream_that_breaks_does_not_look_whole(target: Target) -> None:
-    body = chat(target, f"break: now\nsay: {'word ' * 40}", stream=True, model=target.troubled_model("chat"))
+    body = chat(target, f"cut: now\nsay: {'word ' * 40}", stream=True, model=target.troubled_model("chat"))
     try:
         _, _, seen = curl(target.url, target.key, "/v1/chat/completions", body)
     except subprocess.CalledProcessError as error:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -169,9 +170,12 @@ def the_choice_of_a_function_is_obeyed(target: Target) -> None:
 
 @suite.case(Feature.TOOLS)
 def signatures_come_back_as_they_were(target: Target) -> None:
-    (candidate,) = ask(target, 'call: weather {"city": "Oslo"}', tools=[WEATHER]).candidates
-    if not target.translates:
-        equal(candidate.content.parts[0].thought_signature, b"signed by the upstream")
+    if target.translates:
+        return
+    thinks = types.ThinkingConfig(include_thoughts=True)
+    (candidate,) = ask(target, 'call: weather {"city": "Oslo"}', tools=[WEATHER], thinking_config=thinks).candidates
+    *_, call = candidate.content.parts
+    expect(re.fullmatch(rb"[0-9a-f]{12}\.[0-9a-f]{32}", call.thought_signature or b""), call)
 
 
 @suite.case(Feature.STRUCTURED)
@@ -256,7 +260,7 @@ def a_wrong_key_is_a_client_error(target: Target) -> None:
         errors.ClientError,
         lambda: client.models.generate_content(model=target.gemini, contents="say: hi"),
     )
-    equal((error.code, error.status), (401, "UNAUTHENTICATED"))
+    equal((error.code, error.status), (401, "UNAUTHENTICATED") if target.gateway else (400, "INVALID_ARGUMENT"))
 
 
 @suite.case(Feature.ERRORS)
@@ -302,7 +306,7 @@ def a_failure_is_retried(target: Target) -> None:
 def tokens_are_counted(target: Target) -> None:
     client = sdk(target)
     counted = client.models.count_tokens(model=target.gemini, contents="say: one two three")
-    equal(counted.total_tokens, 4)
+    equal(counted.total_tokens, 8)
 
 
 @suite.case(Feature.OTHERS)

@@ -29,6 +29,9 @@ WEATHER_OF_RESPONSES: Any = {"type": "function", "strict": False, **WEATHER["fun
 TWO_CALLS = 'call: weather {"city": "Oslo"}\ncall: weather {"city": "São Paulo"}'
 
 
+SUMMARISES = "translated twice"  # behind chat is Responses there: thoughts are told where their summary is asked for
+
+
 class Person(pydantic.BaseModel):
     """What is asked for as a structured answer."""
 
@@ -393,7 +396,7 @@ def chat_parses_a_structured_answer(target: Target) -> None:
 
 @suite.case(Feature.STRUCTURED, unsaid="response_format")
 def chat_answers_any_json_object(target: Target) -> None:
-    answer = ask(target, 'data: {"a": [1]}', response_format={"type": "json_object"})
+    answer = ask(target, 'In JSON.\ndata: {"a": [1]}', response_format={"type": "json_object"})
     equal(json.loads(answer.choices[0].message.content), {"a": [1]})
 
 
@@ -448,14 +451,16 @@ def responses_see_a_picture(target: Target) -> None:
 def chat_thinks_before_it_answers(target: Target) -> None:
     answer = ask(target, "think: hm well\nsay: yes", reasoning_effort="low")
     equal(answer.choices[0].message.content, "yes")
-    equal(answer.choices[0].message.reasoning_content.strip(), "hm well")
+    if target.name != SUMMARISES:
+        equal(answer.choices[0].message.reasoning_content.strip(), "hm well")
 
 
 @suite.case(Feature.REASONING)
 def chat_streams_its_thoughts(target: Target) -> None:
     chunks = list(ask(target, "think: hm well\nsay: yes sir", reasoning_effort="low", stream=True))
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
-    equal("".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas).strip(), "hm well")
+    thoughts = "" if target.name == SUMMARISES else "hm well"
+    equal("".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas).strip(), thoughts)
     equal("".join(delta.content or "" for delta in deltas), "yes sir")
 
 
@@ -538,7 +543,9 @@ def chat_takes_temperature_and_top_p(target: Target) -> None:
 
 @suite.case(Feature.FIELDS, unsaid="metadata")
 def chat_passes_user_and_metadata_on(target: Target) -> None:
-    body = json.loads(ask(target, "echo: body", user="u-1", metadata={"run": "7"}).choices[0].message.content)
+    stored: Any = {} if target.translates else {"store": True}  # OpenAI takes metadata of what is stored alone
+    answer = ask(target, "echo: body", user="u-1", metadata={"run": "7"}, **stored)
+    body = json.loads(answer.choices[0].message.content)
     if target.translates:  # as far as the other dialect has a place for it
         expect("u-1" in json.dumps(body), body)
     else:
@@ -586,16 +593,16 @@ def responses_continue_a_stored_one(target: Target) -> None:
     client, words = sdk(target), unique("words")
     first = client.responses.create(model=target.responses, input=f"say: {words}", store=True)
     # Behind a gateway that keeps the items, another API is asked with all of them.
-    asked = "echo: body" if target.translates else "echo: system"
+    asked = "echo: body" if target.translates else "Say so again."
     second = client.responses.create(model=target.responses, input=asked, previous_response_id=first.id, store=True)
-    expect(f"say: {words}" in second.output_text, second.output_text)
+    expect(words in second.output_text, second.output_text)
 
 
 @suite.case(Feature.FIELDS)
 def responses_do_not_know_an_unknown_previous_one(target: Target) -> None:
     create = sdk(target).responses.create
     error = raised(
-        openai.NotFoundError,
+        (openai.NotFoundError, openai.BadRequestError),  # OpenAI says 400
         lambda: create(model=target.responses, input="say: hi", previous_response_id="resp_of_nobody"),
     )
     expect("resp_of_nobody" in str(error), error)
@@ -697,7 +704,7 @@ async def a_failing_provider_is_a_server_error_asynchronously(target: Target) ->
 @suite.case(Feature.ERRORS)
 def a_stream_that_breaks_raises(target: Target) -> None:
     model = target.troubled_model("chat")
-    text = f"break: now\nsay: {'word ' * 40}"
+    text = f"cut: now\nsay: {'word ' * 40}"
     stream = sdk(target).chat.completions.create(model=model, messages=user(text), stream=True)
     words: list[str] = []
 
@@ -711,7 +718,7 @@ def a_stream_that_breaks_raises(target: Target) -> None:
 @suite.case(Feature.ERRORS)
 def a_stream_of_responses_that_breaks_is_not_whole(target: Target) -> None:
     model = target.troubled_model("responses")
-    text = f"break: now\nsay: {'word ' * 40}"
+    text = f"cut: now\nsay: {'word ' * 40}"
     kinds: list[str] = []
 
     def read() -> None:
@@ -752,7 +759,7 @@ def a_rate_limit_is_waited_for(target: Target) -> None:
 @suite.case(Feature.RETRIES)
 def a_slow_answer_times_out(target: Target) -> None:
     client, model = sdk(target, timeout=0.5), target.troubled_model("chat")
-    raised(openai.APITimeoutError, lambda: client.chat.completions.create(model=model, messages=user("hang: for ever")))
+    raised(openai.APITimeoutError, lambda: client.chat.completions.create(model=model, messages=user("slow: 300")))
     raised(
         openai.APITimeoutError,
         lambda: list(client.chat.completions.create(model=model, messages=user("slow: 50"), stream=True)),
@@ -845,7 +852,7 @@ if MAJOR >= 3:  # before, there are none
 @suite.case(Feature.OTHERS)
 def the_tokens_of_an_input_are_counted(target: Target) -> None:
     counted = sdk(target).responses.input_tokens.count(model=target.responses, input="say: hello you")
-    equal((counted.input_tokens, counted.object), (3, "response.input_tokens"))
+    equal((counted.input_tokens, counted.object), (14, "response.input_tokens"))
 
 
 @suite.case(Feature.OTHERS)
@@ -853,8 +860,8 @@ def a_long_conversation_is_compacted(target: Target) -> None:
     said = [*user("say: one"), {"role": "assistant", "content": "one"}, *user("say: two")]
     compacted = sdk(target).responses.compact(model=target.responses, input=said)
     equal(compacted.object, "response.compaction")
-    equal([item.type for item in compacted.output], ["message", "compaction"])
-    equal(compacted.output[1].encrypted_content, "sealed")
+    equal([item.type for item in compacted.output], ["message", "message", "compaction"])
+    expect(compacted.output[2].encrypted_content, compacted.output)
     expect(compacted.usage.input_tokens > 0, compacted.usage)
 
 
@@ -862,17 +869,18 @@ def a_long_conversation_is_compacted(target: Target) -> None:
 def a_conversation_is_kept(target: Target) -> None:
     client = sdk(target)
     keeper: Any = {"extra_body": {"model": f"responses-a/{target.responses}"}} if target.gateway else {}
-    made = client.conversations.create(items=user("Be brief."), metadata={"topic": "cats"}, **keeper)
+    made = client.conversations.create(items=user("say: Be brief."), metadata={"topic": "cats"}, **keeper)
     equal((client.conversations.retrieve(made.id).metadata, made.object), ({"topic": "cats"}, "conversation"))
     equal(client.conversations.update(made.id, metadata={"topic": "dogs"}).metadata, {"topic": "dogs"})
-    answer = client.responses.create(model=target.responses, input="echo: system", conversation=made.id, store=True)
-    equal(json.loads(answer.output_text), "Be brief.")
+    answer = client.responses.create(model=target.responses, input="Say so.", conversation=made.id, store=True)
+    equal(answer.output_text, "Be brief.")
     items = client.conversations.items
     [added] = items.create(made.id, items=[{"type": "message", "role": "user", "content": "And kind."}]).data
     equal(items.retrieve(added.id, conversation_id=made.id).content[0].text, "And kind.")
-    equal([item.content[0].text for item in items.list(made.id)], ["Be brief.", "And kind."])
+    said = ["say: Be brief.", "Say so.", "Be brief.", "And kind."]
+    equal([item.content[0].text for item in items.list(made.id)], said)
     items.delete(added.id, conversation_id=made.id)
-    equal(len(list(items.list(made.id))), 1)
+    equal([item.content[0].text for item in items.list(made.id)], said[:3])
     expect(client.conversations.delete(made.id).deleted)
     raised(openai.NotFoundError, lambda: client.conversations.retrieve(made.id))
 

@@ -85,7 +85,7 @@ async def an_agent_in_a_session_uses_tools(target: Target) -> None:
 @suite.case(Feature.TASK)
 async def an_interruption_ends_an_answer(target: Target) -> None:
     async with asyncio.timeout(60), model_of(target) as model:
-        stream = model.chat(chat_ctx=said("hang: now"))
+        stream = model.chat(chat_ctx=said("slow: 300"))
         await asyncio.sleep(0.3)
         await stream.aclose()  # what it leaves behind at the upstream is counted there
 

@@ -83,7 +83,7 @@ async def it_calls_functions(target: Target) -> None:
 @suite.case(Feature.TASK)
 async def an_interruption_ends_an_answer(target: Target) -> None:
     async with asyncio.timeout(60), node(target) as llm:  # what it leaves behind at the upstream is counted there
-        found = await frames(llm, "hang: now", then=(SleepFrame(0.3), InterruptionFrame()))
+        found = await frames(llm, "slow: 300", then=(SleepFrame(0.3), InterruptionFrame()))
     equal([each for each in found if isinstance(each, LLMTextFrame)], [])
 
 

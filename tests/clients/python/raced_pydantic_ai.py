@@ -90,7 +90,7 @@ async def it_sees_a_picture(target: Target) -> None:
 @suite.case(Feature.TASK)
 async def an_interruption_ends_an_answer(target: Target) -> None:
     async with asyncio.timeout(60), model_of(target) as model:
-        running = asyncio.create_task(Agent(model).run("hang: now"))
+        running = asyncio.create_task(Agent(model).run("slow: 300"))
         await asyncio.sleep(0.3)
         running.cancel()  # what it leaves behind at the upstream is counted there
         await raised_by(asyncio.CancelledError, running)

@@ -1,90 +1,97 @@
 """What is answered to a request: a function of the request alone, so that it is the same wherever it is asked.
 
-Lines of the user's text say what is wanted: ``say: words`` (or a JSON string, for several lines),
-``call: tool {"its": "arguments"}`` (several for parallel calls), ``data: {"the": "structured answer"}``,
-``think: thoughts``, ``echo: fields`` (or ``body``, or ``system``).
+Lines of the users' texts say what is wanted, the last of its kind first: ``say: words`` (or a JSON string, for several
+lines), ``call: tool {"its": "arguments"}`` (several for parallel calls), ``data: {"the": "structured answer"}``,
+``think: thoughts``, ``echo: fields`` (or ``body``, or ``system``). Other than the script of strict vendors it counts
+tokens by words, describes what it was shown, and spoils or silences what one upstream of two says, by its name.
 """
 
 import base64
-import hashlib
 import json
 import re
 import struct
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-import msgspec
+from msgspec import structs
 
-from tests.clients.upstream.asked import Asked
-from tests.clients.upstream.schemas import sample
+from strict_vendors import Asked, Call, Given, sample
 
-Finish = Literal["stop", "length", "tool_calls", "stop_sequence"]
-
-_PIECE = re.compile(r"\s*\S+\s*")
+_WORD = re.compile(r"\s*\S+\s*")
 _PNG_SIZE = struct.Struct(">II")
 
 
-class ToolCall(msgspec.Struct, frozen=True):
-    """A call of a tool; ``arguments`` is JSON."""
-
-    id: str
-    name: str
-    arguments: str
-
-    @property
-    def pieces(self) -> list[str]:
-        """The arguments as they are streamed: cut where it hurts, in the middle of words."""
-        return [self.arguments[at : at + 7] for at in range(0, len(self.arguments), 7)]
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """One answer: thoughts, words and calls, in this order; any may be missing."""
-
-    id: str  # the same for the same question
-    text: str
-    reasoning: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    finish: Finish = "stop"
-    stopped_by: str | None = None
-    prompt_tokens: int = 0
-
-    @property
-    def pieces(self) -> list[str]:
-        """The text as it is streamed, word by word: its tokens."""
-        return _PIECE.findall(self.text)
-
-    @property
-    def reasoning_tokens(self) -> int:
-        """How many words were thought."""
-        return len(_PIECE.findall(self.reasoning))
-
-    @property
-    def completion_tokens(self) -> int:
-        """How many words were thought, said and passed to tools."""
-        return self.reasoning_tokens + len(self.pieces) + sum(len(call.pieces) for call in self.calls)
+def answer(asked: Asked, server: str) -> Given:
+    """Return what ``server`` answers to ``asked``."""
+    text = _text_of(asked)
+    media = list(media_in(asked.body))
+    thoughts = (_said(text, "think") or "Let me think about it.") if asked.thinks else ""
+    given = Given(
+        thoughts=thoughts,
+        tokens_in=len(_WORD.findall(text)) + 7 * len(media),
+        cut="silent" if _said(text, "mumble") == server else _said(text, "cut") is not None,
+    )
+    if calls := _calls(asked, text):
+        given = structs.replace(given, calls=calls, finish="tool_calls")
+    else:
+        given = _ended(structs.replace(given, text=_text(asked, text, media)), asked)
+    return _spoilt(given, asked) if _said(text, "spoil") == server else given
 
 
-def answer(asked: Asked) -> Answer:
-    """Return the answer to ``asked``."""
-    seed = hashlib.sha256("\n".join((asked.text, *asked.results)).encode()).hexdigest()[:24]
-    prompt_tokens = len(_PIECE.findall(asked.text)) + 7 * len(asked.media)
-    reasoning = (asked.said("think") or "Let me think about it.") if asked.reasoning else ""
-    calls = _calls(asked, seed)
-    if calls:
-        return Answer(
-            seed, "", reasoning=reasoning, calls=tuple(calls), finish="tool_calls", prompt_tokens=prompt_tokens
-        )
-    text, finish, stopped_by = _ended(_text(asked), asked)
-    return Answer(seed, text, reasoning=reasoning, finish=finish, stopped_by=stopped_by, prompt_tokens=prompt_tokens)
+def _text_of(asked: Asked) -> str:
+    """Return all that users said."""
+    return "\n".join(turn.text for turn in asked.turns if turn.who == "user" and turn.text)
 
 
-def spoilt(asked: Asked, given: Answer) -> Answer:
+def _said(text: str, word: str) -> str | None:
+    return next(iter(_all_said(text, word)[::-1]), None)
+
+
+def _all_said(text: str, word: str) -> list[str]:
+    return re.findall(rf"^[ \t]*{word}:[ \t]*(.*?)[ \t]*$", text, re.MULTILINE)
+
+
+def _spoilt(given: Given, asked: Asked) -> Given:
     """Return an answer whose tool calls, or whose JSON, end in the middle."""
-    calls = tuple(msgspec.structs.replace(call, arguments=_half(call.arguments)) for call in given.calls)
-    return msgspec.structs.replace(given, calls=calls, text=given.text if asked.schema is None else _half(given.text))
+    calls = [structs.replace(call, arguments=_half(call.arguments)) for call in given.calls]
+    return structs.replace(given, calls=calls, text=given.text if asked.schema is None else _half(given.text))
 
 
 def _half(text: str) -> str:
     return text[: len(text) // 2]
+
+
+def media_in(body: Any) -> Iterator[str]:
+    """Yield what a request shows, of any API: data URLs, URLs, or ids, as they came."""
+    if isinstance(body, list):
+        for entry in body:
+            yield from media_in(entry)
+    elif isinstance(body, dict):
+        shown = _shown(body)
+        yield from media_in([*body.values()]) if shown is None else [shown]
+
+
+def _shown(part: Mapping[str, Any]) -> str | None:
+    match part:
+        case {"type": "input_audio", "input_audio": {"format": kind, "data": data}}:
+            return f"data:audio/{kind};base64,{data}"
+        case {"source": {"type": "base64", "media_type": kind, "data": data}}:
+            return f"data:{kind};base64,{data}"
+        case {"inlineData": {"mimeType": kind, "data": data}}:
+            return f"data:{kind};base64,{data.replace('-', '+').replace('_', '/')}"
+        case (
+            {"type": "image_url", "image_url": {"url": str(shown)}}
+            | {"type": "input_image", "image_url": str(shown)}
+            | {"type": "input_image", "file_id": str(shown)}
+            | {"type": "file", "file": {"file_data": str(shown)} | {"file_id": str(shown)}}
+            | {"type": "input_file", "file_data": str(shown)}
+            | {"type": "input_file", "file_url": str(shown)}
+            | {"type": "input_file", "file_id": str(shown)}
+            | {"source": {"url": str(shown)} | {"file_id": str(shown)} | {"data": str(shown)}}
+        ):
+            return shown
+        case _:
+            return None
 
 
 def described(media: str) -> str:
@@ -99,53 +106,47 @@ def described(media: str) -> str:
     return f"{kind} of {len(content)} bytes"
 
 
-def _calls(asked: Asked, seed: str) -> list[ToolCall]:
+def _results(asked: Asked) -> list[str]:
+    """Return what tools have answered since the model last spoke."""
+    last = max((place for place, turn in enumerate(asked.turns) if turn.who == "assistant"), default=-1)
+    return [turn.text for turn in asked.turns[last + 1 :] if turn.who == "tool"]
+
+
+def _calls(asked: Asked, text: str) -> list[Call]:
     if not asked.tools or asked.choice == "none":
         return []
-    wanted: list[tuple[str, str]] = []
-    if not asked.results:
+    wanted: list[Call] = []
+    if not _results(asked):
         names = {tool.name for tool in asked.tools}
-        for said in asked.all_said("call"):
+        for said in _all_said(text, "call"):
             name, _, arguments = said.partition(" ")
             if name in names:
-                wanted.append((name, arguments or "{}"))
+                wanted.append(Call(name, arguments or "{}"))
     if not wanted and asked.choice != "auto":
         tool = next((tool for tool in asked.tools if tool.name == asked.choice), asked.tools[-1])
-        wanted.append((tool.name, asked.said("data") or json.dumps(sample(tool.schema))))
-    if not asked.parallel:
-        del wanted[1:]
-    return [ToolCall(f"call_{number}{seed[:20]}", name, arguments) for number, (name, arguments) in enumerate(wanted)]
+        wanted.append(Call(tool.name, _said(text, "data") or json.dumps(sample(tool.schema))))
+    return wanted if asked.parallel else wanted[:1]
 
 
-def _text(asked: Asked) -> str:
+def _text(asked: Asked, text: str, media: list[str]) -> str:
     if asked.schema is not None:
-        return asked.said("data") or json.dumps(sample(asked.schema))
-    if asked.results:
-        return f"The tool said: {', '.join(asked.results)}"
-    if (echo := asked.said("echo")) is not None:
-        return json.dumps(_echoed(asked, echo), sort_keys=True)
-    if (words := asked.said("say") or asked.said("data")) is not None:
+        return _said(text, "data") or json.dumps(sample(asked.schema))
+    if results := _results(asked):
+        return f"The tool said: {', '.join(results)}"
+    if (echo := _said(text, "echo")) is not None:
+        echoed = {"fields": sorted(asked.body), "system": asked.system}.get(echo, asked.body)
+        return json.dumps(echoed, sort_keys=True)
+    if (words := _said(text, "say") or _said(text, "data")) is not None:
         return str(json.loads(words)) if words.startswith('"') else words
-    if asked.media:
-        return f"I was shown {' and '.join(described(item) for item in asked.media)}."
+    if media:
+        return f"I was shown {' and '.join(described(item) for item in media)}."
     return "Hello from the upstream."
 
 
-def _echoed(asked: Asked, what: str) -> Any:
-    match what:
-        case "fields":
-            return sorted(asked.body)
-        case "system":
-            return asked.system
-        case _:
-            return asked.body
-
-
-def _ended(text: str, asked: Asked) -> tuple[str, Finish, str | None]:
+def _ended(given: Given, asked: Asked) -> Given:
     for stop in asked.stop:
-        if stop in text:
-            return text.partition(stop)[0], "stop_sequence", stop
-    pieces = _PIECE.findall(text)
-    if asked.max_tokens is not None and len(pieces) > asked.max_tokens:
-        return "".join(pieces[: asked.max_tokens]), "length", None
-    return text, "stop", None
+        if stop in given.text:
+            return structs.replace(given, text=given.text.partition(stop)[0], finish="stop_sequence", stopped_by=stop)
+    if asked.most is not None and len(given.pieces) > asked.most:
+        return structs.replace(given, text="".join(given.pieces[: asked.most]), finish="length")
+    return given

@@ -2,50 +2,38 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from tests.clients.upstream.errors import Refused
 
 
 class Counts:
     """Counts per path; ``quiet`` waits until nothing is under way."""
 
     def __init__(self) -> None:
-        self.begun: Counter[str] = Counter()
-        self.answered: Counter[str] = Counter()
-        self.refused: Counter[str] = Counter()
-        self.cut: Counter[str] = Counter()
-        self._failures: Counter[str] = Counter()
+        self._counts = {word: Counter[str]() for word in ("begun", "answered", "refused", "cut")}
         self._under_way = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
 
     @contextmanager
-    def request(self, path: str) -> Iterator[None]:
-        """Count what becomes of a request to ``path``."""
-        self.begun[path] += 1
+    def request(self, path: str) -> Iterator[Callable[[int], None]]:
+        """Count a request to ``path``; yield what is called with its status once all of its answer was sent."""
+        became = "cut"
+
+        def ended(status: int) -> None:
+            nonlocal became
+            became = "refused" if status >= 400 else "answered"
+
+        self._counts["begun"][path] += 1
         self._under_way += 1
         self._quiet.clear()
         try:
-            yield
-        except Refused:
-            self.refused[path] += 1
-            raise
-        except BaseException:
-            self.cut[path] += 1
-            raise
-        else:
-            self.answered[path] += 1
+            yield ended
         finally:
+            self._counts[became][path] += 1
             self._under_way -= 1
             if not self._under_way:
                 self._quiet.set()
-
-    def failed_before(self, key: str) -> int:
-        """Return how often this was asked for ``key`` before."""
-        self._failures[key] += 1
-        return self._failures[key] - 1
 
     async def quiet(self) -> None:
         """Wait until nothing is under way."""
@@ -53,9 +41,4 @@ class Counts:
 
     def as_json(self) -> dict[str, dict[str, int]]:
         """Return all counts by what became of the requests."""
-        return {
-            "begun": dict(self.begun),
-            "answered": dict(self.answered),
-            "refused": dict(self.refused),
-            "cut": dict(self.cut),
-        }
+        return {word: dict(counts) for word, counts in self._counts.items()}

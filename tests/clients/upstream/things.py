@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.clients.upstream.chat import CREATED
-
 Json = dict[str, Any]
+
+CREATED = 1_700_000_000
 
 MODELS = (
     *("gpt-4o", "gpt-4.1", "gpt-3.5-turbo-instruct", "text-embedding-3-small", "omni-moderation-latest"),

