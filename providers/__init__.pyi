@@ -116,10 +116,13 @@ from .models.usage import tier_of as tier_of
 from .refusals.error_bodies import error_in as error_in
 from .refusals.error_bodies import named_error as named_error
 from .refusals.error_bodies import read_answer as read_answer
+from .refusals.errors import OF_ONE_DEPLOYMENT as OF_ONE_DEPLOYMENT
+from .refusals.errors import OF_SIZE as OF_SIZE
 from .refusals.errors import UNREADABLE as UNREADABLE
 from .refusals.errors import About as About
 from .refusals.errors import Clock as Clock
 from .refusals.errors import ErrorKind as ErrorKind
+from .refusals.errors import RefusalScope as RefusalScope
 from .refusals.errors import UpstreamError as UpstreamError
 from .refusals.errors import kinds as kinds
 from .refusals.learnt import FORGOTTEN as FORGOTTEN

@@ -55,7 +55,7 @@ from gateway.racing import (
 )
 from gateway.settings import Cause, FallbackAfter, When
 from gateway.steering import Plan
-from providers import Meaning
+from providers import OF_SIZE, Meaning, RefusalScope
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -65,21 +65,20 @@ if TYPE_CHECKING:
 # The cause why a model could not answer; it decides which fallback models are tried.
 
 
-def cause_of(error: ApiError) -> Cause | None:
-    """Return the cause for which a fallback may be tried after ``error``; None: the request is wrong for all.
+_CAUSES = {
+    RefusalScope.LENGTH: Cause.CONTEXT,
+    RefusalScope.CONTENT: Cause.CONTENT_FILTER,
+    **dict.fromkeys((RefusalScope.MINUTE, RefusalScope.TERMS, RefusalScope.SIZE, RefusalScope.MODEL), Cause.FAILED),
+}
 
-    Vendors differ in codes and messages, so both are checked.
-    """
+
+def cause_of(error: ApiError) -> Cause | None:
+    """Return the cause for which a fallback may be tried after ``error``; None: the request is wrong for all."""
     if isinstance(error, NoDeploymentFits):
         return Cause.CONTEXT if error.meaning is Meaning.TOO_LONG else Cause.FAILED
     if isinstance(error, RejectedByProvider):
-        if error.status_code == HTTPStatus.TOO_MANY_REQUESTS:  # too large for the key's minute, not for the model
-            return Cause.FAILED
-        if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or error.meaning is Meaning.TOO_LONG:
-            return Cause.CONTEXT
-        if error.is_of_content:
-            return Cause.CONTENT_FILTER
-        return Cause.FAILED if error.is_of_one_model or error.limit is not None else None
+        is_large = error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE  # in tokens or bytes, which vendors mix up
+        return Cause.CONTEXT if is_large else _CAUSES.get(error.scope)
     is_ours = error.of_model if isinstance(error, LimitReached) else isinstance(error, RaceFailed | NothingEnabled)
     return Cause.FAILED if is_ours else None
 
@@ -580,7 +579,7 @@ class CallRunner:
         if call.traits.kind is None:
             return
         for name, error in ending.failures:
-            room = room_for(call, planned.model.deployments[name], error) if error.is_of_size else 0
+            room = room_for(call, planned.model.deployments[name], error) if error.scope in OF_SIZE else 0
             if room > (0 if self._roomy is None else self._roomy.tokens):
                 self._roomy = _Roomy(planned, call, name, room)
 

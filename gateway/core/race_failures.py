@@ -10,7 +10,7 @@ from http import HTTPStatus
 import msgspec
 
 from gateway.core.errors import ApiError, NoDeploymentFits
-from providers import ErrorKind, Meaning, UpstreamError, kinds, meaning_of, stated_lengths
+from providers import ErrorKind, Meaning, RefusalScope, UpstreamError, kinds, meaning_of, stated_lengths
 
 # Errors in a provider's configuration: they stay until the operator changes it.
 OPERATORS = frozenset(kind for kind in ErrorKind if kind.lasts)
@@ -223,8 +223,7 @@ class RejectedByProvider(RaceFailed):
 
     def __init__(self, error: UpstreamError) -> None:
         super().__init__(error.message)
-        self.is_of_one_model = error.is_of_one_model or error.is_declined
-        self.is_of_content = error.is_of_content
+        self.scope = error.scope or RefusalScope.REQUEST
         self.limit = error.limit
         self.meaning = meaning_of(error)
         self._status = _KNOWN_AS.get(error.status or 400, error.status or 400)

@@ -22,7 +22,15 @@ from gateway.racing.attempts import Attempts
 from gateway.racing.backup import Backup
 from gateway.racing.call import NoAnswer, OpenCall
 from gateway.racing.hold import Hold, HoldResult
-from gateway.racing.ladder import AFTER_INVALID, MODEL, another_deployment, goes_on, without_thoughts
+from gateway.racing.ladder import (
+    AFTER_INVALID,
+    MODEL,
+    Others,
+    another_deployment,
+    goes_on,
+    others_after,
+    without_thoughts,
+)
 from gateway.racing.launches import LaunchSchedule, SeatWait
 from gateway.racing.measurement import OvertakeTimes, milliseconds
 from gateway.racing.other_forms import RetryForm, RewordedRequest, without_reasoning
@@ -31,7 +39,7 @@ from gateway.racing.records import outcome_of
 from gateway.racing.sinks import Forward, Sink, Winner
 from gateway.settings import Cause
 from gateway.steering import Launch, Plan
-from providers import ErrorKind, UpstreamError, kinds
+from providers import OF_ONE_DEPLOYMENT, OF_SIZE, ErrorKind, UpstreamError, kinds
 
 _FILTERS = (Cause.CONTENT_FILTER,)  # the causes of a fallback that is asked after content filters only
 _UNSENT = kinds(lambda facts: not facts.is_sent)
@@ -314,15 +322,19 @@ class Entry:
         if self.call.request.runs_on and error.status is None and error.kind not in _UNSENT:
             self.open_call.may_run_on = True  # the provider may have started the background response: never twice
             self._schedule.limit(0)
-        elif error.kind is not ErrorKind.BAD_REQUEST:
-            if has_begun:
-                self._schedule.unlimit()  # the attempt had begun to answer, so the request is valid
-        elif error.is_too_long:
-            self._schedule.longer_than(attempt.deployment, self.attempts.contexts)
-        elif error.is_of_content:
-            self._filtered(attempt, alone=alone)
-        elif not (error.is_of_one_deployment or error.is_of_one_model):  # else another deployment may take the request
-            self._schedule.limit(1 if alone else 0)
+            return
+        match others_after(error):
+            case None:
+                if has_begun:
+                    self._schedule.unlimit()  # the attempt had begun to answer, so the request is valid
+            case Others.LONGER:
+                self._schedule.longer_than(attempt.deployment, self.attempts.contexts)
+            case Others.ELSEWHERE:
+                self._filtered(attempt, alone=alone)
+            case Others.ONE:
+                self._schedule.limit(1 if alone else 0)
+            case Others.ALL:
+                pass
 
     def _filtered(self, attempt: Attempt, *, alone: bool) -> None:
         """Allow one more deployment or fallback in all, of another provider, as a filter has refused the request.
@@ -519,9 +531,9 @@ class Entry:
     def _leave_unanswered(self) -> None:
         self.open_call.services.outbox.drain()
         # Other errors tell the client more than a refusal by one key or one short deployment; unusable ones tell less.
-        failures = [each for each in self.failures if not each[1].is_of_one_deployment]
+        failures = [each for each in self.failures if each[1].scope not in OF_ONE_DEPLOYMENT]
         if all(error.kind in OPERATORS for _, error in failures):
-            failures = [each for each in self.failures if each[1].is_of_size] or failures
+            failures = [each for each in self.failures if each[1].scope in OF_SIZE] or failures
         self.unanswered = NoAnswer(tuple(failures or self.failures), self._schedule.full(), self.attempts.asked)
         self.open_call.unasked_since = self.open_call.services.clock()  # until another model is asked
         self.race.failed(self)

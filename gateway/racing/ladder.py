@@ -13,7 +13,8 @@ rungs together make no more requests than ``max_requests`` (``OfCall``); the las
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Protocol
 
 import msgspec
@@ -36,7 +37,7 @@ from gateway.racing.other_forms import (
     unforced_after,
     whole_after,
 )
-from providers import ANSWER, ErrorKind, Meaning, UpstreamError, refuses_forced_calls
+from providers import ANSWER, ErrorKind, Meaning, RefusalScope, UpstreamError, refuses_forced_calls
 
 # 1. The same deployment.
 
@@ -127,6 +128,33 @@ def recorded(error: UpstreamError, again: RetryForm | None) -> UpstreamError:
 
 
 # 2. The same model, when no rung is left at the deployment.
+
+
+class Others(StrEnum):
+    """Which other deployments of the model may take a request that one has refused."""
+
+    ALL = "all"
+    LONGER = "longer"  # those with a longer context
+    ELSEWHERE = "elsewhere"  # one, of another provider first, as filters differ; or one fallback
+    ONE = "one"  # as the request may be wrong everywhere; none beside other attempts
+
+
+_OTHERS: Mapping[RefusalScope, Others] = {
+    **dict.fromkeys(
+        (RefusalScope.MINUTE, RefusalScope.MAKER, RefusalScope.TERMS, RefusalScope.SIZE, RefusalScope.MODEL), Others.ALL
+    ),
+    RefusalScope.LENGTH: Others.LONGER,
+    RefusalScope.CONTENT: Others.ELSEWHERE,
+    RefusalScope.REQUEST: Others.ONE,
+}
+
+
+def others_after(error: UpstreamError) -> Others | None:
+    """Return which other deployments may be asked after ``error``; None: it is no refusal, and does not narrow them.
+
+    For example, 400 "prompt is too long: 210000 tokens > 200000 maximum": those with a longer context.
+    """
+    return None if (scope := error.scope) is None else _OTHERS[scope]
 
 
 class RaceModel(Protocol):

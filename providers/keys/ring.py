@@ -24,7 +24,7 @@ from providers.http import SendCount
 from providers.keys.availability import Availability, Readiness, Waits
 from providers.keys.each import step_by_step
 from providers.models import Listing
-from providers.refusals import About, ErrorKind, Facts, UpstreamError, headroom, learnt_of
+from providers.refusals import OF_ONE_KEY, About, ErrorKind, Facts, UpstreamError, headroom, learnt_of
 
 # The names of a provider's keys in the ledger. Names distinguish the keys, and are not secret.
 
@@ -257,7 +257,7 @@ class _Key:
             if holds:
                 self.at(model).cool(error.retry_after_s, now_s)
             return True
-        if error.is_of_one_key or error.is_barred:  # another key's reasoning, or tokens, or a firewall
+        if error.scope in OF_ONE_KEY or error.is_barred:
             return True
         if error.kind is ErrorKind.PROVIDER_AUTH:  # a 403 may be about this model only
             if holds:
@@ -476,7 +476,7 @@ class KeyRing:
                 sendings.trying(self, tried)
                 raise
             self._settle(model, client, tried.doubted)
-            if tried.next is not None or error.is_of_one_key or error.is_barred:
+            if tried.next is not None or error.scope in OF_ONE_KEY or error.is_barred:
                 raise
             raise self._none_left(model, keys, error, client) from error
         sendings.trying(self, None)

@@ -9,10 +9,12 @@ from .error_bodies import named_error as named_error
 from .error_bodies import read_answer as read_answer
 from .error_bodies import says_error as says_error
 from .errors import FAILED as FAILED
+from .errors import OF_ONE_KEY as OF_ONE_KEY
 from .errors import SURPRISES as SURPRISES
 from .errors import UNREADABLE as UNREADABLE
 from .errors import About as About
 from .errors import ErrorKind as ErrorKind
+from .errors import RefusalScope as RefusalScope
 from .errors import UpstreamError as UpstreamError
 from .errors import identifier as identifier
 from .errors import is_shortage as is_shortage

@@ -67,6 +67,28 @@ class Clock(StrEnum):
     TOTAL = "total"
 
 
+class RefusalScope(StrEnum):
+    """How far the refusal of a request goes: who else may take the same request.
+
+    In each row: the provider's other keys; the model's other deployments (``Others`` in ``gateway/racing/ladder.py``);
+    fallbacks for which cause (``cause_of`` in ``gateway/api``).
+    """
+
+    MINUTE = "minute"  # more tokens than this key may use in a minute: other keys; all; failed
+    MAKER = "maker"  # reasoning that only its maker's key can read: other keys; all; none
+    TERMS = "terms"  # how the request is to be served (a tier, a choice of vendors): none; all; failed
+    SIZE = "size"  # more than this vendor takes, but not of tokens (tools, pictures, bytes): none; all; failed
+    LENGTH = "length"  # a prompt that is too long: none; those with a longer context; context
+    CONTENT = "content"  # a filter: none; one of another provider; content_filter
+    MODEL = "model"  # something that this model, or the place where it runs, cannot do: none; all; failed
+    REQUEST = "request"  # the request may be wrong everywhere: none; one; none
+
+
+OF_ONE_KEY: Final = frozenset({RefusalScope.MINUTE, RefusalScope.MAKER})
+OF_SIZE: Final = frozenset({RefusalScope.LENGTH, RefusalScope.SIZE})
+OF_ONE_DEPLOYMENT: Final = OF_ONE_KEY | OF_SIZE | {RefusalScope.TERMS}
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What follows from an error of one kind: for health, SQL, money, the next attempt, and what clients read."""
 
@@ -362,11 +384,6 @@ class UpstreamError(Exception):
         return self._said is not None
 
     @property
-    def is_of_one_key(self) -> bool:
-        """Whether a refusal is about a key that works: the request may be accepted with another key."""
-        return (self.is_bound and self.edited_from is None) or self.is_outsized
-
-    @property
     def edited_from(self) -> int | None:
         """The turn from which on thoughts do not fit the text before them, 0 if unknown; None: they may fit."""
         if not self.is_bound or (match := _OF_AN_EDIT.search(self.said)) is None:
@@ -374,19 +391,11 @@ class UpstreamError(Exception):
         return int(match["turn"] or 0)
 
     @property
-    def is_of_one_deployment(self) -> bool:
-        """Whether a refusal is about this deployment: the key, the terms, the length of the context, or a limit."""
-        return self.is_of_one_key or self.is_declined or self.is_of_size
-
-    @property
-    def is_of_one_model(self) -> bool:
-        """Whether a refusal is about something that this model, or the place where it runs, cannot do.
-
-        The words say so; or the status blames the server, whose template for the model does not take the request.
-        """
+    def scope(self) -> RefusalScope | None:
+        """Who else may take the request; None: the error is no refusal of the request."""
         if self.kind is not ErrorKind.BAD_REQUEST:
-            return False
-        return self.status == HTTPStatus.INTERNAL_SERVER_ERROR or is_of_model(self.said)
+            return None
+        return next((scope for scope, holds in _SCOPES if holds(self)), RefusalScope.REQUEST)
 
     @property
     def is_too_long(self) -> bool:
@@ -401,11 +410,6 @@ class UpstreamError(Exception):
         if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
             return None
         return limit_of(self.status, self.said)
-
-    @property
-    def is_of_size(self) -> bool:
-        """Whether the request is too large for this deployment, in tokens or in another way."""
-        return self.is_too_long or self.limit is not None
 
     @property
     def is_of_content(self) -> bool:
@@ -473,6 +477,18 @@ class UpstreamError(Exception):
         """Remove traceback and causes, which would make reference cycles if the error is stored; return the error."""
         self.__traceback__ = self.__cause__ = self.__context__ = None
         return self
+
+
+_SCOPES: Final[tuple[tuple[RefusalScope, Callable[[UpstreamError], bool]], ...]] = (  # the first that holds
+    (RefusalScope.MINUTE, lambda error: error.is_outsized),
+    (RefusalScope.MAKER, lambda error: error.is_bound and error.edited_from is None),
+    (RefusalScope.LENGTH, lambda error: error.is_too_long),
+    (RefusalScope.CONTENT, lambda error: error.is_of_content),
+    (RefusalScope.TERMS, lambda error: error.is_declined),
+    (RefusalScope.SIZE, lambda error: error.limit is not None),
+    # The status blames the server, whose template for the model does not take the request; or the words say so.
+    (RefusalScope.MODEL, lambda error: error.status == HTTPStatus.INTERNAL_SERVER_ERROR or is_of_model(error.said)),
+)
 
 
 def shortened(text: str, most: int) -> str:

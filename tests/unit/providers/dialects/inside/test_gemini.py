@@ -15,7 +15,7 @@ from providers.dialects.gemini.fields import UNSIGNED, body_of, json_schema_of
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.models import Usage, traits_of
-from providers.refusals import ErrorKind, UpstreamError
+from providers.refusals import ErrorKind, RefusalScope, UpstreamError
 
 ASK = [{"role": "user", "parts": [{"text": "Hi"}]}]
 CHAT_ASK = [{"role": "user", "content": "Hi"}]
@@ -722,7 +722,7 @@ def test_vendors_own_finish_reasons_become_googles(reason: str, googles: str) ->
 def test_a_blocked_prompt_is_a_filters_refusal_and_behind_a_text_its_end() -> None:
     with pytest.raises(UpstreamError, match="The prompt was blocked: OTHER") as refused:
         chunks_of(event(promptFeedback={"blockReason": "OTHER"}))
-    assert refused.value.is_of_content
+    assert refused.value.scope is RefusalScope.CONTENT
     *_, last = chunks_of(parts({"text": "Hi"}) + event(promptFeedback={"blockReason": "OTHER"}))
     assert last["choices"][0]["finish_reason"] == "content_filter"
 

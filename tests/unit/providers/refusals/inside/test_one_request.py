@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from providers.refusals import ErrorKind, UpstreamError, decide_by_fields, error_in, error_of_response
+from providers.refusals import ErrorKind, RefusalScope, UpstreamError, decide_by_fields, error_in, error_of_response
 from providers.refusals.one_request import RULES
 
 XAI_BIO = """{"code":"The caller does not have permission to execute the specified operation",
@@ -51,7 +51,8 @@ def told(status: int, said: str, asked: dict[str, object]) -> UpstreamError:
 )
 def test_a_refused_content_is_the_requests(status: int, said: str) -> None:
     error = told(status, said, NOTHING)
-    assert (error.kind, error.is_declined, error.is_of_one_key) == (ErrorKind.BAD_REQUEST, False, False)
+    assert error.kind is ErrorKind.BAD_REQUEST
+    assert error.scope not in {RefusalScope.MINUTE, RefusalScope.MAKER, RefusalScope.TERMS}
     assert error.body is not None
 
 
@@ -74,8 +75,7 @@ def test_how_a_request_wants_to_be_served_is_its_own_and_every_other_deployment_
     status: int, said: str, asked: dict[str, object]
 ) -> None:
     error = told(status, said, asked)
-    assert (error.kind, error.is_declined, error.is_of_one_deployment) == (ErrorKind.BAD_REQUEST, True, True)
-    assert not error.is_of_one_key
+    assert (error.kind, error.scope) == (ErrorKind.BAD_REQUEST, RefusalScope.TERMS)
 
 
 def test_a_long_context_that_this_key_has_not_paid_for_is_asked_with_the_others() -> None:
@@ -106,7 +106,7 @@ def test_a_key_an_account_a_limit_and_a_model_are_still_what_they_are(
     status: int, said: str, asked: dict[str, object], kind: ErrorKind
 ) -> None:
     error = told(status, said, asked)
-    assert (error.kind, error.is_declined, error.is_of_one_key) == (kind, False, False)
+    assert (error.kind, error.scope) == (kind, None)
 
 
 @pytest.mark.parametrize("said", [XAI_BIO, MIMO, QWEN, CLAUDE_LONG, TOOLLESS])
