@@ -30,11 +30,11 @@ MayLast = Annotated[bool, Meta(description="It has no end yet: `state` is `out` 
 Until = Annotated[Instant | None, Meta(description="Null while it lasts, and if its end was not seen.")]
 
 
-# What a program is told at the root, and health, for balancers and monitoring.
+# The root's answer to programs, and health, for balancers and monitoring.
 
 
 class Welcome(msgspec.Struct, frozen=True):
-    """Where a program finds what is here."""
+    """The addresses of the APIs and pages of this gateway."""
 
     name: str = "Holeshot"
     chat: str = "v1/chat/completions"
@@ -74,7 +74,7 @@ class StoreState(msgspec.Struct, frozen=True):
 
 
 class ClockState(msgspec.Struct, frozen=True):
-    """This process's clock beside the database's."""
+    """This process's clock, compared with the database's."""
 
     ahead_s: Annotated[float | None, Meta(description="Of the database's; negative: behind. Null: unknown, or SQLite.")]
     is_off: Annotated[bool, Meta(description="By more than two seconds.")]
@@ -99,7 +99,7 @@ class RedisState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HistoryState(msgspec.Struct, frozen=True):
-    """What the ledger says of the last day, by which the first calls are steered."""
+    """Whether the ledger's figures of the last day are loaded, by which the first calls are steered."""
 
     loaded: Annotated[bool, Meta(description="A start waits for it, at most a second.")]
     attempts: Annotated[int, Meta(description="Attempts before the start that steering knows from it.")]
@@ -137,7 +137,7 @@ class Readiness(Stores, frozen=True, kw_only=True):
 
 
 class VisitorRole(StrEnum):
-    """What a visitor of the page may see and do."""
+    """The rights of a visitor of the page."""
 
     PERSON = "person"
     VIEWER = "viewer"
@@ -146,7 +146,7 @@ class VisitorRole(StrEnum):
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who looks."""
+    """The visitor of the page."""
 
     name: str | None
     role: Annotated[VisitorRole, Meta(description="`person`: who sees their own calls alone.")]
@@ -160,7 +160,7 @@ class ReplicaState(msgspec.Struct, frozen=True):
 
 
 class SessionStores(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page says of the stores."""
+    """The state of the stores, as the page shows it."""
 
     database: Literal["sqlite", "postgresql"]
     database_ok: bool | None
@@ -274,7 +274,7 @@ class DayOutage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alerts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong now, and what was.
+    """The alerts that are open, and those that are resolved.
 
     `open` and `building` are what this process knows, also while the database is away; then the rest is null.
     """
@@ -380,7 +380,7 @@ class RaceValue(msgspec.Struct, frozen=True):
 
 
 class Replays(msgspec.Struct, frozen=True):
-    """What other settings would have done with a model's calls. A child process writes it."""
+    """The effect of other settings on a model's calls, as a child process computes it."""
 
     models: list[Annotated[str, Meta(description="With calls, the busiest first.")]]
     data: list[Replay]
@@ -423,7 +423,7 @@ class WrongKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """What was refused, and who guesses keys."""
+    """Refused requests, and addresses that send unknown keys."""
 
     data: list[Refusal]
     wrong_keys: list[WrongKeys]

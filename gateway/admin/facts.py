@@ -1,4 +1,4 @@
-"""/admin/facts: what refusals have taught of deployments: when, why and by whom; and that one is forgotten."""
+"""/admin/facts: lists what refusals have taught about deployments (when, why, by whom), and forgets a fact."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ _ID_CHARS = 16
 
 
 class ShownFact(msgspec.Struct, frozen=True):
-    """What a refusal has taught of a deployment."""
+    """A fact that a refusal has taught about a deployment."""
 
     id: str
     deployment: str
@@ -34,7 +34,7 @@ class ShownFact(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What refusals have taught of deployments, with any of the operator's keys."""
+    """The facts that refusals have taught about deployments, with any of the operator's keys."""
 
     data: list[ShownFact]
 

@@ -158,7 +158,7 @@ def _tier(deployment: Deployment) -> str | None:
 
 
 def _fallback(context: Context, model: Model, late_s: float) -> tuple[str | None, float | None]:
-    """Return which model is asked beside this one when it is late, and when that is, in seconds after the start."""
+    """Return the model that is asked beside this one when it is late, and when: seconds after the start."""
     for each in model.fallbacks:
         fallback = context.fleet.known(each.model)
         after_s = model.waits_s(each.fallback_after or model.fallback_after, late_s, fallback)
@@ -221,7 +221,7 @@ async def leaderboard(request: web.Request) -> web.Response:
 
 
 class BoardQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of which model; None: of all."""
+    """The model to explain; None: all models."""
 
     model: str | None = None
 

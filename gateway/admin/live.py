@@ -43,7 +43,7 @@ async def _stream(request: web.Request, response: web.StreamResponse, viewer: Vi
         viewer.push_to(partial(_push, request))
     while (events := await viewer.take(HEARTBEAT_S)) is not None:
         try:
-            admit_visitor(request)  # its key or session may have ended, or lost its role
+            admit_visitor(request)  # the viewer's key or session may have ended, or lost its role
         except ApiError:
             break
         await response.write(events or _COMMENT)

@@ -51,7 +51,7 @@ async def live(_request: web.Request) -> web.Response:
 
 
 async def login_at(request: web.Request) -> web.Response:
-    """Tell where people of this gateway sign in, for `holeshot login`: it is public, as all of it is in a browser.
+    """Tell where people of this gateway sign in, for `holeshot login`: public, as a browser that signs in sees it too.
 
     Who sends a token or a key is told the models, too.
 
@@ -69,7 +69,9 @@ async def login_at(request: web.Request) -> web.Response:
                 models = await models_for(request)
             except SignerUnknown:
                 raise
-            except Unauthorized:  # also what a proxy in front has put there, which is no key here
+            except (
+                Unauthorized
+            ):  # also a credential that a proxy in front has put there, which is no key of this gateway
                 pass
             told = LoginAt(issuer.issuer, **login.model_dump(), models=models)
             return web.json_response(body=msgspec.json.encode(told))

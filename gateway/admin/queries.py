@@ -27,11 +27,11 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing is asked for besides the path."""
+    """A query without parameters."""
 
 
 class WindowQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of when."""
+    """The time that a report covers."""
 
     window: Window = Window.DAY
 
@@ -62,12 +62,12 @@ def parse_query(request: web.Request, kind: type[S]) -> S:
 
 
 def is_asked(request: web.Request, name: str) -> bool:
-    """Whether a program asks for what ``name`` switches on: any value but 0, false and an empty one does."""
+    """Whether the parameter ``name`` is set: to any value other than 0, false or an empty one."""
     return request.query.get(name, "0") not in _NO
 
 
 def _choices(kind: type[msgspec.Struct], name: str) -> str | None:
-    """Return the values allowed for a field, if it is one of some words."""
+    """Return the values allowed for a field with a fixed set of words; none for any other field."""
     field = next((each for each in msgspec.structs.fields(kind) if each.encode_name == name), None)
     types = () if field is None else (field.type, *get_args(field.type))
     words = [str(word) for each in types if isinstance(each, type) and issubclass(each, Enum) for word in each]

@@ -115,7 +115,10 @@ async def get_call(request: web.Request) -> web.Response:
     return answer(request, found)
 
 
-_OPERATORS = ("key_name", "in_flight")  # columns of attempts that tell of keys and of others' calls
+_OPERATORS = (
+    "key_name",
+    "in_flight",
+)  # columns of attempts with names of keys, or with figures of other people's calls
 
 
 def _tag(text: str | None) -> tuple[str, str] | None:
@@ -183,7 +186,7 @@ LONGEST_RANGE = timedelta(days=3 * 366)
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose history, and of which time: a window that ends now, or a range, which without ``to`` ends now."""
+    """The deployments, and the time: a window that ends now, or a range, which without ``to`` ends now."""
 
     window: Window = Window.DAY
     since: datetime | None = msgspec.field(default=None, name="from")
@@ -194,7 +197,7 @@ class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HeatQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which figure, and of whom."""
+    """The figure, and the deployments."""
 
     metric: HeatMetric = HeatMetric.TTFT_P50
     window: Literal["7d", "30d"] = "7d"
@@ -286,7 +289,7 @@ async def refusals(request: web.Request) -> web.Response:
 
 
 class RegionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of when: it is read from the rows of calls, so of no longer than a day."""
+    """The time to cover: at most a day, as the report reads the rows of calls."""
 
     window: Literal["1h", "24h"] = "24h"
 
@@ -308,7 +311,7 @@ _MOST_BUDGETS = 12
 
 
 class ReplayQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of when and of what."""
+    """The time and the calls to replay."""
 
     window: Window = Window.WEEK
     model: str | None = None
@@ -355,7 +358,7 @@ async def slo(request: web.Request) -> web.Response:
 
 
 class SlowdownsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of when, and of whom."""
+    """The time, and the deployments."""
 
     window: Window = Window.MONTH
     model: str | None = None
@@ -375,7 +378,7 @@ async def slowdowns(request: web.Request) -> web.Response:
 
 
 class WorthQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of when, and by what."""
+    """The time, and whether by model or by client."""
 
     window: Window = Window.DAY
     by: By = By.MODEL

@@ -38,8 +38,8 @@ LEEWAY_S = 30.0
 _SEED = re.compile(r"(([\w-]{43})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
 _CODE = re.compile(r"[\x21-\x7e]{1,4096}")
 _LONGEST_NAME = 100
-_MOST_GROUPS = 20  # that a person is shown who is not let in
-_WIDTH = 2  # of their races, the default for clients
+_MOST_GROUPS = 20  # shown to a person who is not let in
+_WIDTH = 2  # of people's races: the default for clients
 _NAMES = ("preferred_username", "email", "name", "sub")  # the first existing one is shown
 # OpenID Connect Core, 3.1.2.6: what is answered to a silent sign-in where the person would have to be asked.
 MUST_ASK = frozenset({"login_required", "interaction_required", "consent_required", "account_selection_required"})
@@ -364,7 +364,7 @@ def role_of(settings: SignInSettings, claims: Mapping[str, Any]) -> ClientRole:
 
 
 def _needed(people: People) -> Sequence[str]:
-    """Return the claims that say who one of these people is."""
+    """Return the claims that name one of these people."""
     verified = ("email_verified",) if people.issuer.end_user == "email" else ()
     return (people.issuer.end_user or "sub", *verified, *people.issuer.teams)
 

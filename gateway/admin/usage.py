@@ -79,7 +79,7 @@ async def _models(context: Context, reports: Reports) -> list[answers.ModelLimit
 
 
 async def spent_by_models(context: Context, reports: Reports) -> Mapping[str | None, tuple[float, float]]:
-    """Return what models have spent today, each with what it pays for as the first of a list; they have no months."""
+    """Return what models have spent today, with what a model pays for as the first of a list; models have no months."""
     found: dict[str | None, tuple[float, float]] = {}
     for model, usd in (await reports.spent_by_models()).items():
         payer = context.fleet.payer_of(model)
@@ -97,7 +97,7 @@ def _stands(context: Context, level: Level, spent: tuple[float, float] | None) -
 
 
 def _spent(limit: str, spent: tuple[float, float] | None) -> float:
-    """Return the ledger's figure, of all processes: a process that just began, or has no calls, knows less."""
+    """Return the ledger's figure, which covers all processes: one that just began, or has no calls, knows less."""
     day_usd, month_usd = spent or (0.0, 0.0)
     return day_usd if limit == _DAY else month_usd
 

@@ -62,7 +62,7 @@ from providers.simulator.persona import are_demo
 
 OWN: web.RequestKey[SoleUser] = web.RequestKey(
     "holeshot.own", SoleUser
-)  # of who has signed in to see their own calls alone
+)  # the role of people who have signed in to see their own calls alone
 FORWARDED_PROTO = "x-forwarded-proto"
 SSO = "sso:"  # prefix of names given by a proxy, so that none equals a client's
 _SSO_WIDTH = 2  # the default for clients
@@ -310,7 +310,7 @@ _LONGEST = 4096  # bytes of a body with a key, whose sender is not authenticated
 
 
 class SignInBody(msgspec.Struct):
-    """What a person signs in with."""
+    """The body of a sign-in: a key."""
 
     key: Annotated[str, msgspec.Meta(description="`hs-…`")]
 

@@ -1,4 +1,4 @@
-"""``holeshot alerts``: open and past alerts, what builds up to one, and a test of the webhooks."""
+"""``holeshot alerts``: open and past alerts, conditions that are not alerts yet, and a test of the webhooks."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NAMES = (
     "state", "id", "key", "kind", "subject", "severity", "summary", "figures", "sql",
-    "since", "after_s", "opens_in_s",  # of what builds up
+    "since", "after_s", "opens_in_s",  # of a condition that is not an alert yet
     "opened_at", "seen_at", "resolved_at", "replica", "scope",
     "messages_sent", "messages_waiting", "messages_given_up",
 )  # fmt: skip
@@ -126,7 +126,7 @@ async def _rows(url: str) -> list[dict[str, Any]]:
 
 
 def _told(url: str, key: str | None) -> list[dict[str, Any]]:
-    """Return what a gateway says: also while its database is away, then without the past."""
+    """Return the alerts that a gateway knows; while its database is away, without past ones."""
     from gateway.cli.remote import told  # noqa: PLC0415 - only where it is needed
 
     found = told(f"{url}/api/alerts", key, "open", "building", "data")
@@ -136,7 +136,7 @@ def _told(url: str, key: str | None) -> list[dict[str, Any]]:
 
 
 def _stated(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with its state and all names; null is what is not known."""
+    """Return a row with its state and all names; an unknown value is null."""
     full = {**dict.fromkeys(_NAMES), **row}
     is_alert, is_over = full["opened_at"] is not None, full["resolved_at"] is not None
     return {**full, "state": "building" if not is_alert else "resolved" if is_over else "open"}

@@ -28,7 +28,7 @@ BROKEN = 3  # a goal is broken, or something is worse than before
 UNDECIDED = 4  # too little data to say
 STOPPED = 130  # by Ctrl-C; the usual exit code
 _DEFAULT_ROUNDS = 20
-_DEFAULT_CALLS = 400  # of each way: so many bring an interval of the p99
+_DEFAULT_CALLS = 400  # for each way: enough for an interval of the p99
 _MOST_CALLS = 10_000
 _DEFAULT_CAP_USD = 1.0
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])")
@@ -250,7 +250,7 @@ def bench(  # noqa: PLR0917 - options are named on the command line
 
 
 def _read_past(resume: Path, rounds: int | None) -> "JournalContent":
-    """Return what the journal has, with its new number of ``rounds``."""
+    """Return the content of the journal ``resume``, with the new number of ``rounds``."""
     from gateway.bench.running import read_journal  # noqa: PLC0415 - as above
 
     past = read_journal(resume)
@@ -272,7 +272,7 @@ def _own_prompts(path: Path | None, ways: "tuple[Way, ...]", classes: str | None
 
 
 def _read_gate(fail_if: list[str], against: Path | None) -> "WantedGate | None":
-    """Return the gate's conditions and earlier run; None without either."""
+    """Return the gate's conditions and the earlier run; None if the options name neither."""
     if not fail_if and against is None:
         return None
     from gateway.bench.gate import GateChecks, GateError, read_condition, read_saved  # noqa: PLC0415 - as above
@@ -291,7 +291,7 @@ def _default_rounds(ways: "tuple[Way, ...]", for_: str | None) -> int:
 
 
 def _read_ways(text: str | None, url: str | None, deployments: list[str] | None) -> "tuple[Way, ...]":
-    """Return the ways that are compared; none: deployments are."""
+    """Return the ways to compare; none: deployments are compared."""
     if text is None:
         return ()
     from gateway.bench.plan import WayError, read_ways  # noqa: PLC0415 - as above
@@ -444,7 +444,7 @@ def _check(gate: "WantedGate | None", plan: "BenchPlan") -> None:
 
 
 class _Files(NamedTuple):
-    """Where reports are written; None: nowhere."""
+    """The paths of the reports; None: the report is not written."""
 
     html: Path | None
     junit: Path | None

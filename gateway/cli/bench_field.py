@@ -49,7 +49,7 @@ from gateway.settings import ConfigurationError, Settings
 from providers import Credentials, LiteLLM, Price, Setup, open_upstream
 
 MOMENTS = Moments(time.monotonic, time.time)
-_CLOCKS = Clocks(connect_s=5.0, ttft_s=300.0, stall_s=300.0, total_s=None)  # for a gateway, which has shorter ones
+_CLOCKS = Clocks(connect_s=5.0, ttft_s=300.0, stall_s=300.0, total_s=None)  # longer than a gateway's own time-outs
 
 
 class FieldOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,11 +68,11 @@ class FieldOptions(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
     goal: Goal | None
     seed: int
-    ways: tuple[Way, ...] = ()  # of one model; empty: deployments are compared
-    most_tokens: int | None = None  # of any answer
+    ways: tuple[Way, ...] = ()  # the ways of one model; empty: deployments are compared
+    most_tokens: int | None = None  # the longest answer
     pace: BenchPace = AT_ONCE
     prompts: OwnPrompts | None = None
-    voice: bool = False  # somebody listens
+    voice: bool = False  # the answers are spoken to a listener
 
 
 class BenchField(Protocol):
@@ -544,7 +544,7 @@ def _estimate(plan: BenchPlan, costs: Mapping[tuple[str, str], RequestCost]) -> 
     about = most = warming = 0.0
     for contender in plan.contenders:
         each = [costs[contender.name, kind] for kind in plan.kinds_of(contender)]
-        rounds = len(each) if plan.raced else 1  # in which its classes are asked
+        rounds = len(each) if plan.raced else 1  # the rounds in which all classes are asked once
         about += sum(cost.about_usd for cost in each) * sum(plan.concurrencies) / rounds
         most += sum(cost.most_usd for cost in each) * sum(plan.concurrencies) / rounds
         warming += max((cost.most_usd for cost in each), default=0.0) * plan.warm_up
@@ -562,7 +562,7 @@ HEARD: Mapping[str, str] = {
     "sentence_p99_ms": "p99",
     "silence_p95_ms": "longest silence, ms: p95",
     "cost_per_spoken_hour_usd": "$ per spoken hour",
-}  # what a listener hears, and pays
+}  # the figures of a spoken answer
 
 _WORDS = {"ttft": "first tokens", "decode_tps": "decoding", "total": "whole answers", "cost": "cost"}
 _BY_CLASS = ("ttft_p50_ms", "decode_tps_p50", "total_p50_ms", "errors")

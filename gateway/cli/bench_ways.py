@@ -54,14 +54,14 @@ _TAG = "holeshot bench"
 
 
 def name_of(model: str, way: str) -> str:
-    """Return the name in the ledger of a model's way."""
+    """Return a way's name as a model in the ledger: ``bench:chat:0.1``."""
     return f"bench:{model}:{way}"
 
 
 def with_ways(settings: Settings, model: str, ways: Sequence[Way], *, voice: bool = False) -> Settings:
     """Return the settings with a model for each way, and without what would tell people of its calls.
 
-    ``voice``: its calls are spoken to a listener.
+    ``voice``: the calls are spoken to a listener.
     """
     own = settings.models.get(model) or ModelSettings.model_validate({"deployments": model.split(",")})
     made = {name_of(model, way.name): own.model_copy(update=_changed(own, way, voice=voice)) for way in ways}
@@ -82,7 +82,7 @@ def _changed(own: ModelSettings, way: Way, *, voice: bool) -> dict[str, object]:
         said = {"mode": Mode.SINGLE} if way.budget is None else {}
         spoken = RaceSettings.model_validate({"profile": Profile.VOICE, "budget": way.budget or 0.0, **said})
         return {"race": spoken.model_copy(update={"audit_share": 0.0}), "fallbacks": ()}
-    # Nothing is audited, as that costs and the other ways show what it would; and the calls are of one model alone.
+    # No audits: they cost, and the other ways show the same. No fallbacks: the figures are of one model alone.
     return {"race": own.race.model_copy(update={**race, "audit_share": 0.0}), "fallbacks": ()}
 
 
@@ -120,8 +120,8 @@ async def open_ways(wanted: FieldOptions, past: BenchPlan | None) -> AsyncIterat
 
 
 async def _recollect(gateway: Gateway, model: str, ways: Sequence[Way]) -> None:
-    """Let each way know what the ledger knows of the model, as a gateway does that starts now."""
-    with suppress(LedgerError):  # it is away: all ways begin without
+    """Give each way the ledger's figures of the model, as a gateway reads them when it starts."""
+    with suppress(LedgerError):  # the ledger is away: all ways begin without it
         sums = [each for each in await gateway.ledger.remembered() if each.model == model]
         for way in ways:
             name = name_of(model, way.name)
@@ -129,7 +129,7 @@ async def _recollect(gateway: Gateway, model: str, ways: Sequence[Way]) -> None:
 
 
 class WaysField(msgspec.Struct, frozen=True):
-    """The ways of a model, while the gateway runs that has them."""
+    """The ways of a model, as models of a gateway that runs until the bench ends."""
 
     gateway: Gateway
     model: str
@@ -215,7 +215,7 @@ def _sample(
 ) -> BenchSample:
     """Return the call's sample; its figures are those of the ledger's ``calls``."""
     record, began_s = lanes.record, round(began_s, 3)
-    if record is None:  # nobody was asked
+    if record is None:  # no deployment was asked
         kind = "internal_error" if problem is None else problem.kind
         return BenchSample(
             key=key,

@@ -85,7 +85,7 @@ def _check_databases(settings: "Settings") -> None:
     """Read the databases' URLs, as `serve` does.
 
     Raises:
-        ConfigurationError: one of them is none.
+        ConfigurationError: one of them is not a database URL.
 
     """
     from gateway.ledger import LedgerError, parse_url  # noqa: PLC0415 - only where it is needed
@@ -103,7 +103,7 @@ def _check_certificate(settings: "Settings") -> None:
     """Read certificate and key, as `serve` does.
 
     Raises:
-        ConfigurationError: they cannot be used.
+        ConfigurationError: certificate and key cannot be used.
 
     """
     if settings.tls is None:
@@ -121,7 +121,7 @@ def _check_proxies(settings: "Settings") -> None:
     """Read the proxies from the environment, as `serve` does for each provider.
 
     Raises:
-        ConfigurationError: one cannot be used.
+        ConfigurationError: a proxy cannot be used.
 
     """
     from gateway.settings import ConfigurationError, Problem, reachable  # noqa: PLC0415 - as above
@@ -129,7 +129,7 @@ def _check_proxies(settings: "Settings") -> None:
     from providers.http import proxy_of  # noqa: PLC0415 - likewise
 
     for provider in reachable(settings, {}, load_catalog()):
-        if provider.base_url is None or provider.kind == "litellm":  # which reads them itself
+        if provider.base_url is None or provider.kind == "litellm":  # litellm reads the proxies itself
             continue
         parts = urlsplit(provider.base_url)
         try:
@@ -286,7 +286,7 @@ def _ask_redis(settings: "Settings") -> "tuple[RedisFound | None, list[str]]":
 
 
 def _learnt_notes(deployments: "list[DeploymentLine]", redis: "RedisFound | None") -> list[str]:
-    """Return a note for each deployment of which refusals have taught the running gateways something."""
+    """Return a note for each deployment with facts that refusals have taught the running gateways."""
     known = redis.learnt if redis is not None else {}
     return [
         f"{name} refuses {', '.join(known[name])}: the running gateways have learnt it, and ask in another form"
@@ -307,7 +307,7 @@ def _write_providers(providers: "list[ProviderLine]", liveness: "dict[str, Liven
 
 
 def _write_who_answers(deployments: "list[DeploymentLine]", races: "Mapping[str, CanRace]") -> None:
-    """Print each model's deployments with what one asks first of all: can it race, what does it cost, what fits."""
+    """Print each model's deployments: can the model race, what does a deployment cost, how long may a prompt be."""
     rows = [
         [
             line.model,
@@ -319,7 +319,7 @@ def _write_who_answers(deployments: "list[DeploymentLine]", races: "Mapping[str,
         ]
         for line in deployments
     ]
-    for before, row in zip(rows[-2::-1], rows[:0:-1], strict=True):  # a model is named once, from the last row up
+    for before, row in zip(rows[-2::-1], rows[:0:-1], strict=True):  # a model is named in its first row only
         if before[0] == row[0]:
             row[0] = row[1] = ""
     columns = ["model", "races", "deployment", "$/M in", "$/M out", "context", "settings"]
@@ -328,7 +328,7 @@ def _write_who_answers(deployments: "list[DeploymentLine]", races: "Mapping[str,
 
 
 def _races_in_words(races: "Mapping[str, CanRace]") -> "Iterator[str]":
-    """Yield whether models can race and why not: a line for all of which the same is true."""
+    """Yield whether models can race and why not: one line for all models with the same answer."""
     alike: dict[CanRace, list[str]] = {}
     for name, can in races.items():
         alike.setdefault(can, []).append(name)
@@ -342,7 +342,7 @@ def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[Fal
         prices = [name for name, usd in _PRICES.items() if any(map(usd, deployments))]
         if prices or any(
             line.bills_after_disconnect is not None for line in deployments
-        ):  # else there is only "unknown"
+        ):  # otherwise all of the table would be "unknown"
             columns = ["model", "deployment", *prices, "bills losers"]
             write_table(columns, [_price_cells(line, prices) for line in deployments])
         _write_tiers(deployments)

@@ -44,8 +44,8 @@ DatabaseOption = Annotated[
 
 
 def _unless_configured(context: typer.Context, url: str | None) -> str | None:
-    """Return ``url``, but not the variable's where --config is given: it names another gateway or ledger."""
-    source = context.get_parameter_source("url")  # what is on the command line was parsed before what is not
+    """Return ``url``; None if it is from the variable and --config is given, which names another gateway or ledger."""
+    source = context.get_parameter_source("url")  # options on the command line are parsed before variables
     is_variable = source is not None and source.name == "ENVIRONMENT"
     return None if is_variable and context.params.get("config") is not None else url
 
@@ -109,14 +109,14 @@ def read_database_url(config: Path | None, *, for_reports: bool = False) -> str:
         raise typer.Exit(FAILED) from None
 
 
-# What follows the gateway's address in one of its paths. /api/v1 and /api are none: there, /api is a proxy's prefix.
+# The paths of a gateway, behind its address. /api/v1 and /api are not among them: there, /api is a proxy's prefix.
 _OWN_PATH = re.compile(r"/(?:(?:v1|v1beta|v2|leaderboard|metrics|health)(?:/|$)|api/(?!v[12])).*")
 
 
 def root_of(url: str) -> str:
     """Return the address of the gateway at ``url``, which may be that of its page, or of one of its paths."""
     if "@" in url.partition("?")[0]:
-        return url  # a password may have any character; who asks refuses it
+        return url  # a password may have any character; the request refuses such a URL
     scheme, mark, rest = re.split(r"[?#]", url, maxsplit=1)[0].rstrip("/").partition("://")
     host, slash, path = rest.partition("/")
     return scheme + mark + host + _OWN_PATH.sub("", slash + path).rstrip("/")

@@ -33,7 +33,7 @@ select {day} as day, {keys}, count(*) as attempts, unit.key as unit,
 from attempts, json_each(units) as unit
 where units is not null and {within} and unit.key in {units} group by 1, {keys}, unit.key
 """
-# Attempts may be kept shorter than calls, and on Postgres have no index of their first: any one from before will do.
+# Attempts may be kept shorter than calls. On Postgres no index finds the first one, so any attempt from before will do.
 _BEGINS = """
 select coalesce(
   (select started_at from attempts where started_at < {since} limit 1),
@@ -43,7 +43,7 @@ select coalesce(
 
 
 class BookedCosts(msgspec.Struct):
-    """What the ledger has of one day and one thing. US dollars; ``high_usd`` is None if it is not known."""
+    """The cost of one thing on one day in the ledger, in US dollars; ``high_usd`` None: no upper bound is known."""
 
     attempts: int = 0
     low_usd: float = 0.0
@@ -51,7 +51,7 @@ class BookedCosts(msgspec.Struct):
     high_usd: float | None = 0.0
 
     def add(self, other: "BookedCosts", sign: int = 1) -> None:
-        """Add ``other``, or take it away."""
+        """Add ``other``, or with ``sign`` -1 subtract it."""
         self.attempts += sign * other.attempts
         self.low_usd += sign * other.low_usd
         self.known_usd += sign * other.known_usd
@@ -70,9 +70,9 @@ class ComparedCost(msgspec.Struct, frozen=True):
     low_usd: float
     known_usd: float
     high_usd: float | None
-    bill_usd: float | None  # None: it is not on the bill
+    bill_usd: float | None  # None: the bill has no such line
     verdict: str  # "within", "above", "below", "open", "not comparable"
-    by_usd: float | None = None  # above the upper bound, or below the lower one
+    by_usd: float | None = None  # how far the bill is above the upper bound, or below the lower one
     reason: str | None = None
 
 
@@ -134,7 +134,7 @@ def _of_month(bill: Invoice, month: str) -> frozenset[date]:
 
 
 class LedgerCost(msgspec.Struct, frozen=True):
-    """What the ledger has of one day, deployment, version of its model and tier; of one unit, or of all."""
+    """The ledger's cost of one day, deployment, version of its model and tier; of one ``unit``, None: of all."""
 
     day: date
     deployment: str
@@ -145,12 +145,12 @@ class LedgerCost(msgspec.Struct, frozen=True):
 
 
 class FromLedger(msgspec.Struct, frozen=True):
-    """What was read."""
+    """The ledger's rows for the days and providers of a bill."""
 
     rows: list[LedgerCost]
     units: list[LedgerCost]  # the parts of `rows` that the vendor bills apart
     begins: date | None  # a day with an attempt: the first one, unless there are some from before the bill's days
-    providers: list[str]  # those that it knows
+    providers: list[str]  # the providers that the ledger knows
 
 
 async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: frozenset[date]) -> FromLedger:
@@ -211,14 +211,14 @@ def _bounds(words: "Words", days: frozenset[date]) -> tuple[str, str]:
 
 
 def _date(value: object) -> date:
-    """Return a day of either database, also of an instant."""
+    """Return a column of either database as a day; of an instant, its day in UTC."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).date()
     return value if isinstance(value, date) else date.fromisoformat(str(value)[:10])
 
 
 def compared(bill: Invoice, days: frozenset[date], ledger: FromLedger, today: date) -> list[ComparedCost]:
-    """Return a row for each day and thing, in this order, then for all comparable days of each, and of all."""
+    """Return a row for each day and thing, in this order; then sums of all comparable days, by thing and of all."""
     lines = [line for line in bill.lines if line.day in days]
     booked, lacking = _booked(bill, lines, [row for row in (*ledger.rows, *ledger.units) if row.day in days])
     billed: dict[tuple[date, str], float] = defaultdict(float)
@@ -232,7 +232,9 @@ def compared(bill: Invoice, days: frozenset[date], ledger: FromLedger, today: da
         reason = reasons.get((day, what))
         if reason is None and day >= today:
             reason = "the day is not over"
-        elif reason is None and (ledger.begins is None or day <= ledger.begins):  # it has only a part of its first day
+        elif reason is None and (
+            ledger.begins is None or day <= ledger.begins
+        ):  # of the first day the ledger has only a part
             reason = f"the ledger begins on {ledger.begins}" if ledger.begins else "the ledger is empty"
         rows.append(_judged(day, what, booked.get((day, what), BookedCosts()), billed.get((day, what), 0.0), reason))
     not_on_it = f"{bill.format.name} does not contain it"
@@ -277,7 +279,7 @@ class _Names:
         self._version: Mapping[str, str] = {name: each.most_common(1)[0][0] for name, each in seen.items()}
 
     def of(self, row: LedgerCost) -> str:
-        """Return it by the model that the answer names; a cut attempt's is that of its deployment's other answers."""
+        """Return the name of the model in the answer; for a cut attempt, the one in its deployment's other answers."""
         own = row.deployment.partition("/")[2] or row.deployment
         names = [undated(each) for each in (row.version or self._version.get(row.deployment), own) if each]
         return next((self._billed[name] for name in names if name in self._billed), names[0])

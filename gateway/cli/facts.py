@@ -1,4 +1,4 @@
-"""``holeshot facts``: what refusals have taught a running gateway of deployments, and that some of it is forgotten."""
+"""``holeshot facts``: shows what refusals have taught a running gateway, and has it forget some of that."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -117,7 +117,7 @@ def forget(  # noqa: PLR0917 - options are named on the command line
 
 
 def _forgotten(wanted: Sequence[Fact], address: str, key: str | None) -> tuple[list[Fact], str | None]:
-    """Forget facts one by one; return which were, and why others were not."""
+    """Forget facts one by one; return the forgotten ones, and why others were not forgotten (None: all were)."""
     from gateway.cli.remote import GatewayError, delete  # noqa: PLC0415 - as above
 
     forgotten: list[Fact] = []
@@ -138,7 +138,7 @@ def _forgotten(wanted: Sequence[Fact], address: str, key: str | None) -> tuple[l
 
 
 def _check_no_options(context: typer.Context) -> None:
-    """Exit if an option stands before the verb, which would not see it."""
+    """Exit if an option stands before the verb: the verb would not see the option."""
     for name in context.params:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
@@ -151,7 +151,7 @@ def _address(url: str | None, config: Path | None) -> str:
 
 
 def _named(listed: Sequence[Fact], ids: Iterable[str]) -> list[Fact]:
-    """Return the facts of these IDs; exit if there is none of one, before any is forgotten."""
+    """Return the facts of these IDs; if one is unknown, exit before any fact is forgotten."""
     by_id = {fact["id"]: fact for fact in listed}
     wanted = list(dict.fromkeys(ids))
     for each in wanted:

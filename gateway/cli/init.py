@@ -123,7 +123,7 @@ def _tell_who_races(path: Path, environ: Mapping[str, str], catalog: "Catalog") 
     """Say of each model of the written file whether it can race, and why not."""
     from gateway.settings import ConfigurationError, load, who_can_race  # noqa: PLC0415 - as above
 
-    with suppress(ConfigurationError):  # of other settings in the environment: `check` tells
+    with suppress(ConfigurationError):  # problems of other settings in the environment: `check` reports them
         for name, can in who_can_race(load(path, environ, catalog=catalog)).items():
             prose(f"{name} {can}")
 

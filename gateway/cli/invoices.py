@@ -22,7 +22,7 @@ import msgspec
 _T = TypeVar("_T")
 _Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
-EVERYTHING = "all models"  # of a day that the vendor does not divide
+EVERYTHING = "all models"  # the line of a day that the vendor does not divide
 _DATED = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
 _PLACE = re.compile(r" \(byte (\d+)\)$")
 
@@ -42,15 +42,15 @@ class InvoiceLine(msgspec.Struct, frozen=True):
 
 
 class ExportFormat(msgspec.Struct, frozen=True):
-    """What is to be known of one vendor's export."""
+    """The format of one vendor's export."""
 
     name: str
-    provider: str  # as it is usually called in the configuration
-    source: str  # what answers with it
+    provider: str  # the provider's usual name in the configuration
+    source: str  # the endpoint that answers with it
     unit: str
-    lacks: tuple[str, ...]  # what it does not contain
-    lacking_tiers: tuple[str, ...]  # of the ledger
-    units_apart: tuple[str, ...]  # units of the ledger that it has in lines of their own, not in those of models
+    lacks: tuple[str, ...]  # costs that the export does not contain, in words
+    lacking_tiers: tuple[str, ...]  # the ledger's tiers that the export does not contain
+    units_apart: tuple[str, ...]  # the ledger's units that have lines of their own, outside those of models
     zone: str = "UTC"
 
 
@@ -58,14 +58,14 @@ class Invoice(msgspec.Struct, frozen=True):
     """One export, of one or more files."""
 
     format: ExportFormat
-    days: frozenset[date]  # those that it covers
+    days: frozenset[date]  # the days that the export covers
     lines: tuple[InvoiceLine, ...]
     is_whole: bool  # False: the vendor has more pages than were given, or a day in between is missing
 
 
 def undated(name: str) -> str:
-    """Return a model's name without the date of its version, as it is called in either place."""
-    if name.startswith("ft:"):  # the vendor bills all that were trained on one model together
+    """Return a model's name without the date of its version: ``gpt-5-2025-08-07`` is ``gpt-5``."""
+    if name.startswith("ft:"):  # the vendor bills all models that were tuned from one together
         name = f"ft-{name.split(':')[1]}"
     return _DATED.sub("", name.lower())
 
@@ -128,7 +128,7 @@ class _Element(msgspec.Struct, frozen=True):
 
 
 class _MisreadError(Exception):
-    """What is wrong, and at which byte of the file."""
+    """A problem in the file, and the byte at which it is."""
 
     def __init__(self, at: int, problem: str) -> None:
         super().__init__(problem)

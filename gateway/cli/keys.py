@@ -210,7 +210,7 @@ def patch(
     models: str | None = None,
     assignments: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return what the options change, as a merge patch; exit if one cannot be understood, or the end is past."""
+    """Return the options as a merge patch; exit if one cannot be understood, or if ``expires`` is in the past."""
     fields: dict[str, Any] = {}
     for assignment in assignments or ():
         _assign(fields, assignment)
@@ -225,7 +225,7 @@ def patch(
 
 
 def seconds(duration: str, option: str) -> float:
-    """Return a duration like 90, 30m, 12h or 7d in seconds; exit if it is none."""
+    """Return a duration like 90, 30m, 12h or 7d in seconds; exit if ``duration`` has another form."""
     found = _DURATION.fullmatch(duration)
     if found is None:
         fail(f"{option}: {duration!r} is no duration: write it like 90s, 30m, 12h, 7d or 2w", MISUSED)
@@ -245,7 +245,7 @@ def _instant(text: str) -> str:
 
 
 def _check_end(end: object, at: datetime) -> None:
-    """Exit if ``end`` is not after ``at``; the settings check what is no instant."""
+    """Exit if ``end`` is not after ``at``. An ``end`` that is no instant is left to the settings' own check."""
     from gateway.settings import as_instant  # noqa: PLC0415 - pydantic only where it is needed
 
     try:

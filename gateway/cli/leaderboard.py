@@ -90,7 +90,7 @@ def ranking(models: Models, width: int) -> Any:
 
 
 def _is_measured(model: Mapping[str, Any]) -> bool:
-    """Whether a call or a probe told anything of a model's deployments; one that is not well is told of too."""
+    """Whether there is anything to show: a figure of a deployment, or a state other than ok."""
     rows = [row for row in model.get("deployments", []) if isinstance(row, Mapping)]
     is_known = any(row.get(name) for row in rows for name in ("n", "n_censored", "n_rate_limited"))
     is_known |= any(row.get(name) is not None for row in rows for name in ("ttft_p50_ms", "error_rate", "probed_s_ago"))

@@ -94,7 +94,7 @@ class _Grouped(TyperGroup):
 
 
 def application(asked: str | None = None) -> typer.Typer:
-    """Return the command line; where a command is ``asked``, only that one: all take 0.1 s and 5 MB to make."""
+    """Return the command line; with ``asked`` only with that command: to make all takes 0.1 s and 5 MB."""
     app = typer.Typer(
         name="holeshot",
         cls=_Grouped,

@@ -246,12 +246,12 @@ class ProviderRow(msgspec.Struct, frozen=True):
     title: str
     kind: str
     configured: bool  # False: known only from a key in the environment
-    host: str | None  # of its base URL; None: only litellm knows it
+    host: str | None  # the host of its base URL; None: only litellm knows it
     apis: tuple[str, ...]
     keys: int
     credentials: bool | None  # None: none needed, or unknown
     works: bool | None  # None: not asked
-    state: str | None  # likewise
+    state: str | None  # None: not asked
     message: str | None
     latency_ms: float | None
     models: int | None

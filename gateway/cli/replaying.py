@@ -22,7 +22,7 @@ from gateway.replay.settings import BUDGETS, settings
 from gateway.settings import nearest
 from providers import encoded
 
-_GENTLE = 10  # niceness of the child: at 15 it hardly gets its turn beside a busy gateway, and times out
+_GENTLE = 10  # niceness of the child; at 15 it would hardly run beside a busy gateway, and time out
 _LEAST_S = 60.0
 _SEED = 1
 
@@ -48,7 +48,7 @@ class ReplayedModel(msgspec.Struct, frozen=True):
     """The result for one model."""
 
     model: str
-    calls: int  # in the ledger
+    calls: int  # the model's calls in the ledger
     replayed: Replayed
 
 

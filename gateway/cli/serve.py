@@ -67,7 +67,7 @@ def serve(
             run(settings, source)
     except TlsError as error:
         fail(str(error), MISUSED)
-    except ConfigurationError as error:  # what only opening its providers shows
+    except ConfigurationError as error:  # problems that show only when providers are opened
         report(error)
         raise typer.Exit(MISUSED) from None
     except (DemoFailedError, LedgerError, UnusableTopologyError) as error:
@@ -77,7 +77,7 @@ def serve(
 
 
 def _import_without(other: str, module: str) -> None:
-    """Import ``module`` as where ``other``, which it uses if it can, is not installed."""
+    """Import ``module`` as if its optional dependency ``other`` were not installed."""
     if other in sys.modules:
         return
     sys.modules[other] = None  # type: ignore[assignment] # its import fails meanwhile

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 EXCEL = "excel"  # CSV without formulas
 _STREAMED = frozenset({"csv", EXCEL, "jsonl"})
-# What begins a formula in spreadsheets, in its wide form too.
+# The characters that begin a formula in spreadsheets, also in their wide forms.
 _FORMULA = (
     "=",
     "+",
@@ -47,7 +47,7 @@ class ResultError(Exception):
 
 
 class AskedStore(StrEnum):
-    """Where the ledger is asked."""
+    """The store to query: the SQL database, or ClickHouse."""
 
     SQL = "sql"
     CLICKHOUSE = "clickhouse"
@@ -203,7 +203,7 @@ async def _write(answer: "queries.ResultStream", form: str, limit: int) -> None:
         write_json([dict(zip(answer.columns, row, strict=True)) for row in rows])
     else:
         await _write_table(answer, limit)
-    sys.stdout.flush()  # here, where a closed pipe (`| head`) is no news; at the exit Python complains of it
+    sys.stdout.flush()  # a closed pipe (`| head`) is handled here; at exit Python would report it
 
 
 def _check_columns(columns: Sequence[str]) -> None:
@@ -244,7 +244,7 @@ def _unmarked(value: object) -> object:
 
 
 def _marked(value: object) -> object:
-    """Return the same for a spreadsheet: text that it would take for a formula has a ' before it; numbers do not."""
+    """Return a value for CSV in a spreadsheet: a ' is put before text that would count as a formula, like ``=1+1``."""
     cell = _unmarked(value)
     is_formula = isinstance(cell, str) and cell.lstrip().startswith(_FORMULA)
     return f"'{cell}" if is_formula else cell

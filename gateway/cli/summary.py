@@ -68,7 +68,7 @@ class DeploymentLine(msgspec.Struct, frozen=True):
     apis_known: bool  # False for a server of one's own: then ``apis`` are those that a call may try
     enabled: bool
     weight: float
-    canary: float | None  # its share of the model's calls
+    canary: float | None  # the canary's share of the model's calls
     drop_params: bool
     zdr: bool | None
     region: str | None
@@ -76,8 +76,8 @@ class DeploymentLine(msgspec.Struct, frozen=True):
     tiers: tuple[PriceLine, ...] = ()  # the prices of all tiers and sizes of prompts; none: one price holds for all
     units: Mapping[str, float] = {}  # of other units: tokens of sound and pictures (per million), searches, seconds
     unpriced: tuple[str, ...] = ()  # the units that it bills, without a known price
-    uncounted: tuple[str, ...] = ()  # those of them that have none at its vendor either
-    counted_as: str = "the vendor"  # whose dearest prices limits in dollars count where this one has none
+    uncounted: tuple[str, ...] = ()  # those of ``unpriced`` for which the vendor has no known price at all
+    counted_as: str = "the vendor"  # limits in dollars count its dearest prices for ``unpriced`` units
 
 
 class FallbackLine(msgspec.Struct, frozen=True):
@@ -161,7 +161,7 @@ def deployment_lines(settings: Settings, catalog: Catalog, table: DatasheetTable
 
 
 def _counted_as(price: Price | None) -> str:
-    """Return whose dearest prices limits count where this one has none."""
+    """Return in words whose dearest prices limits in dollars count for units without a price."""
     if price is None or not price.dearest_of:
         return "the vendor"
     usd = dict(price.dearest)
@@ -202,7 +202,9 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
     found += _kept_requests(settings, lines, catalog)
     unpriced: dict[str, str] = {}  # each deployment once, with the first of its models
     for line in lines:
-        if line.input_usd is None and not line.units and STAR not in line.deployment:  # then the names asked for are
+        if (
+            line.input_usd is None and not line.units and STAR not in line.deployment
+        ):  # under a star, prices are those of the names that clients ask for
             unpriced.setdefault(line.deployment, line.model)
     for where in dict.fromkeys(unpriced.values()):
         named = [name for name, its_model in unpriced.items() if its_model == where]
@@ -262,7 +264,7 @@ def _bare_addresses(settings: Settings, catalog: Catalog) -> Iterator[str]:
         own, vendor = provider.base_url, vendor_of(name, provider, catalog)
         if own is None or kind_of(name, provider, catalog) != "openai_compatible" or urlsplit(own).path.strip("/"):
             continue
-        if vendor is None or vendor.chat_path == PIVOT.path:  # others' paths begin at the host
+        if vendor is None or vendor.chat_path == PIVOT.path:  # paths of other vendors begin at the host
             yield (
                 f"providers.{name}.base_url has no path, so requests go to {without_secrets(own).rstrip('/')}"
                 "/chat/completions: most servers answer below /v1, then it must end with it"
@@ -270,7 +272,7 @@ def _bare_addresses(settings: Settings, catalog: Catalog) -> Iterator[str]:
 
 
 def _kept_requests(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catalog) -> Iterator[str]:
-    """Yield a note on each provider that keeps what it is asked in its own API, unless a request says otherwise."""
+    """Yield a note on each provider that keeps requests of its own API, unless a request says ``store: false``."""
     used = {line.deployment.partition("/")[0] for line in lines}
     used |= {item.deployment.partition("/")[0] for model in settings.models.values() for item in model.deployments}
     for name in sorted(used & settings.providers.keys()):

@@ -64,7 +64,7 @@ class Web:
         """Return the JSON object at ``url``.
 
         Raises:
-            IssuerError: there is none.
+            IssuerError: the answer is no JSON object, or no answer came.
 
         """
         answer = await self.send("GET", url, headers or {})
@@ -78,7 +78,7 @@ class Web:
         """Send a request; return its answer, whatever its status.
 
         Raises:
-            IssuerError: there is none, or ``url`` is neither https nor on this machine.
+            IssuerError: no answer came, or ``url`` is neither https nor on this machine.
 
         """
         if not is_safe_url(url):
@@ -256,7 +256,7 @@ def unverified(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the header and the claims of a signed token, without verifying its signature.
 
     Raises:
-        TokenError: it is not a signed token.
+        TokenError: ``text`` is not a signed token.
 
     """
     try:
@@ -274,7 +274,7 @@ def signed(text: str, key: jwt.PyJWK, algorithm: str) -> Mapping[str, Any]:
     """Return the claims of a token signed with ``key`` and ``algorithm``.
 
     Raises:
-        TokenError: it is not.
+        TokenError: the signature is not of this key.
 
     """
     try:
@@ -300,7 +300,7 @@ def texts_of(value: object, *, words: bool = False) -> list[str]:
 def has_value(value: object, wanted: bool | int | str, *, words: bool = False) -> bool:
     """Whether a claim is the ``wanted`` value, or contains it. True, false and whole numbers count as their texts.
 
-    Some issuers write such values as texts, and so do variables. ``words`` as of ``texts_of``.
+    Some issuers write ``"true"`` for ``true``, and a variable in the file is a text. ``words``: see ``texts_of``.
     """
     plain = [str(each).lower() for each in (value if isinstance(value, list) else [value]) if isinstance(each, int)]
     text = wanted if isinstance(wanted, str) else str(wanted).lower()
@@ -328,9 +328,9 @@ def instant_of(claims: Mapping[str, Any], name: str, default: float | None = Non
 
 
 def public_keys(document: Mapping[str, Any], algorithms: Collection[str]) -> PublicKeys:
-    """Return the keys of a JWK set (RFC 7517) that verify one of ``algorithms``; others are ignored.
+    """Return the keys of a JWK set (RFC 7517) that verify one of ``algorithms``.
 
-    For example secrets for HMAC and keys for encryption.
+    Other keys are ignored, for example secrets for HMAC and keys for encryption.
     """
     listed = document.get("keys")
     found: dict[tuple[str, str], jwt.PyJWK] = {}

@@ -14,14 +14,14 @@ from gateway.keys.stored import Decide, KeyChange, KeyStore, StoredKey, each_sho
 from gateway.keys.table import KeyTable
 from gateway.settings import ClientSettings
 
-# Watches the keys in the database: changes there are in force here within about a second.
+# Watches the keys in the database: a change in the database is in force in this process within about a second.
 
 POLL_S = 1.0
 STALE_S = 5.0  # without an answer for longer than this, the keys count as stale
 LOG_EVERY_S = 300.0  # between two log lines about stale keys
 FULL_READ_S = 60.0  # between two complete reads, which find changes made by hand with SQL
 LEARNED_AT_ONCE = 100  # clients: about two milliseconds; then the event loop runs other tasks
-COMPARED_AT_ONCE = 1000  # rows or clients, likewise
+COMPARED_AT_ONCE = 1000  # rows or clients: also about two milliseconds
 
 
 class KeyWatch:
@@ -31,7 +31,7 @@ class KeyWatch:
         self._store = store
         self._table = table
         self._clock = clock
-        self._known: dict[str, dict[str, StoredKey]] = {}  # rows by their client's name and their id
+        self._known: dict[str, dict[str, StoredKey]] = {}  # rows, by the client's name and the key's id
         self._changed: set[str] = set()  # clients whose keys the table does not have yet
         self._version: int | None = None
         self._read_at = clock()  # when the database answered last; before its first answer: the start
@@ -181,7 +181,7 @@ class KeyUses:
         self._task = asyncio.get_running_loop().create_task(self._repeat(), name="keys.uses")
 
     async def close(self) -> None:
-        """Write the last ones, and stop."""
+        """Write the uses that are not written yet, and stop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -29,16 +29,16 @@ class KeyState(StrEnum):
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A row. Instants are UTC. ``settings`` are its client's as in the file, without keys, role and expiry."""
+    """A row. Instants are UTC. ``settings`` are the client's, as in the file, without keys, role and expiry."""
 
     id: str
-    name: str  # the client's
+    name: str  # the client's name
     sha256: str  # 64 hexadecimal digits
     hint: str  # the key's last characters
     role: str
     settings: Mapping[str, Any]
-    expires_at: datetime | None = None  # of the client, so of all its keys
-    retires_at: datetime | None = None  # of this key: the end of its rotation's grace
+    expires_at: datetime | None = None  # the end of the client, so of all its keys
+    retires_at: datetime | None = None  # the end of this key alone: of the grace after a rotation
     created_at: datetime
     created_by: str
     revoked_at: datetime | None = None
@@ -70,10 +70,10 @@ class KeyChange(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
-    rows: tuple[StoredKey, ...]  # the new and the changed ones
+    rows: tuple[StoredKey, ...]  # the new and the changed rows
 
 
-# Returns the change of a client that has these keys (not revoked ones, the newest last), or raises an ApiError.
+# Returns the change of a client that has these keys (without revoked keys, the newest last), or raises an ApiError.
 Decide = Callable[[Sequence[StoredKey]], KeyChange]
 
 
@@ -96,7 +96,7 @@ class KeyStore(Protocol):
         """Carry out and record the change that ``decide`` returns, in one transaction; one change at a time.
 
         Raises:
-            ApiError: that of ``decide``; then nothing has changed.
+            ApiError: ``decide`` raised it; then nothing has changed.
 
         """
 
@@ -227,13 +227,13 @@ class ShownClient(msgspec.Struct, frozen=True, kw_only=True):
     ] = UNSET
 
     def with_settings(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the whole description: ``fields`` are its settings, as far as they are set."""
+        """Return the whole description; ``fields`` are the client's settings, as far as they are set."""
         beside: dict[str, Any] = msgspec.to_builtins(self)
         return {"name": self.name, "source": self.source, **fields, **beside}
 
 
 def shown_stored(name: str, rows: Sequence[StoredKey], now: datetime, *, shadowed: bool = False) -> dict[str, Any]:
-    """Return a client of the database; ``rows`` are its keys, the newest last. ``shadowed``: the file has the name."""
+    """Return a client of the database with its keys, the newest last. ``shadowed``: the file has a client so named."""
     fields = fields_of(rows[-1])
     shown = ShownClient(
         name=name,
@@ -261,7 +261,7 @@ def shown_all(clients: Mapping[str, ClientSettings], rows: Iterable[StoredKey], 
 def each_shown(
     clients: Mapping[str, ClientSettings], rows: Iterable[StoredKey], now: datetime
 ) -> Iterator[dict[str, Any]]:
-    """Return an iterator that describes one client at a time, of those that there are now."""
+    """Return an iterator over the clients that exist now; each is described only when it is asked for."""
     of_file, of_database = dict(clients), sorted(by_name(rows).items())
     return chain(
         (shown_configured(name, settings, now) for name, settings in of_file.items()),

@@ -21,7 +21,7 @@ class IssuedKey(msgspec.Struct, Generic[C], frozen=True):
 
     client: C | None  # None: this version cannot use the client's settings
     ends_at: float | None = None  # seconds since 1970; None: never
-    id: str | None = None  # of its row; None: it is in the file
+    id: str | None = None  # the id of the key's row; None: the key is in the file
 
     def has_ended(self, unix_s: float) -> bool:
         """Whether the key has expired at ``unix_s``, in seconds since 1970, so that it is refused."""
@@ -29,9 +29,9 @@ class IssuedKey(msgspec.Struct, Generic[C], frozen=True):
 
 
 class KeyTable(Generic[C]):
-    """Every key by its digest, as ``known``. ``make`` creates a client from its name and settings.
+    """Every key in force by its digest, as ``known``. ``make`` creates a client from its name and settings.
 
-    ``on_ended`` is called with the keys that are no longer in force: their calls are to be cut.
+    ``on_ended`` is called with the keys that are no longer in force, so that their calls are cut.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class KeyTable(Generic[C]):
     ) -> None:
         """Start with the clients of the file. ``stored``: there are others in the database, not read yet."""
         self.known: Mapping[bytes, IssuedKey[C]] = {}
-        self.clients = clients  # of the file
+        self.clients = clients  # those of the file
         self.is_required = True  # whether a request needs a key; otherwise every program on this machine is admitted
         self.is_loaded = not stored  # whether the clients of the database have been read
         self.on_ended: Callable[[Ended], None] = lambda _: None
@@ -53,7 +53,7 @@ class KeyTable(Generic[C]):
         self._stored = stored
         self._make = make
         self._unix_clock = unix_clock
-        self._rows: dict[str, Sequence[StoredKey]] = {}  # of the database, by the client's name
+        self._rows: dict[str, Sequence[StoredKey]] = {}  # the database's rows, by the client's name
         self._known_stored: dict[bytes, IssuedKey[C]] = {}  # without clients of the file
         self._ends: list[tuple[float, bytes]] = []  # a heap, of keys that will end
         self._shadowed: set[str] = set()

@@ -39,15 +39,15 @@ from gateway.keys.table import Ended, IssuedKey, KeyTable
 from gateway.settings import ClientRole, IssuerSettings
 
 C = TypeVar("C")
-LONGEST_END_USER = 512  # characters, as of a client's ``end_user``
+LONGEST_END_USER = 512  # characters; a request's ``user`` has the same limit
 MOST = 10_000  # cached tokens, about 1 kB each; the least recently used is dropped first
 # Claims that ID tokens have and access tokens do not. A token of ``typ: JWT`` with one of them is refused.
 _OF_ID_TOKENS = ("nonce", "at_hash", "c_hash", "s_hash")
-# Claims that access tokens have and ID tokens do not, and those that name the program which got the token: of an ID
-# token that is its `aud` (RFC 9068, 2.2; OpenID Connect Core, 2; `cid` is Okta's, `appid` Entra's).
+# Claims that access tokens have and ID tokens do not, and claims that name the program which got the token. In an ID
+# token that program is the `aud` (RFC 9068, 2.2; OpenID Connect Core, 2; `cid` is Okta's, `appid` Entra's).
 _SCOPES = ("scope", "scp")
 _PROGRAMS = ("azp", "client_id", "cid", "appid")
-# Claims about a person (OpenID Connect Core, 2 and 5.1), of which a program's token without those above has none.
+# Claims about a person (OpenID Connect Core, 2 and 5.1). With one of these and none of the above it is an ID token.
 _OF_PEOPLE = frozenset(
     {
         *("auth_time", "amr", "acr", "email", "email_verified", "name", "given_name", "family_name", "picture"),
@@ -60,18 +60,18 @@ _ACCESS_TOKENS = frozenset({"at+jwt", "application/at+jwt"})
 class Token(msgspec.Struct, weakref=True):
     """A verified token, without secrets: neither its text nor its hash."""
 
-    issuer: str  # its name in the settings
+    issuer: str  # the issuer's name in the settings
     subject: str | None
     id: str | None  # `jti`
     client: str
-    is_chosen: bool  # whether the settings map it to this client; else the token names the client itself
+    is_chosen: bool  # whether the settings map the token to this client; else the token itself names the client
     ends_at: float  # seconds since 1970, with the leeway
     seen: object = None  # the table of keys in which ``known`` was found
-    known: Any = None  # its client in that table
-    team: str | None = None  # of its person, by the issuer's ``teams``
-    end_user: str | None = None  # its person, by the issuer's ``end_user``
-    person: Any = None  # its client with these
-    person_of: Any = None  # the client of which that was made
+    known: Any = None  # the token's client in that table
+    team: str | None = None  # the person's team, by the issuer's ``teams``
+    end_user: str | None = None  # the person's name, by the issuer's ``end_user``
+    person: Any = None  # the client with this team and end user
+    person_of: Any = None  # the client from which ``person`` was made
 
 
 class TokenClients(Generic[C]):
@@ -181,7 +181,7 @@ class TokenClients(Generic[C]):
         client: C = known.client
         if token.team is None and token.end_user is None:
             return client
-        if token.person_of is not client:  # made once: what is kept of a client is kept by its identity
+        if token.person_of is not client:  # made once: plans and limits of a client are kept by the object's identity
             token.person, token.person_of = self._person_of(client, token.team, token.end_user), client
         person: C = token.person
         return person
@@ -206,7 +206,8 @@ class TokenClients(Generic[C]):
         """Return a token's client from the current table of keys.
 
         Raises:
-            WrongKey, KeysNotLoaded: there is none, or it is not known whether there is.
+            WrongKey: there is no such client.
+            KeysNotLoaded: the clients of the database are not read yet.
 
         """
         found = self._table.named(token.client)
@@ -226,7 +227,8 @@ class TokenClients(Generic[C]):
         """Verify a token and return it.
 
         Raises:
-            WrongKey, SignerUnknown: it is not, or that cannot be told yet.
+            WrongKey: the token is invalid.
+            SignerUnknown: the token's key has to be fetched from the issuer first.
 
         """
         try:
@@ -288,7 +290,7 @@ def check_claims(settings: IssuerSettings, claims: Mapping[str, Any]) -> None:
     """Check what an issuer's settings require of a token, and that it is not denied.
 
     Raises:
-        WrongKey: it lacks something, or is denied.
+        WrongKey: the token lacks something, or is denied.
 
     """
     for claim, wanted in settings.requires.items():
@@ -299,10 +301,10 @@ def check_claims(settings: IssuerSettings, claims: Mapping[str, Any]) -> None:
 
 
 def team_of(settings: IssuerSettings, claims: Mapping[str, Any]) -> str | None:
-    """Return the team of a token's person; None: its issuer's people have none.
+    """Return the team of a token's person; None: the issuer has no ``teams``.
 
     Raises:
-        WrongKey: they have, and this one has no group of one, or so many that the token leaves them out.
+        WrongKey: the person is in no team's group, or in so many groups that the token leaves them out.
 
     """
     for claim, teams in settings.teams.items():
@@ -322,10 +324,10 @@ def team_of(settings: IssuerSettings, claims: Mapping[str, Any]) -> str | None:
 
 
 def end_user_of(settings: IssuerSettings, claims: Mapping[str, Any]) -> str | None:
-    """Return who a token's person is; None: its issuer's people are not told apart.
+    """Return the name of a token's person; None: the issuer has no ``end_user``.
 
     Raises:
-        WrongKey: they are, and the token does not say who it is, or says so with an address that is not verified.
+        WrongKey: the token has no such claim, or an ``email`` that is not verified.
 
     """
     if settings.end_user is None:
@@ -342,7 +344,7 @@ def _check_kind(kind: object, settings: IssuerSettings, claims: Mapping[str, Any
     """Check that this is an access token: an ID token tells a program who its user is, and was not made for us.
 
     Raises:
-        WrongKey: it is not.
+        WrongKey: the token is an ID token, a refresh token, or of another kind.
 
     """
     if not isinstance(kind, str | None):
@@ -354,7 +356,7 @@ def _check_kind(kind: object, settings: IssuerSettings, claims: Mapping[str, Any
         raise WrongKey("the token's `typ` is not at+jwt: it is no access token, or its issuer needs `typ: JWT` here")
     if said not in {None, "jwt"}:
         raise WrongKey("the token's `typ` is neither at+jwt nor JWT")
-    # Keycloak writes the kind into a claim, also for refresh tokens and logout tokens, and Cognito into another one.
+    # Keycloak writes the kind into the claim `typ`, also for refresh and logout tokens; Cognito into `token_use`.
     is_marked = any(claim in claims for claim in _OF_ID_TOKENS) or claims.get("token_use", "access") != "access"
     if is_marked or claims.get("typ", "Bearer") != "Bearer" or _is_like_id_token(settings, claims):
         raise WrongKey("this is an ID token, or another one that is no access token: send an access token")
@@ -363,7 +365,8 @@ def _check_kind(kind: object, settings: IssuerSettings, claims: Mapping[str, Any
 def _is_like_id_token(settings: IssuerSettings, claims: Mapping[str, Any]) -> bool:
     """Whether a token tells a program who its person is, although nothing marks it as an ID token.
 
-    Device flows send no nonce, so that their ID tokens may have no mark. An address in `aud` names an API, no program.
+    Device flows send no nonce, so their ID tokens may have no mark. An address in `aud` (``https://…``) names an API,
+    not a program.
     """
     audience = texts_of(claims.get("aud"))
     is_access_token = (
@@ -375,9 +378,9 @@ def _is_like_id_token(settings: IssuerSettings, claims: Mapping[str, Any]) -> bo
 
 
 def _is_of_login(kind: object, settings: IssuerSettings, claims: Mapping[str, Any]) -> bool:
-    """Whether this is an ID token of a person who signed in with `holeshot login`, where those are what laptops send.
+    """Whether this is an ID token of a person who signed in with `holeshot login`, at an issuer with ``sends: id``.
 
-    It is for that login's client and for no other (OpenID Connect Core, 3.1.3.7), and no token of a logout.
+    Such a token is made for the login's client alone (OpenID Connect Core, 3.1.3.7), and is not a logout token.
     """
     login = settings.login
     if login is None or login.sends != "id" or (kind is not None and kind != "JWT"):

@@ -65,7 +65,7 @@ class WatchedCall:
         self.began = began
         self.lanes: dict[str, Lane] = {}
         self.viewers: list[Viewer] = []
-        self.is_done = False  # an audited loser may still run
+        self.is_done = False  # whether the call has ended; an audited loser of it may still run
 
     @property
     def deployments(self) -> Sequence[str]:
@@ -73,15 +73,16 @@ class WatchedCall:
         return [lane.launched.deployment for lane in self.lanes.values()]
 
     def running(self) -> RunningCall:
-        """Return the present state for ``hello``."""
+        """Return the call's present state, for ``hello``."""
         began = msgspec.structs.asdict(self.began)
         return RunningCall(**began, attempts=tuple(lane.running() for lane in self.lanes.values()))
 
 
 class Hub:
-    """The calls of this process, and of others if these are shared. Every event updates its call, and is shown.
+    """The calls of this process, and those of other processes if they share them. Every event updates its call.
 
-    Events of unknown calls and attempts are ignored: these began before there was a viewer, or exceeded a limit.
+    Viewers of the call are shown the event. Events of unknown calls and attempts are ignored: such a call began before
+    there was a viewer, or exceeded a limit.
     """
 
     def __init__(self) -> None:
@@ -207,7 +208,7 @@ class Hub:
             self._forget_if_over(call)
 
     def lost(self, call: WatchedCall) -> None:
-        """Forget a call, and tell that it is not known how it has ended."""
+        """Forget a call, and show viewers that it has ended with an unknown result."""
         if not call.is_done:
             self._show(call, CallDone(id=call.began.id))
         for attempt_id in call.lanes:

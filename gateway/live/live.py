@@ -17,9 +17,9 @@ from gateway.racing import Attempt, AttemptTasks, OpenCall, milliseconds
 
 
 class OwnCalls:
-    """A recorder for the time with viewers, which begins with the running calls. ``clock``: monotonic seconds.
+    """A recorder that exists while there are viewers, and begins with the running calls. ``clock``: monotonic seconds.
 
-    It neither waits nor sends: a call's own cost is only that of making its events.
+    The recorder neither waits nor sends: all that a call pays is the making of its events.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class OwnCalls:
         self.sample()
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
-        """Show a launch, and before the first one its call."""
+        """Show a launch; before a call's first launch, show the call."""
         known = self._hub.call(call.caller.id) or self._hub.began(self._began(call))
         self._launched_at[start.id] = _launched_at(call, start)
         self._hub.launched(_launched(known.began, start))
@@ -56,7 +56,7 @@ class OwnCalls:
         self._hub.ended(_ended(attempt, None if at is None else self._clock() - ago_s - at))
 
     def call_finished(self, record: CallRecord) -> None:
-        """Show a call's end. One that is not known yet had no attempt since a viewer connected."""
+        """Show a call's end. A call that is not known yet has had no attempt since a viewer connected."""
         if self._hub.call(record.id) is None:
             began = self._hub.began(self._began_of(record)).began
             for attempt in record.attempts:

@@ -219,15 +219,15 @@ class ForeignCalls:
             )
 
 
-POLL_S = 1.0  # between two looks for viewers elsewhere
-FLUSH_S = 0.15  # between two messages, while there are any
+POLL_S = 1.0  # between two looks for viewers of other processes
+FLUSH_S = 0.15  # between two messages, while another process has viewers
 TIMEOUT_S = 1.0
 VIEWER_EXPIRY_S = 10  # until a process counts as without viewers, unless it renews its member
 BEAT_S = 3.0  # the longest interval between two messages of a process that publishes
 MOST_WAITING = 4_096  # events to be published
 EVENTS_AT_ONCE = 256  # in one message: a millisecond or two of its readers' time
-CALLS_AT_ONCE = 50  # running ones, in one message
-MOST_PROCESSES = 256  # with viewers
+CALLS_AT_ONCE = 50  # running calls in one message
+MOST_PROCESSES = 256  # processes with viewers
 VIEWERS_KEY = "holeshot:live:viewers"
 CHANNEL = "holeshot:live"
 NEVER_S = float("-inf")
@@ -235,9 +235,10 @@ _AWAY = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last t
 
 
 class Sharing:
-    """Publishes to others and receives from them, while there are viewers. ``start`` and ``close`` own its tasks.
+    """Publishes events to other processes and receives theirs, while there are viewers.
 
-    ``unix_clock`` must be roughly the same in all processes; ``clock`` is monotonic. Both in seconds.
+    ``start`` and ``close`` own the tasks. ``unix_clock`` must be roughly the same in all processes; ``clock`` is
+    monotonic. Both are in seconds.
     """
 
     def __init__(
@@ -264,7 +265,7 @@ class Sharing:
         return self._publisher.is_on
 
     async def start(self) -> None:
-        """Start to look for viewers elsewhere."""
+        """Start to look for viewers of other processes."""
         self._live.on_viewers = self._viewers_changed
         self._task = asyncio.create_task(self._keep_in_step(), name="live.sharing")
 
@@ -291,7 +292,7 @@ class Sharing:
 
     def _viewers_changed(self) -> None:
         if not self._live.viewers:
-            self._listener.is_stale = True  # the hub has dropped the calls that it received
+            self._listener.is_stale = True  # without viewers the hub has dropped the calls that the listener received
         self._hurry()
 
     async def _keep_in_step(self) -> None:
@@ -373,7 +374,7 @@ class _Publisher:
         self._live = live
         self._viewer: Viewer | None = None
         self._looking: frozenset[str] = frozenset()  # members of other processes with viewers
-        self._is_new = False  # one of them does not have the running calls yet
+        self._is_new = False  # whether one of these members does not have the running calls yet
 
     @property
     def is_on(self) -> bool:
@@ -411,13 +412,13 @@ class _Publisher:
 
 
 class _Listener:
-    """The subscription to others' events. ``on_change`` is called when it begins."""
+    """The subscription to other processes' events. ``on_change`` is called when a subscription begins."""
 
     def __init__(self, nodes: Nodes, channel: str, foreign: ForeignCalls, *, on_change: Callable[[], None]) -> None:
         self.subscriptions = 0
         self.is_subscribed = False
-        self.is_stale = False  # the calls that it received were dropped: it must begin again
-        self.problem: str | None = None  # of the last try
+        self.is_stale = False  # whether the calls that were received are dropped, so that it must subscribe again
+        self.problem: str | None = None  # why the last try failed
         self._nodes = nodes
         self._channel = channel
         self._foreign = foreign
@@ -425,7 +426,7 @@ class _Listener:
         self._task: asyncio.Task[None] | None = None
 
     async def tend(self, *, wanted: bool) -> None:
-        """Subscribe if that is wanted and not done yet, or end the subscription."""
+        """Subscribe if that is ``wanted`` and not done yet; end the subscription if it is not wanted, or stale."""
         is_over = self._task is not None and self._task.done()
         if self._task is not None and (is_over or self.is_stale or not wanted):
             await self.stop()

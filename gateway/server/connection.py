@@ -187,11 +187,11 @@ class Connection(AnsweringHandler):
     ) -> None:
         super().__init__(server, refusals, **options)
         self._fast_refusal, self._intake = fast_refusal, fast_refusal.intake
-        self._is_held = False  # whether a request waits here for the rest of its body
+        self._is_held = False  # whether a request waits in this connection for the rest of its body
         self._framing: Framing | None = None  # of the chunked body that is being parsed
         self._unread = memoryview(b"")  # received, and not parsed yet
         self._next_slice: asyncio.Handle | None = None  # parses on
-        self._is_deaf = False  # whether all that is received from now on is dropped
+        self._is_deaf = False  # whether all further bytes are dropped
         self._dropped: Callable[[int], object] | None = None  # counts dropped bytes
         self._ahead_bytes = self._ahead_of = 0  # bytes pipelined behind the request with this ``id``
         self.awaits_head = self.is_stranger = self.watched = True
@@ -256,7 +256,7 @@ class Connection(AnsweringHandler):
     def open(self, sock: socket.socket, ssl_context: ssl.SSLContext | None, handshake_s: float) -> asyncio.Task[None]:
         """Start to serve ``sock``; the returned task ends when the connection is open or has failed."""
         self._opening = self.loop.create_task(self._open(sock, ssl_context, handshake_s))
-        self._opening.add_done_callback(lambda _: self._opened(sock))  # also if it is cancelled before it begins
+        self._opening.add_done_callback(lambda _: self._opened(sock))  # also if the task is cancelled before it begins
         return self._opening
 
     def admitted(self) -> None:

@@ -40,7 +40,7 @@ class Reason(StrEnum):
     """Why a connection is cut."""
 
     ADDRESS = "address"  # too many strangers from one address
-    STRANGERS = "strangers"  # too many in all
+    STRANGERS = "strangers"  # too many strangers in all
     DESCRIPTORS = "descriptors"  # the process has no room for more connections: descriptors, or memory
     LATE_HEAD = "late_head"  # a request's head was not complete in time
     LARGE_HEAD = "large_head"  # a request's head was too large
@@ -282,7 +282,7 @@ class Connections:
         self.pace = FramingPace(self._loop.time)
         self._told_s = -inf  # when it was logged that connections wait
         self._all: set[Connection] = set()
-        self._crowd = 0  # the most that were open since the memory of an earlier crowd was returned
+        self._crowd = 0  # the most open connections since the memory of an earlier crowd was returned
         self._returns: asyncio.TimerHandle | None = None  # its memory
         self._opening: set[asyncio.Task[None]] = set()
         self._strangers: Strangers[Connection] = Strangers()
@@ -459,10 +459,10 @@ class Connections:
         return min((each for each in some if each.is_spare), key=lambda each: each.quiet_since, default=None)
 
     def _cut(self, connection: Connection, reason: Reason) -> None:
-        self._all.discard(connection)  # its end is reported later, but it no longer counts
+        self._all.discard(connection)  # the end of the connection is reported later, but it no longer counts
         self._forget(connection)
         self._cuts.count(reason)
-        if reason is Reason.LATE_HEAD and connection.head_bytes:  # else it is idle, and its client awaits no answer
+        if reason is Reason.LATE_HEAD and connection.head_bytes:  # any other is idle, and its client awaits no answer
             limit_s = self._limits().headers_timeout_s
             connection.refuse(HeadersTimeout(f"the headers did not arrive within {limit_s:g} s (headers_timeout_s)"))
         elif reason is Reason.LARGE_HEAD:

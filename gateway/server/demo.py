@@ -20,7 +20,7 @@ START_LIMIT_S = 20.0
 AUDIT_SHARE = 0.9
 _LONGEST_COMPLAINT_BYTES = 8192
 _HOST = "127.0.0.1"
-_ANY_PORT = 0  # which no entry of NO_PROXY has
+_ANY_PORT = 0  # a host that no entry of NO_PROXY names
 _NOT_THERE = f"http://{_HOST}:1"
 
 

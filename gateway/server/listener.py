@@ -182,7 +182,7 @@ class SharedPort:
         claim = bind(host, port)  # refused while another process listens there, with or without SO_REUSEPORT
         self.sockets: Sequence[socket.socket] = [claim]
         if _spreads(claim):
-            with claim:  # else it would be refused that others listen there, as it was bound without the option
+            with claim:  # closed then: as it was bound without the option, no other socket could listen beside it
                 address = claim.getsockname()
                 self.sockets = [self._another(claim, address) for _ in range(number)]
 
@@ -463,7 +463,7 @@ class Beats:
 
 
 class Silence:
-    """For how long each worker has not beaten, in seconds, as seen by one process that looks now and then.
+    """The seconds since each worker's last beat, as seen by one process that looks now and then.
 
     A process that was stopped itself must not blame the others, so the time between two looks counts as ``most_s``
     at most.

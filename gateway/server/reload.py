@@ -45,7 +45,7 @@ NEEDS_RESTART = (
 )
 
 
-# Of these, user and password are renewed while the gateway runs.
+# Stores whose user and password are renewed while the gateway runs.
 ADDRESSES = ("database_url", "reports_database_url", "redis_url")
 REFUSED_EVERY_S = 10.0  # the least interval at which the files are read as a store refuses a login, and commands run
 
@@ -156,11 +156,11 @@ class Doubts:
         self._until_s = 0.0
 
     def is_due(self) -> bool:
-        """Whether what is held has to be read again."""
+        """Whether the held configuration has to be read again."""
         return self._held is not None and self._clock() >= self._until_s
 
     def is_new(self, new: Settings) -> bool:
-        """Whether another one than ``new`` was held before, or none."""
+        """Whether ``new`` was not held before: another configuration was, or none."""
         return self._held is None or not _say_the_same(self._held, new)
 
     def holds(self, running: Settings, new: Settings, *, is_confirmed: bool) -> bool:
@@ -181,7 +181,7 @@ def lost_clients(running: Settings, new: Settings) -> int:
 
 
 def with_denials(running: Settings, new: Settings) -> Settings:
-    """Return ``running`` with what ``new`` denies besides: that is never too soon."""
+    """Return ``running`` with the tokens that ``new`` denies as well: a denial never comes too soon."""
     issuers = {
         name: each.model_copy(update={"deny": tuple(dict.fromkeys((*each.deny, *new.issuers[name].deny)))})
         for name, each in running.issuers.items()
@@ -211,7 +211,7 @@ class Reloader:
         self._is_invalid = False  # the file, as it was read last
         self._told: list[str] = []  # the settings of which the log says that they need a restart
         self._wanted = asyncio.Event()
-        self._reading: asyncio.Future[None] | None = None  # somebody waits for the next reading's end
+        self._reading: asyncio.Future[None] | None = None  # waiters for the end of the next reading
         self._refused_at_s = -inf
         loop = asyncio.get_running_loop()
         gateway.addresses.read_again = self.read_again

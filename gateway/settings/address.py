@@ -27,7 +27,7 @@ class Note(msgspec.Struct, frozen=True):
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return False
-        except OSError:  # it is somebody else's
+        except OSError:  # the process is another user's
             return True
         return True
 

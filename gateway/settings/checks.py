@@ -179,7 +179,7 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog, *, is_bro
     yield from _apis((*place, "apis"), provider.apis, kind)
     yield from _libraries(place, provider, vendor, kind)
     yield from _no_keys(place, provider, may_have_lines=kind == "litellm")
-    if kind != "litellm":  # which sends what it is given in ways of its own
+    if kind != "litellm":  # litellm sends keys and headers in ways of its own
         yield from _unsendable(place, provider)
     known_url = provider.base_url or (vendor.base_url if vendor else None)
     has_own = vendor is not None and kind == vendor.kind and kind != "litellm"  # no address of another vendor is theirs
@@ -214,7 +214,7 @@ def _libraries(
 
 
 def lacking(vendor: Vendor) -> str | None:
-    """Return what a vendor that is asked without a key lacks here; None: nothing."""
+    """Return what is missing to ask a vendor without a key, such as a package; None: nothing."""
     return next((told.message for told in _libraries((), ProviderSettings(), vendor, vendor.kind)), None)
 
 

@@ -41,9 +41,9 @@ class PriceSettings(Section):
 
     input: Usd
     output: Usd
-    cached_input: Usd | None = None  # read from the prompt cache; by default as input
-    cache_write: Usd | None = None  # written to it; by default as input
-    cache_write_1h: Usd | None = None  # written to it for an hour; by default as cache_write
+    cached_input: Usd | None = None  # tokens read from the prompt cache; default: as input
+    cache_write: Usd | None = None  # tokens written to the cache; default: as input
+    cache_write_1h: Usd | None = None  # tokens written to the cache for an hour; default: as cache_write
     reasoning: Usd | None = None  # by default as output
     audio_input: Usd | None = None  # sound; by default as input
     audio_output: Usd | None = None  # by default as output
@@ -67,8 +67,8 @@ class CapabilitySettings(Section):
     documents: bool | None = None  # accepts PDF
     reasoning: bool | None = None
     context_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_documents: Annotated[int, Field(ge=1)] | None = None  # that a request may have ranked
-    max_dimensions: Annotated[int, Field(ge=1)] | None = None  # of the vectors that it makes
+    max_documents: Annotated[int, Field(ge=1)] | None = None  # documents that one request may have ranked
+    max_dimensions: Annotated[int, Field(ge=1)] | None = None  # the most dimensions of its vectors
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
 
 
@@ -93,13 +93,17 @@ class DeploymentSettings(Section):
     canary: Share | None = None  # the share of calls it gets, whatever its score; it gets no others
     apis: tuple[Api, ...] | None = None  # default: those of its provider
     capabilities: CapabilitySettings = CapabilitySettings()
-    forced_tools: Literal["adapt", "refuse"] = "adapt"  # what becomes of a forced tool that its model does not take
+    forced_tools: Literal["adapt", "refuse"] = (
+        "adapt"  # what happens to a forced tool call that its model does not accept
+    )
     drop_params: bool = False  # leave out unsupported parameters, and report them, instead of not using the deployment
     zdr: bool | None = None  # whether it stores neither prompts nor answers (zero data retention)
     region: str | None = None
     hardware: str | None = None
     quantization: str | None = None
-    same_as: str | None = None  # the model that it is, where its name does not tell: embeddings of others are not mixed
+    same_as: str | None = (
+        None  # the model that it is, if its name does not tell: embeddings of different models are not mixed
+    )
     extra_body: dict[str, object] = {}
     extra_headers: dict[str, SecretStr] = {}
     upstream_stream: bool = True  # False: it cannot stream, and is raced by its whole answer

@@ -78,7 +78,7 @@ _REPEATABLE = re.compile(r"[A-Za-z]{1,12}|-?[\d.,_]{1,12} ?[A-Za-z%]{0,3}")  # "
 _KNOWN = "known: "
 _LONG_LIST = 8  # commas
 _NEARLY = 0.8  # ratio above which a word is a misspelt key of its own section, rather than a key of another one
-_SEVERAL = (Annotated, Union, UnionType)  # types that have others within
+_SEVERAL = (Annotated, Union, UnionType)  # types that contain other types
 _MOST_LONGER = 2  # names suggested that have a key's words and more
 _MOST_BEGIN_SO = 5
 _MOST_PLACES = 2  # suggested for a key of other sections; with more, none is
@@ -138,7 +138,7 @@ def explain(error: ErrorDetails) -> Complaint:
 
 
 def _field_that_takes(place: Place, word: str) -> str | None:
-    """Return the field of the section at ``place`` that has ``word`` among its few values; None if there is none."""
+    """Return the field at ``place`` that has ``word`` among its allowed values; None: no field has."""
     annotation: Any = Settings
     for step in place:
         annotation = _inside(annotation, step)

@@ -1,4 +1,4 @@
-"""What a model is called at each of its sellers, for deployments that name a provider alone."""
+"""The names of a model at its sellers, for deployments that name only a provider (``deployments: [foundry]``)."""
 
 import difflib
 import re
@@ -12,18 +12,18 @@ from gateway.settings.patterns import is_pattern
 from gateway.settings.presets import Catalog, vendor_of
 from providers import DatasheetTable, Vendor
 
-# What sellers write around a model's name: Bedrock's profiles and versions, Vertex AI's ``@default``, a brand.
+# What sellers add to a model's name: Bedrock's profiles and versions, Vertex AI's ``@default``, a brand.
 _AROUND = re.compile(r"^(?:(?P<scope>[a-z-]+)\.)?anthropic\.|^databricks-|@default$|-v\d+(?::\d+)?$")
 _ELSEWHERE = re.compile(
     r"^(?:[a-z]{2,3}(?:-[a-z]+)+-\d+|claude_platform|invoke|converse)/"
-)  # of other rows, or regions
+)  # names of other rows, or of regions
 _REGION = re.compile(r"[.-]([a-z]{2,3}(?:-[a-z]{1,20}){1,4}-\d{1,3})\.")
 _FAR_EAST = ("apac", "jp", "au")
 _SHOWN = 3
 
 
 def with_names(settings: Settings, catalog: Catalog) -> Settings:
-    """Return ``settings`` whose deployments all name a model, where the price table knows what theirs is called."""
+    """Return ``settings`` in which each deployment names a model, as far as the price table knows its name there."""
     bare = [name for name, model in settings.models.items() if any(map(_is_bare, model.deployments))]
     if not bare:
         return settings
@@ -36,7 +36,7 @@ def with_names(settings: Settings, catalog: Catalog) -> Settings:
 
 
 def unnamed(item: DeploymentSettings, model: str, settings: Settings, catalog: Catalog) -> str | None:
-    """Return what to do about a deployment that still names a provider alone; None: it names a model."""
+    """Return what to do about a deployment that still names only a provider; None: the deployment names a model."""
     if not _is_bare(item):
         return None
     name = item.deployment
@@ -72,7 +72,7 @@ def _named(
 
 
 def name_at(model: str, base_url: str | None, vendor: Vendor, table: DatasheetTable) -> str | None:
-    """Return what ``model`` is called at an address; None: the table has no such model of this vendor."""
+    """Return the name of ``model`` at an address; None: the table has no such model of this vendor."""
     wanted = model_identity(model)
     found = [each for each in _names(vendor, table) if model_identity(_plain(each)) == wanted]
     scopes = _scopes(base_url or "")
@@ -91,7 +91,7 @@ def _plain(name: str) -> str:
 
 
 def _scopes(base_url: str) -> tuple[str, ...]:
-    """Return the scopes of Bedrock's profiles that fit an address, the nearest first; "": none is said."""
+    """Return the scopes of Bedrock's profiles that fit an address, the nearest first; "" is that of a name without."""
     found = _REGION.search(urlsplit(base_url).netloc)
     region = "" if found is None else found[1]
     if region.startswith("us-gov-"):
@@ -101,7 +101,7 @@ def _scopes(base_url: str) -> tuple[str, ...]:
 
 
 def _rank(name: str, scopes: tuple[str, ...]) -> int:
-    """Return the place of a name's scope among those that fit; -1: it is another one's."""
+    """Return the place of a name's scope among ``scopes``; -1: the name has a scope of other regions."""
     found = _AROUND.match(name)
     scope = "" if found is None else found["scope"] or ""
     return scopes.index(scope) if scope in scopes else -1

@@ -63,7 +63,7 @@ _MICROSOFT = (
     *("login.microsoftonline.com", "login.microsoftonline.us", "login.partner.microsoftonline.cn"),
     *("login.windows.net", "sts.windows.net"),
 )
-# Where anybody can have an account, each with the claims that name whose it is, if any is known.
+# Issuers where anybody can have an account, each with the claims that name the account's company, if any is known.
 # developers.google.com/identity/openid-connect/openid-connect (2026-11-29): `hd` is the organization's domain.
 # docs.github.com/actions/reference/security/oidc, docs.gitlab.com/ci/secrets/id_token_authentication: any workflow of
 # anybody has a token, for the audience that it asks for.

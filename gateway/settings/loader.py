@@ -73,7 +73,7 @@ def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[P
         try:
             values |= read_variables(variables, PREFIX, LEVEL)
             problems += _as_meant(values, variables)
-        except SettingsError:  # its message has no value, and not every variable's name
+        except SettingsError:  # the message of pydantic's error has no value, and not each variable's name
             words = "a list or a section is written as JSON, and this is none"
             problems.append(Problem(f"{', '.join(variables)}: {words}"))
     return values, problems
@@ -127,7 +127,7 @@ def _is_setting(name: str, value: str) -> bool:
 
 def _is_service_link(name: str, value: str) -> bool:
     key = name.removeprefix(PREFIX)
-    if LEVEL in key and _top(name) in Settings.model_fields:  # as of a provider that is called "a_service_host"
+    if LEVEL in key and _top(name) in Settings.model_fields:  # as for a provider that is called "a_service_host"
         return False
     if _SERVICE_LINK.fullmatch(key):
         return True
@@ -431,7 +431,9 @@ class _Inputs(msgspec.Struct, frozen=True):
         place = complaint.place
         message = f"{written(place)}: {complaint.message}" if place else complaint.message
         if place and place[0] in self.overrides:
-            if isinstance(self.overrides[str(place[0])], dict):  # a section, so an argument of ``Racer``, not an option
+            if isinstance(
+                self.overrides[str(place[0])], dict
+            ):  # a whole section can only be an argument of ``Racer``, not an option
                 return Problem(message)
             return Problem(f"--{str(place[0]).replace('_', '-')}: {complaint.message}")
         if variable := variable_of(place, self.environ):

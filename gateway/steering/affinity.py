@@ -100,7 +100,7 @@ def conversation_of(
 
 
 _INSTRUCTIONS = frozenset({"system", "developer"})  # roles
-_INSTRUCTION = re.compile(r'\{(?:\s*"type"\s*:\s*"message"\s*,)?\s*"role"\s*:\s*"(?:system|developer)"')  # a long one
+_INSTRUCTION = re.compile(r'\{(?:\s*"type"\s*:\s*"message"\s*,)?\s*"role"\s*:\s*"(?:system|developer)"')  # a long turn
 # Claude Code's system prompt begins with a note for Anthropic, which leaves it out. It changes with each call.
 _BILL = re.compile(rb'\s*\[\s*\{[^{}]{0,64}"x-anthropic-billing-header:[^{}]{0,512}\}')
 
@@ -132,7 +132,7 @@ def _opening(head: str) -> Iterator[tuple[str, bool]]:
         try:
             turn, end = _JSON.raw_decode(head, at)
         except (ValueError, RecursionError):
-            yield head[at:], _INSTRUCTION.match(head, at) is not None  # it is longer
+            yield head[at:], _INSTRUCTION.match(head, at) is not None  # the text is longer
             return
         instructs = isinstance(turn, dict) and turn.get("role") in _INSTRUCTIONS
         yield "\n".join(_texts_of(turn)) or head[at:end], instructs
@@ -181,7 +181,7 @@ class _Use(msgspec.Struct):
 
 
 _NO_USES: Mapping[str, _Use] = MappingProxyType({})
-_ASKED = "\0asked"  # behind a model's name: of those who were asked, not of those who have answered
+_ASKED = "\0asked"  # suffix of a model's name: entries of deployments that were asked, not of those that answered
 
 
 class Affinity:
@@ -215,7 +215,7 @@ class Affinity:
         """
         if cached_tokens:
             self._cachers.add(deployment)
-        for digest in reversed(prefix.digests):  # the shortest last, so that it is dropped last
+        for digest in reversed(prefix.digests):  # the shortest prefix last, so that it is dropped last
             uses = self._uses.setdefault((model, digest), {})
             use = uses.get(deployment)
             misses = 0

@@ -31,7 +31,7 @@ from gateway.steering.constants import (
 )
 from gateway.steering.health import Health, Launches
 
-FREE = frozenset({Role.PRIMARY, Role.PROBE})  # a call needs one of these anyway, or does not wait for it
+FREE = frozenset({Role.PRIMARY, Role.PROBE})  # roles that a call needs anyway, or does not wait for
 
 
 class Budget:
@@ -60,7 +60,7 @@ class Budget:
         self._rescued: deque[int] = deque()  # the number of the call at each of the latest rescues
         self._shares = Shares(BURST_TOKENS)
         self._shares_of_rescues = Shares(_FREE_RESCUES)
-        self._shares_of_usd = Shares(BURST_CALLS)  # in what a call saves
+        self._shares_of_usd = Shares(BURST_CALLS)  # in units of what one call saves
 
     @property
     def rescues(self) -> int:
@@ -91,7 +91,7 @@ class Budget:
             shares.earn(client, ratio, now_s)
             of_rescues.earn(client, RESCUED_SHARE, now_s)
             return
-        if own.left < shares.half:  # likewise, without its call
+        if own.left < shares.half:  # the same, without the call of a function
             own.left = left if (left := own.left + ratio) < shares.half else shares.half
         if of_rescues.is_used:
             own = of_rescues.known[client]
@@ -203,7 +203,7 @@ class Spending:
         if spent_usd + usd > limit_usd:
             return False
         clients = self._clients.get(model, {})
-        if len(clients) == (client in clients):  # there is no other one
+        if len(clients) == (client in clients):  # no other client has called
             return True
         part_usd = limit_usd / (len(clients) + (client not in clients))
         if client is not None and self._spent_usd(_of_client(model, client)) + usd <= part_usd:
@@ -330,7 +330,7 @@ def _by_model_that_ran(rows: Iterable[Spent]) -> dict[str, float]:
 
 
 _CALLS = "\0calls"  # no model has such a name
-_MOST_CLIENTS = 100  # of a model, whose parts are known: each is a command of Redis in each round
+_MOST_CLIENTS = 100  # clients of a model whose parts are known: each is a command of Redis in each round
 
 
 def _left_s(unix_s: float) -> float:

@@ -9,12 +9,14 @@ import msgspec
 
 
 class Demands(msgspec.Struct, frozen=True, kw_only=True):
-    """Who goes first, who may run beside whom, and what may not be. ``NO_DEMANDS`` is the usual."""
+    """The order of deployments, which may run beside each other, and what is not allowed. Usual: ``NO_DEMANDS``."""
 
-    order: tuple[str, ...] = ()  # these deployments one after the other, then the rest
+    order: tuple[str, ...] = ()  # these deployments are asked one after the other, then the rest
     may_fail_over: bool = True  # whether another deployment is asked after the first
     maker: str | None = None  # the deployment that made what the conversation goes on from: it, or its provider, leads
-    strangers: frozenset[str] = frozenset()  # refuse what was made: where the maker leads, they are last, and not raced
+    strangers: frozenset[str] = (
+        frozenset()
+    )  # deployments that refuse what the maker made: if it leads, they come last, and are not raced
     # What each deployment is, where not all answer alike: only equal ones run beside each other.
     identity: Mapping[str, object] = {}
     once: bool = False  # a second request changes something there, so such calls are never raced

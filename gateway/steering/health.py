@@ -111,7 +111,7 @@ class Load:
         self._at_s = 0.0  # of the last first token
         self._fit: tuple[float, float] | None = (0.0, 0.0)  # b and the usual ln(1 + in flight); None: to be computed
         self._surprise = 0.0  # sum of the fit's errors, in ln(ttft), over the first tokens of the last seconds
-        self._surprised = 0.0  # and their number
+        self._surprised = 0.0  # the number of these first tokens
 
     @property
     def elastic(self) -> bool:
@@ -362,8 +362,8 @@ class Health:
         self.cached_condition: Condition | None = None  # the last condition, while it stays valid
         self._availability = Availability(_WAITS)  # its terms: refused = out, a try = a probe
         self._answered = False  # ever
-        self._is_stated = False  # how long it cools down, by its provider
-        self.clients = Clientele()  # that were sent there lately
+        self._is_stated = False  # how long the deployment cools down, as its provider has said
+        self.clients = Clientele()  # requests that were sent there lately
         self.only_for: str | None = None  # the client that alone has met what took it out, or None
         self._strikes = Blame()  # in a row
         self._refused = Blame()  # likewise
@@ -436,7 +436,7 @@ class Health:
             self.in_flight -= 1
         if client is not None:  # a call for it would cost each attempt
             clients = self.clients
-            if self.launched_at_s >= clients.fades_at_s:  # nearly now: to read the clock would cost each attempt, too
+            if self.launched_at_s >= clients.fades_at_s:  # nearly now; reading the clock would cost each attempt
                 clients.fade(self.launched_at_s)
             clients.counts[client] += 1.0
             clients.total += 1.0
@@ -467,7 +467,7 @@ class Health:
         if resumed_s >= 0.0:
             self._is_believed = self.taken(now_s) < inf
             self._pause_s = min(COOL_MAX_S, max(COOL_MIN_S, 2.0 * self._pause_s))
-        self.cool(retry_after_s or self._pause_s, now_s)  # which also ends ``cached_condition``
+        self.cool(retry_after_s or self._pause_s, now_s)  # this also ends ``cached_condition``
         self._is_stated = bool(retry_after_s)
         if resumed_s >= 0.0:
             is_of_window = REFILLED_S <= (retry_after_s or 0.0) < COOL_MAX_S

@@ -90,13 +90,13 @@ _UNKNOWN = Quantile(inf, inf, inf)
 
 
 MOST_HELD = 20  # clients that are named of one deployment
-WINDOW_S = SLOT_S * SLOTS_KEPT  # of the board; its last half-minute is incomplete
+WINDOW_S = SLOT_S * SLOTS_KEPT  # all slots of the board; the last half-minute is incomplete
 
 
 class Row(WithOldNames, frozen=True):
     """One deployment. Unknown figures are None; with the ledger as source, so are those only a gateway knows."""
 
-    rank: int | None  # by TTFT: the median, then the p95; no place in the policy's order
+    rank: int | None  # by TTFT: the median, then the p95; not the policy's order
     deployment: str
     state: str | None  # "ok", "failing", "cooling 3.2 s", "open", "half-open", "out"
     reason: str | None  # why its state is not ok: its last error, if known
@@ -119,7 +119,7 @@ class Row(WithOldNames, frozen=True):
     ttft_p99_low_ms: float | None
     ttft_p99_high_ms: float | None
     n_sentence: int  # first clauses that could be spoken, with win_on: sentence; their times are also TTFTs
-    sentence_p50_ms: float | None  # launch to the end of the first clause, quantiles as of the TTFT
+    sentence_p50_ms: float | None  # from the launch to the end of the first clause: quantiles like those of the TTFT
     sentence_p95_ms: float | None
     is_sentence_biased: bool  # as ``is_biased``
     decode_mean_tps: float | None  # tokens after the first / their seconds, all answers pooled

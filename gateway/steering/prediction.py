@@ -37,7 +37,7 @@ class Lengths:
     """The lengths of answers by model and kind of call."""
 
     def __init__(self) -> None:
-        self._cells: OrderedDict[_Key, _Cell] = OrderedDict()  # the least recently updated first
+        self._cells: OrderedDict[_Key, _Cell] = OrderedDict()  # cells, the least recently updated first
         self._tags: OrderedDict[str, _Tags] = OrderedDict()  # by model, likewise
 
     def expected(self, model: str, kind: CallKind, answer_tokens: float) -> float:
@@ -141,7 +141,7 @@ _KNEES = tuple(125.0 * 2.0**octave for octave in range(14))  # to a million toke
 _CLASS_TOKENS = (500, 3_000, 16_000)  # the typical size of each class
 
 
-@lru_cache(maxsize=4_096)  # asked some four times a call
+@lru_cache(maxsize=4_096)  # called about four times per call
 def size_of(tokens: int | None, size_class: int = 0) -> int:
     """Return the half octave of a prompt with ``tokens``; the typical one of its class if unknown."""
     if tokens is None:

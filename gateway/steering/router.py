@@ -100,7 +100,7 @@ class Steering:
         self._in_file: set[str] = set()  # all of these deployments
         self._planned: dict[str, tuple[str, ...]] = {}  # by model, of the last plan: clients may list deployments
         self._payers: dict[str, str] = {}  # by model: the model whose budget applies instead of its own
-        self.refused_by: Narrowed | None = None  # the limit that refused the last ``permit``
+        self.refused_by: Narrowed | None = None  # the limit that refused the last call of ``permit``
         self._turns: dict[str, float] = {}  # by model: when the last call that waits for limits asks again
         self._overtaken: dict[str, int] = {}  # by model: known primaries that another model overtook
         self._slot = 0
@@ -133,7 +133,9 @@ class Steering:
             for name in self._clients_names.asked(model, client):
                 self._drop(name)
         budget, now_s = self._budgets.of(payer if terms.learnt_as is None else of_keys(payer)), self._clock()
-        if terms.learnt_as is None or race.usd_per_day is not None:  # others take nothing of the operator's rate limits
+        if (
+            terms.learnt_as is None or race.usd_per_day is not None
+        ):  # calls with a client's own key use none of the operator's rate limits
             self._budgets.call(model, race, now_s, payer, client)
         budget.accrue(race.budget, client, now_s)
         if race.extra_usd_per_call is not None:
@@ -342,7 +344,9 @@ class Steering:
         self._learning.call_finished(record)
         if record.narrowed is None and not self._narrowings.models:  # the usual case
             return
-        if all(attempt.learnt_as is None for attempt in record.attempts):  # others tell nothing of the operator's
+        if all(
+            attempt.learnt_as is None for attempt in record.attempts
+        ):  # calls with a client's own key say nothing of the operator's deployments
             self._narrowings.call_finished(record)
 
     def health_of(self, deployment: str) -> Health:

@@ -174,7 +174,7 @@ class _Offers:
         if loser.deployment in self._terms.bills_losers:
             return share
         if held_s <= 0 or loser.after_s <= winner.after_s:
-            return 0.0  # not held
+            return 0.0  # the loser is not held
         return min(share, held_s / max(held_s, self._answer_tokens / loser.estimate.decode_tps))
 
 
