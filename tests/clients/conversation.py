@@ -9,15 +9,22 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 LAST = 10
 PARALLEL, PICTURE, CUT = 4, 6, 8  # the turns with two calls at once, with a picture, and said twice
 WRONG = 5  # the turn in which something goes wrong, where something does
-BROKEN, UNFINISHED, SHORT, FILTERED = "broken", "unfinished", "short", "filtered"  # what that is
-_WRONG = {BROKEN: "cut: once {key}", UNFINISHED: "cut: early {key}", SHORT: "length: 6 {key}", FILTERED: ""}
-_FILTER = re.compile(r"flagged|blocked|content|filter|safety|policy", re.IGNORECASE)
+BROKEN, BROKEN_CALL, UNFINISHED = "broken", "broken-call", "unfinished"  # what that is
+SHORT, FILTERED = "short", "filtered"
+_WRONG = {
+    BROKEN: "cut: once {key}",
+    BROKEN_CALL: "cut: once {key}",
+    UNFINISHED: "cut: early {key}",
+    SHORT: "length: 6 {key}",
+    FILTERED: "",
+}
+_FILTER = "flagged|block|content|filter|safety|policy"
 CITIES = ("Oslo", "Rome", "Lima", "Kyiv", "Bonn", "Bern", "Cairo", "Delhi", "Quito", "Paris", "Sofia")
 LETTERS = 6000  # of a command's output in a long session
 CUT_AFTER_S = 1.0  # by programs that wait for a whole answer; those that stream leave after its first words
@@ -36,7 +43,8 @@ class Turn:
 
     ``cut`` is said first, where it is not empty: the program leaves in the middle of the answer, and says ``text``.
     In a ``long`` session the model has seen what the program has kept; it has compacted by the last turn. So it is
-    in one where something ``goes`` wrong, in turn ``WRONG``.
+    in one where something ``goes`` wrong, in turn ``WRONG``. Where other words than ``says`` may end it, ``ends`` is
+    their pattern; ``shows`` is that of an error, in lower case, where one has to be shown. Other languages read both.
     """
 
     number: int
@@ -46,6 +54,8 @@ class Turn:
     cut: str = ""
     long: bool = False
     goes: str = ""
+    ends: str = ""
+    shows: str = ""
 
     @property
     def is_wrong(self) -> bool:
@@ -60,14 +70,8 @@ class Turn:
 
         """
         words = str(said).strip()
-        if self.is_wrong:
-            is_said = {FILTERED: False, SHORT: bool(words)}.get(self.goes, words.endswith(STORY[-40:]))
-        elif self.long or self.goes:
-            seen = re.search(r"turns \d+, results (\d+), pictures \d+$", words)
-            is_said = seen is not None and not (self.long and self.number == LAST and int(seen[1]) >= 2 * LAST)
-        else:
-            is_said = words == self.says
-        if not is_said:
+        is_said = words == self.says if not self.ends else re.search(self.ends, words) is not None
+        if self.shows or not is_said:
             raise Lost(f"it says {words[-300:]!r}, not {'how much it has kept' if self.long else self.says!r}")
 
 
@@ -80,8 +84,9 @@ class Unable(Exception):
 
 
 def forecast(city: str) -> str:
-    """Tell the weather in a city."""
-    return f"rain in {city}"
+    """Tell the weather in a city; in so many letters, if they are named behind it."""
+    name, _, letters = city.partition("/")
+    return f"rain in {name}".ljust(int(letters or 0), ".")
 
 
 @contextmanager
@@ -133,11 +138,21 @@ def turns(
         )
         pictures = 1 if number >= PICTURE and sees and not long else 0
         text, says = "\n".join(lines), f"turns {number}, results {2 * number}, pictures {pictures}"
+        ends = shows = ""
+        if long or goes:
+            results = "1?[0-9]" if long and number == LAST else "[0-9]+"
+            ends = f"turns [0-9]+, results {results}, pictures [0-9]+$"
         if goes and number == WRONG:
             wrong = _WRONG[goes].format(key=secrets.token_hex(4))
-            # Some programs say again with the next turn what was filtered.
-            text = f"Turn {number}: tell a story.\n{wrong}\n{'recall: now' if goes == FILTERED else f'say: {STORY}'}"
-            says = STORY
+            if goes == BROKEN_CALL:
+                text = "\n".join((lines[0], wrong, *lines[1:]))
+            else:
+                # Some programs say again with the next turn what was filtered.
+                text = (
+                    f"Turn {number}: tell a story.\n{wrong}\n{'recall: now' if goes == FILTERED else f'say: {STORY}'}"
+                )
+                says, ends = STORY, "." if goes == SHORT else f"{STORY[-40:]}$"
+            shows = _FILTER if goes == FILTERED else ""
         found.append(
             Turn(
                 number=number,
@@ -149,6 +164,8 @@ def turns(
                 else "",
                 long=long,
                 goes=goes,
+                ends=ends,
+                shows=shows,
             )
         )
     return found
@@ -156,7 +173,9 @@ def turns(
 
 def _as_json(arguments: Any, letters: int) -> str:
     found = json.dumps(arguments)
-    return found.replace("printf '", f"printf '%0{letters}d ") if letters else found
+    if not letters:
+        return found
+    return re.sub(r'("city": "\w+)', rf"\1/{letters}", found.replace("printf '", f"printf '%0{letters}d "))
 
 
 class Turns:
@@ -166,43 +185,75 @@ class Turns:
         self._model = {"sees": sees, "parallel": parallel, "long": long}
         self.goes = goes
         self.at = 0
+        self._is_again = False
+        self._lost = ""
+        self._first: int | None = None  # how much was said before the first turn
 
     def __call__(self, calls: Calls, letters: Letters = lambda _: LETTERS, **model: bool) -> Iterator[Turn]:
-        """Iterate over the conversation with other tools; ``model`` is what a program lets it do."""
+        """Iterate over the conversation with other tools; ``model`` is what a program lets it do.
+
+        Raises:
+            Lost: at the end, if a turn was lost, or did not show what it has to.
+
+        """
+        self._lost = ""
         for turn in turns(calls, letters=letters, goes=self.goes, **self._model | model):
-            self.at = turn.number
+            self.at, self._turn, self._is_again = turn.number, turn, False
             yield turn
+            if self._is_again:
+                yield replace(turn, cut="")
+        if self._lost:
+            raise Lost(self._lost)
 
     def __iter__(self) -> Iterator[Turn]:
         return self(weather)
 
+    @contextmanager
+    def held(
+        self,
+        said: list[Any] | None = None,
+        errors: type[Exception] | tuple[type[Exception], ...] = Lost,
+        is_too_long: Callable[[Exception], bool] = lambda _: False,
+    ) -> Iterator[None]:
+        """Have a turn in the block. If it may be lost it is said again after it, once; what was filtered is left.
+
+        So it is where something goes wrong, and ``said`` gets back what it was before; in a long session also when it
+        ``is_too_long``, and all that was said before is forgotten.
+        """
+        said = [] if said is None else said
+        before, turn = len(said), self._turn
+        self._first = before if self._first is None else self._first
+        try:
+            yield
+        except errors as why:
+            if turn.long and not self._is_again and is_too_long(why):
+                del said[self._first :]
+                self._is_again = True
+                return
+            if self._is_again or not turn.is_wrong:
+                raise
+            del said[before:]
+            told = f"{why}" if isinstance(why, Lost) else f"{type(why).__name__}: {why}"
+            if not turn.shows:
+                self._lost = f"turn {turn.number} was lost: {told}"
+                self._is_again = True
+            elif re.search(turn.shows, told.lower()) is None:
+                self._lost = f"it does not show that it was filtered: {told}"
+
     def hold(self, calls: Calls, say: Callable[..., str], letters: Letters = lambda _: LETTERS) -> None:
         """Have it with a program: ``say`` takes a text, ``picture`` and ``leave``, and returns the last words.
-
-        What is lost where something goes wrong is said again; what was filtered is left.
 
         Raises:
             Lost: the program, or the conversation, has ended early; or, in the last turn, a turn was lost.
 
         """
-        lost = ""
         for turn in self(calls, letters):
             if turn.cut:
                 say(turn.cut, leave=True)
-            try:
+            with self.held():
                 turn.ends_with(say(turn.text, picture=turn.picture))
-            except Lost as why:
-                if not turn.is_wrong:
-                    raise
-                if turn.goes != FILTERED:
-                    lost = f"turn {turn.number} was lost: {why}"
-                    turn.ends_with(say(turn.text))
-                elif _FILTER.search(str(why)) is None:
-                    lost = f"it does not show that it was filtered: {why}"
-        if lost:
-            raise Lost(lost)
 
 
-def as_data(*, sees: bool, parallel: bool, long: bool) -> list[dict[str, Any]]:
+def as_data(*, sees: bool, parallel: bool, long: bool, goes: str) -> list[dict[str, Any]]:
     """Return the conversation as JSON, for programs in other languages."""
-    return [asdict(turn) for turn in turns(sees=sees, parallel=parallel, long=long)]
+    return [asdict(turn) for turn in turns(sees=sees, parallel=parallel, long=long, goes=goes)]

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from tests.clients.conversation import LAST
 from tests.clients.gateways import refused_in
 from tests.clients.mixed import CONTEXT, MIXES, MOST_REFUSED
 from tests.clients.places import DIRECTLY, EVERYWHERE, MIXED, SETUPS, setups_of
@@ -99,10 +100,18 @@ class Matrix:
             return "unheard" if talk.refusals else "works"
         if setup == DIRECTLY or talk.why.startswith("Unable: "):
             return "not possible"
-        directly = self._found.get((row, place, DIRECTLY))
+        directly = self._found.get((row, place, DIRECTLY)) or self._lost_alike(row, place)
         if directly is not None:
             return "not possible" if directly.why and directly.turn <= talk.turn else "defect"
         return "refused" if talk.refused and talk.turn <= 1 else "other defect"
+
+    def _lost_alike(self, row: tuple[str, str], place: str) -> Talked | None:
+        """Return the conversation that loses its turn in this API directly, where ``place`` does not have the API."""
+        kind = _MIXES[place].vendor if place in _MIXES else ""
+        alike = (
+            self._found.get((row, mix.name, DIRECTLY)) for mix in MIXES if mix.vendor == kind and mix.name != place
+        )
+        return next((talk for talk in alike if talk is not None and talk.why and talk.turn == LAST), None)
 
     @property
     def defects(self) -> list[Talked]:
@@ -308,11 +317,13 @@ _HEAD = (
     f"In *small-context* the vendor's models hold {CONTEXT:,} tokens, and commands print much: agents are refused what",
     "they do not hold, compact and go on. In *stated-context* the gateway knows that, and refuses by itself. Where the",
     "key is wrong (*wrong-key*) or its dollars are spent (*spent-limit*), a program has to stop, and to show why.",
+    "The dollars are those of a limit in all: at one of a day opencode waits for the next, as `retry-after` tells it.",
     "",
     "Rows of one vendor in which something goes wrong, once, in the fifth turn, have two marks: directly, and behind a",
-    "gateway. *broken* is an answer whose connection is reset in the middle, *unfinished* a stream that ends without",
-    "its last events, *short* an answer that ends for its length; *filtered* is a prompt that is refused for its",
-    "content, which a program has to show. A turn that is lost there is n, if it is lost directly, too.",
+    "gateway. *broken* is an answer whose connection is reset in the middle, *broken-call* one that is reset within a",
+    "tool's call, *unfinished* a stream that ends without its last events, *short* an answer that ends for its",
+    "length; *filtered* is a prompt that is refused for its content, which a program has to show. A turn that is lost",
+    "there is n, if it is lost directly, too, at this vendor or at the one that has the API.",
     "",
     "✓ works · ! works, though a stand-in refused something: another one answered, or it was asked again (below in its",
     "words; none is the aim) · r refused in the first error, which says why · n not possible at the vendor either, or",

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from strict_vendors import Breaks, Refused, Reply, Served
-from tests.clients.conversation import BROKEN, FILTERED, SHORT, UNFINISHED, WRONG
+from tests.clients.conversation import BROKEN, BROKEN_CALL, FILTERED, SHORT, UNFINISHED, WRONG
 from tests.clients.targets import GATEWAY_KEY, sha256
 
 Json = dict[str, Any]
@@ -48,6 +48,8 @@ PARTS = (
     Part("openai", "gpt-5.5", "responses"),
     Part("google", "gemini-3.8-flash", "gemini"),
 )
+# Those that change to one of them.
+GROQ, XAI = Part("groq", "openai/gpt-oss-120b", "chat"), Part("xai", "grok-4.5", "chat")
 
 
 class Mix(msgspec.Struct, frozen=True):
@@ -108,13 +110,15 @@ class Mix(msgspec.Struct, frozen=True):
 
 
 RACE, CHANGE, SMALL, STATED = "four-apis", "change", "small-context", "stated-context"
-_GOES = (BROKEN, UNFINISHED, SHORT, FILTERED)
+_GOES = (BROKEN, BROKEN_CALL, UNFINISHED, SHORT, FILTERED)
 UNKNOWN, SPENT = "wrong-key", "spent-limit"
 MOST_REFUSED = 9  # requests of a conversation that is not to be had: Codex asks again and again after a 401
 CONTEXT = 30_000
 MIXES = (
     Mix(RACE, PARTS),
     *(Mix(CHANGE, pair) for pair in itertools.permutations(PARTS, 2)),
+    Mix(CHANGE, (GROQ, PARTS[0]), sees=False),
+    Mix(CHANGE, (XAI, PARTS[1])),
     *(Mix(SMALL, (part,), CONTEXT) for part in PARTS),
     Mix(UNKNOWN, PARTS[2:3], show=("unknown or revoked gateway key", "Invalid API key")),
     Mix(SPENT, PARTS[2:3], show=("usd_total", "Quota exceeded", "exhausted your daily quota")),

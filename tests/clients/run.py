@@ -47,8 +47,8 @@ TARGETS = ("directly", *GATEWAYS)
 class Program(msgspec.Struct, frozen=True):
     """The file of one client, and what it runs in: an environment of Python, node, or the checkout's own Python.
 
-    ``packages`` is the environment of Node in which a program is, if it needs Node. An ``agent`` also has sessions that
-    outgrow the model's context, or in which something goes wrong.
+    ``packages`` is the environment of Node in which a program is, if it needs Node. What ``holds`` its turns also has
+    sessions that outgrow the model's context, or in which something goes wrong.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Program(msgspec.Struct, frozen=True):
     environment: str
     needs_node: bool = False
     packages: str = "node"
-    agent: bool = False
+    holds: bool = False
 
 
 PROGRAMS = (
@@ -89,23 +89,26 @@ PROGRAMS = (
 )
 # Those that have conversations with vendors.
 TALKERS = (
-    Program("openai-python", "programs/openai_python.py", "openai-3"),
-    Program("openai-node", "programs/openai_node.mjs", "node", needs_node=True),
-    Program("openai-agents", "programs/openai_agents.py", "openai-3"),
-    Program("ai-sdk", "programs/ai_sdk.mjs", "node", needs_node=True),
+    Program("openai-python", "programs/openai_python.py", "openai-3", holds=True),
+    Program("openai-node", "programs/openai_node.mjs", "node", needs_node=True, holds=True),
+    Program("openai-agents", "programs/openai_agents.py", "openai-3", holds=True),
+    Program("openai-agents-node", "programs/openai_agents_node.mjs", "node", needs_node=True, holds=True),
+    Program("ai-sdk", "programs/ai_sdk.mjs", "node", needs_node=True, holds=True),
     Program("langchain", "programs/langchain.py", "openai-3"),
     Program("llama-index", "programs/llama_index.py", "openai-2"),
     Program("pydantic-ai", "programs/pydantic_ai.py", "openai-3"),
     Program("instructor", "programs/instructor.py", "openai-2"),
-    Program("anthropic-python", "programs/anthropic_python.py", "openai-3"),
-    Program("google-genai", "programs/google_genai.py", "google"),
-    Program("claude-code", "programs/claude_code.py", "own", needs_node=True, agent=True),
-    Program("codex", "programs/codex.py", "own", needs_node=True, agent=True),
-    Program("gemini-cli", "programs/gemini_cli.py", "own", needs_node=True, agent=True),
-    Program("opencode", "programs/opencode.py", "own", needs_node=True, agent=True),
-    Program("qwen-code", "programs/qwen_code.py", "own", needs_node=True, agent=True),
-    Program("pi", "programs/pi.py", "own", needs_node=True, packages="pi", agent=True),
-    Program("aider", "programs/aider.py", "aider", agent=True),
+    Program("anthropic-python", "programs/anthropic_python.py", "openai-3", holds=True),
+    Program("anthropic-node", "programs/anthropic_node.mjs", "node", needs_node=True, holds=True),
+    Program("google-genai", "programs/google_genai.py", "google", holds=True),
+    Program("google-genai-node", "programs/google_genai_node.mjs", "node", needs_node=True, holds=True),
+    Program("claude-code", "programs/claude_code.py", "own", needs_node=True, holds=True),
+    Program("codex", "programs/codex.py", "own", needs_node=True, holds=True),
+    Program("gemini-cli", "programs/gemini_cli.py", "own", needs_node=True, holds=True),
+    Program("opencode", "programs/opencode.py", "own", needs_node=True, holds=True),
+    Program("qwen-code", "programs/qwen_code.py", "own", needs_node=True, holds=True),
+    Program("pi", "programs/pi.py", "own", needs_node=True, packages="pi", holds=True),
+    Program("aider", "programs/aider.py", "aider", holds=True),
 )
 
 
@@ -179,11 +182,14 @@ async def _conversations(
     commands, crashes = _commands(programs)
     async with ground(folder, vendors, asked.setup or SETUPS) as had:
         plan = folder / "plan.json"
-        turns = {each.name: as_data(sees=each.sees, parallel=each.parallel, long=each.long) for each in had.targets}
+        turns = {
+            each.name: as_data(sees=each.sees, parallel=each.parallel, long=each.long, goes=each.goes)
+            for each in had.targets
+        }
         matrix = Matrix(asked.setup or SETUPS, had.missing)
         for program in programs:
             if program.name in commands:
-                places = [each for each in had.targets if program.agent or not (each.long or each.goes)]
+                places = [each for each in had.targets if program.holds or not (each.long or each.goes)]
                 plan.write_bytes(plan_of(places, turns))
                 lines, code = await _lines_of(program, commands[program.name], plan, asked.case, folder)
                 talks = [_heard(Talked(**{**line, "client": program.name}), had) for line in lines]

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ from strict_vendors import Served, made
 from tests.clients import kept, mixed
 from tests.clients.conversation import (
     BROKEN,
+    BROKEN_CALL,
     FILTERED,
     LAST,
     LETTERS,
@@ -20,6 +22,7 @@ from tests.clients.conversation import (
     WRONG,
     Lost,
     Turns,
+    forecast,
     turns,
     weather,
 )
@@ -209,6 +212,68 @@ def test_a_lost_turn_is_said_again_and_told_at_the_end() -> None:
         assert had.at == WRONG
 
 
+def test_a_program_that_loses_a_turn_gets_back_what_was_said() -> None:
+    had = Turns(sees=True, parallel=True, long=False, goes=BROKEN)
+    said: list[str] = []
+    tried: list[int] = []
+
+    def talk() -> None:
+        for turn in had:
+            with had.held(said, (ValueError, Lost)):
+                said.append(turn.says)
+                tried.append(turn.number)
+                if tried == list(range(1, WRONG + 1)):
+                    raise ValueError("reset")
+                turn.ends_with(turn.says)
+
+    with pytest.raises(Lost, match=f"turn {WRONG} was lost: ValueError: reset"):
+        talk()
+    assert len(said) == LAST
+    assert tried.count(WRONG) == 2
+
+
+def test_a_program_forgets_what_was_said_when_it_is_too_long() -> None:
+    had = Turns(sees=True, parallel=True, long=True, goes="")
+    said = ["system"]
+    refused = []
+    for turn in had:
+        with had.held(said, ValueError, lambda why: "long" in str(why)):
+            said.append(turn.says)
+            if len(said) == LAST:
+                refused.append(turn.number)
+                raise ValueError("too long")
+    assert refused == [LAST - 1]
+    assert said == ["system", turns()[LAST - 2].says.replace("pictures 1", "pictures 0"), turn.says]
+    with pytest.raises(ValueError, match="wrong"), had.held(said, ValueError, lambda why: "long" in str(why)):
+        raise ValueError("wrong")
+
+
+def test_the_tools_of_a_long_session_say_much_without_a_shell_too() -> None:
+    asked = re.search(r'"city": "(.*?)"', turns(long=True)[0].text)
+    assert asked is not None
+    assert len(forecast(asked[1])) == LETTERS
+    assert forecast(asked[1]).startswith("rain in Oslo.")
+
+
+def test_a_call_breaks_off_once_and_the_turn_is_told_as_any_other() -> None:
+    turn = turns(goes=BROKEN_CALL)[WRONG - 1]
+    vendor = made("mistral")
+    asked = {
+        "model": "mistral-large-latest",
+        "messages": [{"role": "user", "content": turn.text}],
+        "tools": [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}],
+    }
+    replies = [
+        vendor.answer(
+            "POST", "/v1/chat/completions", {"authorization": f"Bearer {vendor.key}"}, json.dumps(asked).encode()
+        )
+        for _ in range(2)
+    ]
+    assert [reply.breaks for reply in replies] == [True, False]
+    assert all(reply.body["choices"][0]["message"]["tool_calls"] for reply in replies)
+    turn.ends_with(f"turns {WRONG}, results {2 * WRONG}, pictures 0")
+
+
 def test_what_was_filtered_is_shown_and_not_said_again() -> None:
     program = Talking(9, "your prompt was flagged")
     had = Turns(sees=True, parallel=True, long=False, goes=FILTERED)
@@ -229,6 +294,16 @@ def test_what_ends_earlier_than_directly_is_a_defect(directly: int, behind: int,
         talk = talked("pi", setup, "2026-01-01", place=mix.name, why="lost" if turn else "")
         matrix.add([msgspec.structs.replace(talk, turn=turn)])
     assert bool(matrix.defects) == is_defect
+
+
+def test_a_turn_that_is_lost_where_the_api_is_another_is_measured_at_the_vendor_that_has_it() -> None:
+    its, other = [mix for mix in mixed.MIXES if mix.goes == BROKEN][:2]
+    for why in ("lost", ""):
+        matrix = Matrix(SETUPS)
+        for place, setup, words in ((its, DIRECTLY, why), (other, MIXED, "lost")):
+            talk = talked("pi", setup, "2026-01-01", place=place.name, why=words)
+            matrix.add([msgspec.structs.replace(talk, turn=LAST)])
+        assert bool(matrix.defects) != bool(why)
 
 
 def test_what_a_small_context_does_not_hold_is_refused_on_purpose() -> None:

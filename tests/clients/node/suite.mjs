@@ -8,6 +8,7 @@ import { isDeepStrictEqual } from "node:util";
 
 const CASE_LIMIT_MS = 300_000; // it only ends what hangs
 const CHARACTERS_OF_A_FAILURE = 600;
+const WRONG = 5; // the turn in which something goes wrong, as in tests/clients/conversation.py
 
 const FOLDER = process.env.CLIENTS_NODE;
 const require = createRequire(join(FOLDER, "package.json"));
@@ -128,7 +129,7 @@ export class Suite {
         const began = Date.now() / 1000;
         const { client, version } = this;
         const entry = { client, version, api, case: title, target: target.name, turn: 0, began };
-        const error = await failureOf(() => run(target, following(turns[target.name], entry)));
+        const error = await failureOf(() => run(target, new Turns(turns[target.name], entry)));
         entry.refused = error !== undefined && isRefusal(error, [""]);
         entry.why = error === undefined ? "" : wordsOf(error);
         entry.ended = Date.now() / 1000;
@@ -138,11 +139,69 @@ export class Suite {
   }
 }
 
-function* following(turns, entry) {
-  for (const turn of turns) {
-    entry.turn = turn.number;
-    yield { ...turn, endsWith: (said) => equal(`${said}`.trim(), turn.says) };
+/** The answer is not that of a model that has seen the whole conversation. */
+export class Lost extends Error {}
+
+/** A conversation under way, as `Turns` of tests/clients/conversation.py. */
+class Turns {
+  constructor(turns, entry) {
+    this.turns = turns;
+    this.entry = entry;
+    this.lost = "";
   }
+
+  *[Symbol.iterator]() {
+    for (const facts of this.turns) {
+      this.entry.turn = facts.number;
+      this.turn = { ...facts, endsWith: (said) => endsWith(facts, `${said}`.trim()) };
+      this.isAgain = false;
+      yield this.turn;
+      if (this.isAgain) {
+        yield { ...this.turn, cut: "" };
+      }
+    }
+    if (this.lost) {
+      throw new Lost(this.lost);
+    }
+  }
+
+  /** Have a turn. If it may be lost it is said again after it, once; `said` gets back what it was before. */
+  async held(said, work, isTooLong = () => false) {
+    const before = said.length;
+    this.first ??= before;
+    try {
+      await work();
+    } catch (error) {
+      const { long, goes, number, shows } = this.turn;
+      if (long && !this.isAgain && isTooLong(error)) {
+        said.length = this.first;
+        this.isAgain = true;
+        return;
+      }
+      if (this.isAgain || !goes || number !== WRONG) {
+        throw error;
+      }
+      said.length = before;
+      if (!shows) {
+        this.lost = `turn ${number} was lost: ${wordsOf(error)}`;
+        this.isAgain = true;
+      } else if (!new RegExp(shows).test(wordsOf(error).toLowerCase())) {
+        this.lost = `it does not show that it was filtered: ${wordsOf(error)}`;
+      }
+    }
+  }
+}
+
+function endsWith({ ends, says, shows }, words) {
+  if (shows || !(ends ? new RegExp(ends).test(words) : words === says)) {
+    throw new Lost(`it says ${JSON.stringify(words)}, not ${JSON.stringify(says)}`);
+  }
+}
+
+/** The tool of all conversations, as `forecast` of tests/clients/conversation.py. */
+export function forecast({ city }) {
+  const [name, letters] = city.split("/");
+  return `rain in ${name}`.padEnd(Number(letters ?? 0), ".");
 }
 
 function versionOf(name, named) {

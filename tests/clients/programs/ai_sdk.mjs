@@ -1,21 +1,22 @@
 // The Vercel AI SDK with what its providers do by default: OpenAI's is responses, stored, with items that are only named.
 
-import { load, PNG_URL, Suite } from "../node/suite.mjs";
+import { forecast, load, PNG_URL, Suite } from "../node/suite.mjs";
 
 const { generateText, streamText, stepCountIs, tool } = await load("ai");
 const { createOpenAI } = await load("@ai-sdk/openai");
 const { createOpenAICompatible } = await load("@ai-sdk/openai-compatible");
 const { createAnthropic } = await load("@ai-sdk/anthropic");
+const { createGoogleGenerativeAI } = await load("@ai-sdk/google");
 const { z } = await load("zod");
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
 
-const suite = new Suite("ai-sdk", ["ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@ai-sdk/anthropic"]);
+const suite = new Suite("ai-sdk", ["ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@ai-sdk/anthropic", "@ai-sdk/google"]);
 
 const weather = tool({
   description: "Tell the weather in a city.",
   inputSchema: z.object({ city: z.string() }),
-  execute: async ({ city }) => `rain in ${city}`,
+  execute: async (input) => forecast(input),
 });
 const THINKING = { anthropic: { thinking: { type: "enabled", budgetTokens: 2048 } } };
 
@@ -26,7 +27,15 @@ const MODELS = {
     createOpenAICompatible({ name: "holeshot", baseURL: target.openai, apiKey: target.key })(target.models.chat),
   messages: (target) =>
     createAnthropic({ baseURL: `${target.url}/v1`, apiKey: target.key })(target.models.messages),
+  gemini: (target) =>
+    createGoogleGenerativeAI({ baseURL: `${target.url}/v1beta`, apiKey: target.key })(target.models.gemini),
 };
+
+// What the user's program looks for: each vendor has its own way to say it.
+const isTooLong = (error) =>
+  /context_length_exceeded|prompt is too long|exceeds the maximum number of tokens/.test(
+    `${error.responseBody} ${error.message} ${JSON.stringify(error.data)}`,
+  );
 
 const message = ({ text, picture }) => ({
   role: "user",
@@ -44,6 +53,7 @@ for (const [api, surface, options] of [
   ["chat", "compatible", {}],
   ["messages", "messages", {}],
   ["messages", "messages with thinking", { providerOptions: THINKING }],
+  ["gemini", "gemini", {}],
 ]) {
   const model = MODELS[surface.split(" ")[0]];
 
@@ -55,10 +65,16 @@ for (const [api, surface, options] of [
         const told = [...messages, { role: "user", content: turn.cut }];
         await leftByTimer((abortSignal) => generateText({ ...settings, messages: told, abortSignal }));
       }
-      messages.push(message(turn));
-      const result = await generateText({ ...settings, messages });
-      messages.push(...result.responseMessages);
-      turn.endsWith(result.text);
+      await turns.held(
+        messages,
+        async () => {
+          messages.push(message(turn));
+          const result = await generateText({ ...settings, messages });
+          messages.push(...result.responseMessages);
+          turn.endsWith(result.text);
+        },
+        isTooLong,
+      );
     }
   });
 
@@ -77,21 +93,27 @@ for (const [api, surface, options] of [
           }
         }
       }
-      messages.push(message(turn));
-      let failure;
-      const result = streamText({
-        ...settings,
+      await turns.held(
         messages,
-        onError: ({ error }) => {
-          failure ??= error;
+        async () => {
+          messages.push(message(turn));
+          let failure;
+          const result = streamText({
+            ...settings,
+            messages,
+            onError: ({ error }) => {
+              failure ??= error;
+            },
+          });
+          await result.consumeStream();
+          if (failure) {
+            throw failure;
+          }
+          messages.push(...(await result.responseMessages));
+          turn.endsWith(await result.text);
         },
-      });
-      await result.consumeStream();
-      if (failure) {
-        throw failure;
-      }
-      messages.push(...(await result.responseMessages));
-      turn.endsWith(await result.text);
+        isTooLong,
+      );
     }
   });
 }

@@ -4,6 +4,7 @@
 # mypy: disable-error-code="import-not-found"
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import anthropic
@@ -22,6 +23,11 @@ MOST = 16000  # as in Anthropic's guide to thinking
 def sdk(target: Target) -> Any:
     """Return the client, with nothing changed but address and key."""
     return anthropic.Anthropic(base_url=target.url, api_key=target.key)
+
+
+def held(turns: Turns, said: list[Any]) -> AbstractContextManager[None]:
+    """Have a turn in the block, which may be lost."""
+    return turns.held(said, (anthropic.AnthropicError, Lost), lambda why: "prompt is too long" in str(why))
 
 
 def message(turn: Turn) -> Any:
@@ -54,19 +60,31 @@ def messages_with_thinking_streamed(target: Target, turns: Turns) -> None:
 
 @suite.conversation("messages")
 def runner_of_tools(target: Target, turns: Turns) -> None:
+    run(target, turns)
+
+
+@suite.conversation("messages")
+def runner_of_tools_streamed(target: Target, turns: Turns) -> None:
+    run(target, turns, stream=True)
+
+
+def run(target: Target, turns: Turns, **fields: Any) -> None:
+    """Have the conversation by the runner of tools."""
     client = sdk(target)
     weather = anthropic.beta_tool(name="weather")(forecast)
     said: list[Any] = []
+    fields = {"model": target.messages, "max_tokens": MOST, "tools": [weather], **fields}
     for turn in turns:
-        said.append(message(turn))
-        runner = client.beta.messages.tool_runner(
-            model=target.messages, max_tokens=MOST, messages=said, tools=[weather]
-        )
-        for answer in runner:
-            said.append({"role": "assistant", "content": answer.content})
-            if (results := runner.generate_tool_call_response()) is not None:
-                said.append(results)
-        turn.ends_with(text_of(answer))
+        with held(turns, said):
+            said.append(message(turn))
+            runner = client.beta.messages.tool_runner(messages=said, **fields)
+            answer: Any = None
+            for given in runner:
+                answer = given.get_final_message() if fields.get("stream") else given
+                said.append({"role": "assistant", "content": answer.content})
+                if (results := runner.generate_tool_call_response()) is not None:
+                    said.append(results)
+            turn.ends_with(text_of(answer))
 
 
 def talk(target: Target, turns: Turns, **fields: Any) -> None:
@@ -79,14 +97,15 @@ def talk(target: Target, turns: Turns, **fields: Any) -> None:
             told = [*said, {"role": "user", "content": turn.cut}]
             with left_by(anthropic.APITimeoutError):
                 client.with_options(timeout=CUT_AFTER_S, max_retries=0).messages.create(messages=told, **fields)
-        said.append(message(turn))
-        while True:
-            answer = client.messages.create(messages=said, **fields)
-            said.append({"role": "assistant", "content": answer.content})
-            if answer.stop_reason != "tool_use":
-                break
-            said.append({"role": "user", "content": results_of(answer.content)})
-        turn.ends_with(text_of(answer))
+        with held(turns, said):
+            said.append(message(turn))
+            while True:
+                answer = client.messages.create(messages=said, **fields)
+                said.append({"role": "assistant", "content": answer.content})
+                if answer.stop_reason != "tool_use":
+                    break
+                said.append({"role": "user", "content": results_of(answer.content)})
+            turn.ends_with(text_of(answer))
 
 
 def talk_streamed(target: Target, turns: Turns, **fields: Any) -> None:
@@ -99,15 +118,16 @@ def talk_streamed(target: Target, turns: Turns, **fields: Any) -> None:
             with client.messages.stream(messages=[*said, {"role": "user", "content": turn.cut}], **fields) as stream:
                 if not any(stream.text_stream):
                     raise Lost("the answer that was to be left had no words")
-        said.append(message(turn))
-        while True:
-            with client.messages.stream(messages=said, **fields) as stream:
-                answer = stream.get_final_message()
-            said.append({"role": "assistant", "content": answer.content})
-            if answer.stop_reason != "tool_use":
-                break
-            said.append({"role": "user", "content": results_of(answer.content)})
-        turn.ends_with(text_of(answer))
+        with held(turns, said):
+            said.append(message(turn))
+            while True:
+                with client.messages.stream(messages=said, **fields) as stream:
+                    answer = stream.get_final_message()
+                said.append({"role": "assistant", "content": answer.content})
+                if answer.stop_reason != "tool_use":
+                    break
+                said.append({"role": "user", "content": results_of(answer.content)})
+            turn.ends_with(text_of(answer))
 
 
 def results_of(content: Iterable[Any]) -> list[Any]:

@@ -1,5 +1,7 @@
 """Google's own SDK for Python: its chats, with functions that it calls by itself, whole and streamed; and by hand."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +12,8 @@ from tests.clients.samples import PNG
 # It is installed in an environment of its own, and mypy sees other packages below this name.
 genai: Any = import_module("google.genai")
 types: Any = import_module("google.genai.types")
+httpx2: Any = import_module("httpx2")
+errors: Any = import_module("google.genai.errors")
 suite = Suite("google-genai", "google-genai")
 
 
@@ -21,6 +25,24 @@ def weather(city: str) -> str:
 def sdk(target: Target) -> Any:
     """Return the client, with nothing changed but address and key."""
     return genai.Client(api_key=target.key, http_options=types.HttpOptions(base_url=target.url))
+
+
+def held(turns: Turns, said: list[Any]) -> AbstractContextManager[None]:
+    """Have a turn in the block, which may be lost."""
+    kinds = (errors.APIError, OSError, httpx2.HTTPError, Lost)
+    return turns.held(said, kinds, lambda why: "exceeds the maximum number of tokens" in str(why))
+
+
+def words_of(answer: Any) -> str:
+    """Return what is said.
+
+    Raises:
+        Lost: the prompt is blocked.
+
+    """
+    if answer.prompt_feedback is not None and answer.prompt_feedback.block_reason is not None:
+        raise Lost(str(answer.prompt_feedback))
+    return answer.text or ""
 
 
 def message(turn: Turn) -> list[Any]:
@@ -35,28 +57,29 @@ def by_itself(**more: Any) -> Any:
 
 @suite.conversation("gemini")
 def chat_whole(target: Target, turns: Turns) -> None:
-    with sdk(target) as client:
-        chat = client.chats.create(model=target.gemini, config=by_itself())
-        for turn in turns:
-            turn.ends_with(chat.send_message(message(turn)).text)
+    talk(target, turns, lambda chat, said: words_of(chat.send_message(said)))
 
 
 @suite.conversation("gemini")
 def chat_streamed(target: Target, turns: Turns) -> None:
-    with sdk(target) as client:
-        chat = client.chats.create(model=target.gemini, config=by_itself())
-        for turn in turns:
-            words = "".join(chunk.text or "" for chunk in chat.send_message_stream(message(turn)))
-            turn.ends_with(words)
+    talk(target, turns, lambda chat, said: "".join(map(words_of, chat.send_message_stream(said))))
 
 
 @suite.conversation("gemini")
 def chat_with_thoughts(target: Target, turns: Turns) -> None:
     thinking = types.ThinkingConfig(include_thoughts=True)
+    talk(target, turns, lambda chat, said: words_of(chat.send_message(said)), thinking_config=thinking)
+
+
+def talk(target: Target, turns: Turns, say: Callable[[Any, list[Any]], str], **more: Any) -> None:
+    """Have the conversation with a chat; after one that is too long, with another."""
+    chats: list[Any] = []
     with sdk(target) as client:
-        chat = client.chats.create(model=target.gemini, config=by_itself(thinking_config=thinking))
         for turn in turns:
-            turn.ends_with(chat.send_message(message(turn)).text)
+            with held(turns, chats):
+                if not chats:
+                    chats.append(client.chats.create(model=target.gemini, config=by_itself(**more)))
+                turn.ends_with(say(chats[-1], message(turn)))
 
 
 @suite.conversation("gemini")
@@ -72,14 +95,16 @@ def contents_by_hand(target: Target, turns: Turns) -> None:
                 if not any(chunk.text for chunk in stream):
                     raise Lost("the answer that was to be left had no words")
                 stream.close()
-            said.append(types.UserContent(message(turn)))
-            while True:
-                answer = client.models.generate_content(model=target.gemini, contents=said, config=config)
-                said.append(answer.candidates[0].content)
-                if not answer.function_calls:
-                    break
-                said.append(types.UserContent([result_of(call) for call in answer.function_calls]))
-            turn.ends_with(answer.text)
+            with held(turns, said):
+                said.append(types.UserContent(message(turn)))
+                while True:
+                    answer = client.models.generate_content(model=target.gemini, contents=said, config=config)
+                    words = words_of(answer)
+                    said.append(answer.candidates[0].content)
+                    if not answer.function_calls:
+                        break
+                    said.append(types.UserContent([result_of(call) for call in answer.function_calls]))
+                turn.ends_with(words)
 
 
 def result_of(call: Any) -> Any:

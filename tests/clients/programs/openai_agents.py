@@ -4,13 +4,23 @@
 # mypy: disable-error-code="import-not-found, unused-ignore, untyped-decorator"
 
 import asyncio
+from contextlib import AbstractContextManager
 from typing import Any
 
 import openai
-from agents import Agent, OpenAIChatCompletionsModel, OpenAIProvider, RunConfig, Runner, SQLiteSession, function_tool
+from agents import (
+    Agent,
+    AgentsException,
+    OpenAIChatCompletionsModel,
+    OpenAIProvider,
+    RunConfig,
+    Runner,
+    SQLiteSession,
+    function_tool,
+)
 
 from tests.clients.case import Suite, Target
-from tests.clients.conversation import CUT_AFTER_S, Turn, Turns, forecast, left_by
+from tests.clients.conversation import CUT_AFTER_S, Lost, Turn, Turns, forecast, left_by
 from tests.clients.samples import PNG_URL
 
 suite = Suite("openai-agents")
@@ -29,6 +39,17 @@ def settings(target: Target, **options: Any) -> Any:
     client = openai.AsyncOpenAI(base_url=target.openai, api_key=target.key)
     provider = OpenAIProvider(openai_client=client, **options)
     return RunConfig(model_provider=provider, tracing_disabled=True)
+
+
+def held(turns: Turns, said: list[Any]) -> AbstractContextManager[None]:
+    """Have a turn in the block, which may be lost."""
+    errors = (openai.OpenAIError, AgentsException, Lost)
+    return turns.held(said, errors, lambda why: getattr(why, "code", "") == "context_length_exceeded")
+
+
+def last_of(chain: list[Any]) -> Any:
+    """Return what an answer goes on with."""
+    return chain[-1] if chain else None
 
 
 def message(turn: Turn) -> list[Any]:
@@ -60,9 +81,10 @@ async def responses(target: Target, turns: Turns) -> None:
     for turn in turns:
         if turn.cut:
             await leave(Runner.run(one, [*said, {"role": "user", "content": turn.cut}], run_config=config))
-        result = await Runner.run(one, [*said, *message(turn)], run_config=config)
-        said = result.to_input_list()
-        turn.ends_with(result.final_output)
+        with held(turns, said):
+            result = await Runner.run(one, [*said, *message(turn)], run_config=config)
+            said[:] = result.to_input_list()
+            turn.ends_with(result.final_output)
 
 
 @suite.conversation("responses")
@@ -73,34 +95,43 @@ async def responses_streamed(target: Target, turns: Turns) -> None:
         if turn.cut:
             told = [*said, {"role": "user", "content": turn.cut}]
             await leave_words(Runner.run_streamed(one, told, run_config=config))
-        result = Runner.run_streamed(one, [*said, *message(turn)], run_config=config)
-        async for _ in result.stream_events():
-            pass
-        said = result.to_input_list()
-        turn.ends_with(result.final_output)
+        with held(turns, said):
+            result = Runner.run_streamed(one, [*said, *message(turn)], run_config=config)
+            async for _ in result.stream_events():
+                pass
+            said[:] = result.to_input_list()
+            turn.ends_with(result.final_output)
 
 
 @suite.conversation("responses")
 async def responses_in_a_session(target: Target, turns: Turns) -> None:
     one, config = agent(target), settings(target)
-    session = SQLiteSession("one")  # in its memory
+    sessions: list[Any] = []  # in its memory
     for turn in turns:
-        result = await Runner.run(one, message(turn), run_config=config, session=session)
-        turn.ends_with(result.final_output)
+        with held(turns, sessions):
+            if not sessions:
+                sessions.append(SQLiteSession(f"from turn {turn.number} on"))
+            result = await Runner.run(one, message(turn), run_config=config, session=sessions[-1])
+            turn.ends_with(result.final_output)
 
 
 @suite.conversation("responses")
 async def responses_chained(target: Target, turns: Turns) -> None:
     one, config = agent(target), settings(target)
-    last = None
+    chain: list[Any] = []
     for turn in turns:
         if turn.cut:
-            await leave(Runner.run(one, turn.cut, run_config=config, previous_response_id=last))
-        result = await Runner.run(
-            one, message(turn), run_config=config, previous_response_id=last, auto_previous_response_id=True
-        )
-        last = result.last_response_id
-        turn.ends_with(result.final_output)
+            await leave(Runner.run(one, turn.cut, run_config=config, previous_response_id=last_of(chain)))
+        with held(turns, chain):
+            result = await Runner.run(
+                one,
+                message(turn),
+                run_config=config,
+                previous_response_id=last_of(chain),
+                auto_previous_response_id=True,
+            )
+            chain.append(result.last_response_id)
+            turn.ends_with(result.final_output)
 
 
 @suite.conversation("chat")
@@ -113,9 +144,10 @@ async def chat(target: Target, turns: Turns) -> None:
         if turn.cut:
             told = [*said, {"role": "user", "content": turn.cut}]
             await leave_words(Runner.run_streamed(one, told, run_config=config))
-        result = await Runner.run(one, [*said, *message(turn)], run_config=config)
-        said = result.to_input_list()
-        turn.ends_with(result.final_output)
+        with held(turns, said):
+            result = await Runner.run(one, [*said, *message(turn)], run_config=config)
+            said[:] = result.to_input_list()
+            turn.ends_with(result.final_output)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // OpenAI's own SDK for JavaScript: chat and responses, whole, streamed and chained.
 
-import { load, PNG_URL, raised, Suite } from "../node/suite.mjs";
+import { forecast, load, Lost, PNG_URL, raised, Suite } from "../node/suite.mjs";
 
 const { default: OpenAI, APIConnectionTimeoutError } = await load("openai");
 
@@ -13,7 +13,8 @@ const TOOLS = [{ type: "function", ...WEATHER }];
 const HASTY = { timeout: 1000, maxRetries: 0 };
 
 const sdk = (target) => new OpenAI({ baseURL: target.openai, apiKey: target.key });
-const forecast = (json) => `rain in ${JSON.parse(json).city}`;
+const told = (json) => forecast(JSON.parse(json));
+const isTooLong = (error) => error.code === "context_length_exceeded";
 
 const chatMessage = ({ text, picture }) => ({
   role: "user",
@@ -41,8 +42,8 @@ async function completed(stream) {
   for await (const event of stream) {
     last = event;
   }
-  if (last?.type !== "response.completed") {
-    throw new Error(`the stream ends with ${JSON.stringify(last)}`);
+  if (!["response.completed", "response.incomplete"].includes(last?.type)) {
+    throw new Lost(`the stream ends with ${JSON.stringify(last)}`);
   }
   return last.response;
 }
@@ -50,7 +51,7 @@ async function completed(stream) {
 const resultsOf = (output) =>
   output
     .filter((item) => item.type === "function_call")
-    .map((item) => ({ type: "function_call_output", call_id: item.call_id, output: forecast(item.arguments) }));
+    .map((item) => ({ type: "function_call_output", call_id: item.call_id, output: told(item.arguments) }));
 const textOf = (output) =>
   output
     .filter((item) => item.type === "message")
@@ -63,21 +64,23 @@ suite.conversation("chat", "chat", async (target, turns) => {
   const messages = [{ role: "system", content: "Be brief." }];
   for (const turn of turns) {
     if (turn.cut) {
-      const told = [...messages, { role: "user", content: turn.cut }];
-      await raised(APIConnectionTimeoutError, () => completions.create({ ...fields, messages: told }, HASTY));
+      const asked = [...messages, { role: "user", content: turn.cut }];
+      await raised(APIConnectionTimeoutError, () => completions.create({ ...fields, messages: asked }, HASTY));
     }
-    messages.push(chatMessage(turn));
-    for (;;) {
-      const said = (await completions.create({ ...fields, messages })).choices[0].message;
-      messages.push(said);
-      if (!said.tool_calls?.length) {
-        turn.endsWith(said.content);
-        break;
+    await turns.held(messages, async () => {
+      messages.push(chatMessage(turn));
+      for (;;) {
+        const said = (await completions.create({ ...fields, messages })).choices[0].message;
+        messages.push(said);
+        if (!said.tool_calls?.length) {
+          turn.endsWith(said.content);
+          break;
+        }
+        for (const call of said.tool_calls) {
+          messages.push({ role: "tool", tool_call_id: call.id, content: told(call.function.arguments) });
+        }
       }
-      for (const call of said.tool_calls) {
-        messages.push({ role: "tool", tool_call_id: call.id, content: forecast(call.function.arguments) });
-      }
-    }
+    }, isTooLong);
   }
 });
 
@@ -87,25 +90,51 @@ suite.conversation("chat", "chat streamed", async (target, turns) => {
   const messages = [{ role: "system", content: "Be brief." }];
   for (const turn of turns) {
     if (turn.cut) {
-      const told = [...messages, { role: "user", content: turn.cut }];
-      const stream = await client.chat.completions.create({ ...fields, messages: told, stream: true });
+      const asked = [...messages, { role: "user", content: turn.cut }];
+      const stream = await client.chat.completions.create({ ...fields, messages: asked, stream: true });
       await leave(stream, (chunk) => chunk.choices[0]?.delta.content);
     }
-    messages.push(chatMessage(turn));
-    for (;;) {
-      // OpenAI refuses the SDK's own field in a message that comes back.
-      const { parsed: _, ...said } = await client.chat.completions.stream({ ...fields, messages }).finalMessage();
-      messages.push(said);
-      if (!said.tool_calls?.length) {
-        turn.endsWith(said.content);
-        break;
+    await turns.held(messages, async () => {
+      messages.push(chatMessage(turn));
+      for (;;) {
+        // OpenAI refuses the SDK's own field in a message that comes back.
+        const { parsed: _, ...said } = await client.chat.completions.stream({ ...fields, messages }).finalMessage();
+        messages.push(said);
+        if (!said.tool_calls?.length) {
+          turn.endsWith(said.content);
+          break;
+        }
+        for (const call of said.tool_calls) {
+          messages.push({ role: "tool", tool_call_id: call.id, content: told(call.function.arguments) });
+        }
       }
-      for (const call of said.tool_calls) {
-        messages.push({ role: "tool", tool_call_id: call.id, content: forecast(call.function.arguments) });
-      }
-    }
+    }, isTooLong);
   }
 });
+
+for (const [title, stream] of [
+  ["runner of tools", false],
+  ["runner of tools streamed", true],
+]) {
+  suite.conversation("chat", title, async (target, turns) => {
+    const { completions } = sdk(target).chat;
+    const tool = { type: "function", function: { ...WEATHER, parse: JSON.parse, function: forecast } };
+    const messages = [{ role: "system", content: "Be brief." }];
+    for (const turn of turns) {
+      await turns.held(
+        messages,
+        async () => {
+          messages.push(chatMessage(turn));
+          const runner = completions.runTools({ model: target.models.chat, messages, tools: [tool], stream });
+          const said = await runner.finalContent();
+          messages.splice(0, Infinity, ...runner.messages.map(({ parsed: _, ...plain }) => plain));
+          turn.endsWith(said);
+        },
+        isTooLong,
+      );
+    }
+  });
+}
 
 suite.conversation("responses", "responses", async (target, turns) => {
   const { responses } = sdk(target);
@@ -113,19 +142,21 @@ suite.conversation("responses", "responses", async (target, turns) => {
   const input = [];
   for (const turn of turns) {
     if (turn.cut) {
-      const told = [...input, { role: "user", content: turn.cut }];
-      await raised(APIConnectionTimeoutError, () => responses.create({ ...fields, input: told }, HASTY));
+      const asked = [...input, { role: "user", content: turn.cut }];
+      await raised(APIConnectionTimeoutError, () => responses.create({ ...fields, input: asked }, HASTY));
     }
-    input.push(message(turn));
-    for (;;) {
-      const response = await responses.create({ ...fields, input });
-      const results = resultsOf(response.output);
-      input.push(...response.output, ...results);
-      if (!results.length) {
-        turn.endsWith(response.output_text);
-        break;
+    await turns.held(input, async () => {
+      input.push(message(turn));
+      for (;;) {
+        const response = await responses.create({ ...fields, input });
+        const results = resultsOf(response.output);
+        input.push(...response.output, ...results);
+        if (!results.length) {
+          turn.endsWith(response.output_text);
+          break;
+        }
       }
-    }
+    }, isTooLong);
   }
 });
 
@@ -135,40 +166,44 @@ suite.conversation("responses", "responses streamed", async (target, turns) => {
   const input = [];
   for (const turn of turns) {
     if (turn.cut) {
-      const told = [...input, { role: "user", content: turn.cut }];
-      await leave(await responses.create({ ...fields, input: told }), isWords);
+      const asked = [...input, { role: "user", content: turn.cut }];
+      await leave(await responses.create({ ...fields, input: asked }), isWords);
     }
-    input.push(message(turn));
-    for (;;) {
-      const { output } = await completed(await responses.create({ ...fields, input }));
-      const results = resultsOf(output);
-      input.push(...output, ...results);
-      if (!results.length) {
-        turn.endsWith(textOf(output));
-        break;
+    await turns.held(input, async () => {
+      input.push(message(turn));
+      for (;;) {
+        const { output } = await completed(await responses.create({ ...fields, input }));
+        const results = resultsOf(output);
+        input.push(...output, ...results);
+        if (!results.length) {
+          turn.endsWith(textOf(output));
+          break;
+        }
       }
-    }
+    }, isTooLong);
   }
 });
 
 suite.conversation("responses", "responses chained", async (target, turns) => {
   const { responses } = sdk(target);
   const fields = { model: target.models.responses, tools: TOOLS };
-  let last;
+  const chain = []; // ids of answers
   for (const turn of turns) {
     if (turn.cut) {
-      const told = { ...fields, input: turn.cut, previous_response_id: last };
-      await raised(APIConnectionTimeoutError, () => responses.create(told, HASTY));
+      const asked = { ...fields, input: turn.cut, previous_response_id: chain.at(-1) };
+      await raised(APIConnectionTimeoutError, () => responses.create(asked, HASTY));
     }
-    let input = [message(turn)];
-    while (input.length) {
-      const response = await responses.create({ ...fields, input, previous_response_id: last });
-      last = response.id;
-      input = resultsOf(response.output);
-      if (!input.length) {
-        turn.endsWith(response.output_text);
+    await turns.held(chain, async () => {
+      let input = [message(turn)];
+      while (input.length) {
+        const response = await responses.create({ ...fields, input, previous_response_id: chain.at(-1) });
+        chain.push(response.id);
+        input = resultsOf(response.output);
+        if (!input.length) {
+          turn.endsWith(response.output_text);
+        }
       }
-    }
+    }, isTooLong);
   }
 });
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import openai
@@ -13,6 +14,7 @@ from tests.clients.samples import PNG_URL
 suite = Suite("openai-python", "openai")
 
 CHAT_TOOLS: Any = [{"type": "function", "function": {"name": "weather", "description": ABOUT, "parameters": SCHEMA}}]
+TOO_LONG = "context_length_exceeded"
 TOOLS: Any = [{"type": "function", "name": "weather", "description": ABOUT, "parameters": SCHEMA}]
 
 
@@ -24,6 +26,16 @@ def sdk(target: Target) -> Any:
 def hasty(client: Any) -> Any:
     """Return a client that waits a moment, and asks once."""
     return client.with_options(timeout=CUT_AFTER_S, max_retries=0)
+
+
+def held(turns: Turns, said: list[Any]) -> AbstractContextManager[None]:
+    """Have a turn in the block, which may be lost."""
+    return turns.held(said, (openai.OpenAIError, Lost), lambda why: getattr(why, "code", "") == TOO_LONG)
+
+
+def last_of(chain: list[Any]) -> Any:
+    """Return what an answer goes on with."""
+    return chain[-1] if chain else openai.omit
 
 
 def chat_message(turn: Turn) -> Any:
@@ -51,17 +63,18 @@ def chat(target: Target, turns: Turns) -> None:
             told = [*messages, {"role": "user", "content": turn.cut}]
             with left_by(openai.APITimeoutError):
                 hasty(client).chat.completions.create(model=target.chat, messages=told, tools=CHAT_TOOLS)
-        messages.append(chat_message(turn))
-        while True:
-            answer = client.chat.completions.create(model=target.chat, messages=messages, tools=CHAT_TOOLS)
-            said = answer.choices[0].message
-            messages.append(said)
-            if not said.tool_calls:
-                break
-            for call in said.tool_calls:
-                result = forecast(**json.loads(call.function.arguments))
-                messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
-        turn.ends_with(said.content)
+        with held(turns, messages):
+            messages.append(chat_message(turn))
+            while True:
+                answer = client.chat.completions.create(model=target.chat, messages=messages, tools=CHAT_TOOLS)
+                said = answer.choices[0].message
+                messages.append(said)
+                if not said.tool_calls:
+                    break
+                for call in said.tool_calls:
+                    result = forecast(**json.loads(call.function.arguments))
+                    messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+            turn.ends_with(said.content)
 
 
 @suite.conversation("chat")
@@ -75,35 +88,36 @@ def chat_streamed(target: Target, turns: Turns) -> None:
                 model=target.chat, messages=told, tools=CHAT_TOOLS, stream=True
             ) as stream:
                 leave_after_words(chunk.choices and chunk.choices[0].delta.content for chunk in stream)
-        messages.append(chat_message(turn))
-        while True:
-            words, calls = "", {}
-            for chunk in client.chat.completions.create(
-                model=target.chat, messages=messages, tools=CHAT_TOOLS, stream=True
-            ):
-                for choice in chunk.choices:
-                    words += choice.delta.content or ""
-                    for piece in choice.delta.tool_calls or ():
-                        if piece.index not in calls:
-                            calls[piece.index] = piece
-                        else:
-                            calls[piece.index].function.arguments += piece.function.arguments or ""
-            if not calls:
-                break
-            named = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.function.name, "arguments": call.function.arguments},
-                }
-                for call in calls.values()
-            ]
-            messages.append({"role": "assistant", "content": words or None, "tool_calls": named})
-            for call in calls.values():
-                result = forecast(**json.loads(call.function.arguments))
-                messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
-        messages.append({"role": "assistant", "content": words})
-        turn.ends_with(words)
+        with held(turns, messages):
+            messages.append(chat_message(turn))
+            while True:
+                words, calls = "", {}
+                for chunk in client.chat.completions.create(
+                    model=target.chat, messages=messages, tools=CHAT_TOOLS, stream=True
+                ):
+                    for choice in chunk.choices:
+                        words += choice.delta.content or ""
+                        for piece in choice.delta.tool_calls or ():
+                            if piece.index not in calls:
+                                calls[piece.index] = piece
+                            else:
+                                calls[piece.index].function.arguments += piece.function.arguments or ""
+                if not calls:
+                    break
+                named = [
+                    {
+                        "id": call.id,
+                        "type": "function",
+                        "function": {"name": call.function.name, "arguments": call.function.arguments},
+                    }
+                    for call in calls.values()
+                ]
+                messages.append({"role": "assistant", "content": words or None, "tool_calls": named})
+                for call in calls.values():
+                    result = forecast(**json.loads(call.function.arguments))
+                    messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+            messages.append({"role": "assistant", "content": words})
+            turn.ends_with(words)
 
 
 @suite.conversation("responses")
@@ -115,15 +129,16 @@ def responses(target: Target, turns: Turns) -> None:
             told = [*said, {"role": "user", "content": turn.cut}]
             with left_by(openai.APITimeoutError):
                 hasty(client).responses.create(model=target.responses, input=told, tools=TOOLS)
-        said.append(message(turn))
-        while True:
-            response = client.responses.create(model=target.responses, input=said, tools=TOOLS)
-            said += response.output
-            results = results_of(response.output)
-            if not results:
-                break
-            said += results
-        turn.ends_with(response.output_text)
+        with held(turns, said):
+            said.append(message(turn))
+            while True:
+                response = client.responses.create(model=target.responses, input=said, tools=TOOLS)
+                said += response.output
+                results = results_of(response.output)
+                if not results:
+                    break
+                said += results
+            turn.ends_with(response.output_text)
 
 
 @suite.conversation("responses")
@@ -135,57 +150,64 @@ def responses_streamed(target: Target, turns: Turns) -> None:
             told = [*said, {"role": "user", "content": turn.cut}]
             with client.responses.create(model=target.responses, input=told, tools=TOOLS, stream=True) as stream:
                 leave_after_words(event.type == "response.output_text.delta" for event in stream)
-        said.append(message(turn))
-        while True:
-            response = completed(client.responses.create(model=target.responses, input=said, tools=TOOLS, stream=True))
-            said += response.output
-            results = results_of(response.output)
-            if not results:
-                break
-            said += results
-        turn.ends_with(response.output_text)
+        with held(turns, said):
+            said.append(message(turn))
+            while True:
+                response = completed(
+                    client.responses.create(model=target.responses, input=said, tools=TOOLS, stream=True)
+                )
+                said += response.output
+                results = results_of(response.output)
+                if not results:
+                    break
+                said += results
+            turn.ends_with(response.output_text)
 
 
 @suite.conversation("responses")
 def responses_chained(target: Target, turns: Turns) -> None:
-    client, last = sdk(target), openai.omit
+    client = sdk(target)
+    chain: list[Any] = []  # ids of answers
     for turn in turns:
         if turn.cut:
             with left_by(openai.APITimeoutError):
                 hasty(client).responses.create(
-                    model=target.responses, input=turn.cut, tools=TOOLS, previous_response_id=last
+                    model=target.responses, input=turn.cut, tools=TOOLS, previous_response_id=last_of(chain)
                 )
-        new: Any = [message(turn)]
-        response: Any = None
-        while new:
-            response = client.responses.create(
-                model=target.responses, input=new, tools=TOOLS, previous_response_id=last
-            )
-            last = response.id
-            new = results_of(response.output)
-        turn.ends_with(response.output_text)
+        with held(turns, chain):
+            new: Any = [message(turn)]
+            response: Any = None
+            while new:
+                response = client.responses.create(
+                    model=target.responses, input=new, tools=TOOLS, previous_response_id=last_of(chain)
+                )
+                chain.append(response.id)
+                new = results_of(response.output)
+            turn.ends_with(response.output_text)
 
 
 @suite.conversation("responses")
 def responses_chained_and_streamed(target: Target, turns: Turns) -> None:
-    client, last = sdk(target), openai.omit
+    client = sdk(target)
+    chain: list[Any] = []  # ids of answers
     for turn in turns:
         if turn.cut:
             with client.responses.create(
-                model=target.responses, input=turn.cut, tools=TOOLS, previous_response_id=last, stream=True
+                model=target.responses, input=turn.cut, tools=TOOLS, previous_response_id=last_of(chain), stream=True
             ) as stream:
                 leave_after_words(event.type == "response.output_text.delta" for event in stream)
-        new: Any = [message(turn)]
-        response: Any = None
-        while new:
-            response = completed(
-                client.responses.create(
-                    model=target.responses, input=new, tools=TOOLS, previous_response_id=last, stream=True
+        with held(turns, chain):
+            new: Any = [message(turn)]
+            response: Any = None
+            while new:
+                response = completed(
+                    client.responses.create(
+                        model=target.responses, input=new, tools=TOOLS, previous_response_id=last_of(chain), stream=True
+                    )
                 )
-            )
-            last = response.id
-            new = results_of(response.output)
-        turn.ends_with(response.output_text)
+                chain.append(response.id)
+                new = results_of(response.output)
+            turn.ends_with(response.output_text)
 
 
 def results_of(output: Iterable[Any]) -> list[Any]:
@@ -206,7 +228,7 @@ def completed(events: Iterable[Any]) -> Any:
     last = None
     for event in events:
         last = event
-    if last is None or last.type != "response.completed":
+    if last is None or last.type not in {"response.completed", "response.incomplete"}:
         raise Lost(f"the stream ends with {last}")
     return last.response
 
