@@ -13,7 +13,9 @@ from providers.dialects.wording import (
     CHANGING_NOTHING,
     LEFT_OUT,
     MARK,
+    OF_ANSWER,
     OTHERS_REASON,
+    REPEATED,
     SAYS_NOTHING,
     THOUGHTS,
     Fields,
@@ -462,6 +464,8 @@ class _Conversation:
     def _fit_assistant(self, number: int, message: _Message) -> None:
         history = self._history
         self._leave_out(number, message, _refused(message, history.assistant_fields, history))
+        if history.assistant_fields is not None:
+            self._leave_out_repeated(number, message)
         calls = _calls_decoder.decode(message.get("tool_calls", _NULL)) or []
         if not calls:
             return
@@ -490,6 +494,20 @@ class _Conversation:
             elif name not in _UNTOLD and bytes(value) not in SAYS_NOTHING:
                 reason = "this provider refuses reasoning of others" if name in THOUGHTS else "this provider refuses it"
                 self.losses.append(Loss(f"messages[{number}].{name}", reason, hint=name in THOUGHTS))
+
+    def _leave_out_repeated(self, number: int, message: _Message) -> None:
+        """Leave out of an answer's parts what belongs to their message: an SDK repeats it there."""
+        content = message.get("content", _NULL)
+        if is_string(content) or _fields_of(OF_ANSWER).search(content) is None:
+            return
+        parts = _parts_decoder.decode(content)
+        for at, part in enumerate(parts):
+            for name in sorted(part.keys() & OF_ANSWER):
+                if bytes(part.get("type", _NULL)) == f'"{name}"'.encode():  # a refusal is the part's own text
+                    continue
+                if bytes(part.pop(name)) not in SAYS_NOTHING and name != "role":
+                    self.losses.append(Loss(f"messages[{number}].content[{at}].{name}", REPEATED, hint=True))
+        self._set(message, "content", raw_json(parts))
 
     def fit_system(self) -> None:
         """Move each system prompt into the user's messages, but for the one that goes first.

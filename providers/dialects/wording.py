@@ -125,12 +125,27 @@ class Losses:
             self._reasons.add(reason)
         self._met.append(Loss(field, reason, hint))
 
-    def rest(self, given: Mapping[str, msgspec.Raw], said: Container[str], path: str, reason: str) -> None:
-        """Note every field of the object at ``path``, but for null ones and those that are translated, ``said``."""
+    def rest(
+        self,
+        given: Mapping[str, msgspec.Raw],
+        said: Container[str],
+        path: str,
+        reason: str,
+        *,
+        repeated: Container[str] = (),
+    ) -> None:
+        """Note every field of the object at ``path``, but for null ones and those that are translated, ``said``.
+
+        ``repeated``: what is hints alone here, as it stands in the object around this one, too.
+        """
         for name, value in given.items():
             if name in said or is_null(value) or (self.keeps_marks and name == MARK):
                 continue
             at = f"{path}.{name}" if path else name
+            if name in repeated:
+                if name != "role" and bytes(value) not in SAYS_NOTHING:
+                    self.add(at, REPEATED, hint=True)
+                continue
             self.add(at, self._changing_nothing.get(name) or reason, hint=name in self._changing_nothing)
 
     def lose(
@@ -503,6 +518,9 @@ def as_strict(schema: msgspec.Raw, field: str) -> tuple[msgspec.Raw, bool, tuple
 
 # An earlier answer in chat has thoughts in fields of these names.
 THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
+# OpenAI's Agents SDK for JavaScript (0.20.0) sends these of an answer back in its parts.
+OF_ANSWER = frozenset({"role", "refusal", "annotations", "audio", "function_call", "tool_calls", *THOUGHTS})
+REPEATED = "it belongs to the message, not to a part of it"
 
 # Reasoning that only its maker can read: encrypted, or signed. It is a text, the same in every API. In an API that is
 # not the maker's, a word before the text names the maker, so that nobody else is sent it. In Responses, Anthropic's

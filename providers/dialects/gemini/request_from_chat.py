@@ -27,6 +27,7 @@ from providers.dialects.wording import (
     CANNOT_STOP_THINKING,
     GEMINIS,
     LEFT_OUT,
+    OF_ANSWER,
     Losses,
     Malformed,
     Wording,
@@ -193,7 +194,7 @@ class _Conversation:
             at = f"{path}[{number}]"
             kind = text_at(part, "type", at)
             if kind in {"text", "refusal"}:
-                self._losses.rest(part, ("type", kind), at, _NO_FIELD)
+                self._losses.rest(part, ("type", kind), at, _NO_FIELD, repeated=OF_ANSWER)
                 parts.append({"text": raw_text_at(part, kind, at)})
             elif texts_only:
                 self._losses.add(at, "this is text only in Gemini")

@@ -35,6 +35,7 @@ from providers.dialects.wording import (
     CACHE_REASON,
     CANNOT_STOP_THINKING,
     LEFT_OUT,
+    OF_ANSWER,
     Losses,
     Malformed,
     Wording,
@@ -165,7 +166,7 @@ class _Conversation:
             at = f"{path}[{number}]"
             kind = text_at(part, "type", at)
             if kind in {"text", "refusal"}:
-                self._losses.rest(part, ("type", kind), at, _NO_FIELD)
+                self._losses.rest(part, ("type", kind), at, _NO_FIELD, repeated=OF_ANSWER)
                 parts.append({"type": "text", "text": raw_text_at(part, kind, at)})
             elif texts_only:
                 self._losses.add(at, f"this is text only in {_API}")

@@ -33,6 +33,7 @@ from providers.dialects.reading import Object, RawObject, object_at, objects_at,
 from providers.dialects.wording import (
     CACHE_REASON,
     LEFT_OUT,
+    OF_ANSWER,
     THOUGHTS,
     Losses,
     Malformed,
@@ -255,7 +256,7 @@ class Turns:
 
     def _text(self, part: RawObject, at: str, name: str, *, empty_is_said: bool) -> list[Object]:
         text = raw_text_at(part, name, at)
-        self._losses.rest(part, ("type", name, "cache_control"), at, self._no_field)
+        self._losses.rest(part, ("type", name, "cache_control"), at, self._no_field, repeated=OF_ANSWER)
         if len(memoryview(text)) <= _LONGEST_BLANK_BYTES and not msgspec.json.decode(text, type=str).strip():
             if not empty_is_said:
                 self._losses.add(at, f"{self.api} refuses empty text", hint=True)

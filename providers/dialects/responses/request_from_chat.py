@@ -25,6 +25,7 @@ from providers.dialects.responses.turns import ENCRYPTED
 from providers.dialects.sealed import Seal, ThoughtPlace
 from providers.dialects.wording import (
     BOUND_REASON,
+    OF_ANSWER,
     OTHERS_REASON,
     PLAIN,
     THOUGHTS,
@@ -211,7 +212,7 @@ class Transcript:
                 case _:
                     self._losses.add(at, f"Responses has no part of type {kind!r} in an answer")
                     continue
-            self._losses.rest(part, ("type", kind, _MARKER), at, _NO_SUCH_FIELD)
+            self._losses.rest(part, ("type", kind, _MARKER), at, _NO_SUCH_FIELD, repeated=OF_ANSWER)
         return said
 
 

@@ -77,6 +77,20 @@ async def test_nulls_are_refused_by_nobody(stand_ins: Any) -> None:
     assert sent[3]["content"] is None
 
 
+# As OpenAI's Agents SDK for JavaScript (0.20.0) sends an answer back in chat completions: its message in each part.
+REPEATED: Json = {"role": "assistant", "refusal": None, "annotations": [], "reasoning_content": "Hm."}
+
+
+async def test_what_an_sdk_repeats_of_an_answer_in_its_parts_is_refused_by_nobody(stand_ins: Any) -> None:
+    running, vendors = stand_ins
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "Yes.", **REPEATED}]}
+    body = {"messages": [*HI, answer, *HI]}
+    for name in sorted(PLACES.keys() - {"openai", "azure"}):  # these refuse it as they do directly
+        async with running.post({**body, "model": name}, path="/v1/chat/completions") as response:
+            assert response.status == 200, (name, await response.text())
+        assert vendors[name].refusals == [], name
+
+
 async def test_a_null_that_says_something_is_sent(stand_ins: Any) -> None:
     running, vendors = stand_ins
     async with running.post({"model": "mistral", "messages": HI, "prompt_mode": None}) as response:

@@ -12,6 +12,7 @@ from providers.dialects import (
     RESPONSES,
     Dialect,
     Habits,
+    Wording,
     as_asked,
     converse_from_chat,
     named_in,
@@ -104,6 +105,26 @@ def test_so_is_what_converse_has_no_words_for() -> None:
     wording = rendered(raw, MESSAGES, CHAT, Habits())
     losses = as_asked(converse_from_chat(wording.fields, "amazon.nova-pro-v1:0").losses, MESSAGES, wording)
     assert [loss.field for loss in losses] == ["messages[1].content[1]"]
+
+
+@pytest.mark.parametrize("target", [MESSAGES, GEMINI, RESPONSES])
+@pytest.mark.parametrize("kind", ["text", "refusal"])
+def test_what_an_sdk_repeats_of_an_answer_in_its_parts_keeps_nobody_out(target: Dialect, kind: str) -> None:
+    """As OpenAI's Agents SDK for JavaScript sends an answer back in chat completions (0.20.0)."""
+    asked = {"model": "m", "max_tokens": 99}
+    begun = {"role": "user", "content": "Hi"}
+    part = {"type": kind, kind: "Hello"}
+    repeated: dict[str, Any] = {"role": "assistant", "annotations": [], "tool_calls": None, "reasoning_content": "Hm"}
+
+    def wording(**more: Any) -> Wording:
+        said = [begun, {"role": "assistant", "content": [{**part, **more}]}, begun]
+        raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in {**asked, "messages": said}.items()}
+        return rendered(raw, CHAT, target, Habits())
+
+    assert wording(**repeated).fields == wording().fields
+    losses = as_asked(wording(**repeated).losses, CHAT, wording())
+    assert [(loss.field, loss.hint) for loss in losses] == [("messages[1].content[0].reasoning_content", True)]
+    assert [loss.hint for loss in wording(made_up=1).losses] == [False]
 
 
 @pytest.mark.parametrize(

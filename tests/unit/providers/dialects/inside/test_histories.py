@@ -47,6 +47,16 @@ def test_a_history_that_a_provider_takes_stays_byte_for_byte() -> None:
         assert chat_history({"messages": raw}, history).fields["messages"] is raw
 
 
+def test_a_provider_that_takes_some_fields_alone_gets_no_others_in_the_parts_of_an_answer() -> None:
+    repeated = {"role": "assistant", "annotations": [], "reasoning": "Hm."}
+    texts = [{"type": "text", "text": "Yes."}, {"type": "refusal", "refusal": "No."}]
+    answer = {"role": "assistant", "content": [{**text, **repeated} for text in texts]}
+    messages, losses = fitted(MISTRAL, QUESTION, answer)
+    assert messages[-1]["content"] == texts
+    assert [loss.field for loss in losses] == [f"messages[1].content[{at}].reasoning" for at in (0, 1)]
+    assert all(loss.hint for loss in losses)
+
+
 @pytest.mark.parametrize("call_id", ["call_PTLP8xhu3uwZk4l3nlnrrJha", "toolu_01A09q90qw90lq917835lq9", "functions.a:0"])
 def test_mistral_gets_ids_of_nine_letters_and_digits_the_same_for_a_call_and_its_result(call_id: str) -> None:
     messages, losses = fitted(MISTRAL, QUESTION, called(call_id), result(call_id))
