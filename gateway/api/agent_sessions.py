@@ -78,6 +78,6 @@ def _conversation_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
 
 def cache_key_of(session: str, tenant: str | None, secret: bytes) -> msgspec.Raw:
     """Return the ``prompt_cache_key`` of a session, as JSON: a digest, which hides the client's name of the session."""
-    whose = f"{tenant or ''}\0{session}".encode()
-    digest = blake2b(whose, digest_size=_KEY_BYTES, key=secret[:64], person=b"holeshot cache").digest()
+    scoped = f"{tenant or ''}\0{session}".encode()
+    digest = blake2b(scoped, digest_size=_KEY_BYTES, key=secret[:64], person=b"holeshot cache").digest()
     return msgspec.Raw(b'"%b"' % urlsafe_b64encode(digest))

@@ -394,8 +394,8 @@ class KeyAdmission:
         if TENANT_KEYS in request.headers:
             allowed = None if self.providers is None else [each for each in self.providers if client.may_see(each)]
             brought = tenant_keys(request.headers.getall(TENANT_KEYS), allowed)
-            own = client.tenant.keys if client.tenant is not None else {}
-            client = msgspec.structs.replace(client, tenant=TenantKeys({**own, **brought}, client.name))
+            keys_stored = client.tenant.keys if client.tenant is not None else {}
+            client = msgspec.structs.replace(client, tenant=TenantKeys({**keys_stored, **brought}, client.name))
         if digest is not None:
             request[DIGEST] = digest
             if self.tokens is not None and (token := self.tokens.of(digest)) is not None:

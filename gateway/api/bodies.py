@@ -463,21 +463,21 @@ async def answer_first(
 
 
 async def _drain(content: StreamReader, work: BodyWork) -> None:
-    left = DRAINED_BYTES
-    while left > 0 and (data := await content.readany()):
-        left -= len(data)
+    left_bytes = DRAINED_BYTES
+    while left_bytes > 0 and (data := await content.readany()):
+        left_bytes -= len(data)
         work.drained_bytes += len(data)
 
 
 async def _drop(wire: ClientWire, work: BodyWork) -> None:
-    left = DRAINED_BYTES
+    left_bytes = DRAINED_BYTES
     end = asyncio.get_running_loop().create_future()
 
     def dropped(number: int) -> None:
-        nonlocal left
-        left -= number
+        nonlocal left_bytes
+        left_bytes -= number
         work.drained_bytes += number
-        if left <= 0 and not end.done():
+        if left_bytes <= 0 and not end.done():
             end.set_result(None)
 
     wire.drop_rest(dropped)

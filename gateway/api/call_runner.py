@@ -537,10 +537,10 @@ class CallRunner:
     def _note_failures(self) -> None:
         """Note the errors of the last race's models."""
         plans = {self.planned.model.name: self.planned, **self._raced}
-        self._last = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
+        self._last = [(name, self._total_failure(plans[name], failures)) for name, failures in self._failed]
         self.failed += self._last
-        for name, its in self._failed:
-            self._find_room(plans[name], its)
+        for name, failures in self._failed:
+            self._find_room(plans[name], failures)
 
     # For the rungs of the ladder.
 
@@ -574,8 +574,8 @@ class CallRunner:
 
     def _find_room(self, planned: PlannedCall, ending: NoAnswer) -> None:
         """Of the deployments that refused the answer's length, note the one with most room beside the prompt."""
-        own = self.open_call.call  # in the API in which the model was asked last
-        call = own if own.decision.model == planned.model.name else planned.call
+        call_now = self.open_call.call  # in the API in which the model was asked last
+        call = call_now if call_now.decision.model == planned.model.name else planned.call
         if call.traits.kind is None:
             return
         for name, error in ending.failures:
@@ -604,10 +604,10 @@ class CallRunner:
         """Record the call, which no model answered; return the response of ``answer_here``, or raise ``error``."""
         self.failed, self._last = [], ()  # the error's frames refer to this object
         error.headers.update({"x-holeshot-call-id": self.call.caller.id, **self.response_headers})
-        if (own := self._answer_here(error)) is not None:
-            own.headers.update(error.headers)
-            self.open_call.finish(None, status_code=own.status, error_kind=None)
-            return own
+        if (answer := self._answer_here(error)) is not None:
+            answer.headers.update(error.headers)
+            self.open_call.finish(None, status_code=answer.status, error_kind=None)
+            return answer
         self.open_call.finish(None, status_code=error.status_code, error_kind=error.kind)
         raise error
 

@@ -184,13 +184,13 @@ def _as_messages(contents: Contents, race_header: str | None, settings: Any = No
 
     """
     del settings
-    ours = {name: contents.fields[name] for name in _OURS if name in contents.fields}
+    own_fields = {name: contents.fields[name] for name in _OURS if name in contents.fields}
     converse = {name: value for name, value in contents.fields.items() if name not in _OURS}
     try:
-        messages = messages_of_converse(converse, int(bytes(ours.pop(_LIMIT))))
+        messages = messages_of_converse(converse, int(bytes(own_fields.pop(_LIMIT))))
     except Malformed as error:
         raise InvalidRequest(error.message, param=error.param) from None
-    fields = {**messages.fields, **ours}
+    fields = {**messages.fields, **own_fields}
     headers = _taken_headers(fields)
     parsed = read_messages(msgspec.structs.replace(contents, fields=fields, scan_media=None), race_header)
     answer = ConverseAnswer(messages.paths)

@@ -104,8 +104,8 @@ class Fitting(msgspec.Struct, frozen=True):
 
     def sent_to(self, deployment: str, fields: Fields) -> Fields:
         """Return the fields that ``deployment`` is sent of a request with these ``fields``."""
-        own = self.rendered.get(deployment, AS_ASKED).fields
-        return fields if own is None else own
+        fields_there = self.rendered.get(deployment, AS_ASKED).fields
+        return fields if fields_there is None else fields_there
 
 
 class _Unfit(Exception):
@@ -462,8 +462,8 @@ class _Translations:
             habits = dialect.pivoting.habits_of(deployment.traits, capabilities.max_output_tokens, habits)
         if dialect is self._dialect:
             chooses = deployment.vendor is not None and "choices" not in habits.beyond
-            own = self._own(dialect, habits, fields, is_choiceless=chooses)
-            return self._with_thoughts(deployment, dialect, own) if capabilities.reasoning is True else own
+            unchanged = self._own(dialect, habits, fields, is_choiceless=chooses)
+            return self._with_thoughts(deployment, dialect, unchanged) if capabilities.reasoning is True else unchanged
         if (reason := dialect.untranslated or self._dialect.untranslated) is not None:
             raise _Unfit(f"answers {dialect.name} only, and {reason}")
         if self._question.is_too_many:
@@ -503,8 +503,8 @@ class _Translations:
                 requests, habits, fields, is_foreign=is_foreign, asks_effort=asks_effort
             )
             if is_sealed and requests.thoughts.without_sealed is not None:
-                own = requests.thoughts.without_sealed(wording.fields)
-                wording = self._known[key] = Wording(own.fields, (*wording.losses, *own.losses))
+                unsealed = requests.thoughts.without_sealed(wording.fields)
+                wording = self._known[key] = Wording(unsealed.fields, (*wording.losses, *unsealed.losses))
             if is_textless and requests.tools.as_functions is not None:
                 wording = self._known[key] = requests.tools.as_functions(wording)
             if chooses and requests.tools.offering is not None:

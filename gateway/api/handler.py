@@ -113,12 +113,12 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
         parsed = endpoint.read(contents, request.headers.get(HEADER), settings)
     else:
         default = partial(default_model, relayed, context.fleet, client)
-        asked = msgspec.structs.replace(contents, fields=dict(contents.fields)) if relayed.by_summary else contents
+        original = msgspec.structs.replace(contents, fields=dict(contents.fields)) if relayed.by_summary else contents
         parsed = read_json(relayed, contents, request.headers.get(HEADER), default)
         if endpoint.unpacked is not None:
             parsed = endpoint.unpacked(parsed)
         if relayed.by_summary and not all_compact(context.fleet, parsed.model):
-            parsed = read_response(as_question(asked), request.headers.get(HEADER), store=False)
+            parsed = read_response(as_question(original), request.headers.get(HEADER), store=False)
             told_as = partial(as_compacted, given=parsed.fields["input"])
             parsed, remembers = msgspec.structs.replace(parsed, told_as=told_as), False
     if is_long:
@@ -332,9 +332,9 @@ class Responder:
         sink.given = self._given
         if self._parsed.remembering is not None:
             sink.remember(self._parsed.remembering, self._remember)
-        own_s, is_late = runner.planned.model.keepalive_s, call.decision.win_on is WinOn.VALID
-        sink.keepalive_s = own_s
-        every_s = COMMENT_S if own_s is None and is_late else own_s  # the first token may be the last
+        silence_s, is_late = runner.planned.model.keepalive_s, call.decision.win_on is WinOn.VALID
+        sink.keepalive_s = silence_s
+        every_s = COMMENT_S if silence_s is None and is_late else silence_s  # the first token may be the last
         if every_s is not None:
             sink.keep_alive(every_s)
         return sink
@@ -345,9 +345,9 @@ class Responder:
         try:
             await runner.begin()
         except ApiError as error:
-            if (own := self._answer_here(error)) is None:
+            if (answer := self._answer_here(error)) is None:
                 raise
-            return own
+            return answer
         sink = PassingSink(self._request, runner.response_headers, runner.planned.model.keepalive_s)
         try:
             record = await runner.run(partial(runner.gather, sink))
@@ -427,8 +427,8 @@ class Responder:
         if remembering is None:
             return
         if parsed.stores:
-            made_at = self._runner.planned.model.deployments[maker.deployment]
-            if made_at.stores and made_at.spoken_in(self._runner.call) is parsed.dialect:
+            deployment = self._runner.planned.model.deployments[maker.deployment]
+            if deployment.stores and deployment.spoken_in(self._runner.call) is parsed.dialect:
                 return
         remembering.keep_soon()
 
@@ -441,14 +441,14 @@ class Responder:
         deployment, key_name = maker.deployment, maker.key_name
         responses, client = self._context.responses, self._client_context.client.name
         names = {} if self._given is None else self._given.names
-        made_at = self._runner.planned.model.deployments[deployment]
+        deployment_asked = self._runner.planned.model.deployments[deployment]
         if self._parsed.relayed is not None:
             pass  # all names are the provider's own
-        elif made_at.spoken_in(self._runner.call) is not self._parsed.dialect:
+        elif deployment_asked.spoken_in(self._runner.call) is not self._parsed.dialect:
             names = {name: kind for name, kind in names.items() if kind is StoredKind.MESSAGE}
         elif self._parsed.stores:
             name = None if (recalling := self._parsed.dialect.recalling) is None else recalling.id_of(answer)
             names = names if name is None else {name: StoredKind.RESPONSE, **names}
         else:  # the answer's id names nothing at the provider, and seals what the gateway keeps of the answer in Redis
             names = {name: kind for name, kind in names.items() if kind is not StoredKind.RESPONSE}
-        await responses.keep_all(client, names, deployment, key_name, made_at.tenant)
+        await responses.keep_all(client, names, deployment, key_name, deployment_asked.tenant)

@@ -275,12 +275,12 @@ class _Name(str):
 
 def _counted_fields(body: bytes) -> dict[str, msgspec.Raw]:
     """Decode the top level, and stop at the first field too many; repeated names count each time."""
-    left = MOST_FIELDS
+    fields_left = MOST_FIELDS
 
     def name_of(kind: type[_Name], name: str) -> _Name:
-        nonlocal left
-        left -= 1
-        if left < 0:
+        nonlocal fields_left
+        fields_left -= 1
+        if fields_left < 0:
             raise InvalidRequest(f"the body has more than {MOST_FIELDS} fields at its top level")
         return kind(name)
 

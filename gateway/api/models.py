@@ -78,7 +78,7 @@ def _dearest(prices: Sequence[Price | None]) -> Price | None:
         """Return the highest price of a part; a deployment without such a price counts with its general price."""
         if all(usd(price) is None for price in priced):
             return None
-        return max(own if (own := usd(price)) is not None else otherwise(price) for price in priced)
+        return max(part_usd if (part_usd := usd(price)) is not None else otherwise(price) for price in priced)
 
     return Price(
         input_usd=max(price.input_usd for price in priced),

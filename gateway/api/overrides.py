@@ -114,13 +114,13 @@ def withheld(model: Model, override: RaceOverride, client: Client) -> Sequence[s
     """
     if override.profile is None:
         return ()
-    wanted, allowed = model.under(override.profile), model.under(client.profile)
-    if override.takeover is False or wanted.takeover.when is When.NEVER:
+    profiled, allowed = model.under(override.profile), model.under(client.profile)
+    if override.takeover is False or profiled.takeover.when is When.NEVER:
         return ()  # a rival is kept only to continue an answer
     if allowed.takeover.when is When.NEVER:
         return (_TAKEOVER,)
-    lacks_slow = allowed.takeover.slow is None is not wanted.takeover.slow
-    lacks_rival = wanted.race.keeps_speakers and not allowed.race.keeps_speakers
+    lacks_slow = allowed.takeover.slow is None is not profiled.takeover.slow
+    lacks_rival = profiled.race.keeps_speakers and not allowed.race.keeps_speakers
     return tuple(name for name, lacks in ((_SLOW, lacks_slow), (_RIVAL, lacks_rival)) if lacks)
 
 

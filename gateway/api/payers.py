@@ -95,7 +95,7 @@ class EndUsers:
         self._scope = scope
         self._secret = secret
         self._limits = rules.by_name
-        self._named = {name: own.by_name for name, own in rules.named.items()}
+        self._named = {name: limits.by_name for name, limits in rules.named.items()}
         self._known = known  # by scope and the clients' own name, which is kept in memory only
 
     @property
@@ -255,14 +255,14 @@ class Payers:
 
     def _found(self, client: Client) -> tuple[Sequence[Level], EndUsers | None]:
         zone = client.zone or self._zone
-        own = level_of_key(client.name, client.limits, zone)
+        level = level_of_key(client.name, client.limits, zone)
         if client.team is not None:
             team = self._teams.get(client.team)
             if team is None:
                 raise KeyUnusable(f"the team {client.team!r} of this key is not configured; ask the operator")
-            return (own, team), self._of_teams.get(client.team)
-        users = self._of_keys(own.owner, zone)
-        return (own,) if client.limits or users is not None else (), users
+            return (level, team), self._of_teams.get(client.team)
+        users = self._of_keys(level.owner, zone)
+        return (level,) if client.limits or users is not None else (), users
 
     def _of_keys(self, scope: str, zone: str) -> EndUsers | None:
         return None if self._end_users is None else EndUsers(scope, self._end_users, self._secret, self._ids, zone)

@@ -120,20 +120,20 @@ async def plan_call(
     """
     client, relayed = client_context.client, parsed.relayed
     may_name_one = client_context.session is not None or parsed.cache_key is not None or "metadata" in parsed.fields
-    session, whose = _session(client_context, parsed) if may_name_one else _NO_SESSION
+    session, session_owner = _session(client_context, parsed) if may_name_one else _NO_SESSION
     is_usual = instead_of is None and made_by is None and allow is None and name == parsed.model
     shape = kept_shape_of(fleet.models.get(name), parsed, client) if is_usual else None
     cached = None if shape is None else decided(fleet, client, shape)
     resolved: ResolvedModel | None = None
     fitting, index = _AS_SENT, None
     if cached is None:
-        found_model, resolved, race_asked = _resolved(allow, parsed, client, fleet, name, made_by)
+        fleet_model, resolved, race_asked = _resolved(allow, parsed, client, fleet, name, made_by)
         if relayed is not None and relayed.is_indexed:
-            index = first_of(fleet.known(parsed.model) or found_model, relayed)
+            index = first_of(fleet.known(parsed.model) or fleet_model, relayed)
         fitting = await _fitting(context, resolved, client_context, fleet, index, vectors)
-        is_alone = len(fitting.deployments) == 1 < len(found_model.deployments) and relayed is None
+        is_alone = len(fitting.deployments) == 1 < len(fleet_model.deployments) and relayed is None
         model = _not_against_itself(resolved.model) if is_alone else resolved.model
-        race_given = found_model.under(client.profile).race
+        race_given = fleet_model.under(client.profile).race
         cached = CachedDecision.of(model, shape_of(resolved.parsed), fitting, race_asked, race_given)
         if shape is not None:
             keep(fleet, client, shape, cached, fitting)
@@ -142,14 +142,14 @@ async def plan_call(
         sent,
         client_context.caller(context, sent.fields, session) if instead_of is None else instead_of.caller,
         cached.decision,
-        _own_of(context, parsed, sent, client_context, cached, resolved, instead_of, whose=whose),
+        _own_of(context, parsed, sent, client_context, cached, resolved, instead_of, whose=session_owner),
         fitting.rendered,
     )
     if fitting.rooms:
         call = _within_rooms(call, model, fitting)
     if model.common.binds and relayed is None:
         call = await _with_maker(context, call, parsed, client, fleet, model)
-    terms = _terms_of(context, call, cached, sent, whose=whose)
+    terms = _terms_of(context, call, cached, sent, whose=session_owner)
     if resolved is not None:
         is_counted = terms.is_counted or instead_of is not None  # a fallback may run beside the other model
         whole = () if sent.stream or relayed is not None else _whole(call, fitting)
@@ -242,10 +242,10 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
 
     """
     client.check_model(name)
-    found_model = fleet.find(name, adhoc=client.adhoc)
-    if parsed.relayed is None and found_model.common.acts:
+    fleet_model = fleet.find(name, adhoc=client.adhoc)
+    if parsed.relayed is None and fleet_model.common.acts:
         parsed = msgspec.structs.replace(parsed, stateful=True)
-    model = with_override(found_model, parsed.race, client, stateful=parsed.stateful)
+    model = with_override(fleet_model, parsed.race, client, stateful=parsed.stateful)
     model = model if allow is None else allow(model)
     model = model if client.tenant is None else fleet.with_keys(model, client.tenant)
     is_race_set = model.race.mode is not Mode.AUTO
@@ -258,8 +258,8 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
     # A count of tokens is requested once, and leaves nothing behind, so there is no race to report about.
     counts = parsed.relayed is not None and parsed.relayed.endpoint is MeasuredApi.COUNT_TOKENS
     if parsed.stateful and not counts and (parsed.relayed is None or parsed.race != NOTHING):
-        race_asked = with_override(found_model, parsed.race, client, stateful=False).race
-    return found_model, resolved, race_asked
+        race_asked = with_override(fleet_model, parsed.race, client, stateful=False).race
+    return fleet_model, resolved, race_asked
 
 
 async def _fitting(  # noqa: PLR0917 - what is known of a request
@@ -377,15 +377,15 @@ def _terms_of(
 
     ``sent``: the request as this model is asked.
     """
-    model, seats, own = cached.model, context.services.seats, call.traits
+    model, seats, traits = cached.model, context.services.seats, call.traits
     has_prefix = sent.size > PREFIX_BYTES[0] and model.race.cache_affinity
     return msgspec.structs.replace(
         cached.terms,
-        prompt_tokens=own.prompt_tokens,
+        prompt_tokens=traits.prompt_tokens,
         max_tokens=sent.needs.max_tokens,
         limits=seats.now(model.limits) if seats.leased else model.limits,
         prefix=_prefix(sent.fields, sent, model, whose) if has_prefix else None,
-        kind=own.kind,
+        kind=traits.kind,
         leased=seats.leased,
         is_counted=bool(call.caller.levels or model.use_limits),
     )
@@ -437,9 +437,9 @@ async def _left_to(call: Call, model: Model, maker: Maker, *, is_long: bool, are
             if are_known and tells_each_apart(each, call):
                 continue
             without = partial(without_reasoning, call, each)
-            left = await aside(without) if is_long else without()
-            if left is not None:
-                call = call.rendered_as(each.name, fields=left.fields, dropped=left.dropped)
+            rest = await aside(without) if is_long else without()
+            if rest is not None:
+                call = call.rendered_as(each.name, fields=rest.fields, dropped=rest.dropped)
         elif each.learnt is not None and each.learnt.is_any and maker.key_name is not None:
             of_keys = partial(apart_from, maker, call, each)
             apart = await aside(of_keys) if is_long else of_keys()
@@ -460,8 +460,8 @@ async def _without_unread(
     call = _with_own(call, makers=frozenset(makers.values()))
     for each in model.deployments.values():
         of_others = partial(without_unread, call, each, makers, refused)
-        left = await aside(of_others) if is_long else of_others()
-        call = call if left is None else left.of(call, each.name)
+        readable = await aside(of_others) if is_long else of_others()
+        call = call if readable is None else readable.of(call, each.name)
     return call
 
 
@@ -480,10 +480,10 @@ def _within_rooms(call: Call, model: Model, fitting: Fitting) -> Call:
 
 def _sealed_by(prompt: bytes, model: Model) -> Maker | None:
     """Return which of ``model``'s deployments made the newest sealed reasoning in ``prompt``; None: none of them."""
-    for whose in reversed(accounts_in(prompt)):
+    for account in reversed(accounts_in(prompt)):
         for each in model.deployments.values():
-            if each.encrypts and each.seal is not None and each.seal.whose == whose:
-                return Maker(each.name, tenant=each.tenant, account=whose)
+            if each.encrypts and each.seal is not None and each.seal.whose == account:
+                return Maker(each.name, tenant=each.tenant, account=account)
     return None
 
 

@@ -351,30 +351,30 @@ def preferred(
             "cannot be guaranteed: leave it out, or name a model at OpenRouter (openrouter/vendor/model)",
         )
     excluded: dict[str, str] = {}
-    left: list[Deployment] = []
+    allowed: list[Deployment] = []
     for deployment in deployments:
         reason = _obstacle(deployment, preferences)
         if reason is None:
-            left.append(deployment)
+            allowed.append(deployment)
         else:
             excluded[deployment.name] = reason
-    ordered = list(_in_order(preferences.order or (), left))
+    ordered = list(_in_order(preferences.order or (), allowed))
     if preferences.order is not None and not preferences.allow_fallbacks:
         excluded |= {
             each.name: f"is not in provider.order ({', '.join(preferences.order)}), and fallbacks are not allowed"
-            for each in left
+            for each in allowed
             if each not in ordered
         }
-        left = ordered
-    left = [*ordered, *(each for each in left if each not in ordered)]
+        allowed = ordered
+    allowed = [*ordered, *(each for each in allowed if each not in ordered)]
     if preferences.require_parameters:
-        left = [msgspec.structs.replace(each, drop_params=False, adapts_forced=False) for each in left]
+        allowed = [msgspec.structs.replace(each, drop_params=False, adapts_forced=False) for each in allowed]
     order = tuple(each.name for each in ordered)
-    race_asked = race = _raced(preferences, model.race, client, ordered=bool(order), left=left)
-    if excluded and race.width > len(left):
-        race = race.model_copy(update={"width": max(1, len(left))})  # a single deployment would race itself
+    race_asked = race = _raced(preferences, model.race, client, ordered=bool(order), left=allowed)
+    if excluded and race.width > len(allowed):
+        race = race.model_copy(update={"width": max(1, len(allowed))})  # a single deployment would race itself
     return DeploymentChoice(
-        deployments=left,
+        deployments=allowed,
         excluded=excluded,
         race=race,
         asked=race_asked,
@@ -401,10 +401,10 @@ def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, .
     listed = _decoded("models", fields, list[str] | None) or []
     if not listed and not fastest:
         return ()
-    own = _decoded("model", fields, str | None)
+    first_model = _decoded("model", fields, str | None)
     if len(listed) > MOST_MODELS:
         refuse("models", f"must hold at most {MOST_MODELS} names")
-    models = tuple(dict.fromkeys([own, *listed] if own else listed))
+    models = tuple(dict.fromkeys([first_model, *listed] if first_model else listed))
     if any(not model.strip() for model in models):
         refuse("models", "must not hold an empty name")
     if any(

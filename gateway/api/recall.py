@@ -165,13 +165,13 @@ def _naming_steps(data: bytes | msgspec.Raw) -> Steps[bool]:
 
 def _named_steps(items: Sequence[bytes]) -> Steps[list[tuple[int, str]]]:
     """Return the place of each item that stands for another one, and the other's id."""
-    named, read = [], 0
+    named, read_bytes = [], 0
     for at, item in enumerate(items):
         if (yield from _naming_steps(item)) and (name := _named(item)) is not None:
             named.append((at, name))
-        read += len(item)
-        if read >= _SLICE_BYTES:
-            read = 0
+        read_bytes += len(item)
+        if read_bytes >= _SLICE_BYTES:
+            read_bytes = 0
             yield
     return named
 

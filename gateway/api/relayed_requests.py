@@ -101,7 +101,7 @@ def multipart_steps(
     """
     try:
         form = yield from form_steps(content_type, body)
-        own = {name: _as_json(name, form.text(name)) for name in form.names & (_OWN | {"model"})}
+        own_fields = {name: _as_json(name, form.text(name)) for name in form.names & (_OWN | {"model"})}
         stream = (form.text("stream") or "").strip().lower() in _YES or form.text("stream_format") == "sse"
         names = form.names
         form = yield from form.without_steps(_OWN)
@@ -110,9 +110,9 @@ def multipart_steps(
     for name in names:
         if (head := name.partition("[")[0]) in _OWN and head != name:  # provider[only], as SDKs flatten objects
             raise InvalidRequest(f"send {head!r} as one field of JSON", param=head)
-    raw_race = own.pop("race", None)
-    preferences = read_preferences(own)
-    model = _model(api, own, preferences, default)
+    raw_race = own_fields.pop("race", None)
+    preferences = read_preferences(own_fields)
+    model = _model(api, own_fields, preferences, default)
     _demand(api, form.names)
     return ParsedRequest(
         dialect=PIVOT,

@@ -100,13 +100,13 @@ async def responses_socket(request: web.Request) -> web.StreamResponse:
     _check_origin(request, context)
     owner, address = client.name or address_of(request, context), address_of(request, context)
     try:
-        own = context.sockets.enter(owner, asyncio.get_running_loop().time())
+        entry = context.sockets.enter(owner, asyncio.get_running_loop().time())
     except TooManySockets:
         await context.sockets.hold(owner, context.drains)
         raise
     try:
         socket = WebSocket(request, context.bodies, owner, address, partial(most_bytes, context))
-        return await _Session(request, context, socket, owner, MessagePace(own)).serve(await socket.open())
+        return await _Session(request, context, socket, owner, MessagePace(entry)).serve(await socket.open())
     finally:
         context.sockets.leave(owner)
 

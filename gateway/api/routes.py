@@ -108,10 +108,10 @@ def nearest_path(path: str, paths: Sequence[str]) -> str | None:
             if bare and bare == _bare(candidate.strip("/").split("/")):
                 return candidate
     # Without versions, as all paths have similar ones.
-    bare_known = {"/".join(_bare(candidate.strip("/").split("/"))): candidate for candidate in reversed(paths)}
-    wanted = "/".join(_bare(words))
-    near = difflib.get_close_matches(wanted, bare_known, n=1, cutoff=_ALIKE) if wanted else []
-    return bare_known[near[0]] if near else None
+    paths_by_bare = {"/".join(_bare(candidate.strip("/").split("/"))): candidate for candidate in reversed(paths)}
+    bare_path = "/".join(_bare(words))
+    near = difflib.get_close_matches(bare_path, paths_by_bare, n=1, cutoff=_ALIKE) if bare_path else []
+    return paths_by_bare[near[0]] if near else None
 
 
 def _bare(words: Sequence[str]) -> list[str]:

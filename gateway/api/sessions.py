@@ -59,14 +59,14 @@ class Sessions:
         that a foreign one does not lock visitors out; most are rejected by their form.
         """
         for cookie in cookies:
-            read = _COOKIE.fullmatch(cookie)
-            if read is None:
+            match = _COOKIE.fullmatch(cookie)
+            if match is None:
                 continue
-            digest = self._named(secret).get(read[1])
+            digest = self._named(secret).get(match[1])
             if digest is None:
                 continue
-            right = _signed(_signer(digest, secret), f"{read[1]}.{read[2]}")
-            if hmac.compare_digest(right.encode(), cookie.encode()) and self._unix_clock() < int(read[2]):
+            right = _signed(_signer(digest, secret), f"{match[1]}.{match[2]}")
+            if hmac.compare_digest(right.encode(), cookie.encode()) and self._unix_clock() < int(match[2]):
                 return digest
         return None
 
@@ -91,8 +91,8 @@ def made_for(name: str, role: ClientRole, key: bytes, unix_s: float) -> str:
 
 def person_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, ClientRole] | None:
     """Return the name and the role of the person for whom one of ``cookies`` was made; None if none is valid."""
-    read = _valid(_PERSON, cookies, key, unix_s)
-    return None if read is None else (_raw(read["said"]).decode(), ClientRole(read["role"]))
+    match = _valid(_PERSON, cookies, key, unix_s)
+    return None if match is None else (_raw(match["said"]).decode(), ClientRole(match["role"]))
 
 
 def made_for_own(name: str, own: SoleUser, key: bytes, unix_s: float, ends_at: float) -> str:
@@ -105,20 +105,20 @@ def made_for_own(name: str, own: SoleUser, key: bytes, unix_s: float, ends_at: f
 
 def own_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, SoleUser] | None:
     """Return the name and the user of a person who sees their own calls, by the first valid cookie; else None."""
-    read = _valid(_OWN, cookies, key, unix_s)
-    return None if read is None else _own.decode(_raw(read["said"]))
+    match = _valid(_OWN, cookies, key, unix_s)
+    return None if match is None else _own.decode(_raw(match["said"]))
 
 
 def _valid(pattern: re.Pattern[str], cookies: Sequence[str], key: bytes, unix_s: float) -> re.Match[str] | None:
     """Return the match of the first of ``cookies`` in the form of ``pattern``, signed by ``key`` and not ended."""
     for cookie in cookies:
-        read = pattern.fullmatch(cookie)
+        match = pattern.fullmatch(cookie)
         if (
-            read is not None
-            and hmac.compare_digest(_signed(key, read["signed"]), cookie)
-            and unix_s < int(read["ends"])
+            match is not None
+            and hmac.compare_digest(_signed(key, match["signed"]), cookie)
+            and unix_s < int(match["ends"])
         ):
-            return read
+            return match
     return None
 
 

@@ -149,9 +149,11 @@ async def _asked_for(
             sink = _FollowingSink(
                 request, fields, dialect, lambda ended: note_end(_paid(context, deployment, recalling, ended))
             )
-            own = [each.keepalive_s for each in context.fleet.models.values() if deployment.name in each.deployments]
+            intervals_s = [
+                each.keepalive_s for each in context.fleet.models.values() if deployment.name in each.deployments
+            ]
             try:
-                return await sink.follow(deployment, answer.rest, min(filter(None, own), default=None))
+                return await sink.follow(deployment, answer.rest, min(filter(None, intervals_s), default=None))
             finally:
                 await sink.stop()
                 await sink.note_end()

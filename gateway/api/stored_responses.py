@@ -201,16 +201,16 @@ class StoredResponses:
     ) -> None:
         """Store the ``names`` that an answer of ``deployment``, made with the key ``key_name``, gave to ``client``."""
         maker = Maker(deployment, key_name, tenant)
-        left, now_s = [*map(_short, names)], self._clock()
-        if self._on_disk is not None and (new := [each for each in left if self._is_new(client, each, maker, now_s)]):
+        rest, now_s = [*map(_short, names)], self._clock()
+        if self._on_disk is not None and (new := [each for each in rest if self._is_new(client, each, maker, now_s)]):
             maker_parts = {"deployment": deployment, "key_name": key_name, "tenant": tenant}
             maker_fields = {name: value for name, value in maker_parts.items() if value is not None}
             self._on_disk.tell(client, new, msgspec.json.encode(maker_fields).decode())
-        for name in left:
+        for name in rest:
             self._know(client, name, maker, now_s + self.ttl_s)
-        while left and self._shared is not None:
-            await self._share(self._shared, client, left[:_AT_ONCE], maker)
-            left = left[_AT_ONCE:]
+        while rest and self._shared is not None:
+            await self._share(self._shared, client, rest[:_AT_ONCE], maker)
+            rest = rest[_AT_ONCE:]
 
     def _know(self, client: str | None, name: str, maker: Maker, until_s: float) -> None:
         self._made[client, name] = (maker, until_s)
@@ -249,11 +249,11 @@ class StoredResponses:
         None: the response did not run in the background, another replica has seen the end, or the store does not
         answer.
         """
-        own = self._begun.pop((client, response_id), None)
+        kept = self._begun.pop((client, response_id), None)
         if self._begun_on_disk is not None:
-            return await self._ended(self._begun_on_disk, client, response_id, own, row_of)
-        if self._background is None or (own is not None and not own[2]):
-            return None if own is None or self._clock() >= own[1] else (own[0], row_of(own[0]))
+            return await self._ended(self._begun_on_disk, client, response_id, kept, row_of)
+        if self._background is None or (kept is not None and not kept[2]):
+            return None if kept is None or self._clock() >= kept[1] else (kept[0], row_of(kept[0]))
         try:
             begun_json = await self._background.take(_key(client, response_id))
             begun = None if begun_json is None else msgspec.json.decode(begun_json, type=InBackground)
@@ -262,8 +262,8 @@ class StoredResponses:
             return None
         except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
             structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
-        if own is not None:
-            self._begun[client, response_id] = own  # the next request about the response tries again
+        if kept is not None:
+            self._begun[client, response_id] = kept  # the next request about the response tries again
         return None
 
     async def _ended(
@@ -275,14 +275,14 @@ class StoredResponses:
         row_of: Callable[[InBackground], CallRecord],
     ) -> tuple[InBackground, CallRecord] | None:
         """Do as ``end``, without Redis."""
-        read: list[InBackground] = []
+        rows: list[InBackground] = []
 
         def row_of_known(known: str) -> CallRecord | None:
             try:
-                read.append(msgspec.json.decode(known, type=InBackground))
+                rows.append(msgspec.json.decode(known, type=InBackground))
             except UNREADABLE:  # written by a later version
                 return None
-            return row_of(read[0])
+            return row_of(rows[0])
 
         try:
             row = await on_disk.take(client, response_id, row_of_known)
@@ -292,7 +292,7 @@ class StoredResponses:
             return None
         if row is None:
             return None
-        begun = read[0]
+        begun = rows[0]
         if own is not None or begun.counted_usd is None or begun.attempt_id in self._left:
             return begun, row
         return msgspec.structs.replace(begun, counted_usd=0.0), row  # another process has counted the cost

@@ -45,8 +45,8 @@ def failure(error: ApiError, dialect: Dialect, request_id: str | None) -> bytes:
     if telling is None:
         return dialect.answers.failure(error.kind, error.message, (), request_id)
     _, message = error.said()
-    own = error.code_there if isinstance(error, RejectedByProvider) else None
-    kind = _kept(telling, own) or telling.code or telling.type
+    code_there = error.code_there if isinstance(error, RejectedByProvider) else None
+    kind = _kept(telling, code_there) or telling.code or telling.type
     return dialect.answers.failure(kind, telling.message(message, error.lengths), _details(error, telling), request_id)
 
 

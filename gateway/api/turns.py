@@ -134,8 +134,8 @@ class SocketTurns:
 
     def close(self) -> None:
         """Forget all conversations."""
-        for kept in self._kept.values():
-            kept.counted.release()
+        for turn in self._kept.values():
+            turn.counted.release()
         self._kept.clear()
 
 

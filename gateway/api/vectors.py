@@ -48,13 +48,13 @@ _decoder = msgspec.json.Decoder(_Embeddings)
 
 def difference(first: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) -> str | None:
     """Return why the vectors of the same texts are not those of one model; None if no difference shows."""
-    for mine, its in zip(first, other, strict=True):
-        if len(mine) != len(its):
-            return f"its vectors have {len(its)} dimensions, not {len(mine)}"
-        norm, its_norm = (sqrt(fsum(x * x for x in vector)) for vector in (mine, its))
-        if abs(its_norm - norm) > NORM_SHARE * norm:
-            return f"its vectors have the length {its_norm:.4g}, not {norm:.4g}"
-        cosine = fsum(x * y for x, y in zip(mine, its, strict=True)) / (norm * its_norm) if norm and its_norm else 0.0
+    for u, v in zip(first, other, strict=True):
+        if len(u) != len(v):
+            return f"its vectors have {len(v)} dimensions, not {len(u)}"
+        norm, other_norm = (sqrt(fsum(x * x for x in vector)) for vector in (u, v))
+        if abs(other_norm - norm) > NORM_SHARE * norm:
+            return f"its vectors have the length {other_norm:.4g}, not {norm:.4g}"
+        cosine = fsum(x * y for x, y in zip(u, v, strict=True)) / (norm * other_norm) if norm and other_norm else 0.0
         if cosine < LEAST_COSINE:
             return f"its vectors point elsewhere (cosine {cosine:.4f})"
     return None
@@ -98,12 +98,12 @@ class VectorComparisons:
     async def _compare(self, fleet: Fleet, model: Model, pair: tuple[str, str]) -> None:
         first, other = (model.deployments[name] for name in pair)
         try:
-            mine, its = await _embedded(first), await _embedded(other)
+            vectors, other_vectors = await _embedded(first), await _embedded(other)
         except (UpstreamError, TimeoutError, msgspec.DecodeError, ValueError):
             return  # a later call tries again
         if fleet is not self._fleet:
             return
-        differs = self._known[pair] = difference(mine, its)
+        differs = self._known[pair] = difference(vectors, other_vectors)
         if differs is not None:
             # Event vectors.differ: A deployment makes other vectors than the `first` of its model, though both are
             # declared to be one (`reason`). It gets no embeddings until a reload.

@@ -158,8 +158,8 @@ class _Watch:
 
     async def _look(self, connection: AsyncConnection, now_s: float) -> bool:
         """Look once, and report if a report is due. Return whether the wait has a limit."""
-        wanted = (await connection.execute(text(_WANTED), {"pid": self._pid, "turn": MIGRATE.name})).one_or_none()
-        if wanted is None or not wanted.waits:
+        holder = (await connection.execute(text(_WANTED), {"pid": self._pid, "turn": MIGRATE.name})).one_or_none()
+        if holder is None or not holder.waits:
             self._since_s, self._waited_s, self._words = None, 0.0, ""
             return False
         if self._since_s is None:
@@ -168,24 +168,24 @@ class _Watch:
         holders = (await connection.execute(text(_HOLDERS), {"pid": self._pid})).all()
         if holders:  # else the process sleeps, or has the lock by now
             self._holders = tuple(each.pid for each in holders)
-            what = "another migration" if wanted.is_ours else "the gateways' sums" if wanted.is_turn else ""
-            what = what or visible(wanted.relation) or "a row"
+            what = "another migration" if holder.is_ours else "the gateways' sums" if holder.is_turn else ""
+            what = what or visible(holder.relation) or "a row"
             self._words = f"{what} is held by {' and '.join(map(_named, holders))}"
         is_due = self._waited_s >= self._patience.told_after_s
         if is_due and self._words and self._waited_s >= self._told_s + self._patience.told_every_s:
             self._told_s = self._waited_s
             self._patience.tell(f"waiting for {self._waited_s:.0f} s: {self._words}")
-        return not wanted.is_ours  # another migration has a limit of its own, and ends
+        return not holder.is_ours  # another migration has a limit of its own, and ends
 
 
 def _named(holder: Row[Any]) -> str:
     """Return the words for a process: ``process 7 (psql, role ann, active since 10:00:00 UTC, 12 s, a SELECT)``."""
     if holder.pid == 0:
         return "a prepared transaction (see pg_prepared_xacts)"
-    said = [
+    parts = [
         visible(holder.program)[:_LONGEST_NAME],
         f"role {visible(holder.role)[:_LONGEST_NAME]}" if holder.role else "",
         f"{holder.state or 'in a transaction'} since {holder.since} UTC, {holder.age_s:.0f} s" if holder.since else "",
         f"a {holder.kind}" if holder.kind in _KINDS else "",
     ]
-    return f"process {holder.pid} ({', '.join(each for each in said if each)})"
+    return f"process {holder.pid} ({', '.join(each for each in parts if each)})"

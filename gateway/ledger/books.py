@@ -99,9 +99,9 @@ class SqlAlertBook:
 
     async def note_seen(self, ids: Collection[str], at: datetime) -> None:
         """Note that the conditions of these alerts held at ``at``."""
-        seen = update(alerts).where(alerts.c.id.in_(ids), alerts.c.seen_at < self._instant(at))
+        statement = update(alerts).where(alerts.c.id.in_(ids), alerts.c.seen_at < self._instant(at))
         async with self._database.open(self._timeout_s, writes=True) as connection:
-            await connection.execute(seen.values(seen_at=self._instant(at)))
+            await connection.execute(statement.values(seen_at=self._instant(at)))
             await connection.commit()
 
     async def resolve(self, alert: Alert, *, unseen_since: datetime, at: datetime, webhooks: Collection[str]) -> bool:
@@ -135,15 +135,15 @@ class SqlAlertBook:
             leased = update(alert_messages).where(alert_messages.c.id.in_(some), is_due)
             leased = leased.values(due_at=self._instant(now + lease)).returning(alert_messages.c.id)
             ids = (await connection.scalars(leased)).all()
-            found = await connection.execute(
+            due_rows = await connection.execute(
                 select(alert_messages.c.id.label("message_id"), *_OF_MESSAGES, *alerts.c)
                 .join(alerts, alerts.c.id == alert_messages.c.alert_id)
                 .where(alert_messages.c.id.in_(ids))
                 .order_by(alert_messages.c.created_at, alert_messages.c.id)
             )
-            taken = [_message(row) for row in found]
+            messages = [_message(row) for row in due_rows]
             await connection.commit()
-        return taken
+        return messages
 
     async def settle(
         self, message: AlertMessage, delivery: DeliveryResult, *, at: datetime, retry_at: datetime | None
@@ -355,8 +355,8 @@ class SqlProbeBook:
 
 def _failures(outcomes: list[str | None]) -> int:
     """Return how many of the latest probes failed in a row. Cancelled probes, and those without an end, are skipped."""
-    told = [outcome for outcome in outcomes if outcome in {ProbeOutcome.ANSWERED, ProbeOutcome.FAILED}]
-    return next((at for at, outcome in enumerate(told) if outcome == ProbeOutcome.ANSWERED), len(told))
+    answers = [outcome for outcome in outcomes if outcome in {ProbeOutcome.ANSWERED, ProbeOutcome.FAILED}]
+    return next((at for at, outcome in enumerate(answers) if outcome == ProbeOutcome.ANSWERED), len(answers))
 
 
 # Slowdowns in the ledger: the process that may look for slowdowns, the slowdowns, and the sums to look at.
@@ -447,12 +447,12 @@ class Slowdowns:
             f"select model, deployment, metric, {at}, ratio, low, high, n from slowdowns "  # noqa: S608 - quoted
             f"where ended_at is null or ended_at >= {words.instant(since)} order by began_at"
         )
-        found = []
+        slowdowns = []
         for row in rows(answer):
-            known = {name: row[name] for name in ("model", "deployment", "ratio", "low", "high", "n")}
-            slowdown = Slowdown(**known, metric=Metric(row["metric"]), began_s=row["began"], noticed_s=row["noticed"])
-            found.append(PastSlowdown(slowdown, row["ended"]))
-        return found
+            fields = {name: row[name] for name in ("model", "deployment", "ratio", "low", "high", "n")}
+            slowdown = Slowdown(**fields, metric=Metric(row["metric"]), began_s=row["began"], noticed_s=row["noticed"])
+            slowdowns.append(PastSlowdown(slowdown, row["ended"]))
+        return slowdowns
 
     async def windows(self, length_s: int, since_s: int, until_s: int) -> Windows:
         """Return the sums of windows from ``since_s`` to before ``until_s``, by beginning, model and deployment."""
@@ -462,13 +462,13 @@ class Slowdowns:
         for at, model, deployment, metric, bucket, n in (await self._reader.run(histograms)).rows:
             place = counted.setdefault((int(at), model, deployment), {})
             place.setdefault(metric, {})[int(bucket)] = float(n)
-        found: dict[int, dict[str, dict[str, AttemptWindow]]] = {}
+        windows_by_minute: dict[int, dict[str, dict[str, AttemptWindow]]] = {}
         for at, model, deployment, won, first, cut, errors in tallies.rows:
             counts = counted.get((int(at), model, deployment), {})
             tally = AttemptTally(float(first + errors), float(errors))
             window = AttemptWindow(int(at), _histograms(counts, float(won), float(cut)), tally)
-            found.setdefault(int(at), {}).setdefault(model, {})[deployment] = window
-        return found
+            windows_by_minute.setdefault(int(at), {}).setdefault(model, {})[deployment] = window
+        return windows_by_minute
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -532,16 +532,16 @@ def _windows_sql(words: Words, length_s: int, since_s: int, until_s: int) -> tup
 
 def _histograms(counts: Mapping[str, Counts], won: float, cut: float) -> dict[Metric, Histogram]:
     """Return a window's histograms, without first tokens if the ages of cut attempts are unknown."""
-    found: dict[Metric, Histogram] = {}
+    histograms: dict[Metric, Histogram] = {}
     for metric in _METRICS:
-        seen = counts.get(metric, {})
+        values = counts.get(metric, {})
         if metric is Metric.TTFT:
             ages = counts.get(CUT, {})
-            if (seen or ages) and sum(ages.values()) >= _NEARLY_ALL * cut:
-                found[metric] = Histogram(seen, ages)
-        elif seen:
-            found[metric] = Histogram(seen, {}, won if metric is Metric.ITL else None)
-    return found
+            if (values or ages) and sum(ages.values()) >= _NEARLY_ALL * cut:
+                histograms[metric] = Histogram(values, ages)
+        elif values:
+            histograms[metric] = Histogram(values, {}, won if metric is Metric.ITL else None)
+    return histograms
 
 
 def _at(unix_s: int) -> datetime:

@@ -119,14 +119,14 @@ def _whole(
     call: ReplayedCall, those: list[tuple[int, Try, float | None]], if_audited: float, otherwise: float
 ) -> ReplayedCall:
     those.sort(key=lambda each: each[0])
-    found = [each for _, each, _ in those]
+    attempts = [each for _, each, _ in those]
     for place, (_, each, headers_ms) in enumerate(those):
         if each.failed:
-            later = [other.offset_ms for other in found[place + 1 :] if other.role == "failover"]
+            later = [other.offset_ms for other in attempts[place + 1 :] if other.role == "failover"]
             later = [offset for offset in later if offset >= each.offset_ms]
             each.failed_ms = min(later) - each.offset_ms if later else headers_ms or 0.0
-    call.tries = found
-    call.weight = if_audited if those[0][0] == 1 and found[0].audited else otherwise
+    call.tries = attempts
+    call.weight = if_audited if those[0][0] == 1 and attempts[0].audited else otherwise
     return call
 
 

@@ -86,10 +86,10 @@ class FrugalPool(AsyncAdaptedQueuePool):
         if most > 1 and self.checkedin() and self._is_crowded():
             most = 1
         idle = [self._pool.get(False) for _ in range(self.checkedin())]
-        kept = max(0, most - self.checkedout() + len(idle))
-        for record in reversed(idle[:kept]):
+        idle_kept = max(0, most - self.checkedout() + len(idle))
+        for record in reversed(idle[:idle_kept]):
             self._pool.put(record, False)  # noqa: FBT003 - likewise
-        for record in idle[kept:]:
+        for record in idle[idle_kept:]:
             self._dec_overflow()
             record.close()  # waits
 

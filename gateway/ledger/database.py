@@ -217,15 +217,17 @@ async def check_schema(engine: AsyncEngine, needed: str | None = None) -> None:
         DatabaseUnreachableError: the database cannot be asked.
 
     """
-    found, needed = await current_revision(engine), needed or head_revision()
-    if found is None:
+    revision, needed = await current_revision(engine), needed or head_revision()
+    if revision is None:
         raise SchemaOutdatedError("the database has no ledger yet; run: holeshot migrate")
-    check_can_be_updated(found)
-    if found < needed:
-        raise SchemaOutdatedError(f"the ledger's schema is {found}, this version needs {needed}; run: holeshot migrate")
-    if found > needed and not await _takes(engine, needed):
+    check_can_be_updated(revision)
+    if revision < needed:
+        raise SchemaOutdatedError(
+            f"the ledger's schema is {revision}, this version needs {needed}; run: holeshot migrate"
+        )
+    if revision > needed and not await _takes(engine, needed):
         raise SchemaTooNewError(
-            f"the ledger's schema is {found}, newer than this version's {needed}, and not usable for it; start the "
+            f"the ledger's schema is {revision}, newer than this version's {needed}, and not usable for it; start the "
             "version of Holeshot that migrated it, "
             f"or go back with that version: holeshot migrate --down-to {needed}"
         )
@@ -396,10 +398,10 @@ def _close_to_others(path: Path) -> None:
 
 def _file_at(path: str) -> tuple[int, int] | None:
     try:
-        found = Path(path).stat()
+        facts = Path(path).stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return facts.st_dev, facts.st_ino
 
 
 def unreachable(url: URL, error: Exception, at: str = "") -> DatabaseUnreachableError:
@@ -488,8 +490,8 @@ async def _run_alembic(url: str, command_name: str, revision: str, patience: Pat
     try:
         async with engine.begin() as connection, patience.watching(engine, connection):
             await _lock_schema(connection, patience)
-            if (found := await connection.run_sync(revision_of)) is not None:
-                check_can_be_updated(found)
+            if (stored_revision := await connection.run_sync(revision_of)) is not None:
+                check_can_be_updated(stored_revision)
             config.attributes |= {"connection": connection.sync_connection, "goes_back": command_name == "downgrade"}
             await connection.run_sync(lambda _: getattr(command, command_name)(config, revision))
     except DATABASE_ERRORS as error:

@@ -38,19 +38,19 @@ async def kept_ends(engine: AsyncEngine) -> tuple[dict[str, CallRecord], list[st
 
     """
     name = stored_names.c
-    wanted = select(name.id, name.ended).where(name.ended.is_not(None)).order_by(name.id).limit(AT_ONCE)
+    query = select(name.id, name.ended).where(name.ended.is_not(None)).order_by(name.id).limit(AT_ONCE)
     rows: dict[str, CallRecord] = {}
     unreadable = 0
     try:
         async with engine.connect() as connection:
-            found = (await connection.execute(wanted)).all()
-            while found:
-                read = {str(each): _read(ended) for each, ended in found}
-                rows |= {each: row for each, row in read.items() if row is not None}
-                unreadable += sum(row is None for row in read.values())
-                if rows or len(found) < AT_ONCE:
+            page = (await connection.execute(query)).all()
+            while page:
+                ends = {str(each): _read(ended) for each, ended in page}
+                rows |= {each: row for each, row in ends.items() if row is not None}
+                unreadable += sum(row is None for row in ends.values())
+                if rows or len(page) < AT_ONCE:
                     break
-                found = (await connection.execute(wanted.where(name.id > found[-1].id))).all()
+                page = (await connection.execute(query.where(name.id > page[-1].id))).all()
             if not rows:
                 return {}, [], unreadable
             began = [_instant(engine, row.started_at) for row in rows.values()]
@@ -85,7 +85,7 @@ async def forget_ends(engine: AsyncEngine, names: Collection[str]) -> None:
     """
     try:
         async with engine.begin() as connection:
-            of_them = stored_names.c.id.in_(names)
-            await connection.execute(update(stored_names).where(of_them).values(ended=None))
+            is_named = stored_names.c.id.in_(names)
+            await connection.execute(update(stored_names).where(is_named).values(ended=None))
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error

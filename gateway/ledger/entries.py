@@ -268,7 +268,7 @@ def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) 
 
 def _interrupted_call(start: CallStart) -> Row:
     """Return the row of a call whose gateway died."""
-    known = {
+    values = {
         "launched": len(start.attempts),
         "extras": max(0, len(start.attempts) - 1),  # launched at once
         "api": start.endpoint,
@@ -279,7 +279,7 @@ def _interrupted_call(start: CallStart) -> Row:
         "deadline_met": None if start.deadline_ms is None else False,
         "tags": _encode(start.tags).decode(),
     }
-    return tuple(known.get(name, getattr(start, name, None)) for name in CALL_COLUMNS)
+    return tuple(values.get(name, getattr(start, name, None)) for name in CALL_COLUMNS)
 
 
 # Open outages. The spool regularly notes that they last, so that an outage ends if the process is killed.
@@ -308,8 +308,8 @@ class OpenOutages:
     def see(self, entry: Lasting) -> None:
         """Process an entry about lasting outages. A known end stays, as a later entry has the end again."""
         for outage in entry.outages:
-            seen = self._seen.get(outage.id, (outage, outage.began_at))
-            self._seen[outage.id] = (outage, max(seen[1], entry.at))
+            outage_seen = self._seen.get(outage.id, (outage, outage.began_at))
+            self._seen[outage.id] = (outage, max(outage_seen[1], entry.at))
 
     def now(self, at: datetime) -> Lasting:
         """Return an entry with all open outages at this instant, and note that they were seen."""

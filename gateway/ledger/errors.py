@@ -115,8 +115,8 @@ def _parameters(parsed: URL, setting: str) -> dict[str, Any]:
     unknown = query.keys() - {"ssl", *_OF_TLS, *_OF_HOSTS, "application_name"}
     unknown |= {"port"} & query.keys() if "host" not in query else set()
     if unknown:
-        taken = ", ".join(("sslmode", *_OF_TLS, *_OF_HOSTS, "application_name"))
-        words = "write the port behind the host" if unknown == {"port"} else f"those that are taken are {taken}"
+        allowed = ", ".join(("sslmode", *_OF_TLS, *_OF_HOSTS, "application_name"))
+        words = "write the port behind the host" if unknown == {"port"} else f"those that are taken are {allowed}"
         raise DatabaseUrlError(f"{setting}: remove the parameter {min(unknown)!r}; {words}")
     if "host" in query:
         ports = _ports(str(query["host"]).count(",") + 1, str(query.get("port", parsed.port or "")))
@@ -129,10 +129,10 @@ def _parameters(parsed: URL, setting: str) -> dict[str, Any]:
 
 def _with_hosts_apart(url: str) -> str:
     """Return ``url`` with the hosts as parameters, if there are several in the place of one, as libpq takes them."""
-    found = _SEVERAL.fullmatch(url)
-    if found is None:
+    parts = _SEVERAL.fullmatch(url)
+    if parts is None:
         return url
-    begin, several, path, query = found.groups()
+    begin, several, path, query = parts.groups()
     hosts = [_ONE.fullmatch(each) for each in several.split(",")]
     names = ",".join("" if each is None else quote(each[1] or each[2], safe="") for each in hosts)
     ports = ",".join("none" if each is None else each[3] or _PORT for each in hosts)

@@ -114,7 +114,7 @@ def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
 
 def warn_of_skipped(folder: Path, error: OSError) -> None:
     """Log that a dead process's rows must wait, and why; the next look may succeed."""
-    mine = "if it belongs to another user, only a gateway of that user can ship it"
+    hint = "if it belongs to another user, only a gateway of that user can ship it"
     # Event ledger.spool_skipped: A folder with rows of a process that died cannot be used (`error`), as where it
     # belongs to another user. It is tried again.
     # Do: Start a gateway as that user once, or give the folder to this gateway's user.
@@ -122,17 +122,17 @@ def warn_of_skipped(folder: Path, error: OSError) -> None:
         "ledger.spool_skipped",
         spool=str(folder),
         error=error.strerror or str(error),
-        hint=mine if isinstance(error, PermissionError) else "it is left as it is; see whether its disk is well",
+        hint=hint if isinstance(error, PermissionError) else "it is left as it is; see whether its disk is well",
     )
 
 
 def is_at(descriptor: int, path: Path) -> bool:
     """Whether ``descriptor`` is open on the file at ``path``."""
     try:
-        ours, there = os.fstat(descriptor), path.stat()
+        held, there = os.fstat(descriptor), path.stat()
     except OSError:  # missing, not accessible, or on a file system that is gone
         return False
-    return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
+    return (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
 
 
 def _new_lock(path: Path) -> int:

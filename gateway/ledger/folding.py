@@ -83,14 +83,14 @@ async def fold_on(connection: AsyncConnection, before: Turn | None = None) -> No
 
     So only one of many processes waits for the turn to fold. Commits the transaction that is open on ``connection``.
     """
-    taken = FULL
-    while taken == FULL:
+    folded = FULL
+    while folded == FULL:
         await connection.commit()
         if before is not None and not await before.is_ours(connection):
             return
         await without_limits(connection)
         await FOLD.wait(connection)
-        taken = await connection.scalar(_TAKEN, {"most": FULL}) or 0
+        folded = await connection.scalar(_TAKEN, {"most": FULL}) or 0
     await connection.commit()
 
 

@@ -53,10 +53,10 @@ class SqlKeyStore:
         """Let ``decide`` make a change of the keys named ``name``, and store it; changes are made one at a time."""
         async with self._database.open(TIMEOUT_S, writes=True, turn=KEYS) as connection:
             query = select(client_keys).where(client_keys.c.name == name, client_keys.c.revoked_at.is_(None))
-            found = await connection.execute(query.order_by(client_keys.c.created_at, client_keys.c.id))
-            before = [_stored(row) for row in found]
+            rows = await connection.execute(query.order_by(client_keys.c.created_at, client_keys.c.id))
+            before = [_stored(row) for row in rows]
             change = decide(before)
-            known = {row.id for row in before}
+            ids = {row.id for row in before}
             recorded = await connection.execute(
                 insert(key_changes).values(
                     at=self._instant(at),
@@ -71,7 +71,7 @@ class SqlKeyStore:
             change_id = int(recorded.inserted_primary_key[0])
             for row in change.rows:
                 values = self._values(msgspec.structs.replace(row, change_id=change_id))
-                if row.id in known:
+                if row.id in ids:
                     del values["last_used_at"]  # written meanwhile, perhaps
                     await connection.execute(update(client_keys).where(client_keys.c.id == row.id).values(values))
                 else:
@@ -86,13 +86,13 @@ class SqlKeyStore:
         rest = sorted(ids)
         while rest:
             some, rest = rest[:WRITTEN_AT_ONCE], rest[WRITTEN_AT_ONCE:]
-            wanted = select(used.id).where(
+            stale = select(used.id).where(
                 used.id.in_(some), or_(used.last_used_at.is_(None), used.last_used_at < instant)
             )
             if not self._database.is_sqlite:
-                wanted = wanted.with_for_update(skip_locked=True)
+                stale = stale.with_for_update(skip_locked=True)
             async with self._database.open(TIMEOUT_S) as connection:
-                await connection.execute(update(client_keys).where(used.id.in_(wanted)).values(last_used_at=instant))
+                await connection.execute(update(client_keys).where(used.id.in_(stale)).values(last_used_at=instant))
                 await connection.commit()
 
     async def aclose(self) -> None:
@@ -101,16 +101,16 @@ class SqlKeyStore:
 
     async def _read(self, query: Select[Any]) -> list[StoredKey]:
         """Return the rows of ``query``, a page at a time."""
-        found: list[StoredKey] = []
+        keys: list[StoredKey] = []
         query = query.order_by(client_keys.c.id).limit(READ_AT_ONCE)
         async with self._database.open(TIMEOUT_S) as connection:
             page: Sequence[Row[Any]] = (await connection.execute(query)).all()
             while page:
-                found += [_stored(row) for row in page]
+                keys += [_stored(row) for row in page]
                 if len(page) < READ_AT_ONCE:
                     break
                 page = (await connection.execute(query.where(client_keys.c.id > page[-1].id))).all()
-        return found
+        return keys
 
     def _values(self, row: StoredKey) -> dict[str, Any]:
         values = {**msgspec.structs.asdict(row), "settings": dict(row.settings)}

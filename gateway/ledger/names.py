@@ -91,13 +91,13 @@ class LedgerNames:
             NamesUnreachable: the database cannot be reached.
 
         """
-        found = await self._asked(self._hashed(client, name))
-        if found == AWAY:
+        answer = await self._asked(self._hashed(client, name))
+        if answer == AWAY:
             raise NamesUnreachable(
                 "the ledger's database does not answer, which knows what lies at providers: try again in a moment",
                 headers={"retry-after": "1"},
             )
-        return found
+        return answer
 
     async def take(
         self, client: str | None, name: str, row_of: Callable[[str], CallRecord | None]
@@ -121,14 +121,14 @@ class LedgerNames:
         except (LedgerError, TimeoutError) as error:
             raise NamesUnreachable(str(error)) from error
         async with self._database.open(WITHIN_S, writes=True) as connection:
-            known: str | None = await connection.scalar(select(row.known).where(*is_there))
-            written = None if known is None else row_of(known)
+            stored: str | None = await connection.scalar(select(row.known).where(*is_there))
+            written = None if stored is None else row_of(stored)
             if written is None:
                 return None
             ended = {"known": "", "sealed": None, "ask_at": None, "ended": kept_end(written)}
-            taken = await connection.execute(update(stored_names).where(*is_there).values(ended))
+            update_made = await connection.execute(update(stored_names).where(*is_there).values(ended))
             await connection.commit()
-        return written if taken.rowcount == 1 else None
+        return written if update_made.rowcount == 1 else None
 
     async def unended(self) -> list[Unended]:
         """Return the newest responses that some process left running, without an end so far.
@@ -140,10 +140,10 @@ class LedgerNames:
         await self._ledger.adopted()
         row = stored_names.c
         runs = (row.sealed.is_not(None), row.known != "", row.expires_at > self._instant())
-        wanted = select(row.id, row.client, row.known, row.sealed).where(*runs)
+        query = select(row.id, row.client, row.known, row.sealed).where(*runs)
         async with self._database.open(WITHIN_S) as connection:
-            found = list(await connection.execute(wanted.order_by(row.expires_at.desc()).limit(MOST_UNENDED)))
-        return [Unended(name, client, known, self._opened(name, sealed)) for name, client, known, sealed in found]
+            rows = list(await connection.execute(query.order_by(row.expires_at.desc()).limit(MOST_UNENDED)))
+        return [Unended(name, client, maker, self._opened(name, sealed)) for name, client, maker, sealed in rows]
 
     async def claim(self, row: str, for_s: float) -> bool:
         """Return whether this process, of all, is to ask for the end of the running response ``row``, for ``for_s``.
@@ -155,13 +155,13 @@ class LedgerNames:
         named, now = stored_names.c, self._now()
         is_free = named.ask_at.is_(None) | (named.ask_at <= self._instant())
         until = self._database.instant(now + timedelta(seconds=for_s))
-        mine = (
+        claiming = (
             update(stored_names)
             .where(named.id == row, named.sealed.is_not(None), named.known != "", is_free)
             .values(ask_at=until)
         )
         async with self._database.open(WITHIN_S, writes=True) as connection:
-            claimed = await connection.execute(mine)
+            claimed = await connection.execute(claiming)
             await connection.commit()
         return claimed.rowcount == 1
 
@@ -185,8 +185,8 @@ class LedgerNames:
 
         """
         async with self._database.open(WITHIN_S, writes=True) as connection:
-            left = update(stored_names).where(stored_names.c.id == row).values(sealed=None, ask_at=None)
-            await connection.execute(left)
+            statement = update(stored_names).where(stored_names.c.id == row).values(sealed=None, ask_at=None)
+            await connection.execute(statement)
             await connection.commit()
 
     async def aclose(self) -> None:
@@ -201,10 +201,10 @@ class LedgerNames:
             async with self._looking:  # the first to come asks for all names that wait by then
                 if not answer.done():
                     await asyncio.sleep(0)  # for callers in the same turn of the loop
-                    asked = [*islice(self._wanted, MOST_AT_ONCE)]
-                    found = await self._look(asked)
-                    for each in asked:
-                        self._wanted.pop(each).set_result(AWAY if found is None else found.get(each))
+                    batch = [*islice(self._wanted, MOST_AT_ONCE)]
+                    makers = await self._look(batch)
+                    for each in batch:
+                        self._wanted.pop(each).set_result(AWAY if makers is None else makers.get(each))
         return answer.result()
 
     async def _look(self, names: Sequence[str]) -> dict[str, str] | None:
@@ -217,10 +217,10 @@ class LedgerNames:
         except TimeoutError:
             return None
         row = stored_names.c
-        wanted = select(row.id, row.known).where(row.id.in_(names), row.known != "", row.expires_at > self._instant())
+        query = select(row.id, row.known).where(row.id.in_(names), row.known != "", row.expires_at > self._instant())
         try:
             async with self._database.open(WITHIN_S) as connection:
-                return {str(name): str(known) for name, known in await connection.execute(wanted)}
+                return {str(name): str(maker) for name, maker in await connection.execute(query)}
         except NamesUnreachable:
             return None
 
@@ -241,8 +241,8 @@ class LedgerNames:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - likewise
 
         try:
-            made = b64decode(sealed, validate=True)
-            return AESGCM(self._seal).decrypt(made[:_NONCE_BYTES], made[_NONCE_BYTES:], row.encode()).decode()
+            raw = b64decode(sealed, validate=True)
+            return AESGCM(self._seal).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], row.encode()).decode()
         except (InvalidTag, ValueError):
             return None
 
@@ -254,7 +254,7 @@ class LedgerNames:
 
     def _hashed(self, client: str | None, name: str) -> str:
         """Return the keyed hash of a client and a name; the client's length keeps all pairs apart."""
-        whose = "-" if client is None else f"{len(client)}:{client}"
-        said = f"{whose}{name}".encode(errors="replace")
-        made = blake2b(said, digest_size=16, key=self._key, person=self._kind)
-        return str(UUID(bytes=made.digest()))
+        prefix = "-" if client is None else f"{len(client)}:{client}"
+        scoped = f"{prefix}{name}".encode(errors="replace")
+        digest = blake2b(scoped, digest_size=16, key=self._key, person=self._kind)
+        return str(UUID(bytes=digest.digest()))

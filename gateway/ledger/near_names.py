@@ -31,20 +31,20 @@ def advice(said: str, sql: str, columns: Mapping[str, Collection[str]], views: C
 
     ``columns``: by table and view.
     """
-    found = _MISSING.match(said)
-    if found is None:
+    missing = _MISSING.match(said)
+    if missing is None:
         return said
-    name = (found["name"] or found["named"]).rpartition(".")[2]
-    if "column" not in {found["what"], found["thing"]}:
+    name = (missing["name"] or missing["named"]).rpartition(".")[2]
+    if "column" not in {missing["what"], missing["thing"]}:
         near = difflib.get_close_matches(name, columns, n=1)
         meant = f"did you mean {near[0]!r}? The" if near else "the"
-        known = sorted(each for each in columns if not _OF_SUMS.fullmatch(each))
-        listed, tables = ([each for each in known if (each in views) is are_views] for are_views in (True, False))
+        names = sorted(each for each in columns if not _OF_SUMS.fullmatch(each))
+        listed, tables = ([each for each in names if (each in views) is are_views] for are_views in (True, False))
         return f"{said}; {meant} views are {', '.join(listed)}; tables: {', '.join(tables)}"
-    asked = [each for each in columns if re.search(rf"\b{re.escape(each)}\b", sql)]
-    known = list(dict.fromkeys(column for each in asked for column in columns[each]))
-    near = difflib.get_close_matches(name, known, n=2) or [each for each in known if name in each][:3]
+    mentioned = [each for each in columns if re.search(rf"\b{re.escape(each)}\b", sql)]
+    names = list(dict.fromkeys(column for each in mentioned for column in columns[each]))
+    near = difflib.get_close_matches(name, names, n=2) or [each for each in names if name in each][:3]
     if near:
         return f"{said}; did you mean {' or '.join(map(repr, near))}?"
-    has = "; ".join(f"{each} has {', '.join(columns[each])}" for each in asked)
+    has = "; ".join(f"{each} has {', '.join(columns[each])}" for each in mentioned)
     return f"{said}; {has}" if has else said

@@ -93,10 +93,10 @@ async def refuse_side_effects(driver: Any, sql: str) -> None:
         raise QueryError(f"{secret} is not read: it holds passwords or other people's data; use psql for it")
     if by_name := min((word for word in words if _BY_NAME.fullmatch(word)), default=None):
         raise QueryError(f"{by_name} is not run: it reads what a string names; select from the table itself")
-    found = await driver.fetchval(_VOLATILE, sorted(words), _HARMLESS)
-    if found is not None:
+    function = await driver.fetchval(_VOLATILE, sorted(words), _HARMLESS)
+    if function is not None:
         raise QueryError(
-            f"{found} is not run: it can do more than read the ledger; use psql for it. "
+            f"{function} is not run: it can do more than read the ledger; use psql for it. "
             "A function of your own that only reads must be declared stable"
         )
 
@@ -169,14 +169,14 @@ _PREDEFINED = {
 
 async def powers(driver: Any) -> str | None:
     """Return in words what else the role of ``driver`` (asyncpg's connection) may do besides reading; None: nothing."""
-    found = await driver.fetchrow(_ASK, list(_PREDEFINED))
-    if found["superuser"]:
-        return f"the role {found['role']} is a superuser: it may write anything, run programs, read any file"
-    may = ["write the ledger"] if found["writes"] else []
-    may += ["create tables and functions"] if found["creates"] else []
-    may += ["make roles"] if found["makes_roles"] else []
-    may += [words for name, words in _PREDEFINED.items() if name in found["roles"] and words not in may]
-    return f"the role {found['role']} may {', '.join(may)}" if may else None
+    rights = await driver.fetchrow(_ASK, list(_PREDEFINED))
+    if rights["superuser"]:
+        return f"the role {rights['role']} is a superuser: it may write anything, run programs, read any file"
+    may = ["write the ledger"] if rights["writes"] else []
+    may += ["create tables and functions"] if rights["creates"] else []
+    may += ["make roles"] if rights["makes_roles"] else []
+    may += [words for name, words in _PREDEFINED.items() if name in rights["roles"] and words not in may]
+    return f"the role {rights['role']} may {', '.join(may)}" if may else None
 
 
 def reader_sql(url: URL) -> str:
@@ -274,19 +274,19 @@ async def asked(
 async def _advised(url: Database, said: str, sql: str) -> str:
     """Return an error about a name with near names; without these if the database does not answer."""
     parsed = parse_url(url_of(url))
-    found: list[tuple[str, str, bool]] = []
+    listed: list[tuple[str, str, bool]] = []
     with suppress(*DATABASE_ERRORS, QueryError, DatabaseUnreachableError, TimeoutError):
         async with asyncio.timeout(_NAMES_WITHIN_S):
             if is_sqlite(parsed):
                 async with _opened(Path(str(parsed.database))) as connection:
-                    found = [(row[0], row[1], row[2]) for row in await connection.execute_fetchall(LISTED_ON_SQLITE)]
+                    listed = [(row[0], row[1], row[2]) for row in await connection.execute_fetchall(LISTED_ON_SQLITE)]
             else:
                 async with _asked_postgres(url, LISTED, None, examine_role=False) as answer:
-                    found = [(row[0], row[1], row[2]) async for batch in answer.batches for row in batch]
+                    listed = [(row[0], row[1], row[2]) async for batch in answer.batches for row in batch]
     columns: dict[str, list[str]] = {}
-    for name, column, _ in found:
+    for name, column, _ in listed:
         columns.setdefault(name, []).append(column)
-    return advice(said, sql, columns, {name for name, _, is_view in found if is_view})
+    return advice(said, sql, columns, {name for name, _, is_view in listed if is_view})
 
 
 async def _look_at_schema(url: str) -> None:
@@ -364,25 +364,25 @@ def _as_query_error(driver: Any) -> Iterator[None]:
 
 async def _look_at_file(path: Path) -> None:
     """Raise SchemaOutdatedError if a migration is missing in a SQLite file, which is opened for reading only."""
-    found: str | None = None
+    revision: str | None = None
     for statement in REVISION_OF_A_FILE:
         with suppress(sqlite3.Error):
             async with _opened(path) as connection, connection.execute(statement) as rows:
-                found = found or next(iter(await rows.fetchone() or ()), None)
-    if found is None:
+                revision = revision or next(iter(await rows.fetchone() or ()), None)
+    if revision is None:
         raise SchemaOutdatedError(f"{path} has no ledger yet; run: holeshot migrate")
-    check_can_be_updated(found)
-    if found < head_revision():
+    check_can_be_updated(revision)
+    if revision < head_revision():
         raise SchemaOutdatedError(
-            f"the ledger's schema is {found}, this version needs {head_revision()}; run: holeshot migrate"
+            f"the ledger's schema is {revision}, this version needs {head_revision()}; run: holeshot migrate"
         )
 
 
 @asynccontextmanager
 async def _opened(path: Path, words: SqliteWords | None = None) -> AsyncIterator["aiosqlite.Connection"]:
     """Open a file for reading. The connection's thread ends with the context, even after a timeout of the opening."""
-    made = {} if words is None else {"factory": words.connection}
-    connection = await open_sqlite(f"file:{quote(str(path))}?mode=ro", uri=True, **made)
+    options = {} if words is None else {"factory": words.connection}
+    connection = await open_sqlite(f"file:{quote(str(path))}?mode=ro", uri=True, **options)
     try:
         yield connection
     finally:
@@ -432,10 +432,10 @@ def in_sqlite_time(sql: str) -> str:
     for place, index in enumerate(words):
         if tokens[index].startswith("'") and (column := _compared(plain, place)) is not None:
             tokens[index] = _in_form(tokens[index], column)
-        elif plain[place] == "now" and (found := _NOW.match(" ".join(tokens[at] for at in words[place : place + 6]))):
-            is_shifted = found["n"] is not None
-            tokens[index] = _shifted(found["sign"] + found["n"], found["unit"]) if is_shifted else "datetime('now')"
-            for gone in words[place + 1 : place + len(found[0].split(" ")) - is_shifted]:
+        elif plain[place] == "now" and (now := _NOW.match(" ".join(tokens[at] for at in words[place : place + 6]))):
+            is_shifted = now["n"] is not None
+            tokens[index] = _shifted(now["sign"] + now["n"], now["unit"]) if is_shifted else "datetime('now')"
+            for gone in words[place + 1 : place + len(now[0].split(" ")) - is_shifted]:
                 tokens[gone] = ""
     return "".join(tokens)
 

@@ -69,8 +69,8 @@ async def partitions(connection: AsyncConnection, table: str) -> list[Partition]
     if connection.dialect.name != "postgresql":
         return []
     await connection.execute(_NOTATION)
-    found = [Partition(*row) for row in await connection.execute(_PARTS, {"table": table})]
-    return sorted(found, key=lambda part: part.until)
+    parts = [Partition(*row) for row in await connection.execute(_PARTS, {"table": table})]
+    return sorted(parts, key=lambda part: part.until)
 
 
 async def make_ahead(connection: AsyncConnection, table: str, keep_days: float | None, now: datetime) -> None:
@@ -203,7 +203,7 @@ class Retention(msgspec.Struct, frozen=True):
 
     def cutoffs(self, now: datetime) -> Mapping[str, datetime]:
         """Return, by table, the instant before which rows are too old."""
-        return {table: now - timedelta(days=kept) for table, kept in self.days.items() if kept is not None}
+        return {table: now - timedelta(days=days) for table, days in self.days.items() if days is not None}
 
 
 KEEP_ALL = Retention()
@@ -222,14 +222,14 @@ async def expired(engine: AsyncEngine, retention: Retention, now: datetime | Non
             counts = {}
             for table, before in retention.cutoffs(now or await database_now(connection)).items():
                 gone = expired_partitions(await partitions(connection, table), before)
-                asked = [f"select count(*) from {part.name}" for part in gone]  # noqa: S608 - our names
-                asked += [
+                queries = [f"select count(*) from {part.name}" for part in gone]  # noqa: S608 - our names
+                queries += [
                     f"select count(*) from {place} where {_begin(place)} < :before"  # noqa: S608 - likewise
                     for place in await _deleted_from(connection, table)
                     if place not in {part.name for part in gone}
                 ]
                 values = {"before": written(connection, before)}
-                counts[table] = sum([int(await connection.scalar(text(one), values) or 0) for one in asked])
+                counts[table] = sum([int(await connection.scalar(text(query), values) or 0) for query in queries])
             return counts
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
@@ -272,24 +272,24 @@ class _Brake:
     async def lets(self, table: str, before: datetime) -> bool:
         """Return whether rows of ``table`` from before ``before`` may go; commits the transaction."""
         connection, values = self._connection, {"id": 2 + _WAITING.index(table), "table": table}
-        found = (await connection.execute(text("select until_at from detector where id = :id"), values)).first()
+        row = (await connection.execute(text("select until_at from detector where id = :id"), values)).first()
         if not await self._is_doubtful(table, before):
-            if found is not None:
+            if row is not None:
                 await connection.execute(text("delete from detector where id = :id"), values)
             await connection.commit()
             return True
         if not await self._has_rows(table, _EVER, before):
             await connection.commit()
             return True
-        until = self._now + WAITS if found is None else min(read_instant(found[0]), self._now + WAITS)
-        if found is None:
+        until = self._now + WAITS if row is None else min(read_instant(row[0]), self._now + WAITS)
+        if row is None:
             values |= {"holder": f"deletion of {table}", "until": written(self._connection, until)}
             waiting = "insert into detector (id, holder, until_at) values (:id, :holder, :until) on conflict do nothing"
             await connection.execute(text(waiting), values)
         await connection.commit()
         if self._now >= until:
             return True
-        self._waits(table, until, found is None)
+        self._waits(table, until, row is None)
         return False
 
     async def _is_doubtful(self, table: str, before: datetime) -> bool:
@@ -302,9 +302,9 @@ class _Brake:
     async def _has_rows(self, table: str, since: datetime, until: datetime) -> bool:
         place = "rollup_calls" if table == "rollups" else table
         column = "window_start" if table == "rollups" else _begin(table)
-        found = f"select 1 from {place} where {column} >= :since and {column} <= :until limit 1"  # noqa: S608 - our names
+        query = f"select 1 from {place} where {column} >= :since and {column} <= :until limit 1"  # noqa: S608 - our names
         values = {"since": written(self._connection, since), "until": written(self._connection, until)}
-        return (await self._connection.execute(text(found), values)).first() is not None
+        return (await self._connection.execute(text(query), values)).first() is not None
 
 
 class _Steps:
@@ -439,10 +439,10 @@ async def _prune_rollups(connection: AsyncConnection, retention: Retention, now:
     total = 0
     for minutes, useful_days in list(await connection.execute(text("select minutes, keep_days from rollup_periods"))):
         for table in ROLLUPS:  # one statement: an hour has some thousand rows
-            kept = [days for days in (useful_days, retention.days_of_sums(table)) if days is not None]
-            if not kept:
+            all_days = [days for days in (useful_days, retention.days_of_sums(table)) if days is not None]
+            if not all_days:
                 continue
-            values = {"minutes": minutes, "before": written(connection, now - timedelta(days=min(kept)))}
+            values = {"minutes": minutes, "before": written(connection, now - timedelta(days=min(all_days)))}
             old = f"delete from {table} where minutes = :minutes and window_start < :before"  # noqa: S608 - our names
             total += await _forget(connection, old, values, deleted)
     values = {"minutes": 60, "before": written(connection, now - timedelta(days=WEEK_DAYS))}
@@ -471,8 +471,8 @@ async def _delete(connection: AsyncConnection, table: str, before: datetime) -> 
     if place == "ctid" and table.startswith(SUMMED):  # new rows are added up before they are deleted
         condition += f" and not exists (select from rollup_fresh where rollup_fresh.id = {table}.id)"
     some = f"select {place} from {table} where {condition} limit {BATCH_ROWS}"  # noqa: S608 - our names
-    found = f"in ({some})" if place == "rowid" else f"= any(array({some}))"
-    statement = text(f"delete from {table} where {place} {found}")  # noqa: S608 - likewise
+    matches = f"in ({some})" if place == "rowid" else f"= any(array({some}))"
+    statement = text(f"delete from {table} where {place} {matches}")  # noqa: S608 - likewise
     while True:
         if place == "ctid":
             await without_limits(connection)

@@ -42,8 +42,8 @@ def revision_of(connection: Connection) -> str | None:
 
 def carry_over(connection: Connection) -> None:
     """Give a ledger from before ``FIRST_WITH_OWN`` its own table, with the grants of the other. Needs the turn."""
-    if not _has(connection, VERSION_TABLE) and (found := _shared(connection)) is not None:
-        _make(connection, VERSION_TABLE, found, SHARED_TABLE)
+    if not _has(connection, VERSION_TABLE) and (revision := _shared(connection)) is not None:
+        _make(connection, VERSION_TABLE, revision, SHARED_TABLE)
 
 
 def keep_in_step(connection: Connection, before: str | None) -> None:
@@ -70,13 +70,13 @@ def _shared(connection: Connection) -> str | None:
     """Return the revision of an old ledger from the shared table; None if the table is not ours."""
     if not (_has(connection, SHARED_TABLE) and _has(connection, _READERS)):
         return None
-    found = _said(connection, SHARED_TABLE)
-    return found if found is not None and _OURS.fullmatch(found) else None
+    revision = _said(connection, SHARED_TABLE)
+    return revision if revision is not None and _OURS.fullmatch(revision) else None
 
 
 def _said(connection: Connection, table: str) -> str | None:
-    found: str | None = connection.scalar(text(f"select version_num from {table}"))  # noqa: S608 - one of two names
-    return found
+    revision: str | None = connection.scalar(text(f"select version_num from {table}"))  # noqa: S608 - one of two names
+    return revision
 
 
 def _has(connection: Connection, table: str) -> bool:

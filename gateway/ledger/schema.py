@@ -111,8 +111,8 @@ def text_of(name: str, revision: str = "") -> str:
     """Return a view's text at a revision; without a revision, today's."""
     folder = migrations_folder() / "views"
     later = sorted(each for each in folder.glob("before_*") if each.name.removeprefix("before_") > (revision or "9"))
-    found = next(path for each in (*later, folder) if (path := each / f"{name}.sql").exists())
-    return found.read_text(encoding="utf-8")
+    file = next(path for each in (*later, folder) if (path := each / f"{name}.sql").exists())
+    return file.read_text(encoding="utf-8")
 
 
 def rendered(written: str, parts: Mapping[str, str | Callable[..., str]], *, is_postgres: bool) -> str:
@@ -122,32 +122,32 @@ def rendered(written: str, parts: Mapping[str, str | Callable[..., str]], *, is_
         KeyError: the text names an unknown part.
 
     """
-    mine, other = (_ONLY[name] for name in (("postgresql", "sqlite") if is_postgres else ("sqlite", "postgresql")))
+    mark, other_mark = (_ONLY[name] for name in (("postgresql", "sqlite") if is_postgres else ("sqlite", "postgresql")))
 
     def part(found: re.Match[str]) -> str:
         whole = parts.get(found[1])
         if isinstance(whole, str):
             return whole
         name, *values = found[1].split()
-        made = parts[name]
-        return made(*values) if callable(made) else made
+        value = parts[name]
+        return value(*values) if callable(value) else value
 
-    lines = (line.removeprefix(mine) for line in written.splitlines() if not line.startswith((other, "--")))
+    lines = (line.removeprefix(mark) for line in written.splitlines() if not line.startswith((other_mark, "--")))
     return _PART.sub(part, "\n".join(lines))
 
 
 def view_sql(name: str, words: Words, revision: str = "", **parts: str) -> str:
     """Return the SELECT of a view at a revision; ``parts`` replace the view's own."""
     file, span = VIEWS[name]
-    known = _parts(name, span, words, revision=revision)
-    made = rendered(text_of(file, revision), known | parts, is_postgres=words.is_postgres)
-    return with_old_names(made, renamed(name, revision))
+    own_parts = _parts(name, span, words, revision=revision)
+    sql = rendered(text_of(file, revision), own_parts | parts, is_postgres=words.is_postgres)
+    return with_old_names(sql, renamed(name, revision))
 
 
 def report_sql(text: str, words: Words, span: str, now: datetime, **parts: str) -> str:
     """Return the SELECT of a view's text as of ``now``, over a span in ``WINDOWS``; ``parts``: as for ``view_sql``."""
-    made = rendered(text_of(text), _parts(text, span, words, now) | parts, is_postgres=words.is_postgres)
-    return with_old_names(made, RENAMED.get(text, {}))
+    sql = rendered(text_of(text), _parts(text, span, words, now) | parts, is_postgres=words.is_postgres)
+    return with_old_names(sql, RENAMED.get(text, {}))
 
 
 def _parts(
@@ -220,7 +220,7 @@ def _parts_of_speed(name: str, words: Words) -> dict[str, str]:
     length_s, days = minutes * 60, 30 if name == "speed_days" else 7
     since = _moment(words, f"{{now}} / {length_s} * {length_s} - {days * 86_400}")
     slot = words.hour if name == "speed_by_hour" else str
-    found = of_sums(
+    source = of_sums(
         words,
         minutes=minutes,
         within=f"window_start >= {since}",
@@ -230,7 +230,7 @@ def _parts_of_speed(name: str, words: Words) -> dict[str, str]:
         quantiles=_OF_SPEED,
     )
     before = {"minutes": str(minutes), "slot": slot("r.window_start"), "since": since}  # schema 0048
-    return {"named": named, "steps": found.tables, "of steps": found.joined, **before}
+    return {"named": named, "steps": source.tables, "of steps": source.joined, **before}
 
 
 def _variance(figure: str, number: str) -> str:

@@ -107,12 +107,12 @@ class Segments:
 
         -1: the segment is not held open, and has to be opened by name.
         """
-        found = {
+        descriptors = {
             segment.number: segment.descriptor if segment.descriptor < 0 else os.dup(segment.descriptor)
             for segment in self._older
             if segment.number >= number
         }
-        return found | {self.number: os.dup(self.descriptor)}
+        return descriptors | {self.number: os.dup(self.descriptor)}
 
     def release(self, number: int) -> list[Path]:
         """Release the segments before ``number``, which are in SQL; return the files to delete."""

@@ -246,8 +246,8 @@ class Backlog:
 
     def unshipped(self) -> list[Shippable]:
         """Return the entries in memory that SQL may not have yet: nearly always all entries that wait for SQL."""
-        taken = [] if self._batch is None else _shippable(self._batch)
-        return [*taken, *self._unspooled, *self._spool.waiting(self._shipped_spooled)]
+        batch = [] if self._batch is None else _shippable(self._batch)
+        return [*batch, *self._unspooled, *self._spool.waiting(self._shipped_spooled)]
 
     def taken(self) -> int:
         """Return how many of the spooled entries are in SQL, or in memory on their way there."""

@@ -114,9 +114,9 @@ class SpoolReader:
         # Do: Report it with the line.
         self._log.error("ledger.entry_set_aside", file=str(bad_file), cause=cause)
         try:
-            with os.fdopen(os.open(bad_file, _APPENDED, 0o600), "ab") as kept:
-                os.fchmod(kept.fileno(), 0o600)  # the file may be there already
-                kept.write(line if line.endswith(b"\n") else line + b"\n")
+            with os.fdopen(os.open(bad_file, _APPENDED, 0o600), "ab") as bad_lines:
+                os.fchmod(bad_lines.fileno(), 0o600)  # the file may be there already
+                bad_lines.write(line if line.endswith(b"\n") else line + b"\n")
         except OSError as error:
             # Event ledger.entry_lost: One row is lost: it could not be encoded, or could not be set aside.
             # Do: With a `hint` it is a bug: report it. Else make `spool_dir` writable.
@@ -371,8 +371,8 @@ class Spool:
 
     def _watch(self, start: CallStart, ended: tuple[AttemptRecord, ...]) -> None:
         """Remember the attempts of a call that have not ended, and are watched longer than the call."""
-        known = {attempt.id for attempt in ended}
-        rest = tuple(each for each in start.attempts if each.id not in known)
+        ids = {attempt.id for attempt in ended}
+        rest = tuple(each for each in start.attempts if each.id not in ids)
         if rest:
             self._watched[start.id] = msgspec.structs.replace(start, attempts=rest)
 
@@ -432,8 +432,8 @@ class Spool:
         self._memory.append(entry)
 
     def _note_refusal(self, error: OSError) -> None:
-        known, self.refusal = self.refusal, error.strerror or str(error)
-        if known is None:  # once per outage; the keeper repeats it
+        earlier, self.refusal = self.refusal, error.strerror or str(error)
+        if earlier is None:  # once per outage; the keeper repeats it
             self.say_refused()
 
     def say_refused(self) -> None:

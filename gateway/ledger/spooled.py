@@ -134,12 +134,12 @@ def spooled(spool_dir: Path, own: Path, now: datetime, since_s: Sequence[float])
 
     Rows that are in the database already count, too: the sums are for a start that cannot ask the database.
     """
-    found = SpoolSums(now, since_s)
+    sums = SpoolSums(now, since_s)
     with suppress(OSError):
         for folder in sorted(spool_dir.iterdir()):
             if folder == own or folder.name.startswith(".") or not folder.is_dir():
                 continue
             for number in segment_numbers(folder):
                 with suppress(OSError), segment_path(folder, number).open("rb") as lines:
-                    found.read(lines)
-    return found
+                    sums.read(lines)
+    return sums

@@ -40,11 +40,11 @@ class SqliteWords:
 
     def connection(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
         """Return a connection; for ``sqlite3.connect`` as ``factory``."""
-        made = sqlite3.Connection(*arguments, **options)
-        made.create_function("date_trunc", -1, self._date_trunc, deterministic=True)
+        new_connection = sqlite3.Connection(*arguments, **options)
+        new_connection.create_function("date_trunc", -1, self._date_trunc, deterministic=True)
         for name in _PERCENTILES:
-            made.create_aggregate(name, -1, partial(_Percentile, self, name))
-        return made
+            new_connection.create_aggregate(name, -1, partial(_Percentile, self, name))
+        return new_connection
 
     def refused(self, why: str) -> ValueError:
         """Return an error to raise, and note ``why``: SQLite does not pass on the message."""

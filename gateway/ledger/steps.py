@@ -96,8 +96,8 @@ def _each(counts: BucketPlaces) -> str:
 
 def _slots(words: Words, minutes: int, within: str, slot: str) -> str:
     """Return the table of slots: windows of sums that are added up together."""
-    found = f"select distinct window_start from rollup_attempts where minutes = {minutes} and {within}"  # noqa: S608 - our own values
-    windows = f"select window_start, {slot} as slot from ({found}) as windows"  # noqa: S608 - likewise
+    starts = f"select distinct window_start from rollup_attempts where minutes = {minutes} and {within}"  # noqa: S608 - our own values
+    windows = f"select window_start, {slot} as slot from ({starts}) as windows"  # noqa: S608 - likewise
     if words.is_postgres:
         windows = f"select slot, array_agg(window_start) as windows from ({windows}) as numbered group by slot"  # noqa: S608 - likewise
     return f"slots as (\n  {windows}\n)"

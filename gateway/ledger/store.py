@@ -331,8 +331,8 @@ class SqlStore:
         """Check that the database answers and accepts rows: after a failover the answering server may be a standby."""
         try:
             async with self._turns, self._engine.connect() as connection:
-                asked = "select 0" if is_sqlite(self._engine.url) else "select current_setting('transaction_read_only')"
-                only_reads = await connection.scalar(text(asked)) == "on"
+                query = "select 0" if is_sqlite(self._engine.url) else "select current_setting('transaction_read_only')"
+                only_reads = await connection.scalar(text(query)) == "on"
                 if only_reads:  # the connection stays read-only, even if new connections may write
                     await connection.invalidate()
         except DATABASE_ERRORS as error:

@@ -387,11 +387,11 @@ class Summing:
         return _raced_at(condition if changed is None else _before(changed, condition), self._revision)
 
     def _of_revision(self, sums: Mapping[str, str]) -> dict[str, str]:
-        found = {name: each for name, each in sums.items() if SINCE.get(name, "") <= self._revision}
+        of_revision = {name: each for name, each in sums.items() if SINCE.get(name, "") <= self._revision}
         for changed in sorted(BEFORE, reverse=True):
             if self._revision < changed:
-                found |= {name: each for name, each in BEFORE[changed].items() if name in found}
-        return {name: _raced_at(each, self._revision) for name, each in found.items()}
+                of_revision |= {name: each for name, each in BEFORE[changed].items() if name in of_revision}
+        return {name: _raced_at(each, self._revision) for name, each in of_revision.items()}
 
     def _by_client(self, fresh: str, sums: Mapping[str, str]) -> str:
         who = "coalesce(f.client, '') as client, f.model as model"
@@ -523,7 +523,7 @@ class Summing:
             return []
         keys = "client, team, end_user, model"
         named = ", ".join(f"{each} as {name}" for each, name in zip(who, keys.split(", "), strict=True))
-        found = f"select {named}, coalesce({usd}, 0) as usd, coalesce({tokens}, 0) as tokens from {rows}"
+        totals = f"select {named}, coalesce({usd}, 0) as usd, coalesce({tokens}, 0) as tokens from {rows}"
         there = " and ".join(f"t.{name} = each.{name}" for name in keys.split(", "))
         has_own = (
             f"each.end_user = '' or exists (select 1 from used_totals as t where {there}) "
@@ -531,7 +531,7 @@ class Summing:
         )
         counted = (
             f"select client, team, case when {has_own} then end_user else '' end as end_user, model, usd, tokens "
-            f"from ({found}) as each where each.usd > 0 or each.tokens > 0"
+            f"from ({totals}) as each where each.usd > 0 or each.tokens > 0"
         )
         added = (
             f"insert into used_totals ({keys}, usd, tokens) select {keys}, sum(usd), sum(tokens) "
@@ -587,9 +587,9 @@ _NOTED = "select 1 from rollup_wide_tags as w where w.minutes = 1440 and w.windo
 
 def all_cost(words: Words, otherwise: str = f"case when {ANSWERED.replace('f.', 'c.')} then c.cost_usd end") -> str:
     """Return the cost of all attempts at a call (c), also of later ones; ``otherwise`` if no cost is known."""
-    own = conditions("a.")["own"]
+    is_own = conditions("a.")["own"]
     same_day = SAME_DAY.replace("f.", "a.") if words.is_postgres else "true"
-    cost = f"(select sum(a.cost_usd) from attempts as a where a.call_id = c.id and {same_day} and {own})"
+    cost = f"(select sum(a.cost_usd) from attempts as a where a.call_id = c.id and {same_day} and {is_own})"
     return f"coalesce({cost}, {otherwise})"
 
 
@@ -599,13 +599,13 @@ def _is(key: Sequence[str]) -> str:
 
 def _series(keys: Sequence[tuple[Sequence[str], str, str]]) -> str:
     """Return the statement that notes new series. Existing ones are left out first, or each batch would use up ids."""
-    found = " union ".join(
+    series = " union ".join(
         f"select {listing(dict(zip(KEY, key, strict=True)))} from {fresh} where {condition}"
         for key, fresh, condition in keys
     )
     names = ", ".join(KEY)
     return (
         f"insert into rollup_series ({names}) select {names} "
-        f"from ({found} except select {names} from rollup_series) as new_ones "
+        f"from ({series} except select {names} from rollup_series) as new_ones "
         f"where true order by {names} on conflict do nothing"
     )

@@ -63,18 +63,18 @@ class LongTurn(msgspec.Struct, frozen=True):
 
     async def is_ours(self, connection: AsyncConnection, holder: str, now: datetime, lasts: timedelta) -> bool:
         """Return whether ``holder`` has the turn from ``now`` on; a turn that is free or has ended is taken."""
-        taken = text(
+        statement = text(
             "update detector set holder = :holder, until_at = :until "
             "where id = :row and (holder is null or holder = :holder or until_at < :now)"
         )
         values = {"holder": holder, "row": self.row}
         values |= {"until": written(connection, now + lasts), "now": written(connection, now)}
-        return (await connection.execute(taken, values)).rowcount == 1
+        return (await connection.execute(statement, values)).rowcount == 1
 
     async def give_up(self, connection: AsyncConnection, holder: str) -> None:
         """End the turn if ``holder`` has it."""
-        left = text("update detector set holder = null where id = :row and holder = :holder")
-        await connection.execute(left, {"row": self.row, "holder": holder})
+        statement = text("update detector set holder = null where id = :row and holder = :holder")
+        await connection.execute(statement, {"row": self.row, "holder": holder})
 
 
 SLOWDOWNS = LongTurn(1)  # looks for slowdowns

@@ -46,13 +46,13 @@ def windows_between(since: datetime, until: datetime) -> list[tuple[int, datetim
     if first_hour > last_hour:
         return [(5, _floor(since, 5), last)]
     first_day, last_day = _ceiling(since, 1440), _floor(until, 1440)
-    found = [(5, _floor(since, 5), first_hour)]
+    windows = [(5, _floor(since, 5), first_hour)]
     if first_day <= last_day:
-        found += [(60, first_hour, first_day), (1440, first_day, last_day), (60, last_day, last_hour)]
+        windows += [(60, first_hour, first_day), (1440, first_day, last_day), (60, last_day, last_hour)]
     else:
-        found.append((60, first_hour, last_hour))
-    found.append((5, last_hour, last))
-    return [each for each in found if each[1] < each[2]]
+        windows.append((60, first_hour, last_hour))
+    windows.append((5, last_hour, last))
+    return [each for each in windows if each[1] < each[2]]
 
 
 def _last(until: datetime) -> datetime:
@@ -166,13 +166,13 @@ async def used(database: Database, since_s: Sequence[float], until: datetime, ow
         parts.append(of_replica)
     sql = " union all ".join(f"select * from ({each}) as part" for each in parts)  # noqa: S608 - our own values
     result = await queries.run(database, sql, timeout_s=TIMEOUT_S)
-    found = [
+    rows = [
         (place, client or None, model, float(usd), float(tokens)) for place, client, model, usd, tokens in result.rows
     ]
-    its_own = {(client, model): (usd, tokens) for place, client, model, usd, tokens in found if place == _ITS_OWN}
+    pairs_own = {(client, model): (usd, tokens) for place, client, model, usd, tokens in rows if place == _ITS_OWN}
     return [
-        _without(Used(since_s[place], usd, tokens, client=client, model=model), its_own)
-        for place, client, model, usd, tokens in found
+        _without(Used(since_s[place], usd, tokens, client=client, model=model), pairs_own)
+        for place, client, model, usd, tokens in rows
         if place != _ITS_OWN and (usd or tokens)
     ]
 
@@ -218,7 +218,7 @@ async def used_by_payers(database: Database, since_s: Iterable[float], until: da
     words, since_s = words_of(database), sorted(since_s)
     names = {"team": words.tag("team"), "end_user": words.tag("end_user"), "until": words.instant(until)}
     finite = [each_s for each_s in since_s if each_s > -inf and each_s < until.timestamp()]
-    found: list[Used] = []
+    uses: list[Used] = []
     if finite:
         starts = [words.instant(datetime.fromtimestamp(each_s, UTC)) for each_s in finite]
         sums = ", ".join(
@@ -228,14 +228,14 @@ async def used_by_payers(database: Database, since_s: Iterable[float], until: da
         )
         sql = _PAYERS.format(**names, sums=sums, tokens=_TOKENS, since=starts[0], most=MOST_PAYERS)
         for client, team, end_user, *amounts in (await queries.run(database, sql, timeout_s=TIMEOUT_S)).rows:
-            found += [
+            uses += [
                 Used(each_s, float(usd), float(tokens), client=client, team=team, end_user=end_user)
                 for each_s, usd, tokens in zip(finite, amounts[::2], amounts[1::2], strict=True)
                 if usd or tokens
             ]
     if -inf in since_s:
         sql = _PAYERS_TOTALS.format(**names, tokens=_TOKENS, most=MOST_PAYERS, new_calls=_is_new(words, "calls"))
-        found += [
+        uses += [
             Used(
                 -inf,
                 max(0.0, float(usd or 0.0)),
@@ -246,4 +246,4 @@ async def used_by_payers(database: Database, since_s: Iterable[float], until: da
             )
             for client, team, end_user, usd, tokens in (await queries.run(database, sql, timeout_s=TIMEOUT_S)).rows
         ]
-    return found
+    return uses

@@ -460,7 +460,7 @@ class Ledger:
         Entries that neither the database nor the disk takes are lost, and the log says how many.
         """
         self._closing.set()
-        left = False
+        is_cancelled = False
         interrupted = [task for task in (self._pruning, self._adding_up, self._measuring) if task]
         for task in interrupted:  # each can continue at any time
             task.cancel()
@@ -475,13 +475,13 @@ class Ledger:
                     async with asyncio.timeout(timeout_s / 2):
                         await self._folding.fold_rest()
         except (TimeoutError, LedgerError):
-            left = True
+            is_cancelled = True
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._keeper.keep()
-            if left and self.pending:
+            if is_cancelled and self.pending:
                 lost, folder = self._spool.only_in_memory, str(self._spool.folder)
                 # Event ledger.closed_with_pending_rows: The process ended before all rows were in the database.
                 # `pending` are in `spool`; `lost` are nowhere, as the disk refused them too.
@@ -525,7 +525,7 @@ class Ledger:
 
         At a start write all of them, so that limits go on from their cost: a row that is written twice is stored once.
         """
-        kept, written, unreadable = await self._store.kept_ends()
+        ends, written, unreadable = await self._store.kept_ends()
         if unreadable > self._unreadable_ends:
             # Event ledger.unreadable_ends: Rows of background responses that ended while their process was killed
             # cannot be read (`rows` of them): a later version of Holeshot has kept them. The others are written.
@@ -533,7 +533,7 @@ class Ledger:
             self._log.warning("ledger.unreadable_ends", rows=unreadable)
         self._unreadable_ends = unreadable
         before = self.clock.now() - AFTER
-        for name, row in kept.items():
+        for name, row in ends.items():
             if not self._adopted.is_set() or row.started_at < before:
                 self.call_finished(row)
                 written.append(name)

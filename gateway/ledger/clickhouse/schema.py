@@ -66,19 +66,19 @@ async def prepare_clickhouse(server: ClickHouse, keep_days: float | None) -> int
 
     """
     await server.run(_VERSIONS)
-    found = int(await server.run("select max(version) from holeshot_schema") or 0)
+    version = int(await server.run("select max(version) from holeshot_schema") or 0)
     for name in TABLES:
         await server.run(table_sql(name, keep_days))
         await _add_columns(server, name)
         await _keep(server, name, keep_days)
-    if found < VERSION:
+    if version < VERSION:
         for statement in views_sql():
             await server.run(statement)
         await server.run(f"insert into holeshot_schema (version) values ({VERSION})")  # noqa: S608 - our number
         # Event ledger.clickhouse_prepared: The tables and views in ClickHouse were made or updated.
         # Do: Nothing.
         structlog.get_logger().info("ledger.clickhouse_prepared", clickhouse=server.place, schema=VERSION)
-    return max(found, VERSION)
+    return max(version, VERSION)
 
 
 async def _add_columns(server: ClickHouse, name: str) -> None:
@@ -92,15 +92,15 @@ async def _add_columns(server: ClickHouse, name: str) -> None:
 
 
 async def _keep(server: ClickHouse, name: str, keep_days: float | None) -> None:
-    made = await server.run(
+    statement = await server.run(
         f"select engine_full from system.tables where database = currentDatabase() and name = '{name}'"  # noqa: S608
     )
-    wanted = _ttl(keep_days)
-    has_one = " TTL " in made
-    if wanted and wanted not in made:
+    ttl = _ttl(keep_days)
+    has_one = " TTL " in statement
+    if ttl and ttl not in statement:
         # Only for new parts, and parts that are merged anyway: old parts are dropped as a whole when their day is over.
-        await server.run(f"alter table {name} modify ttl {wanted} settings materialize_ttl_after_modify = 0")
-    elif has_one and not wanted:
+        await server.run(f"alter table {name} modify ttl {ttl} settings materialize_ttl_after_modify = 0")
+    elif has_one and not ttl:
         await server.run(f"alter table {name} remove ttl")
 
 
@@ -121,8 +121,8 @@ def columns_of(name: str) -> Iterator[tuple[str, str]]:
     """Yield the columns of a table with their types in ClickHouse."""
     declared = {each.name: each for each in TABLES[name].declared}
     for column in TABLES[name].names:
-        made = f" default {conditions()[_MADE[name]]}" if column == "failed" else ""  # for rows that came without it
-        yield column, _kind(declared[column]) + made
+        default = f" default {conditions()[_MADE[name]]}" if column == "failed" else ""  # for rows that came without it
+        yield column, _kind(declared[column]) + default
 
 
 def _kind(column: DescribedColumn) -> str:

@@ -117,15 +117,15 @@ class SegmentQueue:
         """Return the waiting files, the oldest first; before, drop the oldest files beyond the limit. Blocks."""
         make_private(self.folder)
         with _alone(self.folder / LOCK_NAME) as may_drop:  # two processes at the same time would drop twice as many
-            found = []
+            all_files = []
             for path in self.folder.glob("*.jsonl"):
                 with suppress(FileNotFoundError):
                     facts = path.stat()
-                    found.append((facts.st_mtime, path.name, facts.st_size, path))
-            found.sort()
-            waiting_bytes = sum(size_bytes for _, _, size_bytes, _ in found)
+                    all_files.append((facts.st_mtime, path.name, facts.st_size, path))
+            all_files.sort()
+            waiting_bytes = sum(size_bytes for _, _, size_bytes, _ in all_files)
             kept = []
-            for at_s, _, size_bytes, path in found:
+            for at_s, _, size_bytes, path in all_files:
                 if may_drop and waiting_bytes > self.max_bytes and self._drop(path):
                     waiting_bytes -= size_bytes
                 else:
@@ -337,8 +337,8 @@ class ClickHouseSink:
         # has it.
         # Do: Report it with the line.
         self._log.error("ledger.clickhouse_set_aside", file=str(path), cause=cause)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab") as kept:
-            kept.write(line)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab") as bad_rows:
+            bad_rows.write(line)
 
     async def _repeat(self) -> None:
         failures = 0

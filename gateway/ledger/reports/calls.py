@@ -31,8 +31,8 @@ async def listed(reader: Reader, unshipped: Iterable[Shippable], wanted: CallsFi
         for entry in unshipped
         if isinstance(entry, Finished) and _fits(wanted, since, entry.call)
     ]
-    found = shapes.rows(await reader.run(_list_sql(reader.words, wanted, since, wanted.limit + 1)))
-    rows = [{**row, "id": str(row["id"]), "is_stored": True} for row in found]
+    records = shapes.rows(await reader.run(_list_sql(reader.words, wanted, since, wanted.limit + 1)))
+    rows = [{**row, "id": str(row["id"]), "is_stored": True} for row in records]
     stored = {row["id"] for row in rows}
     rows += [row for row in recent if row["id"] not in stored]
     rows.sort(key=lambda row: (row["started_at"], row["id"]), reverse=True)
@@ -86,8 +86,8 @@ async def found(
             finished = entry.call
         elif isinstance(entry, Audited) and entry.call_id == call_id:
             late += [shapes.of_record(attempt, ATTEMPT_COLUMNS) for attempt in entry.attempts]
-    known = finished or running
-    if known is not None and own is not None and not own.has(known.client, known.tags):
+    record = finished or running
+    if record is not None and own is not None and not own.has(record.client, record.tags):
         return None
     if finished is not None:
         attempts = [*(shapes.of_record(each, ATTEMPT_COLUMNS) for each in finished.attempts), *late]
@@ -196,29 +196,29 @@ _WINNER = {
 
 def _conditions(words: Words, wanted: CallsFilter, since: datetime | None) -> list[str]:
     """Return the SQL conditions for the wanted calls; ``_fits`` has the same rules for records."""
-    found = [] if since is None else [f"started_at >= {words.instant(since)}"]
-    found += _of_own(words, wanted.own)
+    criteria = [] if since is None else [f"started_at >= {words.instant(since)}"]
+    criteria += _of_own(words, wanted.own)
     if (after := wanted.after) is not None:
         at = words.instant(after.started_at)
-        found += [f"started_at <= {at}", f"(started_at < {at} or id < {words.text(after.id)})"]
+        criteria += [f"started_at <= {at}", f"(started_at < {at} or id < {words.text(after.id)})"]
     if wanted.model is not None:
-        found.append(f"model = {words.text(wanted.model)}")
+        criteria.append(f"model = {words.text(wanted.model)}")
     if wanted.client is not None:
-        found.append(f"client = {words.text(wanted.client)}" if wanted.client else "client is null")
+        criteria.append(f"client = {words.text(wanted.client)}" if wanted.client else "client is null")
     if wanted.tag is not None:
-        found.append(words.has_tag(*wanted.tag))
+        criteria.append(words.has_tag(*wanted.tag))
     if wanted.error is not None:
-        found.append(f"error_kind = {words.text(wanted.error)}")
+        criteria.append(f"error_kind = {words.text(wanted.error)}")
     if wanted.request_id is not None:
-        found.append(f"request_id = {words.text(wanted.request_id)}")
+        criteria.append(f"request_id = {words.text(wanted.request_id)}")
     if wanted.slower_than_ms is not None:
-        found.append(f"coalesce(ttft_ms, total_ms) > {wanted.slower_than_ms!r}")
+        criteria.append(f"coalesce(ttft_ms, total_ms) > {wanted.slower_than_ms!r}")
     if wanted.outcome is not None:
-        found.append(_ENDED[wanted.outcome])
+        criteria.append(_ENDED[wanted.outcome])
     if wanted.deployment is not None:
         winner = f"{_WINNER[words.is_postgres]} and winner.deployment = {words.text(wanted.deployment)}"
-        found.append(f"exists (select 1 from attempts as winner where {winner})")  # noqa: S608 - quoted
-    return found
+        criteria.append(f"exists (select 1 from attempts as winner where {winner})")  # noqa: S608 - quoted
+    return criteria
 
 
 def _of_own(words: Words, own: SoleUser | None) -> list[str]:
@@ -287,11 +287,11 @@ def _number(attempt: dict[str, Any]) -> int:
 
 def _around(words: Words, call_id: str) -> str:
     """Return a condition that limits Postgres to some partitions, as our ids begin with their time."""
-    known = uuid.UUID(call_id)
-    if not words.is_postgres or known.version != _OUR_VERSION:
+    uuid_of_call = uuid.UUID(call_id)
+    if not words.is_postgres or uuid_of_call.version != _OUR_VERSION:
         return ""
     try:
-        at = datetime.fromtimestamp((known.int >> 80) / 1000, UTC)
+        at = datetime.fromtimestamp((uuid_of_call.int >> 80) / 1000, UTC)
         return f" and started_at > {words.instant(at - _A_DAY)} and started_at < {words.instant(at + _A_DAY)}"
     except (ValueError, OverflowError):  # after the year 9999: not our id
         return ""

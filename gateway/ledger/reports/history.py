@@ -53,8 +53,8 @@ class Steps(msgspec.Struct, frozen=True):
         if minutes is None:
             minutes = next(
                 each
-                for each, kept in _KEPT
-                if kept is None or (now - since <= kept and until - since <= _MOST_STEPS * timedelta(minutes=each))
+                for each, keep in _KEPT
+                if keep is None or (now - since <= keep and until - since <= _MOST_STEPS * timedelta(minutes=each))
             )
         first_start, last = floor(since, minutes), floor(until, minutes)
         return cls(first_start, (last - first_start) // timedelta(minutes=minutes) + 1, minutes)
@@ -128,27 +128,27 @@ async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: St
                 columns[name][place] = value
     await asyncio.sleep(0)  # a series takes a quarter of a millisecond; there may be hundreds
     model, deployment, provider = key
-    found = HistorySeries(model=model, deployment=deployment, provider=provider, t=list(starts), **columns)
-    return raw_json(found)
+    series = HistorySeries(model=model, deployment=deployment, provider=provider, t=list(starts), **columns)
+    return raw_json(series)
 
 
 async def outages(reader: Reader, now: datetime) -> Table:
     """Return the outages of the last day, the newest first; an outage that several processes saw is listed once."""
-    found = await _outages(reader, HistoryFilter(window=Window.DAY), Steps.of(Window.DAY, now), now)
+    table = await _outages(reader, HistoryFilter(window=Window.DAY), Steps.of(Window.DAY, now), now)
     merged: list[dict[str, Any]] = []
     last: dict[str, dict[str, Any]] = {}  # by deployment
-    for row in reversed(found.rows):
+    for row in reversed(table.rows):
         ended_at, may_last = row["ended_at"], row["may_last"]
-        known = last.get(row["deployment"])
-        if known is not None and (known["may_last"] or (known["to"] is not None and row["began_at"] <= known["to"])):
-            known["may_last"] = known["may_last"] or may_last
-            known["to"] = None if known["may_last"] or ended_at is None else max(known["to"], ended_at)
-            known["replicas"] = sorted({*known["replicas"], row["replica"]})
+        entry = last.get(row["deployment"])
+        if entry is not None and (entry["may_last"] or (entry["to"] is not None and row["began_at"] <= entry["to"])):
+            entry["may_last"] = entry["may_last"] or may_last
+            entry["to"] = None if entry["may_last"] or ended_at is None else max(entry["to"], ended_at)
+            entry["replicas"] = sorted({*entry["replicas"], row["replica"]})
             continue
         one = {"deployment": row["deployment"], "reason": row["reason"], "from": row["began_at"], "to": ended_at}
         last[row["deployment"]] = one | {"may_last": may_last, "replicas": [row["replica"]]}
         merged.append(last[row["deployment"]])
-    return Table(merged[::-1], found.sql)
+    return Table(merged[::-1], table.sql)
 
 
 async def heat(reader: Reader, wanted: HeatFilter, now: datetime) -> Table:
@@ -159,14 +159,14 @@ async def heat(reader: Reader, wanted: HeatFilter, now: datetime) -> Table:
 
 def _history_sql(words: Words, wanted: HistoryFilter, steps: Steps) -> str:
     are_rows = wanted.client is not None or steps.minutes == 1
-    found = (_of_rows if are_rows else _of_sums)(words, wanted, steps)
+    source = (_of_rows if are_rows else _of_sums)(words, wanted, steps)
     return f"""\
-with {found.tables}
+with {source.tables}
 select
   model, deployment, provider, slot as t,
   {", ".join(_COUNTS)},
   {", ".join(_QUANTILES)}
-from {found.joined}
+from {source.joined}
 order by model, deployment, provider, t"""  # noqa: S608 - values are quoted by ``Words``
 
 
@@ -184,10 +184,10 @@ def _of_sums(words: Words, wanted: HistoryFilter, steps: Steps) -> StepTables:
 
 def _of_rows(words: Words, wanted: HistoryFilter, steps: Steps) -> StepTables:
     """Return the steps from rows, for one client or steps of a minute, as there are no sums for these."""
-    whose = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
-    client = "" if wanted.client is None else f" and {whose}"
+    matches = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
+    client = "" if wanted.client is None else f" and {matches}"
     seconds = steps.minutes * 60
-    error, own = (conditions()[name] for name in ("error", "own"))
+    error, is_own = (conditions()[name] for name in ("error", "own"))
     tables = f"""\
 taken as (
   select
@@ -206,8 +206,8 @@ placed as (
 ),
 sums as (
   select
-    slot, place, count(*) as n, count(*) filter (where {error} and {own}) as n_errors,
-    count(*) filter (where error_kind = 'rate_limited' and {own}) as n_rate_limited,
+    slot, place, count(*) as n, count(*) filter (where {error} and {is_own}) as n_errors,
+    count(*) filter (where error_kind = 'rate_limited' and {is_own}) as n_rate_limited,
     count(*) filter (where outcome = 'won') as n_won, count(ttft_ms) as n_first_token
   from placed
   group by slot, place
@@ -247,14 +247,14 @@ from (
 ) as seen
 where began_at < {words.instant(steps.until)} and (ended_at >= {words.instant(steps.since)} or ({lasting})){which}
 order by began_at desc, deployment, replica limit {_MOST_OUTAGES}"""  # noqa: S608 - values are quoted by ``Words``
-    found = shapes.rows(await reader.run(sql))
-    return Table([{**row, "may_last": row["state"] == "out"} for row in found], sql)
+    rows = shapes.rows(await reader.run(sql))
+    return Table([{**row, "may_last": row["state"] == "out"} for row in rows], sql)
 
 
 def _heat_sql(words: Words, wanted: HeatFilter, now: datetime) -> str:
     """Return a statement over the sums of hours, which the database keeps for a month (rollup_periods)."""
-    quantiles = {name: asked for name, asked in _QUANTILES.items() if name == wanted.metric}
-    found = of_sums(
+    quantiles = {name: quantile for name, quantile in _QUANTILES.items() if name == wanted.metric}
+    source = of_sums(
         words,
         minutes=60,
         within=f"window_start >= {first_of(words, wanted.window, now)}",
@@ -266,17 +266,17 @@ def _heat_sql(words: Words, wanted: HeatFilter, now: datetime) -> str:
     error_rate = "cast(n_errors as double precision) / nullif(n_errors + n_first_token, 0)"
     value = error_rate if wanted.metric is HeatMetric.ERROR_RATE else wanted.metric
     return f"""\
-with {found.tables}
+with {source.tables}
 select deployment, model, slot / 24 as weekday, slot % 24 as hour, {value} as value, n
-from {found.joined}
+from {source.joined}
 order by deployment, model, slot"""  # noqa: S608 - values are quoted by ``Words``
 
 
 def _which(words: Words, wanted: HistoryFilter | HeatFilter) -> str:
     """Return the SQL condition for the wanted series, or for attempts."""
-    asked = {"model": wanted.model, "deployment": wanted.deployment}
-    given = [f"{name} = {words.text(value)}" for name, value in asked.items() if value is not None]
-    return " and ".join(["deployment <> ''", *given])
+    filters = {"model": wanted.model, "deployment": wanted.deployment}
+    criteria = [f"{name} = {words.text(value)}" for name, value in filters.items() if value is not None]
+    return " and ".join(["deployment <> ''", *criteria])
 
 
 # Reports that are sums over a window: the value of racing, refusals, and the usage of clients.

@@ -56,8 +56,8 @@ async def lengths(reader: Reader, sql: str) -> list[ModelHour]:
 
 def slowdowns_sql(words: Words, wanted: SlowdownsWanted, now: datetime) -> str:
     """Return the statement for slowdowns within the window."""
-    asked = {"model": wanted.model, "deployment": wanted.deployment, "metric": wanted.metric}
-    which = "".join(f" and {name} = {words.text(value)}" for name, value in asked.items() if value is not None)
+    filters = {"model": wanted.model, "deployment": wanted.deployment, "metric": wanted.metric}
+    which = "".join(f" and {name} = {words.text(value)}" for name, value in filters.items() if value is not None)
     since = words.instant(now - wanted.window.length)
     return (
         "select id, deployment, model, metric, began_at, noticed_at, ended_at, ending, ratio, low, high, n, "  # noqa: S608 - quoted

@@ -151,8 +151,8 @@ class Words:
 
     def paid(self, column: str, of: str = "") -> str:
         """Return a cost column of ``rollup_calls``, with attempts that ended after the call."""
-        greatest, mine, races = "greatest" if self.is_postgres else "max", f"{of}{column}", f"{of}race_{column}"
-        return f"{greatest}(coalesce({races}, {mine}), coalesce({mine}, {races}))"
+        greatest, charged, races = "greatest" if self.is_postgres else "max", f"{of}{column}", f"{of}race_{column}"
+        return f"{greatest}(coalesce({races}, {charged}), coalesce({charged}, {races}))"
 
     def pairs(self, json: str) -> str:
         """Return the table function for the keys and values of a JSON object."""

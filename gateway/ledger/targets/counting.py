@@ -137,8 +137,8 @@ class TargetCounting:
         return max(0, (await connection.exec_driver_sql(sql)).rowcount)
 
     async def _forget(self, connection: AsyncConnection, now: datetime) -> None:
-        for minutes, kept in KEEP.items():
-            old = f"minutes = {minutes} and window_start < {self._words.window(now - kept)}"
+        for minutes, keep in KEEP.items():
+            old = f"minutes = {minutes} and window_start < {self._words.window(now - keep)}"
             await connection.exec_driver_sql(f"delete from {statements.TABLE} where {old}")  # noqa: S608 - our names
             await connection.commit()
 
@@ -167,29 +167,29 @@ Ask = Callable[[str], Awaitable[CountedRows]]
 
 async def standings(ask: Ask, words: Words, targets: Sequence[Target], now: datetime) -> list[Standing]:
     """Return the state of each target at ``now``."""
-    found = []
+    standings_now = []
     for target in targets:
         sql = statements.counts(words, target.definition, target.window, now)
         counts = await _counts(ask, sql)
         shorter = [window_s for window_s in BURNS_S if window_s < target.window.total_seconds()]
         rates = await burns(ask, words, [target], shorter, now)
         misses = statements.misses(words, target.definition, target.window, now)
-        found.append(Standing(target, counts, tuple(rates), sql, misses))
-    return found
+        standings_now.append(Standing(target, counts, tuple(rates), sql, misses))
+    return standings_now
 
 
 async def burns(
     ask: Ask, words: Words, targets: Sequence[Target], windows_s: Sequence[int], now: datetime
 ) -> list[Burn]:
     """Return the burn rate of each target's error budget in each of ``windows_s`` seconds before ``now``."""
-    found = []
+    burns_now = []
     for target in targets:
         for window_s in windows_s:
             sql = statements.counts(words, target.definition, timedelta(seconds=window_s), now)
             counts = await _counts(ask, sql)
             rate = burn_rate(counts.calls, counts.bad, target.objective)
-            found.append(Burn(target.name, window_s, counts.calls, counts.bad, rate, sql))
-    return found
+            burns_now.append(Burn(target.name, window_s, counts.calls, counts.bad, rate, sql))
+    return burns_now
 
 
 async def _counts(ask: Ask, sql: str) -> Counts:

@@ -90,19 +90,19 @@ class TargetSql:
     def __init__(self, words: Words, definition: Definition) -> None:
         self._words = words
         self._definition = definition
-        wanted = definition
+        goals = definition
         self._late = "false"
-        if wanted.ttft_ms is not None:
-            late, gave_up = f"c.ttft_ms >= {_figure(wanted.ttft_ms)}", f"c.total_ms >= {_figure(wanted.ttft_ms)}"
+        if goals.ttft_ms is not None:
+            late, gave_up = f"c.ttft_ms >= {_figure(goals.ttft_ms)}", f"c.total_ms >= {_figure(goals.ttft_ms)}"
             self._late = f"coalesce({late} or ({GONE} and {gave_up}), false)"
         self._slow = "false"
-        if wanted.tok_s is not None:
-            self._slow = f"coalesce(w.tokens_source = 'reported' and w.decode_tps < {_figure(wanted.tok_s)}, false)"
+        if goals.tok_s is not None:
+            self._slow = f"coalesce(w.tokens_source = 'reported' and w.decode_tps < {_figure(goals.tok_s)}, false)"
         self._halting = "false"
-        if wanted.gap_ms is not None:
+        if goals.gap_ms is not None:
             # Of a spoken answer, only audible pauses count.
             gap = "coalesce(w.speech_pause_ms, w.itl_max_ms)"
-            self._halting = f"coalesce({gap} > {_figure(wanted.gap_ms)}, false)"
+            self._halting = f"coalesce({gap} > {_figure(goals.gap_ms)}, false)"
 
     @property
     def needs_winner(self) -> bool:
@@ -112,10 +112,10 @@ class TargetSql:
     @property
     def counts(self) -> str:
         """The condition for calls that count."""
-        known = f"{FAILED} or not {GONE}"
+        is_judged = f"{FAILED} or not {GONE}"
         if self._definition.ttft_ms is not None:
-            known = f"{FAILED} or c.ttft_ms is not null or {self._late}"
-        parts = [f"not {OWN_FAULT}", f"({known})"]
+            is_judged = f"{FAILED} or c.ttft_ms is not null or {self._late}"
+        parts = [f"not {OWN_FAULT}", f"({is_judged})"]
         if self._definition.has_conditions:
             parts.append(RACED)  # only raced APIs have first tokens and speeds
         if self._definition.profile is not None:
@@ -125,7 +125,7 @@ class TargetSql:
     @property
     def bad(self) -> str:
         """The condition for bad calls among those that count."""
-        causes = [FAILED, *(one for one in (self._late, self._slow, self._halting) if one != "false")]
+        causes = [FAILED, *(cause for cause in (self._late, self._slow, self._halting) if cause != "false")]
         return f"{self.counts} and ({' or '.join(causes)})"
 
     @property
@@ -141,15 +141,15 @@ class TargetSql:
             "halting": f"{fine} and {self._halting}",
         }
         return {
-            name: "0" if one.endswith("and false") else f"count(*) filter (where {one})"
-            for name, one in conditions.items()
+            name: "0" if condition.endswith("and false") else f"count(*) filter (where {condition})"
+            for name, condition in conditions.items()
         }
 
     def scope(self, rows: str) -> str:
         """Return `` and …``: the condition for the model and client of ``rows`` (calls, or sums of calls)."""
-        asked = {"model": self._definition.model, "client": self._definition.client}
+        filters = {"model": self._definition.model, "client": self._definition.client}
         return "".join(
-            f" and {rows}.{name} = {self._words.text(value)}" for name, value in asked.items() if value is not None
+            f" and {rows}.{name} = {self._words.text(value)}" for name, value in filters.items() if value is not None
         )
 
     @property
