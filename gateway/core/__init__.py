@@ -1,1 +1,1 @@
-"""Words and records that every room shares."""
+"""Words and records shared by all rooms."""

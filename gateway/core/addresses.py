@@ -1,4 +1,4 @@
-"""The address of a store, whose user and password may be renewed while it is used."""
+"""The address of a store, with a user and a password that may be renewed during use."""
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qsl, urlencode
@@ -7,10 +7,10 @@ _OF_LOGIN = frozenset({"username", "password", "sentinel_username", "sentinel_pa
 
 
 class Address:
-    """A URL. New connections go by ``url`` as it is then; who is refused asks ``is_renewed``."""
+    """A URL. New connections use the current ``url``; a refused connection asks ``is_renewed``."""
 
     def __init__(self, url: str, read_again: Callable[[], Awaitable[object]] | None = None) -> None:
-        """``read_again`` reads the settings, which may give this another ``url``; it raises nothing."""
+        """``read_again`` reads the settings, which may set another ``url``, and raises nothing."""
         self.url = url
         self._read_again = read_again
 
@@ -18,9 +18,9 @@ class Address:
         return "Address(***)"
 
     async def is_renewed(self, refused: str) -> bool:
-        """Whether there is another login than that of ``refused``, which a server did not let in.
+        """Return whether there is another login than that of ``refused``, a URL with a login that a server refused.
 
-        Unless it is there already, the settings are read again for it, once.
+        Without another login, the settings are read again, once.
         """
         if self.url == refused and self._read_again is not None:
             await self._read_again()
@@ -28,12 +28,12 @@ class Address:
 
 
 def text_of(address: str | Address) -> str:
-    """Return the URL as it is now."""
+    """Return the current URL."""
     return address if isinstance(address, str) else address.url
 
 
 def without_login(url: str) -> str:
-    """Return ``url`` without what may be renewed: user and password, also those of its parameters."""
+    """Return ``url`` without the parts that may be renewed: user and password, also those of its parameters."""
     scheme, _, rest = url.partition("://")
     ends = [at for each in "/?#" if (at := rest.find(each)) >= 0]
     netloc = rest[: min(ends, default=len(rest))]

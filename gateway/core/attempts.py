@@ -15,7 +15,7 @@ from gateway.core.rules import BEATEN, BROKEN, CUT
 
 
 class WinOn(StrEnum):
-    """What claims the win: any meaningful delta, the first of the answer, a whole first clause, or a valid answer."""
+    """The event that wins: any meaningful delta, the first of the answer, a whole first clause, or a valid answer."""
 
     ANY = "any"
     ANSWER = "answer"
@@ -24,7 +24,7 @@ class WinOn(StrEnum):
 
 
 class Invalid(StrEnum):
-    """What the client has with ``win_on: valid`` if no answer is valid."""
+    """The client's answer with ``win_on: valid`` if no answer is valid."""
 
     ERROR = "error"
     BEST = "best"  # the answer with the least flaw
@@ -37,15 +37,15 @@ class Role(StrEnum):
     RACE = "race"
     HEDGE = "hedge"
     FAILOVER = "failover"
-    FALLBACK = "fallback"  # of another model, beside those of a model whose answer is late
+    FALLBACK = "fallback"  # of another model, beside a model with a late answer
     EXPLORE = "explore"
     PROBE = "probe"
-    TAKEOVER = "takeover"  # to finish an answer that another attempt has begun
-    WHOLE = "whole"  # of the same deployment, which answers this request but refuses to stream the answer
-    API = "api"  # of the same deployment, which takes this request but refused the API that it was asked in
-    FORM = "form"  # of the same deployment, without what it named as what it does not take, or with another value
-    KEY = "key"  # of the same deployment, with another of its provider's keys
-    BARE = "bare"  # of a deployment that has refused reasoning that it cannot read: without that, as no other is left
+    TAKEOVER = "takeover"  # to finish an answer begun by another attempt
+    WHOLE = "whole"  # again at the same deployment, which refused to stream the answer
+    API = "api"  # again at the same deployment, which refused the API of the request
+    FORM = "form"  # again at the same deployment, without refused fields or with other values
+    KEY = "key"  # again at the same deployment, with another of its provider's keys
+    BARE = "bare"  # again at a deployment that refused reasoning, as no other is left: without the reasoning
 
 
 class Narrowed(StrEnum):
@@ -55,26 +55,26 @@ class Narrowed(StrEnum):
     """
 
     LIMITS = "limits"  # the client's limits or the fallback's leave too little for a fallback
-    STATEFUL = "stateful"  # it changes something at the provider, so it is never sent twice
+    STATEFUL = "stateful"  # the request changes something at the provider, so it is never sent twice
     LONG_PROMPT = "long_prompt"  # beyond ``max_prompt_tokens``: hedged, not raced
-    UNFIT = "unfit"  # other deployments cannot answer this request, or it left them out
-    DIFFERS = "differs"  # others are other models, and would not answer alike
-    ORDERED = "ordered"  # the request wants the deployments one after the other, or no other at all
-    COOLING = "cooling"  # others pause after a 429, are broken or out
-    CAPACITY = "max_in_flight"  # others have no free seat
-    RATE_LIMITS = "rate_limits"  # others' rate limits have no room for an extra attempt
+    UNFIT = "unfit"  # other deployments cannot answer this request, or the request excludes them
+    DIFFERS = "differs"  # other deployments are other models, and would not answer alike
+    ORDERED = "ordered"  # the request wants the deployments one after the other, or only one
+    COOLING = "cooling"  # other deployments pause after a 429, are broken or out
+    CAPACITY = "max_in_flight"  # other deployments have no free seat
+    RATE_LIMITS = "rate_limits"  # the rate limits of other deployments have no room for an extra attempt
     USD = "usd_per_day"
     USD_PER_CALL = "extra_usd_per_call"
     BUDGET = "budget"
     PROBE = "probe"  # the second attempt is a probe of a broken deployment
-    NO_RIVAL_WORTH_IT = "no_rival_worth_it"  # no other is expected to save enough time for what it costs
+    NO_RIVAL_WORTH_IT = "no_rival_worth_it"  # no other is expected to save enough time for its cost
 
     def before(self, other: "Narrowed | None") -> "Narrowed":
-        """Return the one of the two that is told."""
+        """Return which of the two reasons is told."""
         return self if other is None or _RANKS[self] < _RANKS[other] else other
 
     def in_words(self, who: str | None = None) -> str:
-        """Return the reason as the end of a sentence; ``who`` are deployments: "a/x is", "a/x and b/x are"."""
+        """Return the reason as the end of a sentence; ``who``: deployments and verb, "a/x is", "a/x and b/x are"."""
         return _IN_WORDS[self].format(who=who or "other deployments are")
 
 
@@ -97,15 +97,15 @@ _IN_WORDS = {
 }
 
 EXPLORING = frozenset({Role.EXPLORE, Role.PROBE})  # launched to learn about their deployments
-REPEATING = frozenset({Role.KEY, Role.FORM})  # in the place of another attempt, as which they count
+REPEATING = frozenset({Role.KEY, Role.FORM})  # in the place of another attempt; counted with that attempt's role
 
 
 class Outcome(StrEnum):
     """How an attempt ended."""
 
     WON = "won"
-    LOST = "lost"  # cut by the claim before the token that wins (``win_on``: mostly its first); censored at its age
-    SUPERSEDED = "superseded"  # had that token, but another attempt had won
+    LOST = "lost"  # cut by the claim before the winning token (``win_on``: mostly the first); censored at its age
+    SUPERSEDED = "superseded"  # had the winning token, but another attempt had won
     FAILED = "failed"
     TIMEOUT = "timeout"  # connect, first-token or total timeout
     STALLED = "stalled"  # silence between events
@@ -120,7 +120,7 @@ class Outcome(StrEnum):
     was_sent: bool  # the provider surely had the whole prompt
 
     def __init__(self, value: str) -> None:
-        """Set the flags as plain attributes: they are read several times a call."""
+        """Set the flags as plain attributes, which are read several times a call."""
         self.was_cancelled_by_race = value in BEATEN
         self.client_left = value == "client_gone"
         self.was_cut = value in CUT
@@ -134,11 +134,11 @@ class TokensSource(StrEnum):
 
     REPORTED = "reported"
     ESTIMATED = "estimated"  # nothing was reported, or too few tokens for so much text
-    IMPLAUSIBLE = "implausible"  # reported, but more than is possible: the largest possible count is used instead
+    IMPLAUSIBLE = "implausible"  # reported, but above the largest possible count, which is used instead
 
 
 class AnswerKind(StrEnum):
-    """How an answer is judged: rates of flaws are compared only within one kind."""
+    """The kind by which an answer is judged: rates of flaws are compared only within one kind."""
 
     PLAIN = "plain"  # text
     TOOLS = "tools"  # tools were offered
@@ -149,11 +149,11 @@ class Flaw(StrEnum):
     """What is wrong with a complete answer without an error."""
 
     EMPTY = "empty"  # nothing, or only reasoning
-    TRUNCATED = "truncated"  # cut off by a limit that the client did not set, or without a finish reason
+    TRUNCATED = "truncated"  # cut off by a limit not set by the client, or without a finish reason
     BAD_TOOL_CALL = "bad_tool_call"  # arguments that are not JSON
-    UNKNOWN_TOOL = "unknown_tool"  # a call of a tool that was not offered
+    UNKNOWN_TOOL = "unknown_tool"  # a call of a tool outside the offered ones
     BAD_JSON = "bad_json"  # not JSON, or not an object although one was requested
-    SCHEMA_MISS = "schema_miss"  # JSON that the requested schema does not allow
+    SCHEMA_MISS = "schema_miss"  # JSON against the requested schema
     REFUSAL = "refusal"  # a refusal by the model, or the provider's filter
 
 
@@ -201,10 +201,10 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             "([`calls.extras`](#calls))."
         ),
     ] = None
-    # Of an attempt with a client's own key: the name of what it shows of its deployment.
+    # the name under which the attempt counts for its deployment, with a client's own key
     learnt_as: str | None = None
-    weight: float = 1.0  # first tokens that its own counts as, if its deployment is as usual again
-    sent_by: str | None = None  # its client, known before its end
+    weight: float = 1.0  # the first tokens for which this one counts, if the deployment is as usual again
+    sent_by: str | None = None  # the client, known before the end
     replaces: Annotated[
         str | None,
         Column(
@@ -235,9 +235,9 @@ _ANSWERED = frozenset({Outcome.WON, Outcome.CLIENT_GONE})
 
 
 class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One finished attempt, its start and what came of it: a row of ``attempts``. Milliseconds are since its launch.
+    """One finished attempt: its start and its results, a row of ``attempts``. Milliseconds are since the launch.
 
-    The start's fields are given by place, ``*astuple(start)``: by name each of so many costs three times as much.
+    The start's fields are given by place, ``*astuple(start)``: names for so many fields cost three times as much.
     """
 
     call_id: Annotated[str, Column("Its call's id.", sql=Sql.UUID, listed=True)]
@@ -489,18 +489,18 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
         ),
     ] = None
     retry_after_s: float | None = None  # of a 429 or 503; for the cool-down
-    is_certain: bool = False  # no request can have caused its error: it holds for all clients
+    is_certain: bool = False  # no request can have caused the error: it holds for all clients
     headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit
-    is_restricted: bool = False  # the request chose its deployments, so it is no evidence of quality
-    tier: str | None = None  # that served it, as reported; "": standard service
+    is_restricted: bool = False  # the request chose its deployments, so the attempt is no evidence of quality
+    tier: str | None = None  # the tier that answered, as reported; "": standard service
     other_units: Mapping[str, int] | None = None  # the counts of ``units``, as reported
-    stated_usd: float | None = None  # what it cost, as reported
-    limit_usd: float | None = None  # without a cost: what limits in dollars count
-    usual_high_usd: float | None = None  # the most that is known of its cost, if nothing was thought unseen
+    stated_usd: float | None = None  # the cost, as reported
+    limit_usd: float | None = None  # without a cost: the dollars counted by limits
+    usual_high_usd: float | None = None  # the highest known cost if no unseen reasoning is billed
 
     @property
     def counted_high_usd(self) -> float | None:
-        """What limits count for what may go on and be billed unseen; None: not known."""
+        """The dollars counted by limits for an attempt that may go on and be billed unseen; None: not known."""
         high_usd, usual_usd = self.cost_high_usd, self.usual_high_usd
         return high_usd if high_usd is None or usual_usd is None else usual_usd
 
@@ -515,7 +515,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
             may_be_null=True,
         ),
     ]:
-        """Whether its provider failed."""
+        """Whether the attempt's provider failed."""
         return self.outcome in BROKEN
 
     @property

@@ -1,6 +1,6 @@
 """The records of calls, and the protocol of their recorders. ``attempts.py`` has the records of attempts.
 
-Everything here is frozen, and has no behaviour but a call's ``repr`` and how it is rendered. Times within a call are
+All types here are frozen, without behaviour except a call's ``repr`` and rendering. Times within a call are
 milliseconds on the monotonic clock: since the call was fully received (calls), or since the launch (attempts). Instants
 are UTC. An unknown figure is ``None``, never zero: gateway/steering/RULES.md#measurement has the rules.
 
@@ -8,7 +8,7 @@ A field with a ``Column`` in its annotation is a column of its table, and shown 
 (``columns.py``). Other fields are in the spool alone.
 
 Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database. The spool's
-JSON leaves out what is unknown or usual: half of an attempt's fields.
+JSON leaves out unknown and usual values: half of an attempt's fields.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,17 +29,17 @@ from providers.dialects import PIVOT, Dialect, LastingPart
 
 
 class Objective(StrEnum):
-    """What is optimised for a call."""
+    """The aim of a call."""
 
     AUTO = "auto"  # by the request: reading for streamed chat; completion for whole answers, tools and JSON schemas
     FIRST_TOKEN = "first_token"  # noqa: S105 - a token of text
     READING = "reading"  # text arrives before the reader needs it: TTFT + n * max(0, 1 / (tok/s) - 1 / reading_tok_s)
     COMPLETION = "completion"  # the earliest whole answer: TTFT + n / (tok/s)
-    COST = "cost"  # the cheapest deployment that meets ttft_ms and min_tok_s; raced only if it may miss these
+    COST = "cost"  # the cheapest deployment within ttft_ms and min_tok_s; raced only if it may miss these
 
 
 class CallKind(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a call in advance, and predicts the length of the answer."""
+    """The facts known before a call that predict the length of its answer."""
 
     endpoint: str = PIVOT.endpoint
     structured: bool = False  # tools are offered, or JSON is requested
@@ -52,33 +52,33 @@ class CallKind(msgspec.Struct, frozen=True, gc=False):
 class Level(msgspec.Struct, frozen=True, gc=False):
     """An owner of limits that a call counts against: the call's key, the key's team, or the end user.
 
-    ``whose``: begins the error message: "this key". ``is_of_body``: known from the body, so nothing is reserved before
-    the body has come.
+    ``whose``: the beginning of the error message: "this key". ``is_of_body``: known from the body, so nothing is
+    reserved before the body has come.
     """
 
     owner: str
     whose: str
     limits: Mapping[str, float]
     is_of_body: bool = False
-    zone: str = "UTC"  # in which the limits' hours, days, weeks and months begin
+    zone: str = "UTC"  # the zone of the limits' hours, days, weeks and months
 
 
-TENANT = "tenant"  # the ledger's name for every key that a client brings
+TENANT = "tenant"  # the ledger's name for every key brought by a client
 
 
 class Maker(msgspec.Struct, frozen=True):
-    """Who made an answer, or reasoning that only the maker can read."""
+    """The maker of an answer, or of reasoning that only the maker can read."""
 
     deployment: str
     key_name: str | None = None  # None: the provider has one key
     tenant: str | None = None  # the digest of a client's own key; None: the operator's
     account: str | None = None  # the vendor's account, by a digest; None: not known
-    made: bool = False  # the gateway saw that; else the maker was only sent this, and has answered
-    same_as: str | None = None  # the model that the deployment is, if its own name does not say so
+    made: bool = False  # the gateway saw the making; else the maker was only sent the reasoning, and has answered
+    same_as: str | None = None  # the deployment's model, if the deployment's name does not say so
 
     @property
     def model(self) -> str:
-        """The name of the model: what the settings say that it is, else the provider's name."""
+        """The name of the model: as the settings name it, else the provider's name."""
         return self.same_as or self.deployment.partition("/")[2]
 
     def key_at(self, provider: str) -> str | None:
@@ -87,15 +87,15 @@ class Maker(msgspec.Struct, frozen=True):
 
 
 class RenderedRequest(MaskedRecord, frozen=True):
-    """What one deployment is sent of a call, and what the client is told of that, where the request differs."""
+    """The request as sent to one deployment, where it differs, with the changes that the client is told."""
 
     fields: Mapping[str, msgspec.Raw] | None = None  # None: the client's own
-    spoken: Dialect | None = None  # the dialect of what is sent; None: the usual one
-    dropped: tuple[str, ...] = ()  # fields that were left out
-    lowered: tuple[str, ...] = ()  # limits that were lowered to the deployment's longest answer
-    apart: Apart | None = None  # what is sent with keys that cannot read the reasoning
-    marks: LastingPart | None = None  # what of the prompt is marked for the cache, as the client marks nothing
-    model: str | None = None  # the model asked, if that is a fallback which may continue the answer
+    spoken: Dialect | None = None  # the dialect of the sent request; None: the usual one
+    dropped: tuple[str, ...] = ()  # fields left out
+    lowered: tuple[str, ...] = ()  # limits lowered to the deployment's longest answer
+    apart: Apart | None = None  # the request for keys that cannot read the reasoning
+    marks: LastingPart | None = None  # the part of the prompt marked for the cache, if the client marks nothing
+    model: str | None = None  # the model asked, if it is a fallback that may continue the answer
 
     def shown(self) -> Iterator[tuple[str, object]]:
         """Yield the fields of the ``repr``: no texts."""
@@ -108,10 +108,10 @@ AS_ASKED = RenderedRequest()
 
 
 class CallRequest(MaskedRecord, frozen=True, kw_only=True):
-    """What a request asks for, as far as race and ledger read it, and as the model is asked."""
+    """A request as read by race and ledger, and as sent to the model."""
 
     dialect: Dialect = PIVOT  # of the client
-    model: str  # as the client names the model; a fallback may be asked in its place
+    model: str  # as named by the client; a fallback may be asked in its place
     fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields; empty for a form
     stream: bool = False
     wants_usage: bool = True  # in the stream; dialects that always send usage ignore this
@@ -126,14 +126,14 @@ class CallRequest(MaskedRecord, frozen=True, kw_only=True):
 
 
 class Envelope(MaskedRecord, frozen=True, gc=False):
-    """What is known of a request besides the body: about the connection and the headers."""
+    """The facts about a request besides the body: of the connection and the headers."""
 
     headers: Mapping[str, str] = {}  # that may go upstream
     request_id: str | None = None  # the client's x-request-id
 
 
 class Caller(MaskedRecord, frozen=True, gc=False):
-    """Who calls, whichever model is asked: the call's id, times and trace, and the tags and accounts it counts in."""
+    """The sender of a call, whichever model is asked: the call's id, times and trace, its tags and accounts."""
 
     id: str
     received_at: float  # monotonic seconds, when the body was complete
@@ -143,7 +143,7 @@ class Caller(MaskedRecord, frozen=True, gc=False):
     client: str | None = None
     envelope: Envelope = Envelope()
     tags: Mapping[str, str] = {}
-    levels: Sequence[Level] = ()  # whose limits the call counts against: the key, then the team and the end user
+    levels: Sequence[Level] = ()  # the owners of limits: the key, then the team and the end user
     trace: TraceContext | None = None  # None: calls are not traced
 
     def shown(self) -> Iterator[tuple[str, object]]:
@@ -153,9 +153,9 @@ class Caller(MaskedRecord, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How requests of one shape are asked of one model: whatever depends neither on prompts nor on the time.
+    """How requests of one shape are sent to one model: everything that depends neither on prompts nor on the time.
 
-    Decisions are kept (gateway/api/shapes.py), so nothing in a decision may be one request's own.
+    Decisions are kept (gateway/api/shapes.py), so a decision must not contain one request's own facts.
     """
 
     model: str
@@ -163,13 +163,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mode: Mode
     objective: Objective  # resolved; never auto
     win_on: WinOn = WinOn.ANY
-    sentence_words: int = 0  # win_on sentence: after so many words a voice can begin, though the sentence has not ended
-    invalid: Invalid = Invalid.ERROR  # win_on valid: what the client gets if no answer is valid
+    sentence_words: int = 0  # win_on sentence: words after which a voice can begin before the sentence ends
+    invalid: Invalid = Invalid.ERROR  # win_on valid: the client's answer if no answer is valid
     answer_kind: AnswerKind = AnswerKind.PLAIN
 
 
 class CallTraits(MaskedRecord, frozen=True, gc=False):
-    """What is one request's own at the model: size, deadline, conversation."""
+    """One request's own facts at the model: size, deadline, conversation."""
 
     prompt_class: PromptClass
     prompt_tokens: int  # estimated from the size of the body
@@ -178,39 +178,39 @@ class CallTraits(MaskedRecord, frozen=True, gc=False):
     kind: CallKind | None = None  # None: the answer does not consist of tokens
     deadline_ms: float | None = None  # for the first token, since ``received_at``
     profile: str | None = None  # the racing profile, named by the request, its client or its model
-    key_name: str | None = None  # the provider's only key that has what the request names
+    key_name: str | None = None  # the only key of the provider with access to things named in the request
     # A digest, the same in every turn: prompt caches belong to keys. None: a provider's keys take turns.
     conversation: bytes | None = None
-    cache_key: msgspec.Raw | None = None  # the session's, for vendors that take ``prompt_cache_key``; None: no session
+    cache_key: msgspec.Raw | None = None  # the session's, for vendors with ``prompt_cache_key``; None: no session
     is_restricted: bool = False  # the request restricts or orders the deployments
-    maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
+    maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or no reasoning
     makers: frozenset[Maker] = frozenset()  # of all reasoning, as far as this process knows the makers
 
 
 class Call(MaskedRecord, frozen=True):
-    """One client request, as one model is asked: what is sent upstream, and what the ledger records of it.
+    """One client request for one model: the fields sent upstream, and the facts for the ledger.
 
-    Only the ``decision`` is shared with other calls: nowhere else could a request get what is another's.
+    Only the ``decision`` is shared with other calls: no other field could show one request's data to another.
     """
 
     request: CallRequest
     caller: Caller
     decision: Decision
     traits: CallTraits
-    rendered: Mapping[str, RenderedRequest] = {}  # deployment → how the request is sent to it, if that differs
+    rendered: Mapping[str, RenderedRequest] = {}  # deployment → the request as sent there, if changed
 
     @property
     def deadline_at(self) -> float | None:
-        """The deadline for the first token, in monotonic seconds; None: there is none."""
+        """The deadline for the first token, in monotonic seconds; None without a deadline."""
         return None if self.traits.deadline_ms is None else self.caller.received_at + self.traits.deadline_ms / 1000
 
     def sent_to(self, deployment: str) -> Mapping[str, msgspec.Raw]:
-        """Return the fields that ``deployment`` is sent."""
+        """Return the fields sent to ``deployment``."""
         fields = self.rendered.get(deployment, AS_ASKED).fields
         return self.request.fields if fields is None else fields
 
     def rendered_as(self, deployment: str, **changed: Any) -> "Call":
-        """Return the call with these fields of the rendering for ``deployment`` ``changed``."""
+        """Return the call with ``changed`` fields in the rendering for ``deployment``."""
         known = self.rendered.get(deployment, AS_ASKED)
         rendered = {**self.rendered, deployment: msgspec.structs.replace(known, **changed)}
         return msgspec.structs.replace(self, rendered=rendered)
@@ -227,7 +227,7 @@ class Call(MaskedRecord, frozen=True):
 
 
 class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What is known of a call at its start, and is in its row at the end. Each field names its place in ``Call``."""
+    """The facts known at a call's start, which are in its row at the end. Each field names its place in ``Call``."""
 
     id: Annotated[
         str,
@@ -498,7 +498,7 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 
 
 def whole_cost_usd(record: CallRecord) -> float | None:
-    """Return what a call cost the operator and the client together; None: unknown."""
+    """Return the cost of a call for the operator and the client together; None: unknown."""
     known = [attempt.cost_usd for attempt in record.attempts if attempt.cost_usd is not None]
     return sum(known) if known else None
 
@@ -516,17 +516,17 @@ class HourlySum(msgspec.Struct, frozen=True, gc=False):
 
 
 class Spent(msgspec.Struct, frozen=True, gc=False):
-    """What racing has added to the calls of one client to one model in the present UTC day, US dollars."""
+    """The cost of racing one client's calls to one model in the present UTC day, US dollars."""
 
     client: str | None
     model: str
     day_usd: float  # of all calls of that day
-    extra_usd: float = 0.0  # what racing added, also by attempts for a fallback
+    extra_usd: float = 0.0  # added by racing, also by attempts for a fallback
     lost_usd: float = 0.0  # of this model's attempts that lost a race; only where client is None
 
 
 class Used(msgspec.Struct, frozen=True, gc=False):
-    """What an owner of limits has used since an instant: a client, a team, an end user, or a model."""
+    """The use of limits by an owner since an instant: a client, a team, an end user, or a model."""
 
     since_s: float  # Unix seconds; -inf: ever
     usd: float
@@ -538,7 +538,7 @@ class Used(msgspec.Struct, frozen=True, gc=False):
 
 
 class NearLimit(msgspec.Struct, frozen=True, gc=False):
-    """A limit in dollars of which much is used: the owner, the name, and the window in the owner's zone."""
+    """A limit in dollars that is nearly used up: the owner, the name, and the window in the owner's zone."""
 
     owner: str
     name: str
@@ -553,8 +553,8 @@ class NearLimit(msgspec.Struct, frozen=True, gc=False):
 class Recorder(Protocol):
     """Receives the events of calls: ledger, leaderboard, metrics and log, combined in ``gateway/app/recorders.py``.
 
-    Every method is synchronous and fast, and should not raise. First tokens and ends are reported a little later, once
-    the bytes that clients wait for are written: ``ago_s`` is how many seconds ago the event was.
+    Every method is synchronous and fast, and should not raise. First tokens and ends are reported a little later, after
+    the bytes for waiting clients are written: ``ago_s`` is the age of the event in seconds.
     """
 
     def call_started(self, start: CallStart) -> None:
@@ -577,5 +577,5 @@ class Recorder(Protocol):
     def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
         """An audited loser has ended after the call, for ``model``, was recorded: its row follows the call's.
 
-        ``duplicate_usd``: what racing added with the loser, as far as the cost is known: all of it, or nothing.
+        ``duplicate_usd``: the cost of racing including the loser, as far as known: all of it, or nothing.
         """

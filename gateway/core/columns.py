@@ -1,4 +1,4 @@
-"""What a field of a record is as a column of the ledger: one declaration, of which all that shows columns is made."""
+"""A field of a record as a column of the ledger: one declaration, the source of everything that shows columns."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -11,7 +11,7 @@ import msgspec
 
 
 class Sql(StrEnum):
-    """A type that both databases have; ``gateway/ledger/tables.py`` says it in SQLAlchemy."""
+    """A type of both databases, with its SQLAlchemy type in ``gateway/ledger/tables.py``."""
 
     TEXT = "text"
     UUID = "uuid"
@@ -21,23 +21,23 @@ class Sql(StrEnum):
     INTEGER = "integer"
     BIGINT = "bigint"
     DOUBLE = "double"
-    JSON = "json"  # as it is written
-    JSONB = "jsonb"  # to be searched
+    JSON = "json"  # as written
+    JSONB = "jsonb"  # for searches
 
 
 class Column(msgspec.Struct, frozen=True):
-    """Makes a field a column, in its annotation: ``Annotated[float | None, Column("…")]``. Its name ends with its unit.
+    """Makes a field a column, in the field's annotation: ``Annotated[float | None, Column("…")]``.
 
-    ``says`` is what it means, in Markdown whose links are those of docs/reference/ledger.md: that page, the comment in
-    SQL and the descriptions in OpenAPI have it from here.
+    The field's name ends with its unit. ``says`` is the meaning, in Markdown with links as in docs/reference/ledger.md:
+    for that page, the comment in SQL and the descriptions in OpenAPI.
     """
 
     says: str
     sql: Sql | None = None  # None: the usual one of the field's type
     may_be_null: bool = False  # also where the field itself is never None
-    is_distinct: bool = False  # text of which nearly every row has its own
-    logged: bool = False  # in the line of the call, where it is not null
-    traced: bool = False  # an attribute of the span, ``holeshot.`` and its name: 2 µs each, so not of all
+    is_distinct: bool = False  # text with another value in nearly every row
+    logged: bool = False  # in the log line of the call, if not null
+    traced: bool = False  # an attribute of the span, ``holeshot.`` and its name: 2 µs each, so only some
     listed: bool = False  # in the list of calls, ``GET /api/calls``; of an attempt: with ``attempts=true``
     of: str = (
         ""  # its place in what its record is made of, as ``caller.client``: needed if the record is made by places
@@ -45,7 +45,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class DescribedColumn(msgspec.Struct, frozen=True):
-    """A column of a record with what follows from its field; ``about`` is as declared."""
+    """A column of a record with the facts from its field; ``about`` is as declared."""
 
     name: str
     kind: Any  # the field's type without None
@@ -56,7 +56,7 @@ class DescribedColumn(msgspec.Struct, frozen=True):
 
     @property
     def is_json(self) -> bool:
-        """Whether its value is stored as JSON."""
+        """Whether the column's value is stored as JSON."""
         return self.sql in {Sql.JSON, Sql.JSONB}
 
 
@@ -70,7 +70,7 @@ def columns_of(record: type[msgspec.Struct]) -> tuple[DescribedColumn, ...]:
 
 
 def names_of(record: type[msgspec.Struct], shown: str) -> tuple[str, ...]:
-    """Return the columns that are ``logged``, ``traced`` or ``listed``."""
+    """Return the names of the ``logged``, ``traced`` or ``listed`` columns."""
     return tuple(each.name for each in columns_of(record) if getattr(each.about, shown))
 
 
@@ -78,7 +78,7 @@ def places_of(record: type[msgspec.Struct]) -> tuple[str, ...]:
     """Return the places of a record's columns.
 
     Raises:
-        ValueError: a column has none.
+        ValueError: a column has no place
 
     """
     if without := [each.name for each in columns_of(record) if not each.about.of]:

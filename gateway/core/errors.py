@@ -67,14 +67,14 @@ from providers import UNKNOWN_LENGTHS, Meaning, StatedLengths
 
 
 class ApiError(Exception):
-    """An error with the HTTP status and the body it is answered with."""
+    """An error with the HTTP status and the body of its answer."""
 
     status: ClassVar[int] = 500
     type: ClassVar[str] = "api_error"
     code: str | None = None
-    meaning: Meaning | None = None  # what it means to programs, where its status does not say it
-    lengths: StatedLengths = UNKNOWN_LENGTHS  # the tokens of what is too long
-    asked_model: str | None = None  # the name that the client asked for, if that is the reason; as long as it likes
+    meaning: Meaning | None = None  # for programs, where the status does not say it
+    lengths: StatedLengths = UNKNOWN_LENGTHS  # the tokens of a prompt that is too long
+    asked_model: str | None = None  # the client's name for the model, if it is the reason; of any length
 
     def __init__(self, message: str, *, param: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ class ApiError(Exception):
 
     @property
     def kind(self) -> str:
-        """The word for ``calls.error_kind``."""
+        """The error's word in ``calls.error_kind``."""
         return self.code or self.type
 
     def said(self) -> tuple[str, str]:
@@ -97,7 +97,7 @@ class ApiError(Exception):
         return "", self.message
 
     def body(self) -> bytes:
-        """Return the JSON body in OpenAI's error format, which its SDKs turn into their own exceptions."""
+        """Return the JSON body in OpenAI's error format, which OpenAI's SDKs turn into their own exceptions."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return msgspec.json.encode({"error": error})
 
@@ -125,7 +125,7 @@ class TooManyValues(InvalidRequest):
 
 
 class Unauthorized(ApiError):
-    """The request cannot be attributed to a client. The code is the one that SDKs know."""
+    """The request cannot be attributed to a client. The code is the one known to SDKs."""
 
     # Means: The request has no key, or one that no client has (mistyped, replaced or revoked).
     # Retry: no.
@@ -138,13 +138,13 @@ class Unauthorized(ApiError):
     meaning = Meaning.KEY
 
     def __init__(self, message: str) -> None:
-        # Claude Code 2.1.332 would ask again for two minutes at a cloud's path, with the same key. One that has a
-        # helper for its key runs that all the same.
+        # Claude Code 2.1.332 would ask again for two minutes at a cloud's path, with the same key. A Claude Code with a
+        # helper for its key runs the helper all the same.
         super().__init__(message, headers={"x-should-retry": "false"})
 
 
 class NoKey(Unauthorized):
-    """The request has no key. Its kind differs from a wrong key's, so that guesses can be told from scans."""
+    """The request has no key. Another kind than a wrong key's, so that guesses can be told from scans."""
 
     @property
     def kind(self) -> str:
@@ -154,14 +154,14 @@ class NoKey(Unauthorized):
 
 
 class WrongKey(Unauthorized):
-    """The request has a key that no client has."""
+    """The request has a key of no client."""
 
 
 class SignerUnknown(WrongKey):
-    """The request has a token whose issuer has not told of the key that signed it. ``ask`` asks it again.
+    """The request has a token by an unknown key of a known issuer. ``ask`` asks the issuer again.
 
     ``ask`` fetches the issuer's keys again, and returns whether they have changed: then the token must be verified
-    again. It raises ``KeysNotLoaded`` if no keys are known at all.
+    again. ``KeysNotLoaded`` is raised if no keys are known at all.
     """
 
     def __init__(self, message: str, *, ask: Callable[[], Awaitable[bool]]) -> None:
@@ -247,7 +247,7 @@ class NoDeploymentFits(ApiError):
     code = "unsupported_by_deployments"
 
     def __init__(self, model: str, reasons: Mapping[str, str], *, too_long: StatedLengths | None = None) -> None:
-        """``too_long``: the prompt's tokens, and the most that those hold which could answer it otherwise."""
+        """``too_long``: the prompt's tokens, and the longest prompt of the deployments that could otherwise answer."""
         said = "; ".join(f"{name} {reason}" for name, reason in reasons.items())
         super().__init__(f"no deployment of {model!r} can answer this request: {said}")
         self.reasons = reasons
@@ -371,7 +371,7 @@ class HeadersTooLarge(ApiError):
 
 
 class TooMuchFraming(ApiError):
-    """A chunked body has too many bytes that are not of the body."""
+    """A chunked body has too many bytes of framing."""
 
     # Means: The chunk sizes, extensions and trailers of the body are longer than 16 bytes for each byte of the body, or
     # its trailers longer than 8 KB. The connection is closed.
@@ -464,11 +464,11 @@ class NothingEnabled(ApiError):
     code = "no_deployment_enabled"
 
 
-# The errors about clients' keys: those that clients receive, and those with which calls of ended keys are cut.
+# The errors about clients' keys: those that clients receive, and those that end calls of ended keys.
 
 
 class KeyExpired(Unauthorized):
-    """The key was good until it expired. ``client`` had it."""
+    """The key was valid until it expired. ``client``: the name of the key's client."""
 
     # Means: The key was good until the instant in the message.
     # Retry: no.
@@ -483,11 +483,11 @@ class KeyExpired(Unauthorized):
 
 
 class NotSignedIn(NoKey):
-    """The page asks for its session, and there is none. No refusal: the page asks this before it asks for a key."""
+    """The page asks for its session, and has none. No refusal: the page does so before it asks for a key."""
 
 
 class SessionEnded(Unauthorized):
-    """The session of a browser is over, or its key was replaced or revoked. It is no guess at a key."""
+    """The session of a browser is over, or its key was replaced or revoked. Not counted as a guess at a key."""
 
     # Means: On the gateway's page: the session is over, or its key was replaced or revoked.
     # Retry: no.
@@ -506,11 +506,11 @@ class SignInRefused(ApiError):
     status = 403
     type = "permission_error"
     code = "sign_in_refused"
-    person: "tuple[str, tuple[str, ...]] | None" = None  # name and groups, for the page that this person sees alone
+    person: "tuple[str, tuple[str, ...]] | None" = None  # name and groups, for the page that only this person sees
 
 
 class SignInUnavailable(ApiError):
-    """The provider where people sign in cannot be used now. Keys work meanwhile."""
+    """The provider of the sign-in cannot be used now. Keys work meanwhile."""
 
     # Means: On the gateway's page: the provider where people sign in does not answer, or not as it should.
     # Retry: after `retry-after`.
@@ -522,7 +522,7 @@ class SignInUnavailable(ApiError):
 
 
 class HeaderIgnored(Unauthorized):
-    """A header names who has signed in at a proxy, but it is not believed, and there is no session here."""
+    """A proxy's header names a person, but the header is not believed, and there is no session here."""
 
     # Means: On the gateway's page: a proxy's header names a person, but the gateway does not believe it.
     # Retry: no.
@@ -545,7 +545,7 @@ class KeyUnusable(ApiError):
 
 
 class KeysNotLoaded(ApiError):
-    """The keys could not be read from the database or an issuer yet, so whether this one is good is not known."""
+    """The keys could not be read from the database or an issuer yet, so a valid key cannot be told from a wrong one."""
 
     # Means: The gateway could not read the keys from the database, or an issuer's from its server, since it started.
     # Retry: after `retry-after`.
@@ -557,7 +557,7 @@ class KeysNotLoaded(ApiError):
 
 
 class KeysUnreachable(ApiError):
-    """The database cannot be asked, so keys can be neither listed nor changed. Calls go on."""
+    """The database does not answer, so keys can be neither listed nor changed. Calls go on."""
 
     # Means: In `/admin/keys`: the database does not answer. Calls go on.
     # Retry: after `retry-after`.
@@ -569,7 +569,7 @@ class KeysUnreachable(ApiError):
 
 
 class NamesUnreachable(ApiError):
-    """The database or Redis cannot be asked for what a request names."""
+    """The database or Redis does not answer when asked for a name in a request."""
 
     # Means: The request names what a provider stores, and this process does not know it: it would look it up in the
     # ledger, whose database does not answer. Or it deletes an answer that other replicas may find in Redis, which does
@@ -584,7 +584,7 @@ class NamesUnreachable(ApiError):
 
 
 class KeyConflict(ApiError):
-    """The change contradicts what there is: a name that is taken, a client of the file."""
+    """The change contradicts the present state: a name is taken, or a client is in the file."""
 
     # Means: In `/admin/keys`: the name is taken, or the client or all keys are in the configuration file.
     # Retry: no.
@@ -596,7 +596,7 @@ class KeyConflict(ApiError):
 
 
 class ClientNotFound(ApiError):
-    """No client has this name, or no key of it is valid any more."""
+    """No client has this name, or the client's keys are no longer valid."""
 
     # Means: In `/admin/keys`: no client of the database has this name, or it has no such key.
     # Retry: no.

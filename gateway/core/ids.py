@@ -1,4 +1,4 @@
-"""UUIDv7 identifiers (RFC 9562): they sort by time, so rows of one time are together on disk."""
+"""UUIDv7 identifiers (RFC 9562), which sort by time, so rows of one time are together on disk."""
 
 import random
 import re
@@ -24,11 +24,11 @@ def uuid7(unix_ms: int, random_bits: int) -> str:
 def new_id() -> str:
     """Return a new UUIDv7.
 
-    Python's own generator, which is seeded by the kernel at the start and again in each forked worker, is six times
-    faster than the kernel's. Ids need not be hard to guess: they protect nothing.
+    Python's own generator, seeded by the kernel at the start and again in each forked worker, is six times faster than
+    the kernel's. Ids need not be hard to guess: they protect nothing.
     """
     unix_ms, random_bits = time.time_ns() // 1_000_000, random.getrandbits(74)
-    return _FORM % (  # as ``uuid7``, without its call
+    return _FORM % (  # as ``uuid7``, without a call of it
         unix_ms >> 16,
         unix_ms & 0xFFFF,
         0x7000 | random_bits >> 62,
@@ -37,9 +37,9 @@ def new_id() -> str:
     )
 
 
-# The trace of a call (W3C Trace Context): read from the client's headers, and sent on to providers. Ids derive from
-# the ledger's: a span's id is the last 16 digits of the call's or attempt's id; a trace's id is all 32 of the call's,
-# if the client sent none. The last 62 bits of a UUIDv7 are random, as the standard wants them.
+# The trace of a call (W3C Trace Context): read from the client's headers, and sent on to providers. Ids are made from
+# the ledger's: a span's id is the last 16 digits of the call's or attempt's id; a trace without an id from the client
+# has all 32 digits of the call's. The last 62 bits of a UUIDv7 are random, as the standard demands.
 
 SAMPLED = 1
 RANDOM = 2  # the last 56 bits of the trace's id are random
@@ -57,15 +57,15 @@ class TraceContext(msgspec.Struct, frozen=True, gc=False):
     parent_id: str | None  # the client's span, 16 hexadecimal digits; None: the trace begins here
     flags: int  # SAMPLED, RANDOM
     state: str = ""  # the client's tracestate
-    is_passed_on: bool = True  # whether providers are sent it
+    is_passed_on: bool = True  # whether the trace is sent to providers
 
     @property
     def is_sampled(self) -> bool:
-        """Whether its spans are exported."""
+        """Whether the call's spans are exported."""
         return bool(self.flags & SAMPLED)
 
     def traceparent(self, record_id: str) -> str:
-        """Return the ``traceparent`` header whose parent is the span of a call or attempt."""
+        """Return the ``traceparent`` header with the span of a call or attempt as the parent."""
         return f"00-{self.trace_id}-{span_id(record_id)}-{self.flags:02x}"
 
     def sent_with(self, headers: Mapping[str, str], attempt_id: str) -> dict[str, str]:
@@ -97,7 +97,7 @@ def begun_by(parents: Sequence[str], states: Sequence[str]) -> TraceContext | No
 
 
 def begun_here(call_id: str, sample_ratio: float) -> TraceContext:
-    """Return a new trace. Whether it is sampled depends on its id only, as in OpenTelemetry's probability sampler."""
+    """Return a new trace. Only its id decides whether it is sampled, as in OpenTelemetry's probability sampler."""
     trace_id = call_id.replace("-", "")
     is_sampled = int(trace_id[-_DIGITS:], 16) >= (1.0 - sample_ratio) * 2**_RANDOM_BITS
     return TraceContext(trace_id, None, RANDOM | SAMPLED if is_sampled else RANDOM)

@@ -1,4 +1,4 @@
-"""The logger for modules that an engine loads, and what of an outage is worth a line.
+"""The logger for modules loaded by an engine, and the rules for logging an outage.
 
 structlog is imported when the first line is logged.
 """
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def get_logger() -> Any:
-    """Return structlog's logger, as the process has set it up.
+    """Return structlog's logger, as set up by the process.
 
-    structlog imports rich where that is installed, together a fifth of a first race's imports, and most races log
+    structlog imports rich where that is installed. Both take a fifth of the imports of a first race, and most races log
     nothing.
     """
     import structlog  # noqa: PLC0415 - see above
@@ -22,7 +22,7 @@ REPEATED_S = 3600.0
 
 
 class StandingFault:
-    """A fault that is seen again and again: worth a line when it begins or changes, and once an hour."""
+    """A fault seen again and again: worth a line at its begin, at each change, and once an hour."""
 
     __slots__ = ("_clock", "_said_at_s", "_what")
 
@@ -32,7 +32,7 @@ class StandingFault:
         self._said_at_s = 0.0
 
     def is_due(self, what: str) -> bool:
-        """Note that the fault is there; return whether to log it now."""
+        """Note that the fault is present; return whether to log it now."""
         now_s = self._clock()
         if what == self._what and now_s - self._said_at_s < REPEATED_S:
             return False
@@ -40,17 +40,17 @@ class StandingFault:
         return True
 
     def end(self) -> None:
-        """Note that it is gone."""
+        """Note that the fault is gone."""
         self._what = None
 
 
-_MOST_CAUSES = 8  # of one outage: words that differ each time must not fill the log
+_MOST_CAUSES = 8  # of one outage: ever new words must not fill the log
 
 
 class OutageCauses:
-    """The causes of running outages, by place: each is worth one line, however often it is seen again.
+    """The causes of running outages, by place: each cause is worth one line, however often it is seen again.
 
-    A place is whatever has outages of its own, as a shard of Redis. It is true while there is an outage anywhere.
+    A place has its own outages, as a shard of Redis. The object is true during an outage anywhere.
     """
 
     __slots__ = ("_seen",)
@@ -62,7 +62,7 @@ class OutageCauses:
         return bool(self._seen)
 
     def is_new(self, cause: str, place: str = "") -> bool:
-        """Note a failure; return whether its cause is the first of an outage, or another one than before."""
+        """Note a failure; return whether the cause is new in its outage."""
         seen = self._seen.setdefault(place, set())
         if cause in seen or len(seen) >= _MOST_CAUSES:
             return False
@@ -70,7 +70,7 @@ class OutageCauses:
         return True
 
     def end(self, place: str = "") -> bool:
-        """Note a success; return whether it ends an outage."""
+        """Note a success; return whether an outage ends with it."""
         return self._seen.pop(place, None) is not None
 
     def keep(self, places: Container[str]) -> None:

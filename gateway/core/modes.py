@@ -1,4 +1,4 @@
-"""The modes of racing: how many attempts a call has at a time, and what people are told of each."""
+"""The modes of racing: how many attempts a call has at a time, with texts for people."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,7 +15,7 @@ class Mode(StrEnum):
 
 
 class ModeText(NamedTuple):
-    """The title of a mode on the page, and what it does, in Markdown."""
+    """The title of a mode on the page, and its effect, in Markdown."""
 
     title: str
     about: str

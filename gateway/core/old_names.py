@@ -1,6 +1,6 @@
-"""Old names of fields in answers: beside the new ones, marked as deprecated, until the version that has them no more.
+"""Old names of fields in answers: beside the new ones, marked as deprecated, until the version ``GONE_WITH``.
 
-Columns of views have theirs in ``gateway/ledger/old_names.py``; docs/reference/ledger.md says how both are named.
+Old names of views' columns are in ``gateway/ledger/old_names.py``; docs/reference/ledger.md says how both are named.
 """
 
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ GONE_WITH = "0.2.0"  # the version whose answers and views have only the new nam
 
 
 def formerly(now: str) -> msgspec.Meta:
-    """Return what marks a field as the old name of the field ``now``: in the annotation, of one with a default."""
+    """Return the mark of a field as the old name of the field ``now``: for the annotation of a field with a default."""
     return msgspec.Meta(
         description=f"Gone with {GONE_WITH}: now `{now}`.", extra_json_schema={"deprecated": True}, extra={"now": now}
     )
 
 
 class WithOldNames(msgspec.Struct, frozen=True):
-    """An answer whose values are once more under the names that its fields had; these are set from the new ones."""
+    """An answer with its values also under the fields' old names, which are set from the new ones."""
 
     def __post_init__(self) -> None:
         """Set the old names from the new ones."""
@@ -30,7 +30,7 @@ class WithOldNames(msgspec.Struct, frozen=True):
 
 @cache
 def old_names(struct: type[msgspec.Struct]) -> Mapping[str, str]:
-    """Return the fields that are old names, each with the name of now."""
+    """Return the fields that are old names, each with the present name."""
     hints = get_type_hints(struct, include_extras=True)
     return {
         name: meta.extra["now"]

@@ -1,9 +1,9 @@
-"""The classes by which figures of deployments are separated: API, size of the prompt, effort, and whether it is spoken.
+"""The classes by which figures of deployments are separated: API, size of the prompt, effort, and spoken or not.
 
-The time of an image says nothing about the first token of an answer, nor that of a short prompt about a long one, nor
-that of an answer at once about one that is thought over, nor that of a first token about a first clause. Ledger rows
-and the board have a class as one number that is the same in every version: ten times the API's, plus the size, plus 3
-or 6 for little or much effort.
+The time of an image says nothing about the first token of an answer, nor a short prompt's time about a long one's, nor
+an immediate answer's about that of an answer after long thinking, nor a first token's about a first clause's. Ledger
+rows and the board have a class as one number, the same in every version: ten times the API's, plus the size, plus 3 or
+6 for little or much effort.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ import msgspec
 
 
 class MeasuredApi(StrEnum):
-    """An API with separate figures; those besides ``ANSWERS`` are named after their endpoints."""
+    """An API with separate figures; all but ``ANSWERS`` are named after their endpoints."""
 
     ANSWERS = "answers"  # chat, completions, responses and messages: raced, and measured to the first token
     EMBEDDINGS = "embeddings"
@@ -31,30 +31,30 @@ class MeasuredApi(StrEnum):
     COUNT_TOKENS = "messages.count_tokens"
     DECISIONS = "decisions"
     COMPACT = "responses.compact"
-    WHOLE = "answers.whole"  # answers that their providers do not stream: measured to their end
+    WHOLE = "answers.whole"  # answers not streamed by their providers: measured to their end
     UNKNOWN = "unknown"  # of a later version
 
 
 class Effort(StrEnum):
-    """How much a request for an answer tells the model to think; most say nothing."""
+    """How much a request for an answer tells the model to think; most requests say nothing."""
 
     LOW = "low"  # or not at all
-    HIGH = "high"  # medium or more, or as the model sees fit
+    HIGH = "high"  # medium or more, or as the model decides
 
 
 class Spoken(StrEnum):
-    """Answers that a voice speaks, measured to their first clause, by the effort that their requests ask for."""
+    """Answers for a voice, measured to their first clause, by the requests' effort."""
 
-    USUAL = "spoken"  # they say nothing of it
+    USUAL = "spoken"  # requests without an effort
     LOW = "spoken.low"
     HIGH = "spoken.high"
 
 
-# What the policy measures apart: an API, for answers those whose requests say nothing of effort; or the others.
+# The groups of figures in the policy: an API (of answers: requests without an effort), an effort, or a voice.
 Measured: TypeAlias = MeasuredApi | Effort | Spoken
 
 
-# Must never change: rows and boards have them. The ledger's views leave out 10 and above.
+# Must never change, as rows and boards contain the numbers. The ledger's views leave out 10 and above.
 _NUMBERS = MappingProxyType({
     MeasuredApi.ANSWERS: 0,
     MeasuredApi.EMBEDDINGS: 1,
@@ -75,7 +75,7 @@ _APIS = MappingProxyType({number: api for api, number in _NUMBERS.items()})
 _SIZES = 10  # the number of classes that fit between two APIs
 _EFFORTS: tuple[Effort | None, ...] = (None, Effort.LOW, Effort.HIGH)
 _OF_EFFORT = 3  # sizes
-# Likewise. Versions that do not know effort take these for the numbers of unknown APIs, and leave them out.
+# Likewise. Versions without effort take these for the numbers of unknown APIs, and leave them out.
 _OF_ANSWERS: Mapping[Effort | Spoken, int] = MappingProxyType({
     Effort.LOW: 100,
     Effort.HIGH: 200,
@@ -93,7 +93,7 @@ def encoded_class(prompt_class: "PromptClass") -> int:
     """Return the number of a class in ledger rows and on the board.
 
     Raises:
-        KeyError: its API is unknown.
+        KeyError: the class's API is unknown
 
     """
     effort = _OF_EFFORT * _EFFORTS.index(prompt_class.effort)
@@ -107,14 +107,14 @@ class PromptClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     size: int  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
     effort: Effort | None = None  # of answers; None: the request does not say
     is_spoken: bool = False  # the first clause wins; rows have the same number, and ``win_on``
-    measured: Measured = MeasuredApi.ANSWERS  # made of the others
+    measured: Measured = MeasuredApi.ANSWERS  # computed from the other fields
 
     def __post_init__(self) -> None:
-        """Decide once what each attempt asks for."""
+        """Compute ``measured`` once, as each attempt uses it."""
         measured: Measured = _SPOKEN[self.effort] if self.is_spoken else self.effort or self.api
         msgspec.structs.force_setattr(self, "measured", measured)
 
-    number = property(encoded_class)  # in ledger rows: without a call of Python's where it is known
+    number = property(encoded_class)  # in ledger rows: a known number needs no call in Python
 
     @property
     def is_answer(self) -> bool:
@@ -123,12 +123,12 @@ class PromptClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether its answer, in tokens, comes whole."""
+        """Whether the answer, in tokens, comes whole."""
         return self.api is MeasuredApi.WHOLE
 
     @property
     def is_sampled(self) -> bool:
-        """Whether its response time counts for steering: a fast token count does not mean fast answers."""
+        """Whether the response time counts for steering: a fast token count does not mean fast answers."""
         return self.api is not MeasuredApi.COUNT_TOKENS
 
 
@@ -145,7 +145,7 @@ def spoken_class(prompt_class: PromptClass) -> PromptClass:
 
 
 def whole_class(prompt_class: PromptClass) -> PromptClass:
-    """Return the class of an attempt at a call of ``prompt_class`` whose answer its provider does not stream."""
+    """Return the class of an attempt at a call of ``prompt_class`` with an answer that its provider does not stream."""
     return PromptClass(MeasuredApi.WHOLE, prompt_class.size)
 
 
@@ -153,7 +153,7 @@ def encoded_measured(measured: Measured) -> int:
     """Return the number of an API, an effort or a voice in the policy's own figures on the board.
 
     Raises:
-        KeyError: it is unknown.
+        KeyError: the argument is unknown
 
     """
     return _NUMBERS[measured] if isinstance(measured, MeasuredApi) else _OF_ANSWERS[measured]

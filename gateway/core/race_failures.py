@@ -1,7 +1,7 @@
-"""The errors of calls that no provider answered, and how many failures become one error.
+"""The errors of calls without an answer, and the rules that make one error of many failures.
 
 The whole tree of errors is drawn in ``errors.py``. If all attempts failed, the message also names the deployments that
-did not run (out, cooling down, broken), and why.
+did not run (out, cooling down, broken), with reasons.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,10 +12,10 @@ import msgspec
 from gateway.core.errors import ApiError, NoDeploymentFits
 from providers import ErrorKind, Meaning, RefusalScope, UpstreamError, kinds, meaning_of, stated_lengths
 
-# Errors in a provider's configuration: they stay until the operator changes it.
+# Errors in a provider's configuration, until the operator changes it.
 OPERATORS = frozenset(kind for kind in ErrorKind if kind.lasts)
 _LACKS = "No endpoints found that "  # OpenRouter, with 404: "support tool use", "support image input"
-RETRY_FULL_S = 1.0  # retry-after of a call without a free slot; it has already waited for queue_timeout_s
+RETRY_FULL_S = 1.0  # retry-after of a call without a free slot, which has already waited for queue_timeout_s
 _TIMEOUTS = kinds(lambda facts: facts.clock is not None)
 
 
@@ -33,11 +33,11 @@ class SkippedDeployment(msgspec.Struct, frozen=True):
     """A deployment that a call did not use because of earlier failures there."""
 
     deployment: str
-    reason: str  # its state and its last error: "out: provider_auth: Invalid API key"
-    for_good: bool  # until the operator changes its configuration
+    reason: str  # the state and the last error: "out: provider_auth: Invalid API key"
+    for_good: bool  # until the operator changes the deployment's configuration
     is_broken: bool = True  # otherwise it only cools down
-    cause: str | None = None  # its last error, in words for operators: "the provider refused the key (401)"
-    kind: str | None = None  # of its last error
+    cause: str | None = None  # the last error, in words for operators: "the provider refused the key (401)"
+    kind: str | None = None  # of the last error
 
     def __str__(self) -> str:
         return f"{self.deployment}: not asked, {self.reason}"
@@ -96,7 +96,7 @@ class BroughtKeyRefused(RaceFailed):
 
 
 class NoValidAnswer(RaceFailed):
-    """Those that answered gave nothing that can be used (``win_on: valid``)."""
+    """The answers of all deployments are unusable (``win_on: valid``)."""
 
     # Means: With `win_on: valid`: no answer fits the schema. Or each is a picture or sound, for which the caller's API
     # has no place. All of them are paid for, so `x-should-retry: false` keeps SDKs from trying again.
@@ -107,7 +107,7 @@ class NoValidAnswer(RaceFailed):
     code = "no_valid_answer"
 
     def __init__(self, message: str) -> None:
-        # Each of these answers is paid for: whether to pay again is for the program to decide, not for its SDK.
+        # Each of these answers is paid for: the program decides whether to pay again, not its SDK.
         super().__init__(message, headers={"x-should-retry": "false"})
 
 
@@ -138,7 +138,7 @@ class AllRateLimited(RaceFailed):
     meaning = Meaning.RATE
 
     def __init__(self, message: str, *, retry_after_s: float, free_in_s: float | None = None) -> None:
-        """``free_in_s``: when the first is free again that has said so; None if none has."""
+        """``free_in_s``: the least time until a deployment is free, of those that state a time; None without any."""
         seconds = max(1, int(-(-retry_after_s // 1)))
         super().__init__(
             message, headers={"retry-after": str(seconds), "retry-after-ms": str(int(retry_after_s * 1000))}
@@ -170,7 +170,7 @@ class AllOverloaded(RaceFailed):
     meaning = Meaning.OVERLOADED
 
     def __init__(self, message: str, retry_after_s: float | None) -> None:
-        """``retry_after_s``: the least that one has said; None if none has."""
+        """``retry_after_s``: the least time stated by a provider; None without any."""
         super().__init__(message)
         if retry_after_s is not None:
             self.headers["retry-after"] = str(max(1, int(-(-retry_after_s // 1))))
@@ -201,10 +201,10 @@ class _ErrorBody(msgspec.Struct, frozen=True):
     error: _ErrorObject = _ErrorObject()
 
 
-# Statuses that clients need not know: of a tier without room (Groq), of filters (Portkey, Xiaomi), and of a template
-# that does not take the request.
+# Statuses unknown to clients: of a tier without room (Groq), of filters (Portkey, Xiaomi), and of a template that does
+# not take the request.
 _KNOWN_AS = {498: 429, 446: 400, 421: 400, 500: 400}
-_UNPROCESSABLE = 422  # in which MiniMax tells of its filter, OpenAI of none
+_UNPROCESSABLE = 422  # MiniMax's status for its filter, not OpenAI's
 
 
 class RejectedByProvider(RaceFailed):
@@ -232,9 +232,9 @@ class RejectedByProvider(RaceFailed):
         elif self.meaning is Meaning.CONTENT and self._status == _UNPROCESSABLE:
             self._status = 400
         elif self._status == HTTPStatus.NOT_FOUND and error.said.startswith(_LACKS):
-            self._status = 400  # programs take a 404 for a model that is gone
+            self._status = 400  # programs take a 404 for a missing model
         self._body = error.body
-        self.answer = error.answer  # the event by which its vendor says it to clients of its API, with status 200
+        self.answer = error.answer  # the event of such a refusal in the vendor's own API, with status 200
 
     @property
     def code_there(self) -> str | None:
@@ -266,7 +266,7 @@ class RejectedByProvider(RaceFailed):
 def all_cooling(
     model: str, out: Sequence[SkippedDeployment], retry_after_s: float, free_in_s: float | None = None
 ) -> AllRateLimited:
-    """Return the error of a call if all deployments are cooling down; ``free_in_s`` is as the error's."""
+    """Return the error of a call if all deployments are cooling down; ``free_in_s``: see ``AllRateLimited``."""
     causes = f" ({'; '.join(map(str, out))})" if out else ""
     message = f"every deployment of {model!r} is cooling down{causes}"
     return AllRateLimited(message, retry_after_s=retry_after_s, free_in_s=free_in_s)
@@ -284,15 +284,15 @@ def race_failed(
     """Return one error for ``failures``, pairs of a deployment's name and its error.
 
     ``full`` are deployments without a free slot under ``max_in_flight``: a retry may succeed. ``out`` are deployments
-    that were not used. ``adhoc``: the request names the deployments itself. ``brought``: the deployments that are asked
-    with a key of the client's own.
+    that were not used. ``adhoc``: the request names the deployments itself. ``brought``: the deployments asked with a
+    key of the client's own.
     """
     causes = "; ".join([*(f"{name}: {error.kind}: {error.message}" for name, error in failures), *map(str, out)])
     kinds = {error.kind for _, error in failures}
     meanings = {meaning_of(error) for _, error in failures}
     own_fault = next((RejectedByProvider(error) for _, error in failures if error.kind is ErrorKind.BAD_REQUEST), None)
     if own_fault is not None and own_fault.meaning is Meaning.TOO_LONG and not all(each.for_good for each in out):
-        own_fault = None  # those that were not asked may take it when they are back
+        own_fault = None  # deployments not asked may take the prompt when they are back
     if own_fault is not None or (brought and not full and _are_refused(failures, out, brought)):
         words = f"every key that this call brings for {model!r} is refused ({causes})"
         return own_fault or BroughtKeyRefused(words)
@@ -329,9 +329,9 @@ def _passing(
     *,
     others: bool,
 ) -> RaceFailed | None:
-    """Return the error if all refuse for the same reason, which passes by itself; else None.
+    """Return the error if all refuse for the same reason, and the reason passes by itself; else None.
 
-    ``others``: whether some were not asked.
+    ``others``: whether some deployments were not asked.
     """
     told_s = [error.retry_after_s for _, error in failures if error.retry_after_s]
     if meanings == {Meaning.OVERLOADED}:
@@ -356,7 +356,7 @@ def _lasting(
     *,
     adhoc: bool,
 ) -> ProviderMisconfigured:
-    """Return the error if none can answer until its operator acts, or the client takes another model."""
+    """Return the error if no deployment can answer until its operator acts, or the client takes another model."""
     if meanings == {Meaning.GONE} and all(each.kind == ErrorKind.NOT_FOUND for each in out):
         return ModelGone(f"no provider of {model!r} has the model ({causes})")
     fault = _FAULT_OF_CALLER if adhoc else _LACKING if kinds == {ErrorKind.NO_SUCH_API} else _FAULT_OF_OPERATOR
@@ -366,10 +366,10 @@ def _lasting(
 
 
 def all_failed(failed: Sequence[tuple[str, ApiError]], kept_out: Mapping[str, ApiError]) -> ApiError:
-    """Return one error for all models that could not answer: the last one's, whose message has those of all.
+    """Return one error for all models that could not answer: the last model's, with the messages of all.
 
-    It is the first one's if any calls the request invalid: whether the model asked for does so is what counts. That the
-    prompt is too long is told only if no model might answer it later. ``kept_out``: why fallbacks were not asked.
+    If any model calls the request invalid, the first model's error is returned: the requested model decides. A prompt
+    is reported as too long only if no model might answer it later. ``kept_out``: why fallbacks were not asked.
     """
     found = told_of(failed)
     if len(failed) > 1:
@@ -379,7 +379,7 @@ def all_failed(failed: Sequence[tuple[str, ApiError]], kept_out: Mapping[str, Ap
 
 
 def told_of(failed: Sequence[tuple[str, ApiError]]) -> ApiError:
-    """Return the error of those of all models that the client is told."""
+    """Return the error among those of all models that the client is told."""
     errors = [error for _, error in failed]
     found = errors[0] if any(isinstance(error, RejectedByProvider) for error in errors) else errors[-1]
     able = [error for error in errors if not isinstance(error, _UNABLE)]
@@ -397,7 +397,7 @@ _UNABLE = (RejectedByProvider, NoDeploymentFits, ProviderMisconfigured)
 def _are_refused(
     failures: Sequence[tuple[str, UpstreamError]], out: Sequence[SkippedDeployment], brought: Collection[str]
 ) -> bool:
-    """Whether nothing but refused keys of the client's own kept deployments from answering."""
+    """Return whether only refusals of the client's own keys kept deployments from answering."""
     kinds = {name: str(error.kind) for name, error in failures} | {each.deployment: each.kind for each in out}
     return set(kinds) <= set(brought) and set(kinds.values()) == {str(ErrorKind.PROVIDER_AUTH)}
 

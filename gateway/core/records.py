@@ -69,11 +69,11 @@ class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ] = None  # in entries of the version before
 
 
-# The record of a name that an answer gave to a client, for something that a provider stores.
+# The record of a name in an answer for something stored by a provider.
 
 
 class StoredName(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """A name at a provider, or what is known of a response that runs there: a row of ``stored_names``."""
+    """A name at a provider, or the facts about a response that runs there: a row of ``stored_names``."""
 
     id: Annotated[str, Column("A keyed hash of the name and its client: 128 bits.", sql=Sql.UUID)]
     expires_at: Annotated[
@@ -133,14 +133,14 @@ class ProbeOutcome(StrEnum):
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """A probe that is about to be sent."""
+    """A probe about to be sent."""
 
     id: str  # also the ``call_id`` of the probe's attempt
     started_at: datetime
     model: str
     deployment: str
     replica: str
-    reserved_usd: float  # the most that the probe can cost
+    reserved_usd: float  # the highest possible cost of the probe
 
 
 class ProbeEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,13 +150,13 @@ class ProbeEnd(msgspec.Struct, frozen=True, kw_only=True):
     outcome: ProbeOutcome
     error_kind: str | None = None
     ttft_ms: float | None = None
-    cost_usd: float | None = None  # None: unknown, so what was reserved stays
+    cost_usd: float | None = None  # None: unknown, so the reservation stays
 
 
 class DailyFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The probes of a deployment, and the day's totals, over all replicas."""
 
-    spent_usd: float  # today (UTC): upper bound of what ended probes cost, plus the reservations of running ones
+    spent_usd: float  # today (UTC): upper bound of ended probes' cost, plus the reservations of running ones
     probes: int  # today
     probed_at: datetime | None = None  # the last probe of this deployment
     failures: int = 0  # the latest probes that failed, in a row
@@ -176,12 +176,12 @@ class NotProbed(StrEnum):
     HEADROOM = "headroom"  # little is left of the rate limit
     FULL = "full"  # max_in_flight
     UNFIT = "unfit"  # none of the APIs that return answers is served
-    ACTS = "acts"  # whatever is asked, the model searches, acts or spends beside its answer
+    ACTS = "acts"  # for any prompt, the model searches, acts or spends beside its answer
     NO_PRICE = "no_price"  # the cost is unknown
     MONEY = "usd_per_day"
     NUMBER = "max_per_day"
     BACKED_OFF = "backed_off"  # the last probes failed
-    UNRECORDED = "database_away"  # nothing is sent that cannot be counted
+    UNRECORDED = "database_away"  # an uncounted probe is never sent
 
 
 Decide = Callable[[DailyFacts], NotProbed | None]
@@ -206,7 +206,7 @@ class ProbeBook(Protocol):
         """
 
     async def settle(self, probe_id: str, end: ProbeEnd) -> None:
-        """Store how a probe ended, and what the probe cost."""
+        """Store the end and the cost of a probe."""
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -1,4 +1,4 @@
-"""The page's reports: their queries and results, and the protocol that ``gateway.ledger.reports`` implements.
+"""The page's reports: their queries and results, and the protocol implemented by ``gateway.ledger.reports``.
 
 Each result made from SQL has its ``sql``: one statement that gives the same figures in ``holeshot sql``.
 """
@@ -32,7 +32,7 @@ Gaps = Mapping[tuple[str, str], tuple[float | None, float | None, float | None]]
 
 
 class Window(StrEnum):
-    """How far back a report looks."""
+    """The length of time before now that a report covers."""
 
     HOUR = "1h"
     DAY = "24h"
@@ -73,7 +73,7 @@ class HeatMetric(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "HeatMetric | None":
-        return cls.DECODE_P50 if value == "tps_p50" else None  # its name before, until ``GONE_WITH``
+        return cls.DECODE_P50 if value == "tps_p50" else None  # the name until ``GONE_WITH``
 
 
 class By(StrEnum):
@@ -84,7 +84,7 @@ class By(StrEnum):
 
 
 class SlowdownsWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which slowdowns are listed."""
+    """The slowdowns to list."""
 
     window: Window
     model: str | None = None
@@ -93,14 +93,14 @@ class SlowdownsWanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """A place in the list of calls, which has the newest first: a page begins after it."""
+    """A place in the list of calls, the newest first: a page begins after this place."""
 
     started_at: datetime
     id: str
 
 
 class SoleUser(msgspec.Struct, frozen=True):
-    """Whose calls alone a person sees: those of an end user of a client, within a team if it has one."""
+    """The only calls that a person sees: those of an end user of a client, within a team if the client has one."""
 
     client: str
     team: str | None
@@ -108,18 +108,18 @@ class SoleUser(msgspec.Struct, frozen=True):
 
     @property
     def tags(self) -> dict[str, str | None]:
-        """The tags that all of these calls have; None: they lack it."""
+        """The tags of all these calls; None: no such tag."""
         return {"team": self.team, "end_user": self.end_user}
 
     def has(self, client: str | None, tags: Mapping[str, str] | None) -> bool:
-        """Whether the call of this client with these tags is one of them."""
+        """Return whether a call of this client with these tags is one of the person's."""
         return client == self.client and all((tags or {}).get(name) == value for name, value in self.tags.items())
 
 
 class CallsFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which calls are listed. ``window`` None: of all time; ``client`` "": calls without a client.
+    """The calls to list. ``window`` None: of all time; ``client`` "": calls without a client.
 
-    With ``attempts`` each call has its attempts, with the columns that are needed to draw the race.
+    With ``attempts`` each call has its attempts, with the columns for drawing the race.
     """
 
     window: Window | None
@@ -134,14 +134,14 @@ class CallsFilter(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     request_id: str | None = None
     attempts: bool = False
-    own: SoleUser | None = None  # of these the others select some
+    own: SoleUser | None = None  # only calls of this person
 
 
 class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The attempts that a history covers. With a ``client`` ("": without one) it is made from rows, not from sums.
 
-    ``since`` and ``until`` are a range of time in place of the window: without ``until`` it ends now. Of few attempts
-    in at most two hours it has steps of a minute.
+    ``since`` and ``until`` are a range of time in place of the window, by default until now. Few attempts within two
+    hours are shown in steps of a minute.
     """
 
     window: Window = Window.DAY
@@ -180,8 +180,8 @@ class Table(msgspec.Struct, frozen=True):
 class FoundCall(msgspec.Struct, frozen=True):
     """One call with its attempts, in the columns of their tables.
 
-    ``source``: "ledger" if its row is stored, "memory" if it is not stored yet, "running" if it has not ended; then
-    what is known only at the end is null.
+    ``source``: "ledger" for a stored row, "memory" for a row not stored yet, "running" for a call without an end; then
+    facts known only at the end are null.
     """
 
     call: CallRow
@@ -231,16 +231,10 @@ class DeploymentHistory(msgspec.Struct, frozen=True):
 
 
 class Reports(Protocol):
-    """Answers reports. Every method may wait for the database, and ends within some seconds.
-
-    Raises:
-        ReportsUnreachable: the database is away, or its schema is not the one that is needed.
-        ReportTooSlow: the answer took too long.
-
-    """
+    """Answers reports. Every method may wait for the database, and ends within some seconds."""
 
     async def calls(self, wanted: CallsFilter) -> Table:
-        """Return a page of calls, the newest first, and one more than its limit if there are more."""
+        """Return a page of calls, the newest first, and one call above its limit if there are more."""
 
     async def call(self, call_id: str, own: SoleUser | None = None) -> FoundCall | None:
         """Return one call; None if it is unknown."""
@@ -261,7 +255,7 @@ class Reports(Protocol):
         """Return the columns of the view ``race_value``."""
 
     async def replay(self, wanted: ReplayWanted) -> msgspec.Raw:
-        """Return what other settings would have done with a model's calls, as JSON. It takes up to a minute."""
+        """Return the estimated effect of other settings on a model's calls, as JSON, within a minute."""
 
     async def refusals(self, window: Window) -> tuple[Table, Table]:
         """Return refused requests by client and reason, and addresses that sent unknown keys."""
@@ -275,30 +269,30 @@ class Reports(Protocol):
     async def payers(self, window: Window) -> Table:
         """Return the usage of teams, the most expensive first, then the most expensive end users of each.
 
-        Rows of end users have an ``end_user``, and without a team the ``client`` whose key they used.
+        Rows of end users have an ``end_user``, and without a team the ``client`` of the key they used.
         """
 
     async def own_usage(self, own: SoleUser, window: Window) -> Table:
         """Return the usage and the speed of one person's calls: of all (``model`` null), and of each model."""
 
     async def sums_trail_s(self) -> float | None:
-        """Return the age of the oldest row that is in no sum yet, in seconds; 0: there is none, None: not known."""
+        """Return the age in seconds of the oldest row not yet in a sum; 0: no such row, None: not known."""
 
     @property
     def have_replica(self) -> bool:
         """Whether reports read a replica of the database."""
 
     async def replica_lag_s(self) -> float | None:
-        """Return how many seconds the replica is behind, at most; None: it cannot say, or there is none."""
+        """Return how many seconds the replica is behind, at most; None: unknown, or no replica."""
 
     async def spent(self) -> Mapping[str | None, tuple[float, float]]:
-        """Return what clients have spent in this UTC day and month, US dollars."""
+        """Return the spending of clients in this UTC day and month, US dollars."""
 
     async def spent_by_teams(self) -> Mapping[str | None, tuple[float, float]]:
         """Return the same for teams, by their tag; only answered calls count."""
 
     async def spent_by_models(self) -> Mapping[str, float]:
-        """Return what attempts for models have cost in this UTC day, US dollars."""
+        """Return the cost of attempts for models in this UTC day, US dollars."""
 
     async def alerts(self) -> Table:
         """Return the open alerts and the newest closed ones, each with the number of messages sent."""
@@ -306,24 +300,24 @@ class Reports(Protocol):
     async def outages(self) -> Table:
         """Return the outages of the last day, the newest first, each once however many processes saw it.
 
-        ``may_last``: no end is known, it began within a day, and nothing was answered there since (``outages_30d``).
+        ``may_last``: without a known end, begun within a day, and no answer from there since (``outages_30d``).
         """
 
     async def gaps(self) -> Gaps:
         """Return the gaps between chunks in the last 24 hours, and the silences of a voice in the last hour.
 
-        They may be a minute old; empty while they are unknown.
+        The figures may be a minute old; empty while unknown.
         """
 
     async def targets(self) -> Sequence[Standing]:
-        """Return where each target of ``slo:`` stands, in the order of the configuration."""
+        """Return the standing of each target of ``slo:``, in the order of the configuration."""
 
     async def burns(self, windows_s: Sequence[int]) -> Sequence[Burn]:
-        """Return the burn rate of each target's budget over each of these windows, whose lengths are in seconds."""
+        """Return the burn rate of each target's budget over windows of these lengths in seconds."""
 
 
 class ReportsUnreachable(ApiError):
-    """The database cannot be asked, so there is no report. Calls go on, and their rows wait."""
+    """The database does not answer, so there is no report. Calls go on, and their rows wait."""
 
     # Means: Reports (`/api`) need the database, which does not answer or lacks a table.
     # Retry: after `retry-after`.

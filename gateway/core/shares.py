@@ -1,25 +1,25 @@
-"""What each client may still use of something that all clients share: its own part, and what others leave."""
+"""The use of a stock shared by all clients: each client's own part, and the parts left by others."""
 
 import msgspec
 
-MOST_CLIENTS = 1_000  # those that called last stay
-REMEMBERED_S = 3_600.0  # after a client's last call the others may use its part
-NOTED_EVERY_S = 1.0  # that a client has called
+MOST_CLIENTS = 1_000  # those with the latest calls stay
+REMEMBERED_S = 3_600.0  # after a client's last call; then others may use its part
+NOTED_EVERY_S = 1.0  # between two notes of a client's calls
 
 
 class ClientShare(msgspec.Struct, gc=False):
-    """What one client has left of what its own calls have added."""
+    """The rest of what one client's own calls have added."""
 
     left: float
-    due_s: float  # when it is to be noted again that it calls
+    due_s: float  # when the client's next call is to be noted
 
 
 class Shares:
-    """The parts of clients in one stock: half of it is for what each client's own calls have added.
+    """The parts of clients in one stock: half of the stock is for what each client's own calls have added.
 
-    A client uses up first what its own calls have added, as if it had half of the stock for itself. Beyond that it may
-    use what is there above half: what others leave. So a client misses nothing of what another one uses, and what one
-    does not need is not wasted. A client that is alone may use all.
+    A client first uses up what its own calls have added, as if it had half of the stock for itself. Beyond that it may
+    use the stock above half: what others leave. So no client loses by another one's use, and unneeded parts are not
+    wasted. A single client may use all.
     """
 
     __slots__ = ("half", "is_used", "known")
@@ -27,8 +27,8 @@ class Shares:
     def __init__(self, most: float) -> None:
         """``most``: the whole stock."""
         self.half = most / 2
-        self.is_used = False  # else all clients have left what they can have
-        self.known: dict[str | None, ClientShare] = {}  # by client, the last that called at the end
+        self.is_used = False  # else all clients have their whole parts
+        self.known: dict[str | None, ClientShare] = {}  # by client, the latest caller at the end
 
     def earn(self, client: str | None, amount: float, now_s: float) -> None:
         """Add the part of one call of ``client`` to the stock."""
@@ -43,9 +43,9 @@ class Shares:
             del known[next(iter(known))]
 
     def permits(self, client: str | None, stock: float, amount: float) -> bool:
-        """Whether ``client`` may use ``amount`` of a ``stock`` that has it.
+        """Return whether ``client`` may use ``amount`` of a ``stock`` that is large enough.
 
-        What is more than half waits until half would be left of a full stock.
+        An amount above half waits until half would be left of a full stock.
         """
         own, needed = self.known.get(client), min(amount, self.half)
         if own is not None and own.left >= needed:
@@ -53,7 +53,7 @@ class Shares:
         return stock - needed >= self.half or len(self.known) == (own is not None)  # there is no other client
 
     def takes(self, client: str | None, stock: float, amount: float = 1.0) -> bool:
-        """Whether ``client`` may use ``amount`` of a ``stock`` that has it; if so, count it."""
+        """Return whether ``client`` may use ``amount`` of a ``stock`` that is large enough; if so, count the use."""
         own = self.known.get(client)
         if own is not None and (own.left >= amount or own.left >= self.half):
             own.left -= amount
@@ -62,7 +62,7 @@ class Shares:
         return self.permits(client, stock, amount)
 
     def overdraw(self, client: str | None) -> None:
-        """Count what ``client`` uses without permission: its later calls make up for that."""
+        """Count a use by ``client`` without permission: the client's later calls make up for it."""
         own = self.known.get(client)
         if own is not None:
             own.left = max(-2 * self.half, own.left - 1.0)

@@ -1,4 +1,4 @@
-"""The standing of a target: the figures of its window, the error budget that is left, and the verdict in words."""
+"""The standing of a target: the figures of its window, the rest of the error budget, and the verdict in words."""
 
 import hashlib
 from datetime import timedelta
@@ -14,7 +14,7 @@ from msgspec import Meta
 class Burn(msgspec.Struct, frozen=True):
     """The number of a target's bad calls in the last ``window_s`` seconds; ``sql`` gives the same figures.
 
-    ``burn_rate``: the share of bad calls over the share that may be bad. None: there were no calls.
+    ``burn_rate``: the share of bad calls over the allowed share. None without calls.
     """
 
     target: str
@@ -31,20 +31,20 @@ def burn_rate(calls: int, bad: int, objective: float) -> float | None:
 
 
 def budget_left(calls: int, bad: int, objective: float) -> float | None:
-    """Return the share of the error budget that is left; below 0 it is overspent. None without calls."""
+    """Return the rest of the error budget, as a share; below 0 it is overspent. None without calls."""
     rate = burn_rate(calls, bad, objective)
     return None if rate is None else 1.0 - rate
 
 
-# A target: the calls it counts, and when a call is good. docs/monitoring.md#targets has the rules.
+# A target: the calls to count, and the conditions of a good call. docs/monitoring.md#targets has the rules.
 
 
 class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The calls that a target counts, and the conditions of a good one. None: any, or no such condition.
+    """The calls that a target counts, and the conditions of a good call. None: any, or no such condition.
 
-    ``ttft_ms``: the first token comes sooner. ``tok_s``: the answer is at least so fast after it, by the provider's
+    ``ttft_ms``: the first token comes sooner. ``tok_s``: the answer after it is at least so fast, by the provider's
     token count. ``gap_ms``: no gap between chunks, or pause of speech, is longer. A good call is answered, and meets
-    all of them.
+    all conditions.
     """
 
     model: str | None = None  # as the client named it
@@ -56,7 +56,7 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """A hash of the definition: counts are stored under it, so it changes whenever the counts would."""
+        """A hash of the definition, under which counts are stored: other counts have another hash."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:32]
 
     @property
@@ -66,7 +66,7 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A definition, and the share of its calls (above 0, below 1) that are to be good in each ``days`` days."""
+    """A definition, and the wanted share of good calls (above 0, below 1) in each ``days`` days."""
 
     name: str
     definition: Definition
@@ -75,13 +75,13 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def window(self) -> timedelta:
-        """The length of its window."""
+        """The length of the target's window."""
         return timedelta(days=self.days)
 
 
 DAY_S = 86_400
-BURNS_S = (3600, 6 * 3600, 3 * DAY_S)  # the windows that are shown beside the target's own
-FAST = 1.0  # a burn rate above which the budget ends before the window does
+BURNS_S = (3600, 6 * 3600, 3 * DAY_S)  # the windows shown beside the target's own
+FAST = 1.0  # the budget of a higher burn rate ends before the window does
 WHOLE_FROM = 10.0  # larger factors are written without a fraction
 _FEWEST_BAD = 2  # a single bad call gives no rate
 
@@ -98,22 +98,22 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A target with its figures. ``good_share`` and ``budget_left`` are None while there are no calls."""
+    """A target with its figures. ``good_share`` and ``budget_left`` are None without calls."""
 
     target: Target
     counts: Counts
     burns: tuple[Burn, ...]
     sql: str
-    misses_sql: str  # lists its bad calls, the newest first
+    misses_sql: str  # lists the target's bad calls, the newest first
 
     @property
     def good_share(self) -> float | None:
-        """The share of calls that were good."""
+        """The share of good calls."""
         return 1.0 - self.counts.bad / self.counts.calls if self.counts.calls else None
 
     @property
     def budget_left(self) -> float | None:
-        """The share of the error budget that is left; below 0 the target is missed."""
+        """The rest of the error budget, as a share; below 0 the target is missed."""
         return budget_left(self.counts.calls, self.counts.bad, self.target.objective)
 
 
@@ -139,7 +139,7 @@ def condition(target: Target) -> str:
 
 
 def subject(target: Target) -> str:
-    """Return the calls that a target counts, in words."""
+    """Return the calls counted by a target, in words."""
     wanted = target.definition
     named = (("model", wanted.model), ("client", wanted.client), ("profile", wanted.profile))
     return ", ".join(f"{what} {name}" for what, name in named if name is not None) or "all calls"
@@ -174,7 +174,7 @@ def verdict(standing: Standing) -> str:
 
 
 def _why(counts: Counts) -> str:
-    """Return the reason that most bad calls share, or an empty text."""
+    """Return the reason shared by most bad calls, or an empty text."""
     causes = (
         (counts.failed, "failed"),
         (counts.late, "began too late"),
@@ -198,9 +198,9 @@ def _outlook(standing: Standing, left: float) -> str:
 
 
 def _rounded(good: float, objective: float) -> str:
-    """Return a share rounded so that it stays on its side of the objective, and is not shown as 100 % if below.
+    """Return a share rounded on its own side of the objective; a share below 1 is never shown as 100 %.
 
-    views/targets.js shows the same figure: halves are rounded up, as JavaScript does.
+    views/targets.js shows the same figure: halves are rounded up, as in JavaScript.
     """
     for digits in range(1, 6):
         text = str(Decimal(100 * good).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))

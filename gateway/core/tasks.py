@@ -28,42 +28,42 @@ class BackgroundTasks:
         return task
 
     def later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run ``work`` once ``start_later_ones`` is called."""
+        """Run ``work`` after a call of ``start_later_ones``."""
         self._later.append(work)
 
     def start_later_ones(self) -> None:
-        """Start the tasks that were given to ``later``."""
+        """Start the tasks given to ``later``."""
         for work in self._later:
             self.start(work())
         self._later.clear()
 
     async def close(self) -> None:
-        """Cancel and await all of them."""
+        """Cancel and await all tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 def retrieve(task: asyncio.Future[Any]) -> None:
-    """Fetch the exception of a task that is done, so that asyncio does not log it: it is known elsewhere.
+    """Fetch the exception of a task that is done, so that asyncio does not log it: the error is known elsewhere.
 
-    Without that, on Python 3.13 and 3.14, a cancelled task may keep itself and its frames alive.
+    Otherwise, on Python 3.13 and 3.14, a cancelled task may keep itself and its frames alive.
     """
     with suppress(asyncio.CancelledError):
         task.exception()
 
 
 def forget_frames(task: asyncio.Task[Any]) -> None:
-    """Do so for a cancelled task, as its callback; what another has raised is left to who awaits it."""
+    """Call ``retrieve`` for a cancelled task, as its callback; an error of the task is left to its awaiter."""
     if task.cancelled():
         retrieve(task)
 
 
 def end_if_cancelled() -> None:
-    """Raise the running task's cancellation where the round of its loop has taken that for an error of its own.
+    """Raise the running task's cancellation if a round of the task's loop has handled it as an error.
 
-    redis-py does so while it connects, and what is built on ``asyncio.wait_for`` may before Python 3.12. A loop over a
-    store calls this after each round: it would run on until the process is killed.
+    redis-py does so while it connects, and code with ``asyncio.wait_for`` may before Python 3.12. A loop over a store
+    calls this after each round: otherwise it would run until the process is killed.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -71,7 +71,7 @@ def end_if_cancelled() -> None:
 
 
 async def pause(seconds: float, until: asyncio.Event) -> None:
-    """Wait so long, or until the event is set."""
+    """Wait so many seconds, or until the event is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await until.wait()
@@ -81,7 +81,7 @@ TURNS_WINDOW_S = 60.0
 
 
 class LongestTurns:
-    """The longest turns of the event loop in the last one to two minutes, in seconds by what ran in them."""
+    """The longest turns of the event loop in the last one to two minutes, in seconds by the work in them."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -96,7 +96,7 @@ class LongestTurns:
         self._now[work] = max(self._now.get(work, 0.0), now_s - began_s)
 
     def longest_s(self) -> dict[str, float]:
-        """Return the longest of each kind of work."""
+        """Return the longest turn of each kind of work."""
         self._turn_window(self._clock())
         return {
             work: max(self._now.get(work, 0.0), self._before.get(work, 0.0)) for work in {**self._before, **self._now}
@@ -116,13 +116,13 @@ class WatchedFiles:
     """Some files that belong together: a change of one is a change of all."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Watch ``paths``. Unless ``note`` is called, their current state is a change: what was read may be older."""
+        """Watch ``paths``. Unless ``note`` is called, their current state is a change."""
         self._paths = paths
         self._taken: FileStates = ()
         self._last: FileStates = ()
 
     def note(self) -> None:
-        """Record their current state as known. Call it before reading them."""
+        """Record the files' current state as known. Must be called before the files are read."""
         self._taken = self._last = file_states(self._paths)
 
     def watch(self, paths: Sequence[Path]) -> None:
@@ -131,7 +131,7 @@ class WatchedFiles:
             self._paths, self._taken, self._last = paths, (), ()
 
     def have_changed(self) -> bool:
-        """Whether any has changed, and none since the last check: they are no longer being written."""
+        """Return whether a file has changed, and none since the last check: no writer is at work any more."""
         state, last = file_states(self._paths), self._last
         self._last = state
         if state in (self._taken, ()) or state != last:
@@ -141,10 +141,10 @@ class WatchedFiles:
 
 
 def mask_signals(numbers: Iterable[int], *, blocked: bool) -> None:
-    """Block or unblock signals in this thread; blocked ones reach the main thread, or wait.
+    """Block or unblock signals in this thread; a blocked signal reaches the main thread, or waits.
 
-    Without pthread_sigmask it does nothing. Python's handlers run in the main thread all the same, and its wakeup
-    descriptor is written by whichever thread is interrupted.
+    Without pthread_sigmask this does nothing. Python's handlers run in the main thread all the same, and the
+    interrupted thread, whichever it is, writes to the wakeup descriptor.
     """
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK if blocked else signal.SIG_UNBLOCK, numbers)
@@ -156,10 +156,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Lifeline:
-    """A pipe of which only the parent holds one end: when the other end reads as closed, the parent has ended.
+    """A pipe with one end held by the parent alone: when the other end reads as closed, the parent has ended.
 
-    It works wherever there are pipes, once the child's loop runs. On Linux the kernel also sends SIGINT, which ends a
-    child that is not that far.
+    This works wherever there are pipes, once the child's loop runs. On Linux the kernel also sends SIGINT, which ends a
+    child before its loop runs.
     """
 
     def __init__(self) -> None:
@@ -174,11 +174,11 @@ class Lifeline:
                 import ctypes  # noqa: PLC0415 - some builds have none
 
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
-        if os.getppid() != self._parent:  # it ended before prctl was called
+        if os.getppid() != self._parent:  # the parent ended before prctl was called
             os._exit(1)
 
     def on_end(self, then: Callable[[], None]) -> None:
-        """Make the running loop call ``then`` when the parent has ended."""
+        """Have the running loop call ``then`` at the parent's end."""
         loop = asyncio.get_running_loop()
 
         def ended() -> None:
@@ -188,25 +188,25 @@ class Lifeline:
         loop.add_reader(self._ours, ended)
 
 
-# Runs other programs of ours as child processes: with our packages, never others of the same names.
+# Runs other programs of the gateway as child processes: with the gateway's packages, never others of the same names.
 
-_PACKAGES = Path(__file__).resolve().parents[2]  # the folder that contains ``gateway`` and ``providers``
+_PACKAGES = Path(__file__).resolve().parents[2]  # the folder of ``gateway`` and ``providers``
 
 
 def command(module: str, *arguments: str) -> tuple[str, ...]:
-    """Return the command that runs ``module``. Nothing is imported from the working directory."""
+    """Return the command for running ``module``. Nothing is imported from the working directory."""
     return (sys.executable, "-P", "-m", module, *arguments)
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a child: ours, with our packages before all others."""
+    """Return the environment of a child: this process's, with the gateway's packages before all others."""
     others = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *([others] if others else [])])}
 
 
-GC_THRESHOLD = 20_000  # objects; imports leave almost none that only the collector can free, nor does a call
+GC_THRESHOLD = 20_000  # objects; neither imports nor calls leave many that only the collector can free
 
 
 def collect_less() -> None:
-    """Have garbage collected less often in this process; by default it is a seventh of a start's CPU."""
+    """Collect garbage less often in this process; by default the collector takes a seventh of a start's CPU."""
     gc.set_threshold(GC_THRESHOLD, 20, 20)

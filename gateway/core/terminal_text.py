@@ -26,22 +26,22 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def is_text(value: str) -> bool:
-    """Whether ``value``, an argument or a variable, was UTF-8; Python has lone surrogates for other bytes."""
+    """Return whether ``value``, an argument or a variable, was UTF-8; other bytes are lone surrogates in Python."""
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return ``1 model`` or ``3 models``; ``plural`` is for nouns that do not just add an s."""
+    """Return ``1 model`` or ``3 models``; ``plural`` is for nouns without a plural in s."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def visible_json(text: str) -> str:
-    """Return the same JSON with those control characters escaped that JSON itself allows."""
+    """Return the same JSON, with those control characters escaped that JSON itself allows."""
     return text if text.isprintable() else text.translate(_AS_JSON)
 
 
 def program(name: str) -> str:
-    """Return how a program of this environment is called here: only its name if it is on the PATH."""
+    """Return the command of a program of this environment: only its name if it is on the PATH."""
     path = Path(sys.executable).parent / name
     found = shutil.which(name)
     if found is not None and Path(found).absolute() == path.absolute():

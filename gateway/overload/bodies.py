@@ -1,7 +1,7 @@
 """The bytes of request bodies in memory: one budget for the process, a share of it for each client.
 
-A body counts with its unpacked bytes, from the first one until its call no longer needs them. A short body that arrived
-complete with its head is not counted: it is part of the memory assumed for each seat.
+A body counts with its unpacked bytes, from the first one until its call no longer needs them. A short body that arrives
+complete with its head is not counted: the memory assumed for each seat includes it.
 """
 
 import os
@@ -13,15 +13,15 @@ from typing import Protocol
 
 from gateway.core.errors import ApiError, Overloaded, TooManyBodies
 
-SEATED_BYTES = 64 * 1024  # maximum of a body that is not counted: a quarter of the memory assumed for a seat
+SEATED_BYTES = 64 * 1024  # maximum of an uncounted body: a quarter of the memory assumed for a seat
 CLIENT_SHARE = 0.5  # of the budget: one client alone leaves room for another
-FEWEST_UNFINISHED = 64  # unfinished bodies that a client may have, however few seats there are
-CLIENTS_OF_ADDRESS = 2  # factor of that for an address, which several clients may share, as behind a proxy
+FEWEST_UNFINISHED = 64  # unfinished bodies of a client, however few seats there are
+CLIENTS_OF_ADDRESS = 2  # an address may have twice as many, as several clients may share it behind a proxy
 RETRY_AFTER_S = 2
 
 
 class Cut(Protocol):
-    """Ends the reading of a body; its ``error`` says why."""
+    """Ends the reading of a body for the reason in the body's ``error``."""
 
     def __call__(self) -> None:
         """Drop the bytes read so far, and read no more."""
@@ -36,16 +36,16 @@ class Body:
         self._bodies: Bodies | None = bodies
         self._client = client
         self._address = address
-        self.cut = cut  # None: it is complete
+        self.cut = cut  # None: the body is complete
         self.size = 0
-        self.error: ApiError | None = None  # the reason if it was cut
+        self.error: ApiError | None = None  # the reason if the body was cut
 
     def grow(self, number: int) -> None:
         """Count ``number`` more bytes, before they are kept.
 
         Raises:
-            TooManyBodies: its client has no more room.
-            Overloaded: the process has no more room, or the body was cut.
+            TooManyBodies: the client has no more room
+            Overloaded: the process has no more room, or the body was cut
 
         """
         if self.error is not None or self._bodies is None:
@@ -53,13 +53,13 @@ class Body:
         self._bodies.add(self, self._client, number)
 
     def finish(self) -> None:
-        """Mark the body as complete: it cannot be cut any more."""
+        """Mark the body as complete: it can no longer be cut."""
         if self.cut is not None and self._bodies is not None:
             self.cut = None
             self._bodies.finished(self, self._client, self._address)
 
     def shrink(self, size: int) -> None:
-        """Reduce it to ``size`` bytes, and mark it as complete."""
+        """Reduce the body to ``size`` bytes, and mark it as complete."""
         if self._bodies is not None and size < self.size:
             self._bodies.remove(self._client, self.size - size)
             self.size = size
@@ -73,7 +73,7 @@ class Body:
             bodies.remove(self._client, self.size)
 
     def end(self, error: ApiError) -> None:
-        """Cut it with ``error``, to free its memory."""
+        """Cut the body with ``error``, to free its memory."""
         self.error, cut = error, self.cut
         self.release()
         if cut is not None:
@@ -96,7 +96,7 @@ class Bodies:
     def __init__(self, most_bytes: int, *, most_unfinished: Callable[[], int] = lambda: FEWEST_UNFINISHED) -> None:
         """``most_unfinished`` returns the maximum of a client's unfinished bodies; an address may have twice that."""
         self.most_bytes = most_bytes
-        self.size = 0  # bytes of all
+        self.size = 0  # bytes of all bodies
         self.unfinished = 0
         self.cut = 0  # number of bodies cut to make room
         self._most_unfinished = most_unfinished
@@ -117,7 +117,7 @@ class Bodies:
         """Return a new, empty body; ``cut`` ends its reading.
 
         Raises:
-            TooManyBodies: the client, or the address, has too many unfinished ones.
+            TooManyBodies: the client, or the address, has too many unfinished bodies
 
         """
         most, share = max(FEWEST_UNFINISHED, self._most_unfinished()), self._shares.get(client)
@@ -143,7 +143,7 @@ class Bodies:
         """Return a complete body of ``size`` bytes.
 
         Raises:
-            TooManyBodies, Overloaded: there is no room for it.
+            TooManyBodies, Overloaded: there is no room for the body
 
         """
         body = Body(self, client, None, None)
@@ -154,7 +154,7 @@ class Bodies:
         """Count more bytes of a body of ``client``.
 
         Raises:
-            TooManyBodies, Overloaded: there is no room for them.
+            TooManyBodies, Overloaded: there is no room for the bytes
 
         """
         share = self._shares.get(client)
@@ -168,7 +168,7 @@ class Bodies:
         except ApiError:
             self._forget(client, share)
             raise
-        self._shares[client] = share  # to make room may have cut its last other body, and so forgotten it
+        self._shares[client] = share  # making room may have cut the client's last other body, and forgotten the share
         share.size += number
         self.size += number
         body.size += number
@@ -195,7 +195,7 @@ class Bodies:
         """Cut the oldest unfinished bodies of the clients with the most bytes, until ``number`` bytes fit.
 
         Raises:
-            Overloaded: ``body`` is next to be cut, or all others are complete.
+            Overloaded: ``body`` is next to be cut, or all others are complete
 
         """
         while self.size + number > self.most_bytes:
@@ -221,27 +221,27 @@ def _client_full(most: int) -> TooManyBodies:
 
 
 def process_full() -> Overloaded:
-    """Return the error for a request for which, or for whose answer, the process has no memory."""
+    """Return the error for a request if the process has no memory for it or its answer."""
     return Overloaded(
         f"the gateway has no memory for more bodies of requests; retry in {RETRY_AFTER_S} s",
         headers={"retry-after": str(RETRY_AFTER_S)},
     )
 
 
-# The memory that this process may use, and the numbers of calls and connections derived from it.
+# The memory open to this process, and the numbers of calls and connections computed from it.
 
-# A race of two takes 55 KB with its connections, 171 KB if they are TLS with HTTP/1.1 (docs/performance.md); the rest
-# is for its prompt, as received and as sent upstream. max_body_mb limits much longer prompts.
+# A race of two takes 55 KB with its connections, 171 KB with TLS and HTTP/1.1 (docs/performance.md); the rest is for
+# its prompt, as received and as sent upstream. max_body_mb limits much longer prompts.
 BYTES_PER_CALL = 256 * 1024
 IDLE_BYTES = 128 * 1024 * 1024  # a gateway at rest
-SHARE_FOR_CALLS = 0.5  # of the rest
-# The other half is for rows, caches and long prompts: a long prompt is in memory as received and, while it is raced, as
+SHARE_FOR_CALLS = 0.5  # of the memory without ``IDLE_BYTES``
+# The other half is for rows, caches and long prompts: a long prompt is in memory as received and, during the race, as
 # sent upstream, so a quarter is the budget of bodies.
 SHARE_FOR_BODIES = 0.25
 FEWEST_CALLS = 64
-SHARE_FOR_ANSWERS = 0.8  # of all: a process that has more takes on no large answers
+SHARE_FOR_ANSWERS = 0.8  # of all memory: a process above it takes on no large answers
 FEWEST_BODY_BYTES = 16 * 1024 * 1024
-# The last quarter is for idle connections: a client with a key may open any number of them.
+# The last quarter is for idle connections: a client with a key may open any number of connections.
 BYTES_PER_CONNECTION = 32 * 1024
 SHARE_FOR_CONNECTIONS = 0.25
 FEWEST_CONNECTIONS = 1024
@@ -251,16 +251,16 @@ _PROC_CGROUP = Path("/proc/self/cgroup")
 _CGROUP_MOUNT = Path("/sys/fs/cgroup")
 
 
-# Of glibc's <malloc.h>. By default it keeps up to 64 MB of what was freed, once a large body was, and more per thread.
+# Of glibc's <malloc.h>. By default glibc keeps up to 64 MB of freed memory after a large body, and more per thread.
 _MALLOPT = {
-    -1: 4 * 2**20,  # M_TRIM_THRESHOLD: bytes free at the end of the heap, beyond which they are returned
-    -3: 2**20,  # M_MMAP_THRESHOLD: bytes from which on a block is returned when it is freed
-    -8: 1,  # M_ARENA_MAX: threads share one heap; they wait for the interpreter anyway
+    -1: 4 * 2**20,  # a longer free end of the heap, in bytes, is returned
+    -3: 2**20,  # a block of at least so many bytes is returned when it is freed
+    -8: 1,  # threads share one heap, as they wait for the interpreter anyway
 }
 
 
 def return_freed_memory() -> None:
-    """Have the C library return to the system what large bodies took, where it can be told to."""
+    """Have the C library return the memory of large bodies to the system, if the library can do so."""
     with suppress(ImportError, AttributeError):  # a Python without ctypes, a C library without mallopt
         import ctypes  # noqa: PLC0415 - some builds have none
 
@@ -270,7 +270,7 @@ def return_freed_memory() -> None:
 
 
 def return_scattered_memory() -> None:
-    """Return to the system what is free between what is used, as after a crowd of connections: some milliseconds."""
+    """Return free memory between used blocks to the system, as after a crowd of connections: some milliseconds."""
     with suppress(ImportError, AttributeError):
         import ctypes  # noqa: PLC0415 - likewise
 
@@ -278,24 +278,24 @@ def return_scattered_memory() -> None:
 
 
 def calls_in(memory_bytes: int, workers: int = 1) -> int:
-    """Return the number of concurrent calls for which each of ``workers`` processes has memory."""
+    """Return the number of concurrent calls that fit into the memory of each of ``workers`` processes."""
     each = memory_bytes / workers - IDLE_BYTES
     return max(FEWEST_CALLS, int(each * SHARE_FOR_CALLS / BYTES_PER_CALL))
 
 
 def body_bytes_in(memory_bytes: int, workers: int = 1) -> int:
-    """Return the number of unpacked bytes of bodies for which each of ``workers`` processes has memory."""
+    """Return the number of unpacked bytes of bodies that fit into the memory of each of ``workers`` processes."""
     return max(FEWEST_BODY_BYTES, int((memory_bytes / workers - IDLE_BYTES) * SHARE_FOR_BODIES))
 
 
 def connections_in(memory_bytes: int, workers: int = 1) -> int:
-    """Return the number of idle connections for which each of ``workers`` processes has memory."""
+    """Return the number of idle connections that fit into the memory of each of ``workers`` processes."""
     each = memory_bytes / workers - IDLE_BYTES
     return max(FEWEST_CONNECTIONS, int(each * SHARE_FOR_CONNECTIONS / BYTES_PER_CONNECTION))
 
 
 def memory_limit(proc_cgroup: Path = _PROC_CGROUP, mount: Path = _CGROUP_MOUNT) -> int:
-    """Return the bytes of memory that this process may use: the machine's, its own limit, or that of a cgroup of it.
+    """Return the bytes of memory open to this process: the least of the machine's, its own limits and its cgroups'.
 
     Figures that the system does not report are ignored; without any, ``UNKNOWN_MEMORY_BYTES``.
     """
@@ -304,7 +304,7 @@ def memory_limit(proc_cgroup: Path = _PROC_CGROUP, mount: Path = _CGROUP_MOUNT) 
 
 
 def _own_limits() -> Iterator[int]:
-    """Yield what ``ulimit -v`` and ``ulimit -d`` allow."""
+    """Yield the limits set by ``ulimit -v`` and ``ulimit -d``."""
     for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft, _ = resource.getrlimit(which)
         if soft != resource.RLIM_INFINITY:
@@ -321,15 +321,15 @@ def _cgroup_limits(proc_cgroup: Path, mount: Path) -> Iterator[int]:
     for path in _limit_files(proc_cgroup, mount):
         try:
             text = path.read_text().strip()
-        except OSError:  # this kernel or container has none there
+        except OSError:  # this kernel or container has no such file
             continue
         if text.isdecimal():  # else "max"
             yield int(text)
 
 
 def _limit_files(proc_cgroup: Path, mount: Path) -> Iterator[Path]:
-    """Yield the files that may have the limit, for both versions of cgroups."""
-    groups = [("", "/"), ("memory", "/")]  # in a container its own cgroup may be at the mount
+    """Yield the files with a possible limit, for both versions of cgroups."""
+    groups = [("", "/"), ("memory", "/")]  # a container's own cgroup may be at the mount
     with suppress(OSError):
         for line in proc_cgroup.read_text().splitlines():
             _, controllers, group = line.split(":", 2)  # version 2 names no controllers

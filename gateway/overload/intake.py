@@ -1,7 +1,7 @@
 """The intake: admits a call if there is room, queues it for a moment if there is none, or refuses it.
 
-Each call in flight has a seat until its answer has ended. A seat that becomes free goes at once to the next call in the
-queue: of the highest priority, and within it of the client with the fewest seats.
+Each call in flight has a seat until its answer has ended. A free seat goes at once to the next call in the queue: by
+priority, the highest first, and then by client, the one with the fewest seats first.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ class WaitingCall(Protocol):
 
     @property
     def owner(self) -> Hashable:
-        """The client to which it belongs."""
+        """The call's client."""
 
 
 _W = TypeVar("_W", bound=WaitingCall)
 
 
 class Queue(Generic[_W]):
-    """Calls by priority, and within it by owner. ``seats`` returns the number of an owner's seats."""
+    """Calls by priority, and within a priority by owner. ``seats`` returns the number of an owner's seats."""
 
     __slots__ = ("_length", "_lines", "_seats")
 
     def __init__(self, seats: Callable[[Hashable], int] = lambda _: 0) -> None:
-        self._lines: dict[int, dict[Hashable, dict[_W, None]]] = {}  # by priority and owner; none is empty
+        self._lines: dict[int, dict[Hashable, dict[_W, None]]] = {}  # by priority and owner; no line is empty
         self._length = 0
         self._seats = seats
 
@@ -64,10 +64,10 @@ class Queue(Generic[_W]):
                     del self._lines[one.priority]
 
     def pop(self, fewer_than: float = inf) -> _W | None:
-        """Remove and return the next call; None if no owner of a waiting call has fewer than ``fewer_than`` seats."""
+        """Remove and return the next call; None if each owner of a waiting call has ``fewer_than`` seats or more."""
         for priority in sorted(self._lines, reverse=True):
             owners = self._lines[priority]
-            owner = min(owners, key=self._seats)  # among equals the one that has waited longest
+            owner = min(owners, key=self._seats)  # among equals the owner that has waited longest
             if owner is None or self._seats(owner) < fewer_than:
                 one = next(iter(owners[owner]))
                 self.discard(one)
@@ -81,7 +81,7 @@ class Queue(Generic[_W]):
         return self._seats(owner) + len(self._lines.get(priority, {}).get(owner, ()))
 
     def last(self) -> _W:
-        """Return the call to drop first: of the lowest priority, the newest one of the owner with the most calls.
+        """Return the call to drop first: of the lowest priority, the newest call of the owner with the most calls.
 
         Raises:
             ValueError: no call waits.
@@ -92,24 +92,24 @@ class Queue(Generic[_W]):
         return next(reversed(owners[max(owners, key=lambda owner: self.load(priority, owner))]))
 
 
-# The maximum length of the queue and of a wait: for a burst as configured, for a standing queue very short. A burst is
-# served within a moment, if it may wait. If calls arrive faster than they can be served for long, the queue is always
-# full: it admits no more calls, and only adds its wait to every call. As in CoDel, the difference is whether the queue
-# was empty lately.
+# The maximum length of the queue and of a wait: as configured for a burst, very short for a standing queue. A burst is
+# served within a moment, if it may wait. If calls arrive for long faster than they can be served, the queue is always
+# full: it admits no more calls, and only adds its wait to every call. As in CoDel, a standing queue is one that was not
+# empty lately.
 
-STANDING_CALLS, STANDING_WAIT_S = 8, 0.1  # enough for arrivals by chance, and to let a higher priority go first
+STANDING_CALLS, STANDING_WAIT_S = 8, 0.1  # enough for arrivals by chance, and for a higher priority to go first
 
 
 class QueuePatience:
-    """Limits of the queue. It is standing if it began to fill ``wait_s`` ago, and was never empty for so long since."""
+    """Limits of the queue, which is standing if it filled ``wait_s`` ago and was since never empty for so long."""
 
     __slots__ = ("_began_s", "_calls", "_emptied_s", "_wait_s")
 
     def __init__(self, calls: int, wait_s: float) -> None:
         """Allow a burst of ``calls`` to wait for ``wait_s`` seconds."""
         self._calls, self._wait_s = calls, wait_s
-        self._began_s = -inf  # when it began to fill; since then it was never empty for long
-        self._emptied_s = -inf  # when it became empty; infinite: it is not empty
+        self._began_s = -inf  # the begin of filling; since then the queue was never empty for long
+        self._emptied_s = -inf  # the last emptying; infinite: the queue is not empty
 
     def configure(self, calls: int, wait_s: float) -> None:
         """Use other limits."""
@@ -130,7 +130,7 @@ class QueuePatience:
         return min(STANDING_CALLS, self._calls) if self._is_standing(now_s) else self._calls
 
     def wait_s(self, now_s: float) -> float:
-        """Return the maximum wait of a call that arrives now, in seconds."""
+        """Return the maximum wait of a call arriving now, in seconds."""
         return min(STANDING_WAIT_S, self._wait_s) if self._is_standing(now_s) else self._wait_s
 
     def _is_standing(self, now_s: float) -> bool:
@@ -138,10 +138,10 @@ class QueuePatience:
 
 
 # The event loop's delay: how late a timer runs; and how long a turn of the loop takes, in which all that is ready runs
-# once. The delay depends on where in a turn the timer is due, which it determines itself: with turns of 19 ms a
-# timer of 20 ms is always 18 ms late, with turns of 21 ms only 1 ms. So only turns tell how much there is to do.
-# Two are measured together, as often one only wakes what works in the next; a long one alone, as it says enough. It
-# is told by the count of turns, if one runs then, and by the late timer: perhaps by both.
+# once. The delay depends on the timer's place in a turn, which the timer itself determines: with turns of 19 ms a timer
+# of 20 ms is always 18 ms late, with turns of 21 ms only 1 ms. So only turns show how much work there is. Two turns are
+# measured together, as one turn often only wakes the work of the next; a long turn counts alone. A long turn is noticed
+# by the count of turns, if a count is running, and by the late timer: perhaps by both.
 
 PERIOD_S = 0.02  # of the timer
 TURNS, LONG_S = 2, 0.05  # turns measured together, or fewer once they have taken so long
@@ -155,8 +155,8 @@ class LoopDelay:
     An idle gateway has no timer, and its delay is 0. ``on_tick`` is called at each tick with the delay in seconds, and
     ``on_turns`` with the mean length of the loop's next ``TURNS``.
 
-    ``smoothed_s`` is the recent delay; ``total_s`` the sum of all until the last tick, which never decreases; ``due_s``
-    is the time of the next tick, infinite if there is none.
+    ``smoothed_s`` is the recent delay; ``total_s`` the sum of all delays until the last tick, which never decreases;
+    ``due_s`` is the time of the next tick, infinite without a timer.
     """
 
     __slots__ = (
@@ -179,7 +179,7 @@ class LoopDelay:
         self._is_busy = is_busy
         self._on_tick = on_tick
         self._on_turns = on_turns
-        self._turns: int | None = None  # that were counted; None: none is being measured
+        self._turns: int | None = None  # the counted turns; None: no measurement
         self._turns_from_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None  # None: not started, or closed
         self._timer: asyncio.TimerHandle | None = None
@@ -224,11 +224,12 @@ class LoopDelay:
             self._stop_timer()
         self._on_tick(delay_s)
         if delay_s >= LONG_S:
-            # asyncio runs a timer at the end of the turn after the one in which it was due, uvloop soon after that one.
+            # asyncio runs a timer at the end of the turn after its due time, uvloop soon after the turn of its due
+            # time.
             self._on_turns(delay_s / 2 if isinstance(loop, asyncio.BaseEventLoop) else delay_s)
         elif self._timer is not None and self._turns is None:
             self._turns = 0
-            loop.call_soon(self._count_turn)  # uvloop runs it in this turn yet, asyncio in the next one
+            loop.call_soon(self._count_turn)  # uvloop runs it still in this turn, asyncio in the next one
 
     def _count_turn(self) -> None:
         turns, now_s = self._turns or 0, self._clock()
@@ -258,29 +259,29 @@ class LoopDelay:
             self._window_ends_s = now_s + PEAK_WINDOW_S
 
 
-# The limit of calls in flight: what memory and descriptors allow, or fewer while the turns of the event loop are long.
-# Their length depends on the calls in flight, so these are limited, not the rate at which they begin: a call costs CPU
-# long after its admission. But the longer a turn, the less its work costs, as more comes at a time, so turns must
-# not be short. Additive increase and multiplicative decrease, as in TCP. As in CoDel, only a lasting delay counts: one
-# long turn of the loop (a large body, a burst of connections) is over when it is noticed. Told by both, it makes a late
-# window of its own, which the next ones undo.
+# The limit of calls in flight: as memory and descriptors allow, or fewer while the turns of the event loop are long.
+# The length of turns depends on the calls in flight, so the limit is for these, not for the rate of new calls: a call
+# costs CPU long after its admission. But in a longer turn each call costs less, as more work comes together, so turns
+# must not be short. The rule is additive increase and multiplicative decrease, as in TCP. As in CoDel, only a lasting
+# delay counts: one long turn of the loop (a large body, a burst of connections) is over when it is noticed. A turn
+# noticed twice makes a late window of its own, which the next windows undo.
 
 WINDOW_S = 0.1  # the limit changes at most once in this time; the shortest turn in it counts
 OBSERVED = 2  # minimum number in a window
 # Decrease for each late window, as a part of the calls in flight: DOWN x turn / target, at most MOST_DOWN.
 DOWN, MOST_DOWN = 0.02, 0.12
 # Increase for each window in which the limit was reached and the loop was not late, as a part of the limit: UP if the
-# longest turn was near the target, up to MOST_UP more if there was none, as the cause of the decrease is then over.
+# longest turn was near the target, up to MOST_UP more if turns were short, as the cause of the decrease is then over.
 UP, MOST_UP = 0.02, 0.12
-UP_UNUSED = 0.1  # the same, while less than half of it is used
-# An eighth of the seats is reserved for clients with few: each of these goes to a client that has fewer seats than are
-# free. So one client, or some together, cannot take them all; the last one is for a client without any.
+UP_UNUSED = 0.1  # the same, while less than half of the limit is used
+# An eighth of the seats is reserved for clients with few: such a seat goes only to a client with fewer seats than are
+# free. So neither one client nor some together can take all seats; the last one is for a client without any.
 RESERVED_PART = 8
 LEAST_LIMIT = 32  # minimum of the limit: with so few calls the loop is late for another reason
 
 
 class CallLimit:
-    """``now`` is the maximum of calls in flight, ``open`` the part of it that every client may use.
+    """The limit: ``now`` is the maximum of calls in flight, ``open`` the part of it that every client may use.
 
     ``most`` and ``target_s`` are the configuration's.
     """
@@ -291,13 +292,13 @@ class CallLimit:
     )
 
     def __init__(self, most: int, target_s: float) -> None:
-        """``target_s``: while turns of the loop are longer, fewer calls are admitted; 0: only ``most`` applies."""
+        """``target_s``: the longest turn of the loop at which the limit stays; 0: only ``most`` applies."""
         self.now = self.most = most
         self.open = most - most // RESERVED_PART
         self.target_s = target_s
         self._value = float(most)
         self._left_s, self._observed = WINDOW_S, 0  # of the window
-        self._shortest_s, self._longest_s = inf, 0.0  # turns in it
+        self._shortest_s, self._longest_s = inf, 0.0  # turns in the window
         self._was_reached = False  # in the window
 
     @property
@@ -306,18 +307,18 @@ class CallLimit:
         return self.now < self.most
 
     def configure(self, most: int, target_s: float) -> None:
-        """Use other settings. A limit that was lowered stays low."""
+        """Use other settings. A lowered limit stays low."""
         stays_low = self.is_lowered and target_s > 0
         self.most, self.target_s = most, target_s
         self._set(self._value if stays_low else most)
 
     def forget(self) -> None:
-        """Reset it: no calls are in flight."""
+        """Reset the limit, as no calls are in flight."""
         self._begin_window()
         self._set(self.most)
 
     def observe(self, turn_s: float, in_flight: int, *, is_reached: bool) -> None:
-        """Record the length of a turn of the loop. ``is_reached``: since the previous one, a call found no room."""
+        """Record the length of a turn of the loop. ``is_reached``: since the last turn, a call found no room."""
         if not self.target_s:
             return
         self._observed += 1
@@ -349,26 +350,26 @@ class CallLimit:
 
 
 SHED_AT_ONCE = 50  # at a tick, when the queue has become a standing one: each takes a tenth of a millisecond
-RETRY_AFTER_S = (1, 2, 3)  # in turn, so that calls that were refused together do not return together
+RETRY_AFTER_S = (1, 2, 3)  # in turn, so that calls refused together do not return together
 
 
 class ShedReason(StrEnum):
     """Why a call was refused."""
 
     QUEUE_FULL = "queue_full"  # the queue has its maximum length
-    QUEUE_TIMEOUT = "queue_timeout"  # it has waited for the maximum time
-    DISPLACED = "displaced"  # a call of higher priority has taken its place in the queue
+    QUEUE_TIMEOUT = "queue_timeout"  # the call has waited for the maximum time
+    DISPLACED = "displaced"  # a call of higher priority has taken the call's place in the queue
 
 
 class LimitCause(StrEnum):
-    """What set the limit that left no room."""
+    """The reason for the limit that left no room."""
 
     LOOP_DELAY = "loop_delay"
     MAX_IN_FLIGHT = "max_in_flight"
 
 
 class _Waiting:
-    """A call in the queue. ``turn`` is resolved with None (it has a seat), or with the reason of its refusal."""
+    """A call in the queue. ``turn`` is resolved with None for a seat, or with the reason of the refusal."""
 
     __slots__ = ("owner", "priority", "turn")
 
@@ -407,8 +408,8 @@ class Intake:
     ) -> None:
         """Start without calls.
 
-        ``default_most`` is the limit if the settings have none; ``is_busy`` returns whether there is work besides calls
-        for which the loop's delay is to be measured; ``on_shed`` is called for each refused call.
+        ``default_most`` is the limit if the settings have none; ``is_busy`` returns whether other work than calls needs
+        a measured delay of the loop; ``on_shed`` is called for each refused call.
         """
         self.in_flight = 0
         self.batches = Batches()
@@ -425,7 +426,7 @@ class Intake:
         self._seats: dict[Hashable, int] = {}  # by owner
         self._queue: Queue[_Waiting] = Queue(self._held)
         self._patience = QueuePatience(settings.queue if settings.queue_timeout_s else 0, settings.queue_timeout_s)
-        self._found_no_room = False  # a call, since the last tick
+        self._found_no_room = False  # of a call, since the last tick
         self._retry_after_s = cycle(RETRY_AFTER_S)
         self._on_shed = on_shed
 
@@ -453,7 +454,7 @@ class Intake:
         self.configure(self._settings)
 
     def enter(self, owner: Hashable = None) -> bool:
-        """Reserve a seat for a call of ``owner`` (None: clients are not distinguished); False if there is none."""
+        """Reserve a seat for a call of ``owner`` (None: clients are not told apart); return False if none is free."""
         held, limit = self._seats.get(owner, 0), self.limit
         if self.in_flight >= limit.open:
             free = limit.now - self.in_flight
@@ -466,7 +467,7 @@ class Intake:
         return True
 
     def leave(self, owner: Hashable = None) -> None:
-        """Release a seat of ``owner``; the next call in the queue gets it."""
+        """Release a seat of ``owner`` for the next call in the queue."""
         self.in_flight -= 1
         left = self._seats[owner] - 1
         if left:
@@ -477,7 +478,7 @@ class Intake:
             self._serve_queue()
 
     def refuses(self, priority: int, owner: Hashable = None) -> bool:
-        """Whether a call of this priority would be refused at once: no seat, and no place in the queue."""
+        """Return whether a call of this priority would be refused at once: no seat, and no place in the queue."""
         free = self.limit.now - self.in_flight
         if free > 0 and (self.in_flight < self.limit.open or self._held(owner) < free or owner is None):
             return False
@@ -487,7 +488,7 @@ class Intake:
         """Check that a call would not be refused at once.
 
         Raises:
-            Overloaded: it would.
+            Overloaded: the call would be refused
 
         """
         if self.refuses(priority, owner):
@@ -514,7 +515,7 @@ class Intake:
         try:
             shed = await waiting.turn
         except asyncio.CancelledError:
-            if _has_seat(waiting.turn):  # it got one in this turn of the loop
+            if _has_seat(waiting.turn):  # the call got a seat in this turn of the loop
                 self.leave(owner)
             raise
         finally:
@@ -560,7 +561,7 @@ class Intake:
             waiting = self._queue.pop(inf if self.in_flight < self.limit.open else free)
             if waiting is None:
                 break
-            if not waiting.turn.done():  # else its client has disconnected, or its time is over
+            if not waiting.turn.done():  # else the client has disconnected, or the call's time is over
                 self.in_flight += 1
                 self._seats[waiting.owner] = self._held(waiting.owner) + 1
                 waiting.turn.set_result(None)
@@ -578,7 +579,7 @@ class Intake:
             self._found_no_room = False
 
     def _tick(self, _: float) -> None:
-        """Serve the queue, and shed what stands in it."""
+        """Serve the queue, and refuse calls of a standing queue."""
         if not self.in_flight:
             self.limit.forget()
             self.batches.forget()

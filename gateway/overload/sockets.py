@@ -1,7 +1,7 @@
-"""What WebSockets may cost: how many a client has open, how fast it opens them, and how refusals delay their reading.
+"""The limits of WebSockets: a client's open connections, the rate of new ones, and delays after refusals.
 
-Over HTTP a client that asks in vain pays for it with its connection's turn: here one connection could ask as fast as it
-writes. Each process counts for itself.
+Over HTTP each refused request costs the client a turn of its connection: without these limits, one WebSocket could ask
+as fast as it writes. Each process counts for itself.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ MOST_OPEN = 256  # of one client
 BURST = 100  # handshakes at once: many may come again after a restart
 HANDSHAKES_PER_S = 10.0
 HELD_S = 1.0  # the refusal of a handshake
-HELD_EACH = MOST_OPEN  # of one client; further ones are sent at once
+HELD_EACH = MOST_OPEN  # of one client; further refusals are sent at once
 
 # Messages that no provider is asked for: refused ones, and turns that only prepare. Usual clients are refused once in a
-# while (a response that is not known any more), and prepare once. Of one client, at once and then a second:
+# while (for an unknown response), and prepare once. Of one client, at once and then per second:
 UNASKED, UNASKED_PER_S = 300.0, 10.0
 # Of one connection.
 FREE = 5.0  # refusals, answered at once
-FORGOTTEN_S = 12.0  # after so long one no longer counts, so FREE a minute delay nothing
+FORGOTTEN_S = 12.0  # after so long a refusal no longer counts, so FREE a minute delay nothing
 MIB = 2**20
-FIRST_S, LONGEST_S = 0.25, 5.0  # before the next message is read: doubled for each further one
+FIRST_S, LONGEST_S = 0.25, 5.0  # before the next message is read: doubled for each further refusal
 WARM_UPS, WARM_UPS_PER_S = 20.0, 1.0  # turns that only prepare
 
 
@@ -41,7 +41,7 @@ class TooManySockets(ApiError):
 
 
 class Count:
-    """Counts what happens, and forgets ``per_s`` of it a second; ``most`` is counted at most."""
+    """Counts events, and forgets ``per_s`` of them a second; the count stays at or below ``most``."""
 
     def __init__(self, per_s: float, most: float = inf) -> None:
         self._per_s, self._most = per_s, most
@@ -52,7 +52,7 @@ class Count:
         return max(0.0, self._number - (now_s - self._at_s) * self._per_s)
 
     def add(self, now_s: float, more: float = 1.0) -> float:
-        """Count so many more; return the number."""
+        """Count ``more`` events; return the number."""
         self._number, self._at_s = min(self._most, self.at(now_s) + more), now_s
         return self._number
 
@@ -62,18 +62,18 @@ class ClientSockets:
 
     def __init__(self) -> None:
         self.open = 0
-        self.held = 0  # refusals of handshakes that wait
+        self.held = 0  # delayed refusals of handshakes
         self.handshakes = Count(HANDSHAKES_PER_S)
         self.unasked = Count(UNASKED_PER_S, 2 * UNASKED)
         self._reads = asyncio.Lock()
 
     async def turn(self) -> None:
-        """Wait until one of its connections may go on: one in each turn of the loop, in order of arrival."""
+        """Wait until one of the client's connections may go on: one in each turn of the loop, in order of arrival."""
         async with self._reads:
             await asyncio.sleep(0)
 
     def is_used(self, now_s: float) -> bool:
-        """Whether anything of it counts."""
+        """Return whether the client has connections, or events that still count."""
         return bool(self.open or self.held or self.handshakes.at(now_s) or self.unasked.at(now_s))
 
 
@@ -87,7 +87,7 @@ class OpenSockets:
         """Count a handshake, and its connection until ``leave``; ``now_s`` is the loop's clock.
 
         Raises:
-            TooManySockets: the client has too many, or opens them too fast.
+            TooManySockets: the client has too many connections, or opens them too fast
 
         """
         own = self._clients.get(owner)
@@ -109,30 +109,30 @@ class OpenSockets:
         return own
 
     def leave(self, owner: Hashable) -> None:
-        """Count the connection no more."""
+        """Stop counting the connection."""
         self._clients[owner].open -= 1
 
     async def hold(self, owner: Hashable, until: asyncio.Event) -> None:
-        """Delay the refusal of a handshake, or send it at once if many wait, or from ``until`` on."""
+        """Delay the refusal of a handshake; send it at once if many wait, or from ``until`` on."""
         own = self._clients[owner]
         if own.held >= HELD_EACH:
             return
         own.held += 1
         try:
             await pause(HELD_S, until)
-            await own.turn()  # those that came together do not go on together
+            await own.turn()  # connections that came together do not go on together
         finally:
             own.held -= 1
 
     def _sweep(self, now_s: float) -> None:
-        """Forget the clients without a connection whose handshakes count no more."""
+        """Forget the clients without connections and without handshakes that still count."""
         for owner, own in [*self._clients.items()]:
             if not own.is_used(now_s):
                 del self._clients[owner]
 
 
 class MessagePace:
-    """How long one connection's next message waits for what was refused before it. ``until_s``: by the loop's clock."""
+    """The delay of one connection's next message after refusals. ``until_s``: the delay's end, by the loop's clock."""
 
     def __init__(self, own: ClientSockets) -> None:
         self.until_s = 0.0
@@ -142,9 +142,9 @@ class MessagePace:
         self.turn = own.turn
 
     def refused(self, now_s: float, most_s: float = LONGEST_S, size: int = 0) -> None:
-        """Count a message that was refused, which delays the next one by ``most_s`` at most.
+        """Count a refused message, which delays the next one by ``most_s`` at most.
 
-        One of several megabytes counts as one for each of them: so long it took to see what is wrong.
+        A message of several megabytes counts as one refusal for each megabyte, as reading it took so long.
         """
         refused = self._refused.add(now_s, 1.0 + size // MIB)
         delay_s = max(FIRST_S, FIRST_S * 2.0 ** (refused - FREE - 1.0)) if refused > FREE else 0.0
@@ -156,7 +156,7 @@ class MessagePace:
         self._delay(now_s, max(beyond / WARM_UPS_PER_S, self._unasked_s(now_s)))
 
     def _unasked_s(self, now_s: float) -> float:
-        """Return the delay for what the client does on all of its connections."""
+        """Return the delay caused by all connections of the client."""
         return max(0.0, self._own.unasked.add(now_s) - UNASKED) / UNASKED_PER_S
 
     def _delay(self, now_s: float, seconds: float) -> None:
