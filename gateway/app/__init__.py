@@ -1,1 +1,1 @@
-"""Composes a gateway from its settings: the one room that knows all others."""
+"""Composes a gateway from its settings: the only room with access to all others."""

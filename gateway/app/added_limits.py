@@ -1,4 +1,4 @@
-"""The limits that last longer than a minute: those that are added at run time count what was used before."""
+"""The limits that last longer than a minute: a limit added at run time also counts the use before."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ class LastingLimit(msgspec.Struct, frozen=True):
     owner: str
     name: str
     zone: str
-    is_of_payers: bool = False  # teams and end users: what they used is in the rows of calls
+    is_of_payers: bool = False  # teams and end users: their use is in the rows of calls
 
 
 def lasting_limits(settings: Settings, admission: KeyAdmission) -> frozenset[LastingLimit]:

@@ -69,7 +69,7 @@ def alerts(
     stated: StatedModels,
     metrics: Metrics,
 ) -> AlertTasks:
-    """Compose the alerts of a process. ``context`` returns the settings and the fleet that are in force."""
+    """Compose the alerts of a process. ``context`` returns the settings and the fleet in force."""
 
     def current() -> AlertSettings:
         return context().settings.alerts
@@ -129,7 +129,7 @@ def alerts(
 
 
 def _memory_book(runtime: Runtime) -> Book | None:
-    """Return a book in memory for a gateway whose store is not the database of its settings, else None."""
+    """Return a book in memory for a gateway with another store than the database of its settings, else None."""
     return None if runtime.store is None else MemoryBook(runtime.new_id)
 
 
@@ -197,7 +197,7 @@ def _sources(
             LengthSource(reports.lengths, utc_now=runtime.utc_now), every_s=_LENGTHS_EVERY_S, clock=runtime.clock
         ),
     ]
-    if context().settings.ledger.slowdowns:  # else nobody would see that one is over
+    if context().settings.ledger.slowdowns:  # else the end of a slowdown would not be seen
         of_sql.append(CachedSource(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock))
     return [*sources, *(PatientSource(each, lambda: ledger.is_away) for each in of_sql)]
 
@@ -245,7 +245,7 @@ def target_watch(
     metrics: Metrics,
     targets: Callable[[], Sequence[Target]],
 ) -> TargetWatch:
-    """Compose the watch of a process. ``targets`` returns those that are in force."""
+    """Compose the watch of a process. ``targets`` returns the targets in force."""
     counting = TargetCounting(database, targets, utc_now=runtime.utc_now, clock=runtime.clock)
     show = TargetFigures(metrics).show
     return TargetWatch(counting, reports.targets, targets, show=show, leaves=lambda: clock.leaves_turns)
@@ -255,8 +255,8 @@ def target_watch(
 
 
 def prober(context: Context, runtime: Runtime, database: Database, ledger: Ledger, metrics: Metrics) -> Prober:
-    """Return the prober of quiet deployments; it does nothing until it is started, and while probes are off."""
-    own = AttemptTasks[Attempt]()  # those of calls are shown live, as calls
+    """Return the prober of quiet deployments; it does nothing until started, and while probes are off."""
+    own = AttemptTasks[Attempt]()  # tasks of calls are shown live, as calls
     spent = SpentToday(runtime.utc_now)
     metrics.gauge(
         "holeshot_probes_today_usd",

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from gateway.limits import LeaseTimes
     from gateway.steering import Lateness, RedisBoard
 
-# An engine's dependencies: clocks, randomness, ids, and access to the outside. Whatever does not depend on settings and
-# input is here, so that a test can run a whole gateway in virtual time with simulated providers, reproducibly.
+# An engine's dependencies: clocks, randomness, ids, and access to the outside: everything that depends neither on
+# settings nor on input. So a test can run a whole gateway in virtual time with simulated providers, reproducibly.
 
 
 class Peers(Protocol):
@@ -51,11 +51,11 @@ class Peers(Protocol):
 
     @property
     def stopped(self) -> list[int]:
-        """The workers whose event loop stands still now."""
+        """The workers with an event loop that stands still now."""
 
     @property
     def stopped_lately(self) -> list[int]:
-        """The workers whose event loop stood still within the last minute."""
+        """The workers with an event loop that stood still within the last minute."""
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     random: Random = msgspec.field(default_factory=Random)  # for load balancing, not for security
     new_id: Callable[[], str] = new_id
     open_upstream: OpenUpstream | None = None  # None: over the network
-    tls: TlsContexts = msgspec.field(default_factory=TlsContexts)  # of all connections that it opens over HTTP
+    tls: TlsContexts = msgspec.field(default_factory=TlsContexts)  # of all connections over HTTP
     probe_book: ProbeBook | None = None  # None: the same database
     store: "Store | None" = None  # None: the database in the settings
     lease_times: "LeaseTimes | None" = None  # None: the usual ones
@@ -76,7 +76,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnrecordedEvents(msgspec.Struct, frozen=True):
-    """Optional callbacks for the metrics of events that are in no record."""
+    """Optional callbacks for the metrics of events without a record."""
 
     waited: Callable[[str, str, float], None] | None = None  # for a slot: model, how the wait ended, seconds
     refused: Callable[[str, str], None] | None = None  # an extra attempt: model, the limit
@@ -88,7 +88,7 @@ _AFTER_A_BUG_S = 10.0
 class Engine:
     """Fleets, steering, slots, limits and the owners of tasks: ``start`` it, give its parts to calls, close it.
 
-    It is made in two steps, as recorders need its steering: ``services`` completes it.
+    Made in two steps, as recorders need its steering: ``services`` is the second.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class Engine:
     ) -> None:
         """Build the fleet of ``settings``. Parts that are not given are in memory, and of this engine alone.
 
-        ``lateness`` measures the delay of the event loop; ``connecting`` is how connections to providers are made.
-        ``own_key``: what is sealed with where the settings have no secret.
+        ``lateness`` measures the delay of the event loop; ``connecting`` says how to connect to providers. ``own_key``:
+        the key for sealing if the settings have no secret.
 
         Raises:
             ConfigurationError: a provider cannot be opened.
@@ -150,9 +150,9 @@ class Engine:
         self._use(settings, self.fleet)
 
     def services(self, recorder: Recorder, makers: SharedNames | None = None) -> Services:
-        """Return the services that all calls share; ``recorder`` receives their events.
+        """Return the services shared by all calls; ``recorder`` receives their events.
 
-        ``makers``: the makers of reasoning that all replicas know.
+        ``makers``: the makers of reasoning known to all replicas.
         """
         runtime = self._runtime
         return Services(
@@ -169,9 +169,9 @@ class Engine:
         )
 
     def start(self, callers: Callable[[], Callers] = tuple) -> None:
-        """Import and fetch what providers need, and keep the standings up to date, and connections open.
+        """Import and fetch what providers need, keep the standings up to date, and keep connections open.
 
-        ``callers``: the clients that are known now.
+        ``callers``: the clients known now.
         """
         self.fleets.warm_up(self.fleet)
         self.tasks.start(self._keep_fresh())
@@ -187,20 +187,20 @@ class Engine:
         return self.fleets.build(settings, self.fleet)
 
     def replace(self, settings: Settings, new: Fleet) -> None:
-        """Use ``new`` for new calls; running ones keep theirs."""
+        """Use ``new`` for new calls; running calls keep their fleet."""
         old, self.fleet = self.fleet, new
         self._use(settings, new)
         self.fleets.retire(old, new)
         self.fleets.warm_up(new)
 
     def close_with(self, last_first: AsyncExitStack) -> None:
-        """Push the closing of all parts on ``last_first``. What is there already is closed later: recorders, stores."""
+        """Push the closing of all parts on ``last_first``. Parts already there, as stores, are closed later."""
         last_first.push_async_callback(self.fleets.aclose)
         last_first.push_async_callback(self.fleet.aclose)
         last_first.push_async_callback(self.fleets.close_retired)
         last_first.push_async_callback(self.tasks.close)
         last_first.callback(self.outbox.drain)
-        last_first.push_async_callback(self.attempts.close)  # early: they read from upstreams
+        last_first.push_async_callback(self.attempts.close)  # early, as attempts read from upstreams
 
     def _use(self, settings: Settings, fleet: Fleet) -> None:
         self._rewording.most_values = settings.limits.max_values
@@ -214,7 +214,7 @@ class Engine:
             try:
                 self.steering.refresh()
                 self.fleet.forget()
-            except Exception:  # noqa: BLE001 - the next slice may succeed; without it, calls compute their own
+            except Exception:  # noqa: BLE001 - the next slice may succeed; without a ranking, calls compute their own
                 # Event steering.not_refreshed: The ranking could not be computed in the background. Calls compute their
                 # own.
                 # Do: It is a bug: report it with the trace.
@@ -240,15 +240,15 @@ class EngineRecorder:
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
     ) -> None:
-        """Learn from it."""
+        """Count the first token on the board."""
         self._steering.first_token(model, prompt_class, start, ttft_s, ago_s)
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
-        """Learn from it."""
+        """Update board and health."""
         self._steering.attempt_ended(model, prompt_class, attempt, ago_s)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Spool the record, and count what it used."""
+        """Spool the record, and count the call's use."""
         if self._ledger is not None:
             self._ledger.call_finished(record)
         self._limits.call_finished(record)

@@ -1,4 +1,4 @@
-"""The successive fleets of a gateway: built from settings, and closed when no call uses them any more."""
+"""The successive fleets of a gateway: built from settings, and closed after their last call."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -36,12 +36,12 @@ from providers.http import ALONE, Connecting, Names, TlsContexts
 
 
 _STRICT = "history: { alternating: true, one_system: true, plain_texts: true, user_after_tool: false }"
-CONNECTED_S = 20.0  # between two looks at connections that are to be open; an idle one is replaced after 25 s
+CONNECTED_S = 20.0  # between two looks at connections to keep open; an idle one is replaced after 25 s
 OnFact = Callable[[str, str, Fact, float, Met], object]
 
 
 def log_fact(provider: str, model: str, fact: Fact, until: float, met: Met) -> None:
-    """Say in the log what a refusal has taught, unless it turned out to be wrong."""
+    """Log the fact that a refusal has taught, unless the fact turned out to be wrong."""
     deployment, whose = f"{provider}/{model}", _whose(met)
     if met.clients[-1] == FORGOTTEN:
         # Event deployment.forgotten: An operator had a deployment forget what a refusal has taught, in all replicas; or
@@ -81,7 +81,7 @@ def _told(fact: Fact) -> dict[str, str]:
 
 
 def log_resolver(host: str, *, is_away: bool) -> None:
-    """Say in the log that the resolver is away, or back."""
+    """Log that the resolver is away, or back."""
     if is_away:
         # Event names.resolver_away: The machine's resolver does not answer, or refuses. New connections to `host` go to
         # the addresses that it gave last, for an hour at most. A name that it says is gone is not meant.
@@ -96,9 +96,9 @@ def log_resolver(host: str, *, is_away: bool) -> None:
 class Upstreams:
     """Opens upstreams, which share the litellm library, the TLS context and the addresses of names.
 
-    With ``rotates`` it remembers each provider's keys, so that a new one replaces the former without a failed call. A
-    command that opens one upstream for each key does not need this. ``on_fact`` is called with a provider, a model of
-    it, what a refusal of it has taught, when that ends, in Unix time, and who has met it.
+    With ``rotates`` each provider's keys are kept, so that a new key replaces the former one without a failed call. A
+    command with one upstream for each key does not need this. ``on_fact`` is called with a provider, one of its models,
+    the fact taught by a refusal, the fact's end in Unix time, and the clients that met it.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Upstreams:
     ) -> None:
         self._rotates = rotates
         self._on_fact = on_fact
-        self._learnt: dict[str, tuple[tuple[object, ...], LearntFacts]] = {}  # by provider: its address
+        self._learnt: dict[str, tuple[tuple[object, ...], LearntFacts]] = {}  # by provider: the address
         self._litellm = LiteLLM()
         self.names = Names(tell=log_resolver)
         self._connecting = replace(connecting, tls=connecting.tls or TlsContexts(), names=self.names)
@@ -123,14 +123,14 @@ class Upstreams:
     ) -> Upstream:
         """Return the upstream of provider ``name``, not yet connected.
 
-        ``secrets``: further ones, besides the provider's own, to be masked in messages. ``for_tenant``: with a client's
-        own key, which replaces none.
+        ``secrets``: further ones, besides the provider's own, to be masked in messages. ``for_tenant``: the upstream
+        has a client's own key, which replaces no other key.
 
         Raises:
-            ConfigurationError: they lack a base URL, say what no request could have, or the environment's proxy does.
+            ConfigurationError: the settings lack a base URL, are impossible in a request, or the environment's proxy is
 
         """
-        # A former key goes to the same account at the same address only.
+        # A former key is used only for the same account at the same address.
         paths = tuple(settings.paths.items())
         address = (settings.kind, settings.preset, settings.base_url, paths, settings.organization)
         known_at, before = (address, {}) if for_tenant else self._known.get(name, (address, {}))
@@ -183,7 +183,7 @@ class Upstreams:
         return upstream
 
     def learnt(self, provider: str) -> LearntFacts | None:
-        """Return what refusals have taught about a provider's models; None: it is not opened."""
+        """Return the facts that refusals have taught about a provider's models; None if the provider is not open."""
         return self._learnt[provider][1] if provider in self._learnt else None
 
     def _learnt_at(self, name: str, address: tuple[object, ...]) -> LearntFacts:
@@ -192,7 +192,7 @@ class Upstreams:
         if known is None or known[0] != address or not self._rotates:
             known = self._learnt[name] = address, LearntFacts(partial(self._on_fact, name))
         for each in [each for each in known[1].listed() if each.fact.kind is Kind.ACCOUNT]:
-            known[1].drop(each.model, each.fact)  # its keys may be others now
+            known[1].drop(each.model, each.fact)  # the provider's keys may be others now
         return known[1]
 
     async def aclose(self) -> None:
@@ -203,7 +203,7 @@ class Upstreams:
 class Fleets:
     """Builds fleets and retires them. ``open_upstream``: None for upstreams over the network.
 
-    ``own_key``: the one beside a SQLite database, with which reasoning is sealed where the settings have no secret.
+    ``own_key``: the key beside a SQLite database, which seals reasoning if the settings have no secret.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class Fleets:
     ) -> None:
         self.retiring: asyncio.Task[None] | None = None  # closes the fleet that was replaced last
         self._catalog = load_catalog()
-        self.tell: OnFact | None = None  # the other replicas, what refusals have taught
+        self.tell: OnFact | None = None  # tells the other replicas about facts taught by refusals
         self._upstreams = Upstreams(rotates=True, on_fact=self._on_fact, connecting=connecting)
         self._is_given = open_upstream is not None
         self._open_upstream = open_upstream or self._upstreams.open
@@ -224,7 +224,7 @@ class Fleets:
         self._retired: dict[Fleet, Fleet] = {}  # replaced fleet, not closed yet → its successor
 
     def build(self, settings: Settings, previous: Fleet | None) -> Fleet:
-        """Return the fleet of ``settings``, with the upstreams of ``previous`` that stay as they are.
+        """Return the fleet of ``settings``, with the upstreams of ``previous`` that stay unchanged.
 
         Raises:
             ConfigurationError: a provider cannot be opened.
@@ -242,11 +242,11 @@ class Fleets:
 
     @property
     def names_away(self) -> int:
-        """How many names are connected to by their last good addresses, as the resolver is away."""
+        """The number of names connected by their last good addresses, as the resolver is away."""
         return self._upstreams.names.away
 
     def learnt(self, provider: str) -> LearntFacts | None:
-        """Return what refusals have taught about a provider's models; None: it is not opened."""
+        """Return the facts that refusals have taught about a provider's models; None if the provider is not open."""
         return self._upstreams.learnt(provider)
 
     def _on_fact(self, provider: str, model: str, fact: Fact, until: float, met: Met) -> None:
@@ -261,14 +261,14 @@ class Fleets:
             self._tasks.start(upstream.warm_up())
 
     async def stay_connected(self, fleet: Callable[[], Fleet], callers: Callable[[], Callers]) -> None:
-        """Have a connection open to each deployment that wants it (``race.keep_connected``), until cancelled."""
+        """Keep a connection open to each deployment with ``race.keep_connected``, until cancelled."""
         while True:
             for upstream in fleet().to_keep_connected(callers()):
                 connect(upstream)
             await asyncio.sleep(CONNECTED_S)
 
     def retire(self, old: Fleet, new: Fleet) -> None:
-        """Close in the background the upstreams that ``new`` did not take over, once no call uses ``old`` any more."""
+        """Close the upstreams that ``new`` did not take over, in the background, after the last call with ``old``."""
         self._retired[old] = new
         self.retiring = self._tasks.start(self._retire(old, new, self.retiring))
 
@@ -278,7 +278,7 @@ class Fleets:
             await old.aclose(successor=new)
 
     async def aclose(self) -> None:
-        """Close the parts that upstreams share, after every fleet is closed."""
+        """Close the parts shared by upstreams, after every fleet is closed."""
         await self._upstreams.aclose()
 
     async def _retire(self, old: Fleet, new: Fleet, after: asyncio.Task[None] | None) -> None:

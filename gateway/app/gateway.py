@@ -1,4 +1,4 @@
-"""The composition: builds a gateway from settings. The only file that knows every room."""
+"""The composition: builds a gateway from settings. The only file with access to every room."""
 
 import asyncio
 import socket
@@ -83,12 +83,12 @@ if TYPE_CHECKING:
 
 
 def _database(address: Address) -> Database:
-    """Return the ledger's database; for Postgres, a pool that all its users share."""
+    """Return the ledger's database; for Postgres, a pool shared by all its users."""
     return address.url if is_sqlite(parse_url(address.url)) else LedgerPool(address)
 
 
 def _clickhouse(settings: Settings, runtime: Runtime, address: Address | None) -> "ClickHouseSink | None":
-    """Return the ledger's second store, if there is one."""
+    """Return the ledger's second store; None without one."""
     if settings.ledger.clickhouse is None:
         return None
     from gateway.ledger import ClickHouseSink  # noqa: PLC0415 - an HTTP client, only where it is needed
@@ -103,7 +103,7 @@ def _clickhouse(settings: Settings, runtime: Runtime, address: Address | None) -
     )
 
 
-_MODELS = attrgetter("context.fleet.configured")  # in C: metrics look at it some times a call
+_MODELS = attrgetter("context.fleet.configured")  # in C: metrics look at the models some times a call
 _PATTERNS = attrgetter("context.fleet.patterns")  # likewise, for rows
 
 
@@ -111,8 +111,8 @@ class Gateway:
     """A gateway without its server: build it, ``start`` it, serve ``application``, ``close`` it."""
 
     _names_on_disk: Sequence[LedgerNames] = ()  # without Redis
-    _lasting: frozenset[LastingLimit] | None = None  # the limits that are there, once it runs
-    _ledgers: LedgersOnRedis | None = None  # with it
+    _lasting: frozenset[LastingLimit] | None = None  # the present limits, once the gateway runs
+    _ledgers: LedgersOnRedis | None = None  # with Redis
 
     def __init__(self, settings: Settings, runtime: Runtime | None = None) -> None:
         """Compose a gateway. Nothing runs yet, but the spool is made and locked.
@@ -137,7 +137,7 @@ class Gateway:
         bodies = Bodies(body_bytes_in(memory, settings.workers), most_unfinished=lambda: intake.limit.most)
         self.addresses = addresses = StoreAddresses(settings)
         self.leases = leases(settings, runtime, addresses.redis)
-        # Samples, dollars of a day and strikes go by Redis' clock, also where this machine's is off.
+        # Samples, dollars of a day and strikes go by Redis' clock, even if this machine's is off.
         steering_clock = self.leases.shared_clock or runtime.unix_clock
         spending, strikes = Spending(steering_clock), Strikes(steering_clock)
         self._response_store = response_store(settings, addresses.redis)
@@ -167,7 +167,7 @@ class Gateway:
             store=runtime.store,
             clickhouse=_clickhouse(settings, runtime, addresses.clickhouse),
         )
-        # What replicas share goes by the database's clock, also where this machine's is off.
+        # Everything shared by replicas goes by the database's clock, even if this machine's is off.
         shared = msgspec.structs.replace(runtime, utc_now=self.ledger.clock.now, unix_clock=self.ledger.clock.unix_s)
         self.outages = Outages(
             lambda outage: self.ledger.outage(names.outage(outage)),
@@ -317,13 +317,13 @@ class Gateway:
         self.application = application(self.context, self.operations)
 
     def trust_anew(self) -> None:
-        """Let new connections trust the certificate authorities that are there now."""
+        """Let new connections trust the present certificate authorities."""
         self._runtime.tls.renew()
 
     async def start(self, *, database_answers: bool = True) -> None:
         """Start shipping rows and sharing the leaderboard; both stores may be away.
 
-        While the database answers, the figures of earlier calls are waited for, so that the first calls go by them.
+        If the database answers, the start waits for the figures of earlier calls, so that the first calls use them.
         """
         self.context.intake.delay.start()
         await self.ledger.start()
@@ -391,7 +391,7 @@ class Gateway:
             last_first.push_async_callback(self.probes.close)
 
     def _share_facts(self, unix_clock: Callable[[], float]) -> None:
-        """Share over Redis, if there is one, what refusals have taught."""
+        """Share over Redis, if there is one, the facts taught by refusals."""
         if self._response_store is not None:
             facts = SharedFacts(self._response_store, self.fleets.learnt, self._tasks.start, unix_clock=unix_clock)
             self.fleets.tell = facts.tell
@@ -403,7 +403,7 @@ class Gateway:
                 self._tasks.later(self._ledgers.run)
 
     def _count_left(self) -> LeftRunning | None:
-        """Count and ask for what ran in the background before this process began, where the ledger knows it."""
+        """Count and ask for responses in the background from before this process, if the ledger knows them."""
         if not self._names_on_disk:
             return None
         self.context.responses.on_left = self._history.count_background
@@ -412,7 +412,7 @@ class Gateway:
         return left
 
     def _signing_in(self) -> "SignIn":
-        """Return what signs people in at a provider, made at its first use: few pages have one."""
+        """Return the sign-in at a provider, made at its first use: few pages have one."""
         if self._sign_in is None:
             from gateway.admin.sign_in import SignIn  # noqa: PLC0415 - memory: off by default
 
@@ -434,10 +434,10 @@ class Gateway:
         return AnswerMemory(settings.responses_memory, clock=clock, start=self._tasks.start, sealed=sealed)
 
     def _open_names(self, settings: Settings, own_key: str) -> Sequence[LedgerNames]:
-        """Return what is known over a restart without Redis: names, what runs in the background, makers of thoughts.
+        """Return the ledger's names, responses in the background and makers of thoughts, kept over a restart.
 
-        The hashes there are not keyed by the database's password, which may change. What must be read again is sealed
-        with it where there is nothing better.
+        Only without Redis. The hashes there are not keyed by the database's password, which may change. Values to be
+        read again are sealed with the password if there is no better secret.
         """
         if self._response_store is not None or self._runtime.store is not None:
             return ()
@@ -453,14 +453,14 @@ class Gateway:
         ]
 
     def _makers(self, settings: Settings, own_key: str) -> RedisNames | MakersOnDisk | None:
-        """Return where it is known who made reasoning, beside the memory of this process."""
+        """Return the store of the makers of reasoning, beside the memory of this process."""
         self._names_on_disk = self._open_names(settings, own_key)
         if self._response_store is not None:
             return RedisNames(self._response_store, MAKERS_PREFIX, self._kept_s)
         return MakersOnDisk(self._names_on_disk[2], lambda: self.context.fleet) if self._names_on_disk else None
 
     def _stored_responses(self, settings: Settings) -> StoredResponses:
-        """Return the memory of what lies at providers, which others find in Redis, or the next start on disk."""
+        """Return the memory of things stored by providers, which others find in Redis, or the next start on disk."""
         on_disk, begun_on_disk, _ = self._names_on_disk or (None, None, None)
         return StoredResponses(
             settings.response_ids_ttl_s,
@@ -474,10 +474,10 @@ class Gateway:
         return self.context.responses.ttl_s
 
     def reload(self, settings: Settings) -> None:
-        """Use a new configuration for new calls, and for new connections to stores; running calls keep theirs.
+        """Use a new configuration for new calls, and for new connections to stores; running calls keep the former one.
 
         Raises:
-            ConfigurationError: a provider cannot be opened, or a store's address is invalid; nothing is changed then.
+            ConfigurationError: a provider cannot be opened, or a store's address is invalid; nothing is changed then
 
         """
         new = self.engine.build(settings)
@@ -507,12 +507,12 @@ class Gateway:
         self.engine.replace(settings, new)
 
     def _count_added(self) -> None:
-        """Have limits that are new, or of another zone, count what was used before: after each change of them.
+        """Have limits that are new, or of another zone, count their earlier use: after each change of the limits.
 
-        The database's keys tell of theirs within seconds.
+        The database's keys tell of their limits within seconds.
         """
         before, settings = self._lasting, self.context.settings
-        if before is None:  # the start counts those that are there
+        if before is None:  # the start counts the present limits
             return
         self._lasting = lasting_limits(settings, self.context.admission)
         added = self._lasting - before
@@ -528,13 +528,13 @@ class Gateway:
             self._tasks.start(self._history.count_added(counted, names, until))
 
     def _reports_for_page(self, address: Address | None, runtime: Runtime) -> LedgerReports:
-        """Return the reports for people, which may read a replica; those for alerts and metrics read the primary."""
+        """Return the reports for people, which may read a replica; reports for alerts and metrics read the primary."""
         if address is None:
             return self._reports
         return self._reports_of(address, Reader(address, is_replica=True), runtime)
 
     def _teams(self) -> dict[str, str]:
-        """Return the team of each client all of whose calls are of it."""
+        """Return the team of each client, except for clients of people in several teams."""
         people = self.context.settings.clients_of_people
         return {client: team for client, team in self.context.admission.teams.items() if client not in people}
 
@@ -553,7 +553,7 @@ class Gateway:
         return targets_of(self.context.settings.slo)
 
     def _heard_s_ago(self) -> float | None:
-        """Return when the ledger's database answered last, in seconds; for a while from now on, it is asked."""
+        """Return the seconds since the ledger's database last answered; for a while from now on, it is asked."""
         self.ledger.watch()
         answered_s_ago = self.ledger.answered_s_ago
         return inf if answered_s_ago is None and self.ledger.last_error is not None else answered_s_ago

@@ -1,4 +1,4 @@
-"""The metrics that are read from the parts of a gateway each time they are rendered."""
+"""The metrics read from the parts of a gateway each time they are rendered."""
 
 import asyncio
 from collections import Counter
@@ -49,7 +49,7 @@ def add_gauges(
     turns: LongestTurns,
     names_away: Callable[[], int],
 ) -> None:
-    """Add the gauges, and the counters that are kept elsewhere, of these parts to ``metrics``."""
+    """Add the gauges of these parts to ``metrics``, and counters kept by the parts."""
     _add_ledger(metrics, ledger)
     _add_intake(metrics, intake)
     _add_bodies(metrics, bodies)
@@ -437,8 +437,8 @@ def readiness(
 ) -> "Stores":
     """Return the state of each store. For a while from now on, the database's state is checked in the background.
 
-    ``remembered``: attempts before the start that steering goes by; None while they are not read. ``other_ledger``:
-    whether Redis is also used by gateways with another ledger.
+    ``remembered``: the number of attempts before the start that steering uses; None while they are not read.
+    ``other_ledger``: whether Redis is also used by gateways with another ledger.
     """
     from gateway.admin.answers import (  # noqa: PLC0415 - memory: with what operators use
         ClockState,
@@ -473,13 +473,13 @@ def _tenths(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 1)
 
 
-# Where targets stand.
+# The standings of targets.
 
-Reading = tuple[tuple[str, ...], float | None]  # the values of labels, and a figure if it is known
+Reading = tuple[tuple[str, ...], float | None]  # the values of labels, and a figure if known
 
 
 class TargetFigures:
-    """How much of each target's budget is left, and how fast it is spent, as metrics."""
+    """The remaining budget of each target, and the speed of its spending, as metrics."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._standings: Sequence[Standing] = ()

@@ -1,7 +1,7 @@
-"""Which ledgers are used beside one Redis: limits and standings there are meant for one, so a second one is told.
+"""The ledgers in use beside one Redis: limits and standings there are meant for one ledger, so a second is reported.
 
-All processes of a ledger renew one entry of a hash. Another ledger's entry that is renewed too is in use; one that is
-not renewed any more was left behind, as by a database that was dropped.
+All processes of a ledger renew one entry of a hash. Another ledger's entry is in use while it is renewed; otherwise it
+was left behind, as by a dropped database.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 KEY = "holeshot:ledgers"
 EVERY_S = 20.0
-STALE = 9  # looks, three minutes: an entry that was not renewed for so long is nobody's
-MOST = 100  # entries that are read: Redis has other writers
+STALE = 9  # looks, three minutes: an entry without renewal for so long is out of use
+MOST = 100  # entries to read: Redis has other writers
 _KEPT_S = 30 * 86_400
 _TOLD_AGAIN = 180  # looks: an hour
 
 
 class _Other(msgspec.Struct):
-    """Another ledger's entry: its value, since how many looks that is the same, and whether it has ever changed."""
+    """Another ledger's entry: its value, the number of looks without a change, and whether it has ever changed."""
 
     value: str
     unchanged: int = 0
@@ -34,7 +34,7 @@ class _Other(msgspec.Struct):
 
 
 class LedgersOnRedis:
-    """Tells of other ledgers. ``ledger_id`` returns the id of the one of this process; None: it is not known now."""
+    """Tells of other ledgers. ``ledger_id`` returns the id of this process's ledger; None: not known now."""
 
     def __init__(
         self, store: "Nodes", ledger_id: Callable[[], Awaitable[str | None]], *, unix_clock: Callable[[], float]
@@ -52,7 +52,7 @@ class LedgersOnRedis:
         return any(each.is_used for each in self._others.values())
 
     async def run(self) -> None:
-        """Look until it is cancelled."""
+        """Look until cancelled."""
         while True:
             await self.look()
             end_if_cancelled()
@@ -71,14 +71,14 @@ class LedgersOnRedis:
             entries.pop(self._own, None)
             had_others, left = self.has_others, self._compared(entries)
             for name in left:
-                if await self._store.call(KEY, ("HDEL", KEY, name)) == 1:  # the first of all processes that see it
+                if await self._store.call(KEY, ("HDEL", KEY, name)) == 1:  # the first process to see the entry
                     # Event ledger.former_on_redis: Redis has the limits and standings of a `former` ledger, which no
                     # gateway uses any more: the database was dropped and made again, or another one is used now.
                     # Clients' dollars of this day go on from Redis; the board has the former one's standings until they
                     # are ten minutes old.
                     # Do: Nothing, if you changed the database. For a new beginning, set another `redis_prefix`.
                     get_logger().warning("ledger.former_on_redis", former=name, ledger=self._own)
-        except Exception:  # noqa: BLE001 - Redis clients raise many types, and who needs Redis or the database says so
+        except Exception:  # noqa: BLE001 - Redis clients raise many types; other users of both stores log errors
             return
         self._looks = 0 if self.has_others and not had_others else self._looks + 1
         if self.has_others and self._looks % _TOLD_AGAIN == 0:
@@ -93,7 +93,7 @@ class LedgersOnRedis:
             )
 
     def _compared(self, entries: Mapping[str, str]) -> list[str]:
-        """Compare the others' entries with those of the last look; return those that are renewed no more."""
+        """Compare the others' entries with those of the last look; return the entries without renewal."""
         for name, value in entries.items():
             known = self._others.setdefault(name, _Other(value))
             if known.value == value:
@@ -106,7 +106,7 @@ class LedgersOnRedis:
 
 
 def named(ledger_id: str) -> str:
-    """Return what a ledger is called in Redis and in the log, which its id is not."""
+    """Return the name of a ledger in Redis and in the log, which does not show the ledger's id."""
     return sha256(b"holeshot ledger " + ledger_id.encode()).hexdigest()[:12]
 
 

@@ -1,6 +1,6 @@
-"""What ran in the background before a start: limits count it, and it is asked for, so that the ledger has its cost.
+"""Responses in the background from before a start: counted in limits, and asked for until the ledger has the cost.
 
-Its client may have been cut by the restart, and never look. Of all processes that have one ledger, one asks.
+A client may have been cut off by the restart, and never look. Of all processes with one ledger, one asks.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from gateway.core.tasks import end_if_cancelled
 from gateway.ledger import LedgerNames
 from providers import UNREADABLE, UpstreamError
 
-AGAIN_S, MOST_S = 5.0, 600.0  # what still runs is asked for again after the first, then twice as long each time, …
+AGAIN_S, MOST_S = 5.0, 600.0  # pauses between two looks: the first, and the longest after doublings
 AT_ONCE = 8
 COUNTED_WITHIN_S = 3.0  # the start waits no longer
 _TRIED_AGAIN_S = 10.0  # while the database is away
 
 
 class _Left(msgspec.Struct, eq=False):
-    """A response that another process has begun, and when it is asked for next."""
+    """A response begun by another process, and the time of the next look."""
 
     row: Unended
     begun: InBackground
@@ -35,7 +35,7 @@ class _Left(msgspec.Struct, eq=False):
 
 
 class LeftRunning:
-    """Counts and asks for what other processes have begun. ``clock``: monotonic, in seconds."""
+    """Counts and asks for responses that other processes have begun. ``clock``: monotonic, in seconds."""
 
     def __init__(self, context: Context, names: LedgerNames, *, clock: Callable[[], float]) -> None:
         self._context = context
@@ -45,7 +45,7 @@ class LeftRunning:
         self._tried = asyncio.Event()
 
     async def run(self) -> None:
-        """Find them, and ask until the end of each is seen."""
+        """Find the responses, and ask until the end of each is seen."""
         while not await self._find():
             end_if_cancelled()
             await asyncio.sleep(_TRIED_AGAIN_S)
@@ -55,13 +55,13 @@ class LeftRunning:
             end_if_cancelled()
 
     async def counted(self) -> None:
-        """Wait until limits count them, or the database does not tell; not for long."""
+        """Wait until limits count the responses, or the database does not answer; not for long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(COUNTED_WITHIN_S):
                 await self._tried.wait()
 
     async def _find(self) -> bool:
-        """Return whether the database told them."""
+        """Return whether the database listed the responses."""
         try:
             rows = await self._names.unended()
         except NamesUnreachable:
@@ -72,7 +72,7 @@ class LeftRunning:
         for row in rows:
             with suppress(*UNREADABLE):  # of a later version
                 begun = msgspec.json.decode(row.known, type=InBackground)
-                if not self._context.responses.has_begun(begun.attempt_id):  # the database may have told late
+                if not self._context.responses.has_begun(begun.attempt_id):  # the database may have answered late
                     found.append(_Left(row, begun, self._clock()))
         self._context.responses.count_left(each.begun for each in found)
         self._left = [each for each in found if each.row.name is not None and each.begun.deployment is not None]
@@ -85,7 +85,7 @@ class LeftRunning:
         return True
 
     async def ask(self) -> None:
-        """Ask for those that are due, if no other process does."""
+        """Ask for the responses that are due, if no other process does."""
         now_s = self._clock()
         due = [each for each in self._left if each.due_s <= now_s][:AT_ONCE]
         ended = await asyncio.gather(*map(self._has_ended, due))
@@ -106,6 +106,6 @@ class LeftRunning:
             ended = await look_again(context, row.client, row.name, left.begun)
             if ended is None:
                 await self._names.leave(row.id)
-        except (ApiError, UpstreamError):  # it is tried again
+        except (ApiError, UpstreamError):  # a later look tries again
             return False
         return ended is not False

@@ -1,7 +1,8 @@
-"""Who made thoughts that another account would drop in silence: in the ledger, for a restart without Redis.
+"""The makers of thoughts that another account would drop in silence: in the ledger, for a restart without Redis.
 
-Thoughts carry a signature that only their vendor can read, so a request does not say whose account they are of. Only of
-deployments whose vendor drops what another account made is this kept, where the fleet has several such accounts.
+Thoughts carry a signature that only their vendor can read, so a request does not show the account that made them.
+Makers are stored only for deployments of vendors that drop other accounts' thoughts, in fleets with several such
+accounts.
 """
 
 import asyncio
@@ -13,29 +14,29 @@ from gateway.fleet.fleet import Fleet
 from gateway.ledger import LedgerNames
 
 KEPT_S = 7 * 86_400.0
-LOOK_S = 0.5  # a call waits no longer for a database that is away
+LOOK_S = 0.5  # the longest wait of a call for a database that is away
 _BOUND = "account"
 
 
 class MakersOnDisk:
-    """Names as ``Makers`` shares them. ``fleet`` returns the one that is in force."""
+    """Names as ``Makers`` shares them. ``fleet`` returns the fleet in force."""
 
     def __init__(self, names: LedgerNames, fleet: Callable[[], Fleet]) -> None:
         self._names = names
         self._fleet = fleet
         self._seen: Fleet | None = None
-        self._bound_to: frozenset[str] = frozenset()  # deployments; none where there is one account at most
+        self._bound_to: frozenset[str] = frozenset()  # deployments; empty with at most one account
 
     def wants(self, maker: Maker) -> bool:
         """Return whether a thought's maker matters: another account could be asked, and would drop the thought."""
         return maker.deployment in self._bound()
 
     async def share(self, name: str, value: str) -> None:
-        """Store who made it."""
+        """Store the maker of a thought."""
         self._names.tell(None, (name,), value)
 
     async def ask(self, name: str) -> str | None:
-        """Return who made it; None: it is not known, or not now."""
+        """Return the maker of a thought; None: not known, or not now."""
         if not self._bound():
             return None
         try:

@@ -1,4 +1,4 @@
-"""Keeps names that clients invent under patterns out of the ledger: their rows have the pattern's name instead."""
+"""Keeps names invented by clients under patterns out of the ledger: rows have the pattern's name instead."""
 
 from collections.abc import Callable, Collection
 
@@ -11,10 +11,10 @@ from gateway.fleet.fleet import Fleet
 
 
 class NamedRows:
-    """Gives rows the names that are kept: all but those under a pattern that have never answered here."""
+    """Gives rows the names to keep: all but those under a pattern that have never answered here."""
 
     def __init__(self, fleet: Callable[[], Fleet], *, patterns: Callable[[], Collection[str]]) -> None:
-        """``patterns`` returns those of the fleet. Without any, no row needs to be asked about here."""
+        """``patterns`` returns the fleet's patterns. Without any, no row needs other names."""
         self._fleet = fleet
         self.patterns = patterns
 
@@ -32,7 +32,7 @@ class NamedRows:
         return msgspec.structs.replace(start, model=fleet.kept_name(asked), attempts=attempts)
 
     def call(self, record: CallRecord) -> CallRecord:
-        """Return the row of a call that has ended. Names that have answered in it are kept from now on."""
+        """Return the row of a call that has ended. Names with an answer in this call are kept from now on."""
         fleet = self._fleet()
         for each in record.attempts:
             if each.ttft_ms is not None or each.id == record.winner_attempt_id:

@@ -34,7 +34,7 @@ SPARE_BYTES = 16_384
 
 
 class DiscardingSink:
-    """Drops the answer; one much longer than requested is cut, as it costs money."""
+    """Drops the answer; one much longer than requested is cut off, as it costs money."""
 
     streams = True
     understands = False
@@ -46,14 +46,14 @@ class DiscardingSink:
         """Do nothing."""
 
     def may_be_continued(self, error: UpstreamError) -> bool:  # noqa: ARG002 - as a Sink
-        """Never: no client waits for the rest of a probe."""
+        """Return False: no client waits for the rest of a probe."""
         return False
 
     async def write(self, block: Block) -> None:
         """Count the bytes.
 
         Raises:
-            ClientGone: it is too long: the provider ignored ``max_tokens``.
+            ClientGone: the answer is too long: the provider ignored ``max_tokens``
 
         """
         self._room -= len(block.forward)
@@ -69,10 +69,10 @@ class DiscardingSink:
 
 # The rules for when a deployment is probed: pure functions of its health in this replica, and of the book's facts.
 
-HEADROOM = 0.25  # if less of its rate limit is unused, that is left to calls
+HEADROOM = 0.25  # the least unused part of a rate limit; a smaller part is left to calls
 MAX_DOUBLINGS = 6  # of the wait after failures in a row
 MAX_WAIT_S = 86_400.0
-OVERHEAD_TOKENS = 64  # that a provider may add to a prompt: a template, its own system prompt
+OVERHEAD_TOKENS = 64  # a provider's possible addition to a prompt: a template, its own system prompt
 
 _STATES = {
     HealthState.OUT: NotProbed.OUT,
@@ -100,7 +100,7 @@ def unwell(health: Health, quiet_s: float, now_s: float) -> NotProbed | None:
 
 
 def most_usd(deployment: Deployment, body_bytes: int, settings: ProbeSettings) -> float | None:
-    """Return the maximum cost of a probe with a body of this size, in US dollars; None if it is unknown.
+    """Return the maximum cost of a probe with a body of this size, in US dollars; None if the cost is unknown.
 
     A token has at least one byte.
     """
@@ -112,7 +112,7 @@ def most_usd(deployment: Deployment, body_bytes: int, settings: ProbeSettings) -
 
 
 def refusal(facts: DailyFacts, settings: ProbeSettings, cost_usd: float, now: datetime) -> NotProbed | None:
-    """Return why the book allows no probe that costs at most ``cost_usd``; None if it does."""
+    """Return why the book allows no probe with a cost of at most ``cost_usd``; None if a probe is allowed."""
     if facts.is_broken:
         return NotProbed.BROKEN
     hindrance = _in_use(facts, settings, now)
@@ -136,7 +136,7 @@ def _most_of(usd: float, other_usd: float | None) -> float:
     return max(usd, other_usd or 0.0)
 
 
-# The request of a probe: one short prompt, the same each time but for its salt, as a call to one deployment.
+# The request of a probe: a short prompt, the same each time except for its salt, as a call to one deployment.
 
 _SMALL = answer_class(0)
 _SPOKEN = spoken_class(_SMALL)
@@ -159,7 +159,7 @@ def size_of(fields: Mapping[str, msgspec.Raw]) -> int:
 
 
 def fit(model: Model, deployment: Deployment, fields: Mapping[str, msgspec.Raw], max_tokens: int) -> Fitting | None:
-    """Return the request in the form for ``deployment``; None if it has no API for answers."""
+    """Return the request in the form for ``deployment``; None if the deployment has no API for answers."""
     needs = Needs(size_of(fields) // CHARS_PER_TOKEN, max_tokens)
     try:
         return fitted(Question(model.name, PIVOT, fields, needs, DataPolicy()), [deployment])
@@ -216,13 +216,13 @@ def candidates(settings: Settings, fleet: Fleet, *, default: bool) -> Iterator[t
 
 AT_ONCE = 4  # probes of this process
 LOOK_MIN_S, LOOK_MAX_S = 0.25, 15.0  # between two looks: a quarter of ``quiet_s``, in these bounds
-CALL_S = 3600.0  # how far back the ledger is searched for calls of other replicas, at most
+CALL_S = 3600.0  # maximum age of other replicas' calls that are looked for in the ledger
 
 _log = structlog.get_logger(__name__)
 
 
 class ProbedGateway(Protocol):
-    """The parts of the gateway that probes use, in their present state."""
+    """The parts of the gateway used by probes, in their present state."""
 
     @property
     def settings(self) -> Settings:
@@ -266,11 +266,11 @@ class Prober:
         self._running: dict[str, asyncio.Task[None]] = {}  # by deployment
         self._looking: asyncio.Task[None] | None = None
         self._ask_again_at: dict[str, float] = {}  # by deployment; seconds of the clock
-        self._logged: dict[str, NotProbed] = {}  # by deployment: the reason that was logged last
+        self._logged: dict[str, NotProbed] = {}  # by deployment: the reason logged last
         self.not_probed: dict[str, NotProbed] = {}  # by deployment: the reason at the last look
 
     def start(self) -> None:
-        """Look for quiet deployments from now on, while the settings enable it; a reload may change that."""
+        """Look for quiet deployments from now on, while the settings enable probes; a reload may change them."""
         self._looking = asyncio.get_running_loop().create_task(self._keep_looking(), name="probes")
 
     async def close(self) -> None:
@@ -324,7 +324,7 @@ class Prober:
         return self._gateway.settings.probes
 
     def _quiet(self) -> Iterator[tuple[Model, Deployment]]:
-        """Yield the deployments that are probed when they are quiet."""
+        """Yield the deployments to probe in quiet times."""
         settings = self._gateway.settings
         return candidates(settings, self._gateway.fleet, default=settings.probes.enabled)
 
@@ -336,7 +336,7 @@ class Prober:
         return NotProbed.FULL if slots is not None and not slots.has_room else None
 
     async def _probe(self, model: Model, deployment: Deployment) -> None:
-        """Probe one deployment, if the book allows it."""
+        """Probe one deployment, if the book allows a probe."""
         settings, services = self._settings, self._services
         fleet = self._gateway.fleet
         with fleet:
@@ -377,7 +377,7 @@ class Prober:
             await self._send(probe, open_call, model, deployment)
 
     async def _reserved(self, probe: Probe, settings: ProbeSettings) -> NotProbed | None:
-        """Reserve the probe in the book; return the reason if that is refused."""
+        """Reserve the probe in the book; return the reason for a refusal, else None."""
         since = probe.started_at - timedelta(seconds=min(settings.quiet_s, CALL_S))
         if self._book is None:
             self._book = self._make_book()
@@ -394,7 +394,7 @@ class Prober:
             return NotProbed.UNRECORDED
 
     async def _send(self, probe: Probe, open_call: OpenCall, model: Model, deployment: Deployment) -> None:
-        """Send a reserved probe, unless the deployment is in use by now, and store how it ended."""
+        """Send a reserved probe, unless the deployment is in use by now, and store the probe's end."""
         services = self._services
         plan = Plan.at(deployment.name)
         quiet_s, sink = self._settings.quiet_s, DiscardingSink(self._settings.max_tokens)
@@ -424,7 +424,7 @@ class Prober:
             await self._book.settle(probe.id, end)
 
     def _wait(self, name: str, reason: NotProbed) -> None:
-        """Pause the deployment for a while: it is not known here when it may be probed."""
+        """Pause the deployment for a while, as the time of its next probe is unknown here."""
         if self._logged.get(name) is not reason:
             # Event probes.not_probed: A deployment is not probed, for this `reason`; said once for each reason.
             # Do: For `no_price`, set `price_per_mtok` or `probes.usd_if_unknown` ([probes](../monitoring.md#probes)).
@@ -447,8 +447,8 @@ def _body_bytes(fields: Mapping[str, msgspec.Raw], fitting: Fitting, deployment:
 
 
 def _end(record: CallRecord, services: Services) -> ProbeEnd:
-    """Return how a probe ended; one that was never launched cost nothing."""
-    # One whose key was refused has a further attempt, with the next key.
+    """Return the end of a probe; a probe without an attempt cost nothing."""
+    # A probe with a refused key has a further attempt, with the next key.
     attempt: AttemptRecord | None = record.attempts[-1] if record.attempts else None
     now = services.utc_now()
     if attempt is None:
@@ -477,7 +477,7 @@ class SpentToday:
 
     @property
     def usd(self) -> float:
-        """What they have cost at most so far."""
+        """The highest possible cost so far."""
         self._turn()
         return self._usd
 

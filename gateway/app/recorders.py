@@ -78,7 +78,7 @@ class Recorders:
             tracing.attempt_ended(attempt, ago_s)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Spool the record, count it, log its line."""
+        """Spool the record, count the call, log its line."""
         kept = self._names.call(record) if self._patterns() else record
         self._ledger.call_finished(kept)
         self._limits.call_finished(record)
@@ -110,7 +110,7 @@ class Recorders:
 # Probes are recorded by steering, by metrics of attempts and in the ledger's attempts, not where calls, clients or
 # their money are counted.
 
-NUMBER = 0  # of a probe's attempt: it belongs to no call
+NUMBER = 0  # of a probe's attempt, which belongs to no call
 
 
 class ProbeRecorder:
@@ -143,7 +143,7 @@ class ProbeRecorder:
         self._metrics.attempt_ended(model, attempt)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Store its attempt, not the call: there was none."""
+        """Store the probe's attempt, but no call."""
         if record.attempts:
             self._ledger.attempts_ended(record.id, tuple(as_probe(attempt) for attempt in record.attempts))
 
@@ -154,7 +154,7 @@ class ProbeRecorder:
 def as_probe(attempt: AttemptRecord) -> AttemptRecord:
     """Return the record of a probe's attempt.
 
-    It lacks the fields from which figures of calls and clients are made: gaps between chunks, caches, answer quality.
+    The record lacks the fields for figures of calls and clients: gaps between chunks, caches, answer quality.
     """
     return msgspec.structs.replace(
         attempt,

@@ -18,7 +18,7 @@ ROUTES = (*CLIENTS, *OPERATORS)
 
 @cache
 def _resources() -> tuple[web.AbstractResource, ...]:
-    """Return where each path leads, made once: handlers find their gateway in the application that was asked."""
+    """Return the route of each path, made once: handlers find their gateway in the application of the request."""
     router = web.UrlDispatcher()
     router.add_routes((*ROUTES, *ALIASES))
     return tuple(router.resources())

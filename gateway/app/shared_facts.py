@@ -1,10 +1,10 @@
-"""What refusals have taught one replica, known to all: in one hash of Redis, with an end for each fact.
+"""The facts taught by refusals in one replica, known to all: in one hash of Redis, with an end for each fact.
 
-It has names of models, fields and deployments, kinds of values, who has met what, and no more of any request. Each
-client that has met a fact has its own entry: where two have, it holds for all in each replica, also after a restart. An
-entry without a client is of a replica of a version that did not tell who: it may be one client's work alone, and two
-such entries may be the same one's. So it does not count, and holds only where calls have no clients. Such replicas
-pass over the entries of this version.
+The hash has names of models, fields and deployments, kinds of values, the clients that met a fact, and nothing else of
+requests. Each client that has met a fact has its own entry: a fact met by two clients holds for all in each replica,
+also after a restart. An entry without a client comes from a replica of a version that did not tell the client: it may
+be one client's work alone, and two such entries may be of the same client. So such an entry does not count, and holds
+only where calls have no clients. Replicas of that version pass over the entries of this version.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from gateway.topology.nodes import Nodes
 
 KEY = "holeshot:learnt"
-EVERY_S = 1.0  # the number of facts is looked at; they are read if it has changed
-ALL_EVERY = 60  # looks: then they are read in any case
-MOST = 10_000  # facts that are read: Redis has other writers
+EVERY_S = 1.0  # between two looks at the number of facts, which are read if it has changed
+ALL_EVERY = 60  # looks: then the facts are read in any case
+MOST = 10_000  # facts to read: Redis has other writers
 _DAY_S = 86_400
 
 
 class _Value(msgspec.Struct, omit_defaults=True):
-    """Until when an entry holds, when the fact was met first, and why; Unix times."""
+    """The end of an entry, and the first time and the reason of meeting the fact; Unix times."""
 
     until: float
     at: float = 0.0
@@ -38,14 +38,14 @@ class _Value(msgspec.Struct, omit_defaults=True):
 
 
 async def shared(store: "Nodes", unix_clock: Callable[[], float]) -> Mapping[str, LearntFacts]:
-    """Return what all replicas have learnt, by provider."""
+    """Return the facts learnt by all replicas, by provider."""
     learnt = defaultdict[str, LearntFacts](LearntFacts)
     await SharedFacts(store, learnt.__getitem__, lambda telling: telling.close(), unix_clock=unix_clock).look()
     return learnt
 
 
 class SharedFacts:
-    """Tells the other replicas, and learns from them. ``learnt``: from a provider's name to what is known of it."""
+    """Tells the other replicas about facts, and learns from them. ``learnt``: a provider's name → its facts."""
 
     def __init__(
         self,
@@ -62,19 +62,19 @@ class SharedFacts:
         self._unix_clock = unix_clock
         self._seen = 0
         self._is_away = False
-        self._telling = asyncio.Lock()  # one after the other: a fact, and that it holds no more
+        self._telling = asyncio.Lock()  # in order: a fact, and its withdrawal
 
     def tell(self, provider: str, model: str, fact: Fact, until: float, met: Met) -> None:
-        """Tell the others a fact until its end, in Unix time, and who has met it; 0: that it holds no more."""
+        """Tell the others a fact, its end in Unix time (0: it no longer holds), and the clients that have met it."""
         client = met.clients[-1]
         named = (provider, model, fact) if client == FORMER else (provider, model, fact, client)
-        if client == FORGOTTEN:  # its entry outlives the fact, so that all replicas read it
+        if client == FORGOTTEN:  # the entry outlives the fact, so that all replicas read the entry
             until = met.until
         value = msgspec.json.encode(_Value(until, met.at, met.why)).decode() if until else None
         self._start(self._tell(msgspec.json.encode(named).decode(), value))
 
     async def run(self) -> None:
-        """Learn from the others until it is cancelled."""
+        """Learn from the others until cancelled."""
         looks = 0
         while True:
             await self.look(everything=looks % ALL_EVERY == 0)
@@ -135,10 +135,10 @@ class SharedFacts:
 
 
 def _read(name: bytes | str, value: bytes | str) -> tuple[str, str, Fact, str | None, _Value]:
-    """Return what an entry says, with who has met it.
+    """Return the parts of an entry, with the client that has met the fact.
 
     Raises:
-        DecodeError, ValueError: it is another writer's.
+        DecodeError, ValueError: the entry is another writer's
 
     """
     provider, model, fact, *client = msgspec.json.decode(name, type=list[msgspec.Raw])

@@ -1,4 +1,4 @@
-"""Loads what the ledger knows at the start: the figures of the last day, and what was used in the windows of limits."""
+"""Loads the ledger's figures at the start: those of the last day, and the use of limits in their windows."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,19 +15,19 @@ from gateway.limits import Leases, Zones, began_s, spent_by_owners, used_by_quot
 from gateway.racing import PausesByDeployment
 from gateway.steering import Spending, Steering
 
-_SUMS_PER_SLICE = 2000  # take some milliseconds of the event loop
+_SUMS_PER_SLICE = 2000  # in some milliseconds of the event loop
 _SPENDING_RETRY_S = 10.0
 _SPENDING_TIMEOUT_S = 3.0  # a database that is away must not delay the start
-SPOOL_WITHIN_S = 3.0  # a start waits so long for what waits on disk: half a GB
-FIGURES_WITHIN_S = 1.0  # a start waits so long for them; then its first calls go on without
+SPOOL_WITHIN_S = 3.0  # the longest wait of a start for rows on disk: half a GB
+FIGURES_WITHIN_S = 1.0  # the longest wait of a start for figures; then the first calls go on without them
 _FIGURES_AFTER_S = (0.0, 10.0, 60.0)  # the database may start together with the gateway
-_PAYERS_AGAIN_S = 60.0  # their rows are many: a database that took too long is asked less often
+_PAYERS_AGAIN_S = 60.0  # payers have many rows: a database that took too long is asked less often
 
 _log = structlog.get_logger(__name__)
 
 
 class StartupHistory:
-    """Loads from ``ledger`` what steering and limits knew before a restart. The database may be away."""
+    """Loads from ``ledger`` the facts for steering and limits from before a restart. The database may be away."""
 
     def __init__(
         self,
@@ -45,23 +45,23 @@ class StartupHistory:
     ) -> None:
         """``teams`` returns the team of each client, by the client's name; ``payer_of`` that method of the fleet.
 
-        ``zones`` returns whose windows are of which zone.
+        ``zones`` returns the zones of the limits' windows.
 
-        ``has_answered`` returns the fleet's method of this name, which is told the names that the ledger has.
-        ``board_is_shared``: other replicas, or this one before, have the last minutes on a board in Redis.
+        ``has_answered`` returns the fleet's method of this name, for the names in the ledger. ``board_is_shared``: the
+        last minutes are on a board in Redis, by other replicas or an earlier process of this one.
         """
         self._board_is_shared = board_is_shared
         self._tried = asyncio.Event()
         self._payers_tried = asyncio.Event()
-        self._payers_tried.set()  # nobody has asked
+        self._payers_tried.set()  # no task has asked
         self._by_quota: Mapping[str, float] = {}
         self._of_payers: Mapping[str, float] = {}
-        self._added: Mapping[str, float] = {}  # of the first, what was set at run time
-        self._added_payers: Mapping[str, float] = {}  # … of the second
-        self._handed_over: Mapping[str, float] = {}  # at least so much was used, of limits that were set again
+        self._added: Mapping[str, float] = {}  # of ``_by_quota``, for limits set at run time
+        self._added_payers: Mapping[str, float] = {}  # of ``_of_payers``
+        self._handed_over: Mapping[str, float] = {}  # the least use of limits that were set again
         self._in_background: Mapping[str, float] = {}
         self._adding = asyncio.Lock()
-        self._is_told = False  # by the database, what clients have used
+        self._is_told = False  # whether the database has told the use by clients
         self._zones = zones
         self._attempts: int | None = None
         self._teams = teams
@@ -102,7 +102,7 @@ class StartupHistory:
                 return
 
     async def tried(self, most_s: float = FIGURES_WITHIN_S) -> None:
-        """Wait until the figures are there, or could not be read; at most so many seconds."""
+        """Wait until the figures are read, or could not be read; at most so many seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(most_s):
                 await self._tried.wait()
@@ -114,16 +114,16 @@ class StartupHistory:
         return self._attempts
 
     async def load_pauses(self, pauses: PausesByDeployment) -> None:
-        """Load how long the latest streams of each deployment paused in their text. No call waits for this."""
-        with suppress(LedgerError):  # then they are learnt again
+        """Load the pauses in the text of each deployment's latest streams. No call waits for this."""
+        with suppress(LedgerError):  # then pauses are learnt again
             pauses.refill(await self._ledger.text_gaps())
 
     async def load_spending(self) -> bool:
-        """Load what was used in the windows that last, so that a restart does not reset the limits.
+        """Load the use in the running windows of limits, so that a restart does not reset the limits.
 
         Return whether the database answered.
         """
-        unix_s, zones = self._unix_clock(), self._zones()  # before it answers: what it says may be of a day that ends
+        unix_s, zones = self._unix_clock(), self._zones()  # before the answer, which may be of a day that ends
         try:
             async with asyncio.timeout(_SPENDING_TIMEOUT_S):
                 rows = await self._ledger.spent()
@@ -146,7 +146,7 @@ class StartupHistory:
         return True
 
     async def count_spooled(self) -> None:
-        """Let limits go on from what waits on disk. What the database tells later has that too, and replaces it."""
+        """Count the rows on disk in the limits. The database's later answer includes them, and replaces the counts."""
         unix_s, zones = self._unix_clock(), self._zones()
         waiting = await self._ledger.spooled(began_s(zones, unix_s))
         teams, payer_of = self._teams(), self._payer_of()
@@ -160,7 +160,7 @@ class StartupHistory:
         self._count()
 
     def _count(self) -> None:
-        """Let limits go on from all that is known to be spent."""
+        """Count everything known to be spent in the limits."""
         known = dict(self._of_payers)
         for more in (self._by_quota, self._in_background):
             for key, usd in more.items():
@@ -170,15 +170,15 @@ class StartupHistory:
         self._leases.recollect(known)
 
     def count_background(self, calls: Iterable[tuple[InBackground, float]]) -> None:
-        """Let limits count so many US dollars for each response that ran in the background at the start."""
+        """Count in the limits so many US dollars for each response that ran in the background at the start."""
         each = [(begun.owners, begun.ran_as, usd, begun.since_s) for begun, usd in calls]
         self._in_background = spent_by_owners(each, self._unix_clock(), self._payer_of(), self._zones())
         self._count()
 
     async def load_payers(self, names: Collection[str]) -> None:
-        """Load what teams and end users have used, until the database tells. Its rows are read: it may take seconds.
+        """Load the use by teams and end users, until the database answers. Reading the rows may take seconds.
 
-        ``names``: the limits that one of them has.
+        ``names``: the limits that a team or an end user has.
         """
         self._payers_tried.clear()
         after_s = _SPENDING_RETRY_S
@@ -203,23 +203,23 @@ class StartupHistory:
             after_s = _PAYERS_AGAIN_S
 
     def hand_over(self, used: Mapping[str, float]) -> None:
-        """Let the quotas of these keys go on from what they had used here, until ``count_added`` knows of more.
+        """Let the quotas of these keys go on from their use here, until ``count_added`` reads a higher use.
 
-        The ledger knows of less where a day of another zone began later: what was used on its date counts on.
+        The ledger's use is lower if a day in another zone began later: the use on the former zone's date still counts.
         """
         if used:
             self._handed_over = {**self._handed_over, **used}
             self._count()
 
     async def count_added(self, counted: Collection[str], names: Collection[str], until: datetime) -> None:
-        """Let limits that are set or changed at run time go on from what was used before in their windows.
+        """Count the earlier use in the windows of limits that are set or changed at run time.
 
-        Calls that run now count at those that were set when they began. ``counted``: the keys of the quotas that count
-        since the start, so that nothing is to be added to them. ``names``: the limits of teams and end users, if any
-        of these are new. ``until``: when they were set: calls that began later are counted by the limits themselves.
+        Running calls count in the limits that were set when they began. ``counted``: the keys of the quotas that count
+        since the start, to which nothing is added. ``names``: the limits of teams and end users, if any of these are
+        new. ``until``: when the limits were set: calls that began later are counted by the limits themselves.
         """
         unix_s, payers_used = self._unix_clock(), list[Used]()
-        async with self._adding:  # what is set later counts what this finds
+        async with self._adding:  # a limit set later includes this use
             while True:
                 try:
                     zones = self._zones()
@@ -242,7 +242,7 @@ class StartupHistory:
                     if names:
                         found = used_by_quota(payers_used, unix_s, teams, zones=zones)
                         self._of_payers = _with(self._of_payers, found, counted)
-                    # What the start reads again until the database answers knows less of these.
+                    # Until the database answers, the start's own reading has a lower use of these limits.
                     self._added = _kept(self._added, self._by_quota, counted)
                     if names:
                         self._added_payers = _kept(self._added_payers, self._of_payers, counted)
@@ -262,7 +262,7 @@ class StartupHistory:
 
 
 def _with(before: Mapping[str, float], found: Mapping[str, float], counted: Collection[str]) -> dict[str, float]:
-    """Return what was used by the key of the quota: of those that count already as before, of others as found now."""
+    """Return the use by the key of the quota: ``before`` for keys that count already, ``found`` for others."""
     return {
         **{key: amount for key, amount in found.items() if key not in counted},
         **{key: amount for key, amount in before.items() if key in counted},

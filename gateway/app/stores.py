@@ -1,6 +1,6 @@
 """The stores of a gateway: leases, board, live view and stored responses shared through Redis, and clients' keys.
 
-redis-py takes 14 MB that most gateways do not need, so it is imported only if Redis is configured.
+redis-py takes 14 MB that most gateways do not need, and is imported only if Redis is configured.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class StoreAddresses:
-    """The addresses of a gateway's stores, of which users and passwords are renewed by reloads; None: no such store.
+    """The addresses of a gateway's stores, with users and passwords that reloads renew; None: no such store.
 
-    ``read_again`` is called where a store refuses a login: it reads the configuration again.
+    ``read_again`` is called if a store refuses a login: it reads the configuration again.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -48,10 +48,10 @@ class StoreAddresses:
         self._made = {"database_url": self.database, **made}
 
     def renew(self, settings: Settings) -> list[str]:
-        """Use the logins of ``settings`` for new connections; return the names of those that are new.
+        """Use the logins of ``settings`` for new connections; return the names of the settings with new logins.
 
         Raises:
-            DatabaseUrlError, RedisUrlError: one is invalid; none is used then.
+            DatabaseUrlError, RedisUrlError: a URL is invalid; no new login is used then
 
         """
         database, others = _urls(settings)
@@ -72,7 +72,7 @@ class StoreAddresses:
 
 
 def _urls(settings: Settings) -> tuple[str, dict[str, str]]:
-    """Return the URL of the database, and those of the stores that there may be, by their settings."""
+    """Return the URL of the database, and those of the optional stores, by their settings."""
     clickhouse = settings.ledger.clickhouse
     others = {
         "reports_database_url": settings.reports_database_url,
@@ -83,14 +83,14 @@ def _urls(settings: Settings) -> tuple[str, dict[str, str]]:
     return settings.database_url.get_secret_value(), found
 
 
-CHECK_S = 5.0  # at the start: the gateway does not wait longer for a Redis that hangs
+CHECK_S = 5.0  # at the start: the longest wait for a Redis that hangs
 
 
 async def check_redis(settings: Settings) -> None:
     """Check that limits and standings can be shared over Redis, if there is one and it answers.
 
     Raises:
-        UnusableTopologyError: they cannot.
+        UnusableTopologyError: the topology of the servers does not allow sharing
 
     """
     await ask_redis(settings)
@@ -102,14 +102,14 @@ class RedisFound(msgspec.Struct, frozen=True):
     topology: str
     away: str | None = None
     doubts: tuple[str, ...] = ()  # its settings that can lose limits or standings
-    learnt: Mapping[str, tuple[str, ...]] = {}  # what refusals have taught the replicas of a deployment, in words
+    learnt: Mapping[str, tuple[str, ...]] = {}  # deployment → facts taught by refusals, in words
 
 
 async def ask_redis(settings: Settings, *, everything: bool = False) -> RedisFound | None:
     """Ask Redis for its topology, and with ``everything`` for its settings and facts; None if none is configured.
 
     Raises:
-        UnusableTopologyError: limits and standings cannot be shared over it.
+        UnusableTopologyError: limits and standings cannot be shared over this Redis
 
     """
     if settings.redis_url is None:
@@ -137,7 +137,7 @@ async def ask_redis(settings: Settings, *, everything: bool = False) -> RedisFou
 
 
 def in_words(known: ListedFact) -> str:
-    """Return what a deployment refuses, and where that is known, who has met it, when and why."""
+    """Return the refusal by a deployment, and if known, the clients that have met it, the time and the reason."""
     met, said = known.met, known.fact.words
     if not met.at:
         return said
@@ -179,7 +179,7 @@ def response_store(settings: Settings, address: Address | None) -> "Nodes | None
 def redis_board(
     settings: Settings, address: Address | None, unix_clock: Callable[[], float], spending: Spending, strikes: Strikes
 ) -> "RedisBoard | None":
-    """Return the leaderboard that replicas share; None without Redis."""
+    """Return the leaderboard shared by replicas; None without Redis."""
     if address is None:
         return None
     from gateway.steering import RedisBoard  # noqa: PLC0415 - 14 MB
@@ -232,7 +232,7 @@ def client_tokens(
     if running is None:
         if not settings.issuers:
             return None
-        from gateway.keys.issuers import Web  # noqa: PLC0415 - 9 MB, and only few have an issuer
+        from gateway.keys.issuers import Web  # noqa: PLC0415 - 9 MB, and few gateways have an issuer
         from gateway.keys.tokens import TokenClients  # noqa: PLC0415 - likewise
 
         running = TokenClients(

@@ -9,30 +9,31 @@ import structlog
 
 from gateway.core.attempts import AttemptRecord, Outcome, TokensSource
 
-# What a provider reports of a prompt or an answer is held against our own estimate of the same text. Of each
-# deployment's answers a line is kept, by least squares: reported = factor * estimated + surplus, each answer weighed by
-# its length. It is compared with those of the model's other deployments: tokenizers differ, languages and code differ
-# from words, and both are shared. Without others only an answer's factor far from any known text's is told.
+# A provider's report on a prompt or an answer is compared with the gateway's own estimate of the same text. For each
+# deployment's answers a line is fitted by least squares: reported = factor * estimated + surplus, each answer with the
+# weight of its length. The line is compared with those of the model's other deployments: tokenizers differ, languages
+# and code differ from words, and both differences are shared. Without other deployments only an answer's factor far
+# from that of any known text is logged.
 
 ANSWERS = 20  # of a deployment, between comparisons
-LEAST_TEXTS = 10  # of a deployment, to be compared
-FAR_OFF_FACTOR = 1.6  # from the others' tokens for the same estimate, up or down; honest tokenizers differ by less
-ERRORS = 2.0  # standard errors, by which the factor must be more than that
+LEAST_TEXTS = 10  # of a deployment, for a comparison
+FAR_OFF_FACTOR = 1.6  # ratio to the others' tokens for the same estimate, up or down; honest tokenizers differ by less
+ERRORS = 2.0  # standard errors: the least distance of the factor beyond FAR_OFF_FACTOR
 KNOWN_TEXTS = (0.25, 6.0)  # tokens for four characters: below any text's; above, only few tokenizers' Chinese
-UNSEEN = 0.4  # residual from the line, as a share: more is thinking that was not sent, or a cache that was not counted
-USUAL = {"answer": 1.0, "prompt": 0.8}  # ratio to our estimate, that of a prompt is of its whole body: of two, the
-# deployment farther from it is suspected
-SURPLUS_TOKENS = 50  # least constant surplus that is told,
+UNSEEN = 0.4  # residual from the line, as a share: above, thinking was not sent, or a cache was not counted
+USUAL = {"answer": 1.0, "prompt": 0.8}  # ratio to the estimate, for a prompt to that of the whole body: of two, the
+# deployment farther from this ratio is suspected
+SURPLUS_TOKENS = 50  # least constant surplus to log,
 SURPLUS_ERRORS = 5.0  # if it is so many standard errors
-SAME_SLOPE = 1.3  # factor between two lines' slopes, up to which the difference is a surplus
-NOTED_TOKENS = 500  # a smaller constant surplus of a prompt is mostly a template: it is noted
-DOUBTFUL = 0.75  # share of answers whose counts cannot be, at which that is told
+SAME_SLOPE = 1.3  # ratio of two lines' slopes, up to which the difference is a surplus
+NOTED_TOKENS = 500  # a smaller constant surplus of a prompt is mostly a template, and is only noted
+DOUBTFUL = 0.75  # least share of answers with impossible counts to log
 CHARS_PER_TOKEN = 4
 SHORTEST_TOKENS = 10  # estimated; shorter texts are not used
 ANSWERS_KEPT = 1000  # at this number, the weight of earlier ones is halved
 LOGGED_EVERY_S = 3600.0
 NOTED_EVERY_S = 86_400.0
-MODELS_WATCHED = 1000  # clients may name any list of models: of those beyond, the last is watched
+MODELS_WATCHED = 1000  # clients may name any list of models: beyond this number, only the last is watched
 
 _log = structlog.get_logger(__name__)
 
@@ -40,8 +41,8 @@ _log = structlog.get_logger(__name__)
 class UsageWatch:
     """Compares reported tokens by model; logs a warning, once an hour, for a deployment that is far off.
 
-    ``clock`` is monotonic, seconds. ``on_far_off`` is called with model and deployment for each comparison that finds
-    one far off. The view ``provider_errors`` does the same in the ledger for answers, by their tokens per character.
+    ``clock`` is monotonic, in seconds. ``on_far_off`` is called with model and deployment for each comparison with such
+    a result. The view ``provider_errors`` does the same in the ledger for answers, by their tokens per character.
     """
 
     def __init__(self, clock: Callable[[], float], on_far_off: Callable[[str, str], None] = lambda *_: None) -> None:
@@ -59,7 +60,7 @@ class UsageWatch:
         chars, prompt = attempt.chars or 0, attempt.asked_tokens or 0
         is_text = chars >= SHORTEST_TOKENS * CHARS_PER_TOKEN and not attempt.reasoning_tokens
         if is_believed and not (is_text or prompt >= SHORTEST_TOKENS):
-            return  # reasoning that was not streamed has no characters
+            return  # reasoning without streamed text has no characters
         by_deployment = self._stated.get(model)
         if by_deployment is None:
             if len(self._stated) >= MODELS_WATCHED:
@@ -136,7 +137,7 @@ class UsageWatch:
 
 
 class _Finding(NamedTuple):
-    """What is odd, ``of`` prompt, answer or all that was reported (count): the factor; tokens more, if constant."""
+    """An odd report ``of`` prompt, answer or every count: the factor, and the surplus of tokens, if constant."""
 
     of: str
     times: float
@@ -149,7 +150,7 @@ class _Finding(NamedTuple):
 
 
 class _Stated:
-    """The reports of one deployment. ``answers`` are those since it was compared, ``doubtful`` those not believed."""
+    """The reports of one deployment. ``answers``: since the last comparison; ``doubtful``: those not believed."""
 
     __slots__ = ("answer", "answers", "doubtful", "prompt")
 
@@ -160,7 +161,7 @@ class _Stated:
 
 
 class _Line(NamedTuple):
-    """The line of some reports: means of estimate and report and of their ratio, with its error; slope and surplus."""
+    """The line of some reports: means of estimate, report and their ratio, the ratio's error; slope and surplus."""
 
     estimated: float
     reported: float
@@ -168,13 +169,13 @@ class _Line(NamedTuple):
     ratio_error: float
     residual: float  # share
     slope: float
-    slope_error: float  # inf: texts were as long as each other
+    slope_error: float  # inf: all texts had the same length
     surplus: float
     surplus_error: float
 
 
 class _Reports:
-    """Sums of what was reported, over estimates of the same texts: of 1 / estimate (u) and report / estimate (r)."""
+    """Sums of reports, over estimates of the same texts: of 1 / estimate (u) and report / estimate (r)."""
 
     __slots__ = ("n", "r", "rr", "u", "ur", "uu", "x", "y")
 
@@ -225,7 +226,7 @@ class _Reports:
 
 
 def _judged(of: str, mine: _Reports, others: list[_Reports]) -> _Finding | None:
-    """Return what is odd about a deployment's reports beside those of ``others``; None for nothing, or too few."""
+    """Return the oddness of a deployment's reports beside those of ``others``; None without one, or with too few."""
     if mine.n < LEAST_TEXTS:
         return None
     if others:
@@ -236,11 +237,11 @@ def _judged(of: str, mine: _Reports, others: list[_Reports]) -> _Finding | None:
 
 
 def _beside(of: str, line: _Line, others: list[_Line]) -> _Finding | None:
-    """Return what is odd about a line beside those of ``others``, which are sorted by their ratio."""
+    """Return the oddness of a line beside ``others``, which are sorted by their ratio; None without one."""
     rival = others[(len(others) - 1) // 2]
     usual = median(each.ratio for each in others)
     upper = others[len(others) // 2]
-    if upper.ratio > FAR_OFF_FACTOR * rival.ratio:  # two that do not agree: the one that this one is nearer to
+    if upper.ratio > FAR_OFF_FACTOR * rival.ratio:  # of two that disagree, the nearer one
         rival = upper if line.ratio * line.ratio > upper.ratio * rival.ratio else rival
         usual = rival.ratio
     is_the_usual_one = len(others) == 1 and _oddness(of, line.ratio) <= _oddness(of, usual)
