@@ -122,7 +122,7 @@ class Context(CallContext):
         return not self.fleet.has_free and (client.tenant is None or self.settings.tenant_keys.mixed)
 
     def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
-        """Return the error of a call cancelled now: the gateway stops, or the client is gone or was cut off."""
+        """Return the error of a call cancelled now: the gateway stops, or the client is gone or was disconnected."""
         if self.phase is GatewayPhase.CUTTING:
             return ShuttingDown
         connection = None if request is None else request.protocol

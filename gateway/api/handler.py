@@ -312,7 +312,7 @@ class Responder:
         return sink.response
 
     async def _say_last(self, sink: StreamingSink) -> None:
-        if self._context.phase is GatewayPhase.CUTTING:  # else the client is gone, or was cut off
+        if self._context.phase is GatewayPhase.CUTTING:  # else the client is gone, or was disconnected
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORD_S):
                     await sink.refused(ShuttingDown("the gateway stopped before this answer was complete; retry"))

@@ -534,7 +534,7 @@ class Gateway:
         return self._reports_of(address, Reader(address, is_replica=True), runtime)
 
     def _teams(self) -> dict[str, str]:
-        """Return the team of each client, except for clients of people in several teams."""
+        """Return the team of each client, except for clients of people, who may be in other teams."""
         people = self.context.settings.clients_of_people
         return {client: team for client, team in self.context.admission.teams.items() if client not in people}
 

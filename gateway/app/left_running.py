@@ -1,6 +1,6 @@
 """Responses in the background from before a start: counted in limits, and asked for until the ledger has the cost.
 
-A client may have been cut off by the restart, and never look. Of all processes with one ledger, one asks.
+A client may have been disconnected by the restart, and never look. Of all processes with one ledger, one asks.
 """
 
 import asyncio

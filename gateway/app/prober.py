@@ -34,7 +34,7 @@ SPARE_BYTES = 16_384
 
 
 class DiscardingSink:
-    """Drops the answer; one much longer than requested is cut off, as it costs money."""
+    """Drops the answer; one much longer than requested is cancelled, as it costs money."""
 
     streams = True
     understands = False
