@@ -19,16 +19,16 @@ class LastingLimit(msgspec.Struct, frozen=True):
 def lasting_limits(settings: Settings, admission: KeyAdmission) -> frozenset[LastingLimit]:
     """Return the limits of all clients, teams, end users and models."""
     zone = settings.limits_zone
-    found = {
+    lasting = {
         LastingLimit(level_of_key(client.name, {}).owner, name, client.zone or zone)
         for client in (admission.local, *admission.keys.table.holders)
         if client.limits
         for name in REMEMBERED & client.limits.keys()
     }
     for model, of_model in settings.models.items():
-        found |= {LastingLimit(f"model:{model}", name, zone) for name in REMEMBERED & of_model.by_name.keys()}
+        lasting |= {LastingLimit(f"model:{model}", name, zone) for name in REMEMBERED & of_model.by_name.keys()}
         if of_model.race.usd_per_day is not None:
-            found.add(LastingLimit(f"model:{model}", "race", UTC_ZONE))
+            lasting.add(LastingLimit(f"model:{model}", "race", UTC_ZONE))
     people: list[tuple[str, LimitSettings | EndUserSettings]] = []
     if settings.end_users is not None:
         people.append(("users", settings.end_users))
@@ -39,6 +39,6 @@ def lasting_limits(settings: Settings, admission: KeyAdmission) -> frozenset[Las
             people.append((f"users of {owner}", of_team.end_users))
     for owner, limits in people:
         named = limits.named.items() if isinstance(limits, EndUserSettings) else ()
-        for whose, each in ((owner, limits), *((f"{owner}: {name}", of_one) for name, of_one in named)):
-            found |= {LastingLimit(whose, name, zone, is_of_payers=True) for name in REMEMBERED & each.by_name.keys()}
-    return frozenset(found)
+        for payer, each in ((owner, limits), *((f"{owner}: {name}", of_one) for name, of_one in named)):
+            lasting |= {LastingLimit(payer, name, zone, is_of_payers=True) for name in REMEMBERED & each.by_name.keys()}
+    return frozenset(lasting)

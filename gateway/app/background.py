@@ -74,12 +74,12 @@ def alerts(
     def current() -> AlertSettings:
         return context().settings.alerts
 
-    own = MemoryBook(runtime.new_id)
+    memory_book = MemoryBook(runtime.new_id)
     book: Book = _memory_book(runtime) or SqlAlertBook(database, new_id=runtime.new_id)
     watch = Watch(
         _sources(context, current, replica=replica, runtime=runtime, ledger=ledger, reports=reports, stated=stated),
         book=book,
-        own=own,
+        own=memory_book,
         webhooks=lambda severity: [
             name for name, each in current().webhooks.items() if each.tickets or severity is Severity.PAGE
         ],
@@ -93,7 +93,7 @@ def alerts(
     )
     sender = Sender(unix_clock=runtime.unix_clock, user_agent=f"holeshot/{__version__}", tls=runtime.tls)
     delivery = Delivery(
-        [book, own],
+        [book, memory_book],
         sender,
         webhooks=lambda: current().webhooks,
         utc_now=runtime.utc_now,
@@ -121,10 +121,10 @@ def alerts(
     metrics.counter(
         "holeshot_alert_messages_dropped_total",
         "Messages about alerts that were dropped, as too many waited while the database was away.",
-        lambda: own.dropped,
+        lambda: memory_book.dropped,
     )
     return AlertTasks(
-        watch, delivery, sender=sender, book=book, own=own, enabled=lambda: current().enabled, urgent=urgent
+        watch, delivery, sender=sender, book=book, own=memory_book, enabled=lambda: current().enabled, urgent=urgent
     )
 
 
@@ -256,7 +256,7 @@ def target_watch(
 
 def prober(context: Context, runtime: Runtime, database: Database, ledger: Ledger, metrics: Metrics) -> Prober:
     """Return the prober of quiet deployments; it does nothing until started, and while probes are off."""
-    own = AttemptTasks[Attempt]()  # tasks of calls are shown live, as calls
+    probe_tasks = AttemptTasks[Attempt]()  # tasks of calls are shown live, as calls
     spent = SpentToday(runtime.utc_now)
     metrics.gauge(
         "holeshot_probes_today_usd",
@@ -275,7 +275,7 @@ def prober(context: Context, runtime: Runtime, database: Database, ledger: Ledge
     return Prober(
         _View(context),
         book,
-        msgspec.structs.replace(context.services, recorder=recorder, tasks=own, utc_now=runtime.utc_now),
+        msgspec.structs.replace(context.services, recorder=recorder, tasks=probe_tasks, utc_now=runtime.utc_now),
         random=runtime.random,
         replica=context.replica,
         on_end=ended,

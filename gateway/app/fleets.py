@@ -42,7 +42,7 @@ OnFact = Callable[[str, str, Fact, float, Met], object]
 
 def log_fact(provider: str, model: str, fact: Fact, until: float, met: Met) -> None:
     """Log the fact that a refusal has taught, unless the fact turned out to be wrong."""
-    deployment, whose = f"{provider}/{model}", _whose(met)
+    deployment, fields_of_met = f"{provider}/{model}", _whose(met)
     if met.clients[-1] == FORGOTTEN:
         # Event deployment.forgotten: An operator had a deployment forget what a refusal has taught, in all replicas; or
         # its provider's settings have changed, and its keys, known to be of several accounts, may be others now.
@@ -55,20 +55,20 @@ def log_fact(provider: str, model: str, fact: Fact, until: float, met: Met) -> N
         # its roles, or for lists of texts, and took it in the strictest form, which it gets for a day.
         # Do: Set what the line says for the provider, or only what `holeshot check --live` finds: the first call after
         # each start is then sent once, not twice.
-        get_logger().warning("deployment.strict_order", deployment=deployment, set=_STRICT, **whose)
+        get_logger().warning("deployment.strict_order", deployment=deployment, set=_STRICT, **fields_of_met)
         return
     # Event deployment.learnt: A provider refused a request and named what it does not take; the request was sent again
     # in another form, which this deployment gets for a day. `client` has met it, `why` is the status and the code. It
     # holds for that client alone, until a second one meets it: then `for_all` is true, and `others` has the first.
     # Callers are told in x-holeshot-dropped.
     # Do: Nothing. If callers need the field, use another deployment.
-    get_logger().warning("deployment.learnt", deployment=deployment, refused=fact.kind, **_told(fact), **whose)
+    get_logger().warning("deployment.learnt", deployment=deployment, refused=fact.kind, **_told(fact), **fields_of_met)
 
 
 def _whose(met: Met) -> dict[str, object]:
     *others, client = met.clients
-    told = {"client": client, "others": ", ".join(filter(None, others)), "why": met.why}
-    return {"for_all": met.is_for_all, **{name: said for name, said in told.items() if said}}
+    fields = {"client": client, "others": ", ".join(filter(None, others)), "why": met.why}
+    return {"for_all": met.is_for_all, **{name: value for name, value in fields.items() if value}}
 
 
 def _tell_nobody(_provider: str, _model: str, _fact: Fact, _until: float, _met: Met) -> None:
@@ -76,8 +76,8 @@ def _tell_nobody(_provider: str, _model: str, _fact: Fact, _until: float, _met: 
 
 
 def _told(fact: Fact) -> dict[str, str]:
-    named = {"field": fact.field, "value": fact.value, "sent": fact.instead, "api": fact.dialect}
-    return {name: said for name, said in named.items() if said}
+    fields = {"field": fact.field, "value": fact.value, "sent": fact.instead, "api": fact.dialect}
+    return {name: value for name, value in fields.items() if value}
 
 
 def log_resolver(host: str, *, is_away: bool) -> None:
@@ -188,12 +188,12 @@ class Upstreams:
 
     def _learnt_at(self, name: str, address: tuple[object, ...]) -> LearntFacts:
         """Return the facts that refusals of the provider ``name`` taught, also before a reload at the same address."""
-        known = self._learnt.get(name)
-        if known is None or known[0] != address or not self._rotates:
-            known = self._learnt[name] = address, LearntFacts(partial(self._on_fact, name))
-        for each in [each for each in known[1].listed() if each.fact.kind is Kind.ACCOUNT]:
-            known[1].drop(each.model, each.fact)  # the provider's keys may be others now
-        return known[1]
+        entry = self._learnt.get(name)
+        if entry is None or entry[0] != address or not self._rotates:
+            entry = self._learnt[name] = address, LearntFacts(partial(self._on_fact, name))
+        for each in [each for each in entry[1].listed() if each.fact.kind is Kind.ACCOUNT]:
+            entry[1].drop(each.model, each.fact)  # the provider's keys may be others now
+        return entry[1]
 
     async def aclose(self) -> None:
         """Close the shared parts, after every upstream is closed."""

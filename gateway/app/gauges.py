@@ -399,16 +399,16 @@ def _states(conditions: Iterable[tuple[str, Condition]]) -> ManyReadings:
 
 
 def _slots(seats: Seats) -> Readings:
-    found: dict[tuple[str, ...], float] = {}
+    slots_by_use: dict[tuple[str, ...], float] = {}
     for name, slots in seats.leased.items():
-        found[name, "leased"] = float(max(slots.most, slots.taken))
-        found[name, "used"] = float(slots.taken)
-    return found
+        slots_by_use[name, "leased"] = float(max(slots.most, slots.taken))
+        slots_by_use[name, "used"] = float(slots.taken)
+    return slots_by_use
 
 
 def _bands(limits: Limits) -> Readings:
-    found = Counter((_band(left), limit) for limit, left in limits.client_dollars())
-    return {(band, limit): float(found[band, limit]) for band in _BANDS for limit in {limit for _, limit in found}}
+    counts = Counter((_band(left), limit) for limit, left in limits.client_dollars())
+    return {(band, limit): float(counts[band, limit]) for band in _BANDS for limit in {limit for _, limit in counts}}
 
 
 def _band(left: float) -> str:

@@ -61,16 +61,16 @@ class LedgersOnRedis:
     async def look(self) -> None:
         """Renew this ledger's entry, and read the others'. While Redis or the database is away, nothing is known."""
         try:
-            if self._own is None and (known := await self._ledger_id()) is not None:
-                self._own = named(known)
+            if self._own is None and (id_now := await self._ledger_id()) is not None:
+                self._own = named(id_now)
             if self._own is None:
                 return
             await self._store.call(KEY, ("HSET", KEY, self._own, f"{self._unix_clock():.3f}"))
             await self._store.call(KEY, ("EXPIRE", KEY, _KEPT_S))
             entries = await ledgers_at(self._store)
             entries.pop(self._own, None)
-            had_others, left = self.has_others, self._compared(entries)
-            for name in left:
+            had_others, stale = self.has_others, self._compared(entries)
+            for name in stale:
                 if await self._store.call(KEY, ("HDEL", KEY, name)) == 1:  # the first process to see the entry
                     # Event ledger.former_on_redis: Redis has the limits and standings of a `former` ledger, which no
                     # gateway uses any more: the database was dropped and made again, or another one is used now.
@@ -95,14 +95,14 @@ class LedgersOnRedis:
     def _compared(self, entries: Mapping[str, str]) -> list[str]:
         """Compare the others' entries with those of the last look; return the entries without renewal."""
         for name, value in entries.items():
-            known = self._others.setdefault(name, _Other(value))
-            if known.value == value:
-                known.unchanged += 1
+            other = self._others.setdefault(name, _Other(value))
+            if other.value == value:
+                other.unchanged += 1
             else:
-                known.value, known.unchanged, known.is_used = value, 0, True
-        left = [name for name, each in self._others.items() if each.unchanged > STALE]
-        self._others = {name: each for name, each in self._others.items() if name in entries and name not in left}
-        return left
+                other.value, other.unchanged, other.is_used = value, 0, True
+        stale = [name for name, each in self._others.items() if each.unchanged > STALE]
+        self._others = {name: each for name, each in self._others.items() if name in entries and name not in stale}
+        return stale
 
 
 def named(ledger_id: str) -> str:
@@ -120,6 +120,6 @@ async def ledgers_at(store: "Nodes") -> dict[str, str]:
     number = await store.call(KEY, ("HLEN", KEY))
     if not isinstance(number, int) or not 0 < number <= MOST:
         return {}
-    told = await store.call(KEY, ("HGETALL", KEY))
-    pairs = told.items() if isinstance(told, dict) else zip(told[::2], told[1::2], strict=False)
+    reply = await store.call(KEY, ("HGETALL", KEY))
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=False)
     return {f"{name}": f"{value}" for name, value in pairs}

@@ -68,20 +68,20 @@ class LeftRunning:
             return False
         finally:
             self._tried.set()
-        found: list[_Left] = []
+        responses: list[_Left] = []
         for row in rows:
             with suppress(*UNREADABLE):  # of a later version
                 begun = msgspec.json.decode(row.known, type=InBackground)
                 if not self._context.responses.has_begun(begun.attempt_id):  # the database may have answered late
-                    found.append(_Left(row, begun, self._clock()))
-        self._context.responses.count_left(each.begun for each in found)
-        self._left = [each for each in found if each.row.name is not None and each.begun.deployment is not None]
-        if found:
+                    responses.append(_Left(row, begun, self._clock()))
+        self._context.responses.count_left(each.begun for each in responses)
+        self._left = [each for each in responses if each.row.name is not None and each.begun.deployment is not None]
+        if responses:
             # Event responses.left_running: So many responses ran in the background when the process before ended. Their
             # clients may never look, so the gateway asks for the `asked` of them whose ids it can read, until their
             # ends are seen. Limits in dollars count all.
             # Do: Nothing. If fewer are asked than were found: set `page.signing_key`, and keep it.
-            structlog.get_logger().info("responses.left_running", found=len(found), asked=len(self._left))
+            structlog.get_logger().info("responses.left_running", found=len(responses), asked=len(self._left))
         return True
 
     async def ask(self) -> None:

@@ -49,11 +49,11 @@ class MakersOnDisk:
         fleet = self._fleet()
         if fleet is not self._seen:
             self._seen = fleet
-            found = {
+            accounts = {
                 each.name: each.account
                 for model in fleet.models.values()
                 for each in model.deployments.values()
                 if _BOUND in each.traits.bound
             }
-            self._bound_to = frozenset(found if len({*found.values()}) > 1 else ())
+            self._bound_to = frozenset(accounts if len({*accounts.values()}) > 1 else ())
         return self._bound_to

@@ -20,16 +20,16 @@ class NamedRows:
 
     def start(self, start: CallStart) -> CallStart:
         """Return the row of a call that begins."""
-        fleet, asked = self._fleet(), start.model
+        fleet, model = self._fleet(), start.model
         attempts = tuple(
             msgspec.structs.replace(
                 each,
-                deployment=fleet.kept_deployment(each.model or asked, each.deployment),
+                deployment=fleet.kept_deployment(each.model or model, each.deployment),
                 model=None if each.model is None else fleet.kept_name(each.model),
             )
             for each in start.attempts
         )
-        return msgspec.structs.replace(start, model=fleet.kept_name(asked), attempts=attempts)
+        return msgspec.structs.replace(start, model=fleet.kept_name(model), attempts=attempts)
 
     def call(self, record: CallRecord) -> CallRecord:
         """Return the row of a call that has ended. Names with an answer in this call are kept from now on."""

@@ -206,8 +206,8 @@ def candidates(settings: Settings, fleet: Fleet, *, default: bool) -> Iterator[t
     """Yield the deployments to probe, each for its first model; ``default`` holds for models without the setting."""
     seen = set()
     for name, model in fleet.models.items():
-        own = settings.models[name].probes if name in settings.models else None
-        if default if own is None else own:
+        setting = settings.models[name].probes if name in settings.models else None
+        if default if setting is None else setting:
             for deployment in model.deployments.values():
                 if deployment.name not in seen:
                     seen.add(deployment.name)

@@ -79,8 +79,8 @@ class Recorders:
 
     def call_finished(self, record: CallRecord) -> None:
         """Spool the record, count the call, log its line."""
-        kept = self._names.call(record) if self._patterns() else record
-        self._ledger.call_finished(kept)
+        row = self._names.call(record) if self._patterns() else record
+        self._ledger.call_finished(row)
         self._limits.call_finished(record)
         self._steering.call_finished(record)
         self._metrics.call_finished(record)
@@ -89,9 +89,9 @@ class Recorders:
             live.call_finished(record)
         if (tracing := self._tracing.own) is not None:
             tracing.call_finished(record)
-        for attempt in kept.attempts:
-            if attempt.id == kept.winner_attempt_id:
-                self._usage.answered(attempt.model or kept.model, attempt)
+        for attempt in row.attempts:
+            if attempt.id == row.winner_attempt_id:
+                self._usage.answered(attempt.model or row.model, attempt)
                 if attempt.model_version not in self._stated.known.get(attempt.deployment, ()):
                     self._stated.add(attempt.deployment, attempt.model_version)
                 stated = attempt.system_fingerprint

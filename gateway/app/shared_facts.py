@@ -67,11 +67,11 @@ class SharedFacts:
     def tell(self, provider: str, model: str, fact: Fact, until: float, met: Met) -> None:
         """Tell the others a fact, its end in Unix time (0: it no longer holds), and the clients that have met it."""
         client = met.clients[-1]
-        named = (provider, model, fact) if client == FORMER else (provider, model, fact, client)
+        entry = (provider, model, fact) if client == FORMER else (provider, model, fact, client)
         if client == FORGOTTEN:  # the entry outlives the fact, so that all replicas read the entry
             until = met.until
         value = msgspec.json.encode(_Value(until, met.at, met.why)).decode() if until else None
-        self._start(self._tell(msgspec.json.encode(named).decode(), value))
+        self._start(self._tell(msgspec.json.encode(entry).decode(), value))
 
     async def run(self) -> None:
         """Learn from the others until cancelled."""
@@ -88,8 +88,8 @@ class SharedFacts:
         if not isinstance(number, int) or number > MOST or not (everything or number != self._seen):
             return
         self._seen = number
-        told = await self._call("HGETALL", KEY) if number else {}
-        pairs = told.items() if isinstance(told, dict) else zip(told[::2], told[1::2], strict=False) if told else ()
+        raw = await self._call("HGETALL", KEY) if number else {}
+        pairs = raw.items() if isinstance(raw, dict) else zip(raw[::2], raw[1::2], strict=False) if raw else ()
         entries, ended = [], []
         for name, end in pairs:
             with suppress(*UNREADABLE, ValueError):
@@ -100,14 +100,14 @@ class SharedFacts:
             if client == FORGOTTEN
         }
         for name, provider, model, fact, client, value in entries:
-            known, forgotten = self._learnt(provider), forgotten_at.get((provider, model, fact))
+            facts, forgotten = self._learnt(provider), forgotten_at.get((provider, model, fact))
             is_forgotten = forgotten is not None and client != FORGOTTEN and value.at <= forgotten
             if value.until <= self._unix_clock() or is_forgotten:
                 ended.append(name)
-            elif known is not None and client == FORGOTTEN:
-                known.drop(model, fact, before=value.at)
-            elif known is not None:
-                known.note(model, fact, client=client, until=value.until, at=value.at, why=value.why[:LONGEST_NAME])
+            elif facts is not None and client == FORGOTTEN:
+                facts.drop(model, fact, before=value.at)
+            elif facts is not None:
+                facts.note(model, fact, client=client, until=value.until, at=value.at, why=value.why[:LONGEST_NAME])
         if ended:
             await self._call("HDEL", KEY, *ended)
 
@@ -143,8 +143,8 @@ def _read(name: bytes | str, value: bytes | str) -> tuple[str, str, Fact, str | 
     """
     provider, model, fact, *client = msgspec.json.decode(name, type=list[msgspec.Raw])
     texts = msgspec.json.decode(provider, type=str), msgspec.json.decode(model, type=str)
-    told = msgspec.json.decode(fact, type=Fact)
+    fact_read = msgspec.json.decode(fact, type=Fact)
     if not client:
-        return *texts, told, FORMER, _Value(float(value))
+        return *texts, fact_read, FORMER, _Value(float(value))
     (who,) = client
-    return *texts, told, msgspec.json.decode(who, type=str | None), msgspec.json.decode(value, type=_Value)
+    return *texts, fact_read, msgspec.json.decode(who, type=str | None), msgspec.json.decode(value, type=_Value)

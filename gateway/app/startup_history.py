@@ -161,13 +161,13 @@ class StartupHistory:
 
     def _count(self) -> None:
         """Count everything known to be spent in the limits."""
-        known = dict(self._of_payers)
+        total = dict(self._of_payers)
         for more in (self._by_quota, self._in_background):
             for key, usd in more.items():
-                known[key] = known.get(key, 0.0) + usd
+                total[key] = total.get(key, 0.0) + usd
         for key, usd in self._handed_over.items():
-            known[key] = max(known.get(key, 0.0), usd)
-        self._leases.recollect(known)
+            total[key] = max(total.get(key, 0.0), usd)
+        self._leases.recollect(total)
 
     def count_background(self, calls: Iterable[tuple[InBackground, float]]) -> None:
         """Count in the limits so many US dollars for each response that ran in the background at the start."""
@@ -234,14 +234,14 @@ class StartupHistory:
                     _log.warning("limits.not_counted_before", error=str(error))
                 else:
                     teams, payer_of = self._teams(), self._payer_of()
-                    found = used_by_quota(used, unix_s, teams, payer_of, zones)
+                    by_quota = used_by_quota(used, unix_s, teams, payer_of, zones)
                     if spent is not None and not self._is_told:
                         self._spending.recollect(spent, unix_s, payer_of)
                         self._is_told = True
-                    self._by_quota = _with(self._by_quota, found, counted)
+                    self._by_quota = _with(self._by_quota, by_quota, counted)
                     if names:
-                        found = used_by_quota(payers_used, unix_s, teams, zones=zones)
-                        self._of_payers = _with(self._of_payers, found, counted)
+                        by_quota = used_by_quota(payers_used, unix_s, teams, zones=zones)
+                        self._of_payers = _with(self._of_payers, by_quota, counted)
                     # Until the database answers, the start's own reading has a lower use of these limits.
                     self._added = _kept(self._added, self._by_quota, counted)
                     if names:

@@ -42,10 +42,10 @@ class StoreAddresses:
         self.read_again: Callable[[], Awaitable[object]] | None = None
         database, self._others = _urls(settings)
         self.database = Address(database, self._read_again)
-        made = {name: Address(url, self._read_again) for name, url in self._others.items()}
-        self.reports, self.redis = made.get("reports_database_url"), made.get("redis_url")
-        self.clickhouse = made.get("ledger.clickhouse.url")
-        self._made = {"database_url": self.database, **made}
+        addresses = {name: Address(url, self._read_again) for name, url in self._others.items()}
+        self.reports, self.redis = addresses.get("reports_database_url"), addresses.get("redis_url")
+        self.clickhouse = addresses.get("ledger.clickhouse.url")
+        self._made = {"database_url": self.database, **addresses}
 
     def renew(self, settings: Settings) -> list[str]:
         """Use the logins of ``settings`` for new connections; return the names of the settings with new logins.
@@ -55,15 +55,15 @@ class StoreAddresses:
 
         """
         database, others = _urls(settings)
-        found = {"database_url": database, **others}
-        renewed = [name for name, made in self._made.items() if found.get(name, made.url) != made.url]
+        urls = {"database_url": database, **others}
+        renewed = [name for name, address in self._made.items() if urls.get(name, address.url) != address.url]
         for name in renewed:
             if name == "redis_url":
-                read_url(found[name])
+                read_url(urls[name])
             elif name != "ledger.clickhouse.url":
-                parse_url(found[name], name)
+                parse_url(urls[name], name)
         for name in renewed:
-            self._made[name].url = found[name]
+            self._made[name].url = urls[name]
         return renewed
 
     async def _read_again(self) -> None:
@@ -79,8 +79,8 @@ def _urls(settings: Settings) -> tuple[str, dict[str, str]]:
         "redis_url": settings.redis_url,
         "ledger.clickhouse.url": None if clickhouse is None else clickhouse.url,
     }
-    found = {name: url.get_secret_value() for name, url in others.items() if url is not None}
-    return settings.database_url.get_secret_value(), found
+    urls = {name: url.get_secret_value() for name, url in others.items() if url is not None}
+    return settings.database_url.get_secret_value(), urls
 
 
 CHECK_S = 5.0  # at the start: the longest wait for a Redis that hangs
@@ -126,9 +126,9 @@ async def ask_redis(settings: Settings, *, everything: bool = False) -> RedisFou
                 return RedisFound(nodes.name)
             facts: dict[str, tuple[str, ...]] = {}
             for provider, learnt in (await shared(nodes, time.time)).items():
-                for known in learnt.listed():
-                    name = f"{provider}/{known.model}"
-                    facts[name] = (*facts.get(name, ()), in_words(known))
+                for listed in learnt.listed():
+                    name = f"{provider}/{listed.model}"
+                    facts[name] = (*facts.get(name, ()), in_words(listed))
             return RedisFound(nodes.name, doubts=tuple(await nodes.doubts()), learnt=facts)
     except (RedisError, OSError, TimeoutError) as error:  # away: calls go on without it
         return RedisFound(nodes.name, away=why(error))
@@ -138,14 +138,14 @@ async def ask_redis(settings: Settings, *, everything: bool = False) -> RedisFou
 
 def in_words(known: ListedFact) -> str:
     """Return the refusal by a deployment, and if known, the clients that have met it, the time and the reason."""
-    met, said = known.met, known.fact.words
+    met, refusal = known.met, known.fact.words
     if not met.at:
-        return said
+        return refusal
     clients = [each for each in met.clients if each is not None]
     since = f"{datetime.fromtimestamp(met.at, UTC):%Y-%m-%d %H:%M} UTC"
     whose = f"met by {' and '.join(clients)}, {since}" if clients else f"met {since}"
     why = f": {met.why}" if met.why else ""
-    return f"{said} ({whose}{why}{'' if met.is_for_all else '; for that client alone'})"
+    return f"{refusal} ({whose}{why}{'' if met.is_for_all else '; for that client alone'})"
 
 
 def leases(settings: Settings, runtime: Runtime, address: Address | None) -> Leases:

@@ -81,22 +81,22 @@ class UsageWatch:
 
     def _compare(self, model: str, attempt: AttemptRecord) -> None:
         name, by_deployment = attempt.deployment, self._stated[model]
-        mine = by_deployment.pop(name)
+        stated = by_deployment.pop(name)
         try:
             others = list(by_deployment.values())
-            found = (
-                _judged("answer", mine.answer, [each.answer for each in others if each.answer.n >= LEAST_TEXTS]),
-                _judged("prompt", mine.prompt, [each.prompt for each in others if each.prompt.n >= LEAST_TEXTS]),
+            findings = (
+                _judged("answer", stated.answer, [each.answer for each in others if each.answer.n >= LEAST_TEXTS]),
+                _judged("prompt", stated.prompt, [each.prompt for each in others if each.prompt.n >= LEAST_TEXTS]),
             )
         finally:
-            by_deployment[name] = mine
-        if mine.doubtful >= DOUBTFUL * mine.answers:
+            by_deployment[name] = stated
+        if stated.doubtful >= DOUBTFUL * stated.answers:
             counted = max(1, attempt.completion_tokens or 0, attempt.prompt_tokens or 0)
-            found = (_Finding("count", (attempt.reported_tokens or 0) / counted), None)
-        for finding in found:
+            findings = (_Finding("count", (attempt.reported_tokens or 0) / counted), None)
+        for finding in findings:
             if finding is not None and finding.is_note:
                 self._note(model, name, finding)
-        far = next((each for each in found if each is not None and not each.is_note), None)
+        far = next((each for each in findings if each is not None and not each.is_note), None)
         if far is not None:
             self._warn(model, name, far)
 

@@ -38,5 +38,5 @@ def without_login(url: str) -> str:
     ends = [at for each in "/?#" if (at := rest.find(each)) >= 0]
     netloc = rest[: min(ends, default=len(rest))]
     path, mark, query = rest[len(netloc) :].partition("?")
-    kept = urlencode([each for each in parse_qsl(query, keep_blank_values=True) if each[0] not in _OF_LOGIN])
-    return f"{scheme}://{netloc.rpartition('@')[2]}{path}{mark if kept else ''}{kept}"
+    parameters = urlencode([each for each in parse_qsl(query, keep_blank_values=True) if each[0] not in _OF_LOGIN])
+    return f"{scheme}://{netloc.rpartition('@')[2]}{path}{mark if parameters else ''}{parameters}"

@@ -211,8 +211,8 @@ class Call(MaskedRecord, frozen=True):
 
     def rendered_as(self, deployment: str, **changed: Any) -> "Call":
         """Return the call with ``changed`` fields in the rendering for ``deployment``."""
-        known = self.rendered.get(deployment, AS_ASKED)
-        rendered = {**self.rendered, deployment: msgspec.structs.replace(known, **changed)}
+        former = self.rendered.get(deployment, AS_ASKED)
+        rendered = {**self.rendered, deployment: msgspec.structs.replace(former, **changed)}
         return msgspec.structs.replace(self, rendered=rendered)
 
     def shown(self) -> Iterator[tuple[str, object]]:
@@ -499,8 +499,8 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 
 def whole_cost_usd(record: CallRecord) -> float | None:
     """Return the cost of a call for the operator and the client together; None: unknown."""
-    known = [attempt.cost_usd for attempt in record.attempts if attempt.cost_usd is not None]
-    return sum(known) if known else None
+    costs_usd = [attempt.cost_usd for attempt in record.attempts if attempt.cost_usd is not None]
+    return sum(costs_usd) if costs_usd else None
 
 
 class HourlySum(msgspec.Struct, frozen=True, gc=False):

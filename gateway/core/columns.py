@@ -89,15 +89,15 @@ def places_of(record: type[msgspec.Struct]) -> tuple[str, ...]:
 def _columns_of(record: type[msgspec.Struct]) -> Iterator[DescribedColumn]:
     fields = get_type_hints(record, include_extras=True)
     hints = {name: fields[name] for name in record.__struct_fields__}
-    made = {
+    properties = {
         name: get_type_hints(value.fget, include_extras=True).get("return")
         for name, value in vars(record).items()
         if isinstance(value, property)
     }
-    for name, hint in (hints | made).items():
+    for name, hint in (hints | properties).items():
         for about in getattr(hint, "__metadata__", ()):
             if isinstance(about, Column):
-                yield _described(name, get_args(hint)[0], about, is_made=name in made)
+                yield _described(name, get_args(hint)[0], about, is_made=name in properties)
 
 
 def _described(name: str, hint: Any, about: Column, *, is_made: bool) -> DescribedColumn:

@@ -248,8 +248,8 @@ class NoDeploymentFits(ApiError):
 
     def __init__(self, model: str, reasons: Mapping[str, str], *, too_long: StatedLengths | None = None) -> None:
         """``too_long``: the prompt's tokens, and the longest prompt of the deployments that could otherwise answer."""
-        said = "; ".join(f"{name} {reason}" for name, reason in reasons.items())
-        super().__init__(f"no deployment of {model!r} can answer this request: {said}")
+        causes = "; ".join(f"{name} {reason}" for name, reason in reasons.items())
+        super().__init__(f"no deployment of {model!r} can answer this request: {causes}")
         self.reasons = reasons
         if too_long is not None:
             # Error 400 context_length_exceeded: The prompt has more tokens than the deployments that could answer it

@@ -85,9 +85,9 @@ def span_id(record_id: str) -> str:
 
 def begun_by(parents: Sequence[str], states: Sequence[str]) -> TraceContext | None:
     """Return the trace in a client's headers; None without one, or with an invalid one."""
-    if len(parents) != 1 or (found := _PARENT.fullmatch(parents[0].strip())) is None:
+    if len(parents) != 1 or (parts := _PARENT.fullmatch(parents[0].strip())) is None:
         return None
-    version, trace_id, parent_id, flags, more = found.groups()
+    version, trace_id, parent_id, flags, more = parts.groups()
     if version == "ff" or (version == "00" and more) or not int(trace_id, 16) or not int(parent_id, 16):
         return None
     state = ",".join(states)

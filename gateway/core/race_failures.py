@@ -371,23 +371,23 @@ def all_failed(failed: Sequence[tuple[str, ApiError]], kept_out: Mapping[str, Ap
     If any model calls the request invalid, the first model's error is returned: the requested model decides. A prompt
     is reported as too long only if no model might answer it later. ``kept_out``: why fallbacks were not asked.
     """
-    found = told_of(failed)
+    final = told_of(failed)
     if len(failed) > 1:
-        found.message = "; ".join(f"model {name!r}: {error.message}" for name, error in failed)
-    found.message += "".join(f"; model {name!r} was not asked: {error.message}" for name, error in kept_out.items())
-    return found
+        final.message = "; ".join(f"model {name!r}: {error.message}" for name, error in failed)
+    final.message += "".join(f"; model {name!r} was not asked: {error.message}" for name, error in kept_out.items())
+    return final
 
 
 def told_of(failed: Sequence[tuple[str, ApiError]]) -> ApiError:
     """Return the error among those of all models that the client is told."""
     errors = [error for _, error in failed]
-    found = errors[0] if any(isinstance(error, RejectedByProvider) for error in errors) else errors[-1]
+    main_error = errors[0] if any(isinstance(error, RejectedByProvider) for error in errors) else errors[-1]
     able = [error for error in errors if not isinstance(error, _UNABLE)]
-    if found.meaning in {Meaning.TOO_LONG, Meaning.GONE} and able:
+    if main_error.meaning in {Meaning.TOO_LONG, Meaning.GONE} and able:
         return able[-1]
-    if not able and not isinstance(found, RejectedByProvider):
-        return next((error for error in errors if error.meaning is Meaning.TOO_LONG), found)
-    return found
+    if not able and not isinstance(main_error, RejectedByProvider):
+        return next((error for error in errors if error.meaning is Meaning.TOO_LONG), main_error)
+    return main_error
 
 
 # The errors of models that will not answer this request later either.

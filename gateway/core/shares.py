@@ -32,38 +32,38 @@ class Shares:
 
     def earn(self, client: str | None, amount: float, now_s: float) -> None:
         """Add the part of one call of ``client`` to the stock."""
-        known = self.known
-        own = known.pop(client, None)
-        if own is None:
-            own = ClientShare(self.half, now_s + NOTED_EVERY_S)
+        shares = self.known
+        share = shares.pop(client, None)
+        if share is None:
+            share = ClientShare(self.half, now_s + NOTED_EVERY_S)
         else:
-            own.left, own.due_s = min(self.half, own.left + amount), now_s + NOTED_EVERY_S
-        known[client] = own
-        while len(known) > MOST_CLIENTS or next(iter(known.values())).due_s < now_s - REMEMBERED_S:
-            del known[next(iter(known))]
+            share.left, share.due_s = min(self.half, share.left + amount), now_s + NOTED_EVERY_S
+        shares[client] = share
+        while len(shares) > MOST_CLIENTS or next(iter(shares.values())).due_s < now_s - REMEMBERED_S:
+            del shares[next(iter(shares))]
 
     def permits(self, client: str | None, stock: float, amount: float) -> bool:
         """Return whether ``client`` may use ``amount`` of a ``stock`` that is large enough.
 
         An amount above half waits until half would be left of a full stock.
         """
-        own, needed = self.known.get(client), min(amount, self.half)
-        if own is not None and own.left >= needed:
+        share, needed = self.known.get(client), min(amount, self.half)
+        if share is not None and share.left >= needed:
             return True
-        return stock - needed >= self.half or len(self.known) == (own is not None)  # there is no other client
+        return stock - needed >= self.half or len(self.known) == (share is not None)  # there is no other client
 
     def takes(self, client: str | None, stock: float, amount: float = 1.0) -> bool:
         """Return whether ``client`` may use ``amount`` of a ``stock`` that is large enough; if so, count the use."""
-        own = self.known.get(client)
-        if own is not None and (own.left >= amount or own.left >= self.half):
-            own.left -= amount
+        share = self.known.get(client)
+        if share is not None and (share.left >= amount or share.left >= self.half):
+            share.left -= amount
             self.is_used = True
             return True
         return self.permits(client, stock, amount)
 
     def overdraw(self, client: str | None) -> None:
         """Count a use by ``client`` without permission: the client's later calls make up for it."""
-        own = self.known.get(client)
-        if own is not None:
-            own.left = max(-2 * self.half, own.left - 1.0)
+        share = self.known.get(client)
+        if share is not None:
+            share.left = max(-2 * self.half, share.left - 1.0)
             self.is_used = True

@@ -127,22 +127,22 @@ def duration(seconds: float) -> str:
 
 def condition(target: Target) -> str:
     """Return the condition of a good call, in words."""
-    wanted = target.definition
+    definition = target.definition
     parts = []
-    if wanted.ttft_ms is not None:
-        parts.append(f"first token under {wanted.ttft_ms:g} ms")
-    if wanted.tok_s is not None:
-        parts.append(f"at least {wanted.tok_s:g} tok/s")
-    if wanted.gap_ms is not None:
-        parts.append(f"no gap over {wanted.gap_ms:g} ms")
+    if definition.ttft_ms is not None:
+        parts.append(f"first token under {definition.ttft_ms:g} ms")
+    if definition.tok_s is not None:
+        parts.append(f"at least {definition.tok_s:g} tok/s")
+    if definition.gap_ms is not None:
+        parts.append(f"no gap over {definition.gap_ms:g} ms")
     return " and ".join(parts) or "answered"
 
 
 def subject(target: Target) -> str:
     """Return the calls counted by a target, in words."""
-    wanted = target.definition
-    named = (("model", wanted.model), ("client", wanted.client), ("profile", wanted.profile))
-    return ", ".join(f"{what} {name}" for what, name in named if name is not None) or "all calls"
+    definition = target.definition
+    names = (("model", definition.model), ("client", definition.client), ("profile", definition.profile))
+    return ", ".join(f"{what} {name}" for what, name in names if name is not None) or "all calls"
 
 
 def share(value: float) -> str:

@@ -200,8 +200,8 @@ def command(module: str, *arguments: str) -> tuple[str, ...]:
 
 def environment() -> dict[str, str]:
     """Return the environment of a child: this process's, with the gateway's packages before all others."""
-    others = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *([others] if others else [])])}
+    path = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *([path] if path else [])])}
 
 
 GC_THRESHOLD = 20_000  # objects; neither imports nor calls leave many that only the collector can free

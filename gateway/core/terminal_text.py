@@ -43,7 +43,7 @@ def visible_json(text: str) -> str:
 def program(name: str) -> str:
     """Return the command of a program of this environment: only its name if it is on the PATH."""
     path = Path(sys.executable).parent / name
-    found = shutil.which(name)
-    if found is not None and Path(found).absolute() == path.absolute():
+    first_on_path = shutil.which(name)
+    if first_on_path is not None and Path(first_on_path).absolute() == path.absolute():
         return name
     return os.path.relpath(path) if path.exists() else name

@@ -299,8 +299,8 @@ def memory_limit(proc_cgroup: Path = _PROC_CGROUP, mount: Path = _CGROUP_MOUNT) 
 
     Figures that the system does not report are ignored; without any, ``UNKNOWN_MEMORY_BYTES``.
     """
-    found = [*_machines_memory(), *_own_limits(), *_cgroup_limits(proc_cgroup, mount)]
-    return min(found, default=UNKNOWN_MEMORY_BYTES)
+    limits = [*_machines_memory(), *_own_limits(), *_cgroup_limits(proc_cgroup, mount)]
+    return min(limits, default=UNKNOWN_MEMORY_BYTES)
 
 
 def _own_limits() -> Iterator[int]:
@@ -336,6 +336,6 @@ def _limit_files(proc_cgroup: Path, mount: Path) -> Iterator[Path]:
             if not controllers or "memory" in controllers.split(","):
                 groups.append((controllers, group))
     for controllers, group in groups:
-        own = Path(group.lstrip("/"))
-        for each in (own, *own.parents):
+        folder = Path(group.lstrip("/"))
+        for each in (folder, *folder.parents):
             yield mount / "memory" / each / "memory.limit_in_bytes" if controllers else mount / each / "memory.max"

@@ -90,23 +90,23 @@ class OpenSockets:
             TooManySockets: the client has too many connections, or opens them too fast
 
         """
-        own = self._clients.get(owner)
-        if own is None:
+        sockets = self._clients.get(owner)
+        if sockets is None:
             self._sweep(now_s)
-            own = self._clients[owner] = ClientSockets()
-        if own.open >= MOST_OPEN:
+            sockets = self._clients[owner] = ClientSockets()
+        if sockets.open >= MOST_OPEN:
             raise TooManySockets(
                 f"this client has {MOST_OPEN} WebSockets open, as many as it may: use one of them again, or close one",
                 headers={"retry-after": str(ceil(HELD_S))},
             )
-        if own.handshakes.at(now_s) + 1.0 > BURST:
+        if sockets.handshakes.at(now_s) + 1.0 > BURST:
             raise TooManySockets(
                 f"this client opens more than {HANDSHAKES_PER_S:g} WebSockets a second: keep them open for more turns",
                 headers={"retry-after": str(ceil(HELD_S))},
             )
-        own.handshakes.add(now_s)
-        own.open += 1
-        return own
+        sockets.handshakes.add(now_s)
+        sockets.open += 1
+        return sockets
 
     def leave(self, owner: Hashable) -> None:
         """Stop counting the connection."""
@@ -114,20 +114,20 @@ class OpenSockets:
 
     async def hold(self, owner: Hashable, until: asyncio.Event) -> None:
         """Delay the refusal of a handshake; send it at once if many wait, or from ``until`` on."""
-        own = self._clients[owner]
-        if own.held >= HELD_EACH:
+        sockets = self._clients[owner]
+        if sockets.held >= HELD_EACH:
             return
-        own.held += 1
+        sockets.held += 1
         try:
             await pause(HELD_S, until)
-            await own.turn()  # connections that came together do not go on together
+            await sockets.turn()  # connections that came together do not go on together
         finally:
-            own.held -= 1
+            sockets.held -= 1
 
     def _sweep(self, now_s: float) -> None:
         """Forget the clients without connections and without handshakes that still count."""
-        for owner, own in [*self._clients.items()]:
-            if not own.is_used(now_s):
+        for owner, sockets in [*self._clients.items()]:
+            if not sockets.is_used(now_s):
                 del self._clients[owner]
 
 
