@@ -442,7 +442,7 @@ _MOST_OF_LEAST = 256  # tokens; more is said of something else, as a budget of t
 # The prompt leaves less room in the context: vLLM (claude-code-best/claude-code/issues/272), OpenAI and others
 # (ChatGPTNextWeb/NextChat/issues/3195), Anthropic, OpenRouter, which names several parts of a prompt
 # (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340), Mistral, which counts the
-# answer too and calls all of it the prompt, and SGLang (from memory).
+# answer too and calls all of it the prompt, and SGLang (from memory); TensorRT-LLM, older and newer.
 _ROOM = re.compile(
     r"\(\d{1,9} > (?P<context>\d{3,9}) - (?P<prompt>\d{1,9})\)"
     r"|context length is (?P<context_2>\d{3,9}) tokens\W.{0,40}requested \d{1,9} tokens \((?P<prompt_2>\d{1,9}) in "
@@ -454,14 +454,18 @@ _ROOM = re.compile(
     r"|context length of (?P<context_8>\d{3,9}) tokens\W.{0,40}requested a total of \d{1,9} tokens:"
     r" (?P<prompt_8>\d{1,9}) "
     r"|max_new_tokens`? must be <= (?P<context_6>\d{3,9})\. Given: (?P<prompt_6>\d{1,9}) `?inputs"
-    r"|prompt contains (?P<prompt_7>\d{1,9}) tokens\b.{0,30}, too large for model with (?P<context_7>\d{3,9}) maximum",
+    r"|prompt contains (?P<prompt_7>\d{1,9}) tokens\b.{0,30}, too large for model with (?P<context_7>\d{3,9}) maximum"
+    r"|prompt length \((?P<prompt_9>\d{1,9})(?:\.0)?\)(?:,| and) query length \(\d{1,9}\)(?: and)? max_tokens"
+    r" \(\d{1,9}\) should not exceed max_seq_len \((?P<context_9>\d{3,9})\)",
     re.IGNORECASE,
 )
 # vLLM counts a prompt only as far as it might fit, so its total is one too many. Or it does not count the tokens, and
-# states the characters instead (renderers/params.py of 0.25.1, read on 2026-11-29).
+# states the characters instead (renderers/params.py of 0.25.1, read on 2026-11-29). Of an answer that is longer than the
+# context it says nothing else.
 _UNCOUNTED = re.compile(
     r"context length is (?P<context>\d{3,9}) tokens\W.{0,40}requested (?P<answer>\d{1,9}) output tokens and your prompt"
-    r" contains (?:at least \d{1,9} input tokens, for a total of at least (?P<total>\d{3,9})|\d{1,12} characters)",
+    r" contains (?:at least \d{1,9} input tokens, for a total of at least (?P<total>\d{3,9})|\d{1,12} characters)"
+    r"|tokens=(?P<answer_2>\d{1,9}) cannot be greater than max_model_len=(?:max_total_tokens=)?(?P<context_2>\d{3,9})",
     re.IGNORECASE,
 )
 _BYTES_PER_TOKEN = 3  # at least, of nearly all prompts
@@ -647,7 +651,7 @@ def _room_in(text: str) -> tuple[int, int]:
     match = _ROOM.search(text)
     if match is None:
         return 0, 0
-    numbers = {name.partition("_")[0]: int(number) for name, number in match.groupdict().items() if number}
+    numbers = _numbers(match)
     room = numbers["context"] - numbers["prompt"] + numbers.get("answer", 0)
     return (room, numbers["context"]) if room >= LEAST_ROOM else (0, 0)
 
@@ -655,9 +659,17 @@ def _room_in(text: str) -> tuple[int, int]:
 def _uncounted_in(text: str) -> tuple[int, int]:
     """Return the context, and the least tokens of a prompt that was not counted to its end."""
     match = _UNCOUNTED.search(text)
-    if match is None or (match["total"] and int(match["total"]) != int(match["context"]) + 1):
+    if match is None:
         return 0, 0
-    return int(match["context"]), max(0, int(match["context"]) - int(match["answer"]))
+    numbers = _numbers(match)
+    if "total" in numbers and numbers["total"] != numbers["context"] + 1:
+        return 0, 0
+    return numbers["context"], max(0, numbers["context"] - numbers["answer"])
+
+
+def _numbers(match: re.Match[str]) -> Mapping[str, int]:
+    """Return the numbers of the groups that have matched, by name without its number."""
+    return {name.partition("_")[0]: int(number) for name, number in match.groupdict().items() if number}
 
 
 def room_beside(reading: RefusalReading, fields: Mapping[str, msgspec.Raw]) -> int:

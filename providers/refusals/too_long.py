@@ -19,6 +19,8 @@ _TOO_LONG = re.compile(
     r"|`?inputs`? must have less than \d+ tokens|range of input length should be"
     r"|\b(?:prompt|input)(?: length)?(?: \d+)? exceeds? (?:the )?max(?:imum)?(?: allowed)? length"
     r"|\bprompt .{0,40}longer than the maximum model length"
+    r"|\bcannot be greater than max_model_len="  # vLLM's, of an answer longer than the context
+    r"|\bprompt length \(\d{1,9}.{0,80}\bshould not exceed max_"  # TensorRT-LLM's
     r"|\btotal (?:number of )?tokens\b.{0,60}(?:\bcannot exceed \d|exceeds? (?:the )?max)"
     # Codes of GitHub Models, with 413, of Baidu and of Copilot.
     r"|\btokens_limit_reached\b|\btokens_too_long\b|\bmodel_max_prompt_tokens_exceeded\b|\bmax size: \d+ tokens\b"
@@ -77,7 +79,7 @@ _LIMITS = (
     re.compile(r"> ?(\d[\d,]{2,11})"),
     re.compile(r"(?:\bn_ctx|context window limit)\W{1,3}(\d[\d,]{2,11})", re.IGNORECASE),
     re.compile(
-        r"(?:\bmax(?:imum)?\b|\bmax_(?:seq|model|input|prompt|context)\w{0,12}|limit|allowed"
+        r"(?:\bmax(?:imum)?\b|\bmax_(?:seq|model|input|prompt|context|num_tokens)\w{0,12}|limit|allowed"
         r"|context (?:length|size|window|of)|最大|上限|최대|한도)"
         r"(?:(?!\bby\b)\D){0,40}(\d[\d,]{2,11})",
         re.IGNORECASE,

@@ -595,6 +595,40 @@ async def test_the_room_beside_a_prompt_that_was_not_counted_is_estimated(serve:
         assert second > 28_000
 
 
+# Other servers' words, of an answer of 40,000 tokens beside a prompt of some 1,800.
+OTHERS_WORDS = {
+    "vLLM": f"max_tokens=40000 cannot be greater than max_model_len={CONTEXT}",
+    "vLLM, of both": f"max_tokens=40000 cannot be greater than max_model_len=max_total_tokens={CONTEXT}. Please request"
+    " fewer output tokens.",
+    "TensorRT-LLM": "The sum of prompt length (1800) and query length (0) max_tokens (40000) should not exceed"
+    f" max_seq_len ({CONTEXT})",
+    "TensorRT-LLM, older": "The sum of prompt length (1800.0), query length (0) and max_tokens (40000) should not exceed"
+    f" max_seq_len ({CONTEXT})",
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("said", OTHERS_WORDS)
+async def test_an_answer_that_is_longer_than_the_context_is_asked_for_as_it_fits(
+    serve: Serve, said: str, client: str
+) -> None:
+    text = "word " * 1800
+    prompts: dict[str, dict[str, Any]] = {
+        "gemini": {"contents": [{"role": "user", "parts": [{"text": text}]}]},
+        "responses": {"input": text},
+    }
+    prompt = prompts.get(client, {"messages": [{"role": "user", "content": text}]})
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
+        running["alpha"].answers = lambda body: (
+            refused(OTHERS_WORDS[said]) if limit_of(body) > CONTEXT - 1800 else ANSWERS["chat"]
+        )
+        status, headers, _ = await asked(running, client, 40_000, stream=False, **prompt)
+        assert (status, headers["x-holeshot-lowered"]) == (200, CLIENTS[client][2])
+        first, second = (limit_of(each.body) for each in running["alpha"].received)
+        assert first == 40_000
+        assert second > 28_000
+
+
 # More than the model writes at most, whatever the prompt.
 
 TOO_MANY = "max_completion_tokens is too large: 64000. This model supports at most 16384 completion tokens"  # OpenAI

@@ -18,6 +18,7 @@ def refusal(message: str, status: int = 400, *names: str, outsized: bool = False
         "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length",
         "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
         "Input is too long for requested model.",
+        "The sum of prompt length (9000.0), query length (0) should not exceed max_num_tokens (8192)",
         "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
         "Please reduce the length of the messages or completion.",
         "the request exceeds the available context size, try increasing it",
