@@ -1,5 +1,6 @@
 """Reads providers' errors in all their shapes: OpenAI's, vLLM's, FastAPI's, an array, plain text, a web page."""
 
+import codecs
 import html
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,7 @@ from typing import Any
 import msgspec
 
 from providers.refusals.accounts import REFUSED, is_certain, is_spent
-from providers.refusals.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
+from providers.refusals.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, identifier, kind_of_status
 from providers.refusals.one_request import RefusedPart, refused
 from providers.refusals.rate_limits import (
     LONGEST_BELIEVED_S,
@@ -110,6 +111,8 @@ def error_of_response(
 
     ``own`` returns the vendor's own words in a message (``quotes``): they alone decide the kind.
     """
+    if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        body = body.decode("utf-16", errors="replace").encode()
     error_object = _error_object(_decode(body))
     whole = _message(error_object) if error_object else message_of_text(body)
     error, message = (error_object, whole) if own is None else _unquoted(error_object, whole, own)
@@ -531,6 +534,8 @@ def _client_body(error: Mapping[str, Any], secrets: Sequence[str]) -> bytes:
     if len(msgspec.json.encode(error)) > _LONGEST_TEXT:
         shown = {name: value for name in _OF_LARGE_ERRORS if isinstance(value := error.get(name), str | int)}
         error = {name: value[:_LONGEST_CODE] if isinstance(value, str) else value for name, value in shown.items()}
+    if isinstance(kind := error.get("type"), str) and identifier(kind) is None:  # an address (RFC 9457)
+        error = {name: value for name, value in error.items() if name != "type"}
     shaped = {"type": "invalid_request_error", "param": None, "code": None, **redact_json(dict(error), secrets)}
     return msgspec.json.encode({"error": {**shaped, "message": message}})
 

@@ -460,8 +460,8 @@ _ROOM = re.compile(
     re.IGNORECASE,
 )
 # vLLM counts a prompt only as far as it might fit, so its total is one too many. Or it does not count the tokens, and
-# states the characters instead (renderers/params.py of 0.25.1, read on 2026-11-29). Of an answer that is longer than the
-# context it says nothing else.
+# states the characters instead (renderers/params.py of 0.25.1, read on 2026-11-29). Of an answer that is longer than
+# the context it says nothing else.
 _UNCOUNTED = re.compile(
     r"context length is (?P<context>\d{3,9}) tokens\W.{0,40}requested (?P<answer>\d{1,9}) output tokens and your prompt"
     r" contains (?:at least \d{1,9} input tokens, for a total of at least (?P<total>\d{3,9})|\d{1,12} characters)"

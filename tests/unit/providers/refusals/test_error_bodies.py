@@ -28,6 +28,7 @@ def client_error(error: UpstreamError) -> dict[str, Any]:
     [
         (b'{"error":{"message":"openai","type":"t"}}', "openai"),
         (b'{"error":"a string"}', "a string"),
+        ('{"error":{"message":"of .NET"}}'.encode("utf-16"), "of .NET"),
         (b'{"object":"error","message":"vllm","code":400}', "vllm"),
         (b'{"message":"mistral"}', "mistral"),
         (b'{"detail":"fastapi"}', "fastapi"),
@@ -268,6 +269,13 @@ def test_a_client_error_keeps_the_providers_object() -> None:
         400, b'{"error":{"message":"bad %b","type":"t","param":"p","code":"c","extra":1}}' % SECRET.encode()
     )
     assert client_error(error) == {"message": "bad ***", "type": "t", "param": "p", "code": "c", "extra": 1}
+
+
+def test_a_type_that_is_an_address_is_none_of_openais() -> None:
+    body = b'{"type":"https://x.example/validation","title":"Bad","status":400,"errors":{"n":["wrong"]}}'
+    told = client_error(refused(400, body))
+    assert told["type"] == "invalid_request_error"
+    assert client_error(refused(400, b'{"error":{"type":"tool_use_failed","message":"m"}}'))["type"] == "tool_use_failed"
 
 
 @pytest.mark.parametrize("body", [b'{"error":"no"}', b'{"detail":"no"}', b"no", b'{"message":"no"}'])
