@@ -28,6 +28,7 @@ from .exchange.betas import IN_BODY as IN_BODY
 from .exchange.betas import is_demanded as is_demanded
 from .exchange.betas import quotable as quotable
 from .exchange.forms import concerns as concerns
+from .exchange.forms import has_must as has_must
 from .exchange.http_exchange import HttpExchange as HttpExchange
 from .exchange.http_exchange import TranslatedExchange as TranslatedExchange
 from .exchange.interface import Apart as Apart

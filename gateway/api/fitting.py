@@ -23,6 +23,7 @@ from providers import (
     Traits,
     amount,
     fitted_to,
+    has_must,
     is_demanded,
     last_turn,
     maker_of,
@@ -621,7 +622,7 @@ def _note_refused(deployment: Deployment, question: Question, fitting: Fitting) 
             if question.dialect.requests.with_limit is None:  # otherwise clients have to set one
                 fitting.second[name] = f"has room for about {room} tokens beside the prompt, not for {limit}"
     for fact in () if learnt is None else learnt.of(deployment.model, question.client):
-        if fact.kind is Kind.MUST and fact.dialect == dialect.name and fact.field in fields:
+        if fact.kind is Kind.MUST and fact.dialect == dialect.name and has_must(fact, fields, dialect.requests):
             fitting.second[name] = f"has refused {fact.words}"
         elif fact.kind is Kind.SIZE and amount(fact.field, fields, dialect.requests) > fact.tokens:
             fitting.second[name] = f"has refused {fact.words}"

@@ -562,7 +562,7 @@ class _Conversation:
                 if b"true" in bytes(block.get("citations", _NULL)):
                     self.losses.append(Loss(f"{place}.citations", _NO_DOCUMENTS))
             elif kind in _DOCUMENTS:
-                self.losses.append(Loss(place, _NO_DOCUMENTS))
+                self.losses.append(Loss(place, _NO_DOCUMENTS, kept=True))
             elif kind == b'"tool_result"' and bytes(memoryview(inner)[:1]) == b"[":
                 block["content"] = self._without_documents(inner, f"{place}.content")
         return raw_json(blocks)

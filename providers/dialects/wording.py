@@ -36,6 +36,7 @@ class Loss(msgspec.Struct, frozen=True):
     reason: str  # "Messages has no log probabilities"
     hint: bool = False
     nearly: bool = False  # the answer is the same, or nearly; deployments that take the field as it is come first
+    kept: bool = False  # it is sent all the same, as the request is another one without it
 
 
 Place = tuple[str, Sequence[str]]  # of a message or a tool, and of the parts of its content

@@ -354,8 +354,20 @@ def _of_turns(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Fa
     if reading.of_system or reading.of_ids is not None:
         letters, longest = reading.of_ids or ("", 0)
         return (Fact(Kind.HISTORY, _IDS if letters else "", value=letters, dialect=api, tokens=longest),)
-    has_documents = reading.of_documents and b'"document"' in bytes(fields.get(formats.prompt, b""))
-    return (Fact(Kind.HISTORY, _DOCUMENT, dialect=api),) if has_documents else NOTHING
+    if not reading.of_documents or b'"document"' not in bytes(fields.get(formats.prompt, b"")):
+        return NOTHING
+    must = Fact(Kind.MUST, formats.prompt, value=_DOCUMENT, dialect=api)
+    return (must,) if has_must(must, fields, formats) else (Fact(Kind.HISTORY, _DOCUMENT, dialect=api),)
+
+
+def has_must(must: Fact, fields: Fields, formats: RequestFormat) -> bool:
+    """Whether a request has what a fact says is refused and may not be left out: a field, or documents in the prompt.
+
+    Documents of plain text are sent as texts.
+    """
+    if must.value != _DOCUMENT or formats.vendors.with_history is None:
+        return must.field in fields
+    return any(loss.kept for loss in formats.vendors.with_history(fields, History(documents=False)).losses)
 
 
 def _of_limits(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> list[Fact]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from providers.exchange import betas
-from providers.exchange.forms import FormRequest, SentFields, is_to_be_kept, understood
+from providers.exchange.forms import FormRequest, SentFields, has_must, is_to_be_kept, understood
 from providers.exchange.interface import Request
 from providers.exchange.quotes import VendorsWords, mark
 from providers.refusals import (
@@ -205,7 +205,7 @@ def answered(learnt: LearntFacts, request: Request, facts: Facts, sent: SentFiel
 
 def _is_demanded(fact: Fact, request: Request, sent: SentFields) -> bool:
     if fact.kind is Kind.MUST:
-        return fact.field in request.fields and fact.field not in sent.told
+        return has_must(fact, request.fields, request.dialect.requests) and fact.field not in sent.told
     return betas.is_demanded(fact.field, fact.value, request.fields, request.headers)
 
 

@@ -82,7 +82,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
             Kind.LIMIT: f"{self.field} above {self.tokens}",
             Kind.LEAST: f"{self.field} below {self.tokens}",
             Kind.PREFILL: "to continue an answer that the request begins (sent: that the user asks for it)",
-            Kind.MUST: f"{self.field}, which is not left out",
+            Kind.MUST: f"{self.value or self.field}, which is not left out",
             Kind.BETA: f"{self.field}: {self.value}, for what does not exist without it",
             Kind.ROOM: f"a prompt and an answer of more than {self.tokens} tokens together",
             Kind.API: f"{self.field} (asked in {self.instead})",

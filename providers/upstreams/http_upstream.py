@@ -137,7 +137,7 @@ def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = Fa
     if not facts:  # as nearly always
         return SentFields(said)
     sent = adapted(said, facts, FormRequest(request, request.dialect.name, request.dialect.requests, quirks.rename))
-    return sent._replace(told=(*(loss.field for loss in told), *sent.told))
+    return sent._replace(told=(*(loss.field for loss in told if not loss.kept), *sent.told))
 
 
 def _encoded(request: Request, fields: Fields) -> bytes:

@@ -602,8 +602,8 @@ OTHERS_WORDS = {
     " fewer output tokens.",
     "TensorRT-LLM": "The sum of prompt length (1800) and query length (0) max_tokens (40000) should not exceed"
     f" max_seq_len ({CONTEXT})",
-    "TensorRT-LLM, older": "The sum of prompt length (1800.0), query length (0) and max_tokens (40000) should not exceed"
-    f" max_seq_len ({CONTEXT})",
+    "TensorRT-LLM, older": "The sum of prompt length (1800.0), query length (0) and max_tokens (40000) should not"
+    f" exceed max_seq_len ({CONTEXT})",
 }
 
 

@@ -366,6 +366,46 @@ async def test_who_has_refused_a_must_is_asked_after_others(serve: Serve, body: 
             assert len(running["alpha"].received) == asked
 
 
+PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
+TEXT = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}
+
+
+async def test_who_has_refused_a_document_that_is_no_text_is_asked_after_others(serve: Serve) -> None:
+    said = "messages.0.content.0: unknown variant `document`, expected one of `text`, `image`"
+    config: dict[str, Any] = {
+        "providers": {"alpha": speaking("messages"), "beta": speaking("messages")},
+        "models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}},
+    }
+
+    async def ask(running: RunningGateway, *blocks: Mapping[str, Any]) -> tuple[int, str, str | None]:
+        content = [*blocks, {"type": "text", "text": "Hi"}]
+        body = {"model": MODEL, "max_tokens": 99, "messages": [{"role": "user", "content": content}]}
+        async with running.post(body, path="/v1/messages") as response:
+            await response.read()
+        who, told = (response.headers.get(f"x-holeshot-{name}") for name in ("deployment", "dropped"))
+        return response.status, str(who), told
+
+    def lacking(body: Any) -> Sequence[Step]:
+        return refused(said) if '"document"' in json.dumps(body) else ANSWERS["messages"]
+
+    async with serve(alpha=None, beta=ANSWERS["messages"], config=config) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = lacking
+        for _ in range(3):
+            assert await ask(running, PDF) == (200, "beta/m", None)
+        assert len(running["alpha"].received) == 1
+        for sent in (3, 4):  # of a text, what it says is sent; it is refused once
+            assert await ask(running, TEXT) == (200, "alpha/m", "messages[0].content[0].type")
+            assert len(running["alpha"].received) == sent
+        assert await ask(running, PDF) == (200, "beta/m", None)
+        # Where nobody takes it, it is refused in the vendor's words; who takes it after all is asked as before.
+        running["beta"].answers = lacking
+        assert (await ask(running, PDF))[0] == 400
+        running["alpha"].answers = lambda _: ANSWERS["messages"]
+        assert await ask(running, PDF) == (200, "alpha/m", None)
+        assert await ask(running, PDF) == (200, "alpha/m", None)
+
+
 async def test_a_must_is_known_by_the_clients_name_where_its_vendor_calls_it_otherwise(serve: Serve) -> None:
     config: dict[str, Any] = {
         "providers": {"alpha": {"preset": "mistral"}},

@@ -275,7 +275,9 @@ def test_a_type_that_is_an_address_is_none_of_openais() -> None:
     body = b'{"type":"https://x.example/validation","title":"Bad","status":400,"errors":{"n":["wrong"]}}'
     told = client_error(refused(400, body))
     assert told["type"] == "invalid_request_error"
-    assert client_error(refused(400, b'{"error":{"type":"tool_use_failed","message":"m"}}'))["type"] == "tool_use_failed"
+    assert (
+        client_error(refused(400, b'{"error":{"type":"tool_use_failed","message":"m"}}'))["type"] == "tool_use_failed"
+    )
 
 
 @pytest.mark.parametrize("body", [b'{"error":"no"}', b'{"detail":"no"}', b"no", b'{"message":"no"}'])
