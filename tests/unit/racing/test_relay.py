@@ -1,7 +1,7 @@
 """Races of answers that pass unread: who is asked next, which clock runs out, what is recorded when."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -32,11 +32,10 @@ from gateway.racing import (
 )
 from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
-from providers import ErrorKind, Exchange, Listing, Price, Request, UpstreamAnswer, UpstreamError, Usage
-from providers.dialects import Dialect, Loss
+from providers import ErrorKind, Price, Request, UpstreamAnswer, UpstreamError, Usage
 from tests.support.calls import made_call
 from tests.unit.racing import virtual_time
-from tests.unit.racing.track import RememberingRecorder, recorded
+from tests.unit.racing.track import RememberingRecorder, Timetable, recorded
 
 Piece = bytes | UpstreamError | None  # None: the end
 VECTORS = b'{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}'
@@ -73,45 +72,22 @@ class TimedRest:
         self.aborted = True
 
 
-class Speaker:
+class Speaker(Timetable):
     """An upstream that answers after so many seconds: all of it, how it begins and the rest, or an error."""
 
-    accepts_all_parameters = True
-    refused_fields = frozenset[str]()
-    can_fetch = False
-    needs_warming = False
-
     def __init__(self, after_s: float, answer: bytes | UpstreamError, rest: TimedRest | None = None) -> None:
-        self.requests: list[tuple[str, Request]] = []
+        super().__init__("speaker")
         self.rest = rest
         self._after_s = after_s
         self._answer = answer
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
-        self.requests.append((path, request))
+        self.requests.append(request)
         request.sendings.number += 1
         await asyncio.sleep(self._after_s)
         if isinstance(self._answer, UpstreamError):
             raise self._answer
         return UpstreamAnswer(200, {"x-request-id": "req_1"}, self._answer, None, 1.0, self.rest)
-
-    async def warm_up(self) -> None:
-        """Do nothing."""
-
-    async def stream(self, request: Request) -> Exchange:
-        raise AssertionError("not asked for here")
-
-    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
-        return ()
-
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
-        raise AssertionError("not asked for here")
-
-    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
-        raise AssertionError("not asked for here")
-
-    async def aclose(self) -> None:
-        pass
 
 
 class RememberingOutlet:
@@ -563,7 +539,7 @@ async def test_what_a_deployment_adds_to_prompts_is_left_out_where_it_is_not_tak
     speakers = Speaker(0.1, VECTORS), Speaker(0.1, VECTORS)
     await Room(speakers[0]).run()
     await Room(speakers[1], asking=RelayedRequest(path="messages/count_tokens", takes_extra_body=False)).run()
-    assert [speaker.requests[0][1].extra_body for speaker in speakers] == [{"own": msgspec.Raw(b"1")}, {}]
+    assert [speaker.requests[0].extra_body for speaker in speakers] == [{"own": msgspec.Raw(b"1")}, {}]
 
 
 @pytest.mark.parametrize(
