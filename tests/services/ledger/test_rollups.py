@@ -169,9 +169,11 @@ async def same(url: str, view: str, by_rows: str, *key: str, quantiles: float = 
     for each, true in zip(sums, truth, strict=True):
         assert each.keys() >= true.keys()
         for name, value in true.items():
+            if each[name] == value:
+                continue  # as most are: to ask whether they are near takes longer than the views
             if by_rows == "race_value" and is_estimated_otherwise(name, each["basis"] == true["basis"]):
                 continue  # another method: tests/services/ledger/test_savings.py holds it
-            if name == "first_seen_at" and each[name] != value:
+            if name == "first_seen_at":
                 assert instant(value) - timedelta(days=1) < instant(each[name]) < instant(value), view  # its window
                 continue
             about = quantiles and any(p in name for p in ("_p01", "_p05", "_p50", "_p95", "_p99"))
