@@ -18,11 +18,13 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypedDict
 
 # As of pytest's own process (pyproject.toml): what Python or a library will drop is an error.
 DEPRECATED = ("-W", "error::DeprecationWarning", "-W", "error::PendingDeprecationWarning")
+_LATER = ("yaml", "filelock", "keyring", "oauthlib.oauth2", "tomlkit")  # what ``serve`` and ``login`` import when asked
 _MOST_BYTES = 2**20  # of a request: arguments and an environment
 
 
@@ -158,6 +160,8 @@ def _import() -> None:
 
     import gateway.server.server  # noqa: F401, PLC0415 - the whole of it
 
+    for name in _LATER:
+        import_module(name)
     gc.freeze()
 
 
