@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -44,12 +44,21 @@ async def asked(running: RunningGateway, token: str) -> int:
         return int(response.status)
 
 
-async def refused(running: RunningGateway, token: str) -> str:
+async def refused(running: RunningGateway, token: str, headers: Mapping[str, str] | None = None) -> str:
     """Return why a token is refused as a wrong key."""
-    async with running.chat(bearer(token)) as response:
+    async with running.chat({**bearer(token), **(headers or {})}) as response:
         body = await response.json()
         assert (response.status, body["error"]["code"]) == WRONG
         return str(body["error"]["message"])
+
+
+# Answers to many wrong keys from one address are delayed.
+BEHIND_A_PROXY = {"trusted_proxies": ["127.0.0.1/32"]}
+
+
+def sent_from(number: int) -> dict[str, str]:
+    """Return the header by which a proxy says that a request is from an address of its own."""
+    return {"x-forwarded-for": f"192.0.2.{number}"}
 
 
 @pytest.mark.parametrize("key", ["first", "curve"])
@@ -457,12 +466,12 @@ async def test_over_http_nobody_but_a_companys_own_people_gets_in(serve: Serve, 
     company = {"client": "app", "end_user": "email", "teams": {"groups": {"eng": "platform"}}}
     config = trusting(issuer, **company, requires={"tid": "our-tenant"}, deny=["gone"])
     config |= {"teams": {"platform": {}}, "end_users": {}, "page": {"signing_key": "k" * 32}}
-    async with serve(config=config) as running:
-        for name, (claims, word) in NOT_OURS.items():
+    async with serve(config=config | BEHIND_A_PROXY) as running:
+        for number, (name, (claims, word)) in enumerate(NOT_OURS.items()):
             said = {**OURS, **claims}
             if "iss" in said:
                 said["iss"] = str(said["iss"]).format(issuer.url if said["iss"] == "{}/" else issuer.url[4:])
-            assert word in await refused(running, issuer.token(**said)), name
+            assert word in await refused(running, issuer.token(**said), sent_from(number)), name
         assert running.requests == 0
         assert not len(running.gateway.context.admission.tokens or ())
         right: list[dict[str, Any]] = [{}, {"aud": ["https://one.example.com", AUDIENCE]}, {"azp": "a-laptop"}]
@@ -500,9 +509,9 @@ STRANGE: dict[str, Callable[[Identity], str]] = {  # what anybody can send, with
 async def test_whatever_anybody_sends_as_a_token_is_a_wrong_key_and_no_error_of_the_gateway(
     serve: Serve, issuer: Identity, logged: list[EventDict]
 ) -> None:
-    async with serve(config=trusting(issuer, client="app")) as running:
-        for name, made in STRANGE.items():
-            async with running.chat(bearer(made(issuer))) as response:
+    async with serve(config=trusting(issuer, client="app") | BEHIND_A_PROXY) as running:
+        for number, (name, made) in enumerate(STRANGE.items()):
+            async with running.chat({**bearer(made(issuer)), **sent_from(number)}) as response:
                 assert (response.status, (await response.json())["error"]["code"]) == WRONG, name
         assert await asked(running, issuer.token()) == 200
         assert issuer.fetches() <= 2
