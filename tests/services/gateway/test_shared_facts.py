@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+import pytest
 from redis.asyncio import Redis
 from typer.testing import CliRunner
 
@@ -234,8 +235,9 @@ async def test_who_met_it_goes_with_a_fact_to_other_replicas_and_through_a_resta
 
 
 async def test_what_an_operator_has_forgotten_in_one_replica_is_forgotten_in_all(
-    tmp_path: Path, redis_url: str, redis: Redis
+    tmp_path: Path, redis_url: str, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("gateway.app.shared_facts.ALL_EVERY", 1)  # no fact is added, so they wait until all are read
     async with AsyncExitStack() as stack:
         one, other = await _two(stack, tmp_path, redis_url, ["alpha"])
         one["alpha"].answers = refusing("reasoning_effort")
