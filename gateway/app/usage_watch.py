@@ -21,10 +21,12 @@ FAR_OFF_FACTOR = 1.6  # ratio to the others' tokens for the same estimate, up or
 ERRORS = 2.0  # standard errors: the least distance of the factor beyond FAR_OFF_FACTOR
 KNOWN_TEXTS = (0.25, 6.0)  # tokens for four characters: below any text's; above, only few tokenizers' Chinese
 UNSEEN = 0.4  # residual from the line, as a share: above, thinking was not sent, or a cache was not counted
-USUAL = {"answer": 1.0, "prompt": 0.8}  # ratio to the estimate, for a prompt to that of the whole body: of two, the
-# deployment farther from this ratio is suspected
-SURPLUS_TOKENS = 50  # least constant surplus to log,
-SURPLUS_ERRORS = 5.0  # if it is so many standard errors
+# Ratio to the estimate, for a prompt to that of the whole body. Of two deployments, the one farther from this ratio is
+# suspected.
+USUAL = {"answer": 1.0, "prompt": 0.8}
+# A constant surplus is logged from so many tokens on, if it is so many standard errors.
+SURPLUS_TOKENS = 50
+SURPLUS_ERRORS = 5.0
 SAME_SLOPE = 1.3  # ratio of two lines' slopes, up to which the difference is a surplus
 NOTED_TOKENS = 500  # a smaller constant surplus of a prompt is mostly a template, and is only noted
 DOUBTFUL = 0.75  # least share of answers with impossible counts to log
@@ -255,9 +257,8 @@ def _beside(of: str, line: _Line, others: list[_Line]) -> _Finding | None:
         return _Finding(of, times, surplus)
     if 1 / least <= times <= least:
         return None
-    is_factor = (
-        times < 1 or line.slope_error < (SAME_SLOPE - 1) * line.slope
-    )  # else it may be a template: none can tell
+    # Otherwise the difference may be a template's: these reports do not show which.
+    is_factor = times < 1 or line.slope_error < (SAME_SLOPE - 1) * line.slope
     return _Finding(of, times, None if is_factor or of != "prompt" else line.reported - usual * line.estimated)
 
 

@@ -39,9 +39,8 @@ class Column(msgspec.Struct, frozen=True):
     logged: bool = False  # in the log line of the call, if not null
     traced: bool = False  # an attribute of the span, ``holeshot.`` and its name: 2 µs each, so only some
     listed: bool = False  # in the list of calls, ``GET /api/calls``; of an attempt: with ``attempts=true``
-    of: str = (
-        ""  # its place in what its record is made of, as ``caller.client``: needed if the record is made by places
-    )
+    # The place in the object of which the record is made, as ``caller.client``: needed if the record is made by places.
+    of: str = ""
 
 
 class DescribedColumn(msgspec.Struct, frozen=True):

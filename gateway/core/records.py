@@ -1,4 +1,4 @@
-"""The record of an outage: how long the breaker of a deployment was open in one process."""
+"""The records of outages, refusals, stored names and probes, and the protocol of the book of probes."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -8,6 +8,8 @@ from typing import Annotated, NamedTuple, Protocol
 import msgspec
 
 from gateway.core.columns import Column, Sql
+
+# The record of an outage: how long the breaker of a deployment was open in one process.
 
 
 class OutageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
