@@ -49,7 +49,7 @@ _PREFERENCES: Final = frozenset({
     *("fallbacks", "access_programs", "tools.async", "input.async"),
     *("tools.function_declarations.behavior", "enable_enhanced_civic_answers"),
     # How closely pictures are looked at.
-    *("media_resolution", "image.context_compression"),
+    *("media_resolution", "contents.parts.media_resolution", "image.context_compression"),
     "web_search_options",  # a search that the model may make or not
     "safety_identifier",  # whose request this is, for a vendor's safety
     # Details of tools: examples, when a tool is loaded, in which pieces its arguments come.

@@ -55,6 +55,10 @@ def tools(path: str) -> Mapping[str, Any]:
 
 
 SEARCH = [*TOOLS[RESPONSES], {"type": "web_search"}]
+CLOSELY = {
+    "inlineData": {"mimeType": "image/png", "data": PICTURE.partition(",")[2]},
+    "mediaResolution": {"level": "MEDIA_RESOLUTION_HIGH"},
+}
 AUTO = {**tools(MESSAGES), "tool_choice": {"type": "auto"}}
 # Where a must is lost, it keeps the deployment out: it is in no header.
 MUSTS = [
@@ -131,6 +135,7 @@ PREFERENCES = [
     Row(GEMINI, "generationConfig.temperature", 0, sign=": 0"),
     Row(GEMINI, "generationConfig.topK", 64, sign="64"),
     Row(GEMINI, "generationConfig.mediaResolution", "MEDIA_RESOLUTION_LOW", sign="MEDIA_RESOLUTION_LOW"),
+    Row(GEMINI, "contents", [{"role": "user", "parts": [CLOSELY]}], sign="MEDIA_RESOLUTION_HIGH"),
     Row(GEMINI, "generationConfig.thinkingConfig", {"thinkingBudget": 2048, "includeThoughts": True}),
     Row(GEMINI, "labels", {"a": "b"}, sign="labels"),
 ]
@@ -205,7 +210,7 @@ async def test_a_preference_keeps_nobody_out_and_is_told_where_it_is_lost(
 
 # What a provider refuses by its name, in the client's own API.
 
-OF_A_PART = {"input", "messages", "tools"}  # what is in them is refused by where it is: see test_refused_fields.py
+OF_A_PART = {"contents", "input", "messages", "tools"}  # what is in them is refused by where it is: see test_refused_fields.py
 
 
 def refusing(field: str, api: str) -> Any:
