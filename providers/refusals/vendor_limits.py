@@ -247,6 +247,13 @@ LACKS: Final = (
         r"\brequires --enable-\S+",
         "vLLM, by how it was started: github.com/vllm-project/vllm/issues/9986, read on 2026-11-27",
     ),
+    LackRule(
+        r"\b(?:unknown variant|invalid value:?|input tag) \W?(?:image|input_image|image_url|video|video_url|input_video"
+        r"|input_audio|audio_url|file|input_file|document)\b|^messages\[\d+\]\.content must be a string$",
+        "DeepSeek, OpenAI and Groq, of a picture where they take texts alone:"
+        " studynil.com/ai/llm/deepseek/issues/claude-code-deepseek-compat-send-images-error.html, read on 2026-11-30;"
+        " no page",
+    ),
     LackRule(r"\bdo(?:es)? not meet the model restrictions\b", "Alibaba, of a picture's sides; no page"),
     LackRule(r"不支持(?:图|音|视|文件|多模态|工具|函数)", "in Chinese"),
 )

@@ -153,6 +153,13 @@ LACKS: Mapping[str, Said] = {
     "OpenAI, an image": Said(400, "Invalid content type. image_url is only supported by certain models."),
     "vLLM, a picture": Said(400, "m is not a multimodal model"),
     "DeepSeek, a picture": Said(400, "This model does not support image input"),
+    "DeepSeek, a picture's part": Said(
+        400,
+        "Failed to deserialize the JSON body into the target type: messages[0]: unknown variant `image_url`, expected"
+        " `text` at line 1 column 219",
+    ),
+    "OpenAI, a picture of a tool": Said(400, "Invalid value: 'image_url'. Value must be 'text'.", "invalid_value"),
+    "Groq, a picture's part": Said(400, "messages[0].content must be a string"),
     "Groq, pictures": Said(400, "Image input is not supported by the selected model."),
     "Ollama, tools": Said(400, "registry.ollama.ai/library/m:latest does not support tools"),
     "DeepSeek, a schema": Said(400, "This response_format type is unavailable now"),

@@ -53,6 +53,8 @@ def test_what_bounds_another_thing_does_not(said: str) -> None:
         "PDF input is not available",
         "`response_format` is not supported when `tools` are given",
         "Structured output is not compatible with thinking",
+        "messages[2].content must be a string",
+        "Invalid value: 'input_image'. Supported values are: 'input_text'.",
         "Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.",
     ],
 )
@@ -73,6 +75,7 @@ LACKING = [
     "No endpoints found that support tool use.",
     "Invalid content type. image_url is only supported by certain models.",
     "auto tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
+    "messages[0]: unknown variant `image_url`, expected `text` at line 1 column 219",
     "The image length and width do not meet the model restrictions.",
     "\u5f53\u524d\u6a21\u578b\u4e0d\u652f\u6301\u56fe\u7247\u8f93\u5165",
 ]
@@ -95,6 +98,8 @@ def test_each_row_of_what_is_lacking_is_the_only_one_that_knows_its_refusal() ->
         "File with id file_123 is not available",
         "Tool result for call_1 is not available in the conversation",
         "The file is not available in this project",
+        "messages[0].content must be a string or null",
+        "messages[0].role: unknown variant `tester`, expected one of `system`, `user`",
         "This model cannot take an empty prompt",
         "The model does not accept negative values for max_tokens",
     ],
