@@ -98,7 +98,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Of chat: reasoning_content is required beside tool calls; this is sent if a client has none. None: not required
     missing_reasoning: str | None = None
     named_turns: bool = True  # of chat: a turn of the system or the user may have a name
-    blank_turns: bool = True  # the assistant's turns, and texts in them, may say nothing
+    blank_turns: bool = True  # turns of the assistant, texts in them, and instructions may say nothing
     user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
     one_system: bool = False  # of chat, Messages, Responses: one system prompt, the first
     system_turns: bool = True  # of Messages: instructions may stand among its messages
@@ -159,6 +159,7 @@ _NULL = msgspec.Raw(b"null")
 _ASSISTANT, _SYSTEM, _TOOL, _USER = b'"assistant"', b'"system"', b'"tool"', b'"user"'
 _LISTED = re.compile(rb'"content"\s*:\s*\[')
 _INSTRUCTIONS = frozenset({_SYSTEM, b'"developer"'})
+_NO_TEXT = b'""'
 _SEALED_ELSEWHERE = "it is sealed reasoning of another API's model"
 _OF_FUNCTIONS = frozenset({"arguments", "name"})
 _SIGNED = frozenset({"extra_content", "reasoning_details", "thinking_blocks"})
@@ -300,7 +301,7 @@ def _concerns(raw: bytes, history: History) -> bool:
         or (history.user_first and _ASSISTANT in raw)
         or (has_tools and ("chat" in history.call_ids or history.missing_reasoning is not None))
         or (has_tools and not history.user_after_tool)
-        or (not history.blank_turns and _ASSISTANT in raw)
+        or (not history.blank_turns and (_ASSISTANT in raw or _NO_TEXT in raw))
         or (not history.named_turns and b'"name"' in raw)
         or (history.assistant_fields is not None and _ASSISTANT in raw)
         or (
@@ -528,7 +529,7 @@ class _Conversation:
         self.messages = kept
 
     def leave_out_blanks(self) -> None:
-        """Leave out what the assistant has not said.
+        """Leave out turns of the assistant, texts in them, and instructions that say nothing.
 
         Raises:
             msgspec.DecodeError, UnicodeDecodeError, RecursionError: a turn is not valid.
@@ -647,17 +648,19 @@ _Turns = list[tuple[int, _Message]]
 
 
 def without_blanks(turns: _Turns, prompt: str) -> tuple[_Turns, list[Loss]]:
-    """Return turns, each with its number in ``prompt``, without those of the assistant, and texts, that say nothing.
+    """Return turns, each with its number in ``prompt``, without what says nothing of the assistant and instructions.
 
-    Programs keep such of answers that broke off.
+    Programs keep such turns and texts of answers that broke off, and send an empty system prompt where a user has none.
 
     Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: a turn of the assistant is not valid.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: a turn of the assistant, or an instruction, is not
+            valid.
 
     """
     kept, losses = _Turns(), list[Loss]()
     for number, turn in turns:
-        left = _without_blank_texts(turn) if _role(turn) == _ASSISTANT else turn
+        role = _role(turn)
+        left = _without_blank_texts(turn) if role == _ASSISTANT or role in _INSTRUCTIONS else turn
         if left is not turn:
             losses.append(Loss(f"{prompt}[{number}]", _NO_BLANKS, hint=True))
         if left is not None:
@@ -666,7 +669,7 @@ def without_blanks(turns: _Turns, prompt: str) -> tuple[_Turns, list[Loss]]:
 
 
 def _without_blank_texts(message: _Message) -> _Message | None:
-    """Return an assistant's turn without its blank texts, itself if it has none; None: it says nothing."""
+    """Return a turn without its blank texts, itself if it has none; None: it says nothing."""
     content = message.get("content", _NULL)
     if _BLANK.fullmatch(content) is not None:
         return message if any(bytes(message.get(name, _NULL)) not in SAYS_NOTHING for name in _SAYING) else None
@@ -738,7 +741,7 @@ def tagged(content: msgspec.Raw) -> msgspec.Raw:
     return raw_json(parts)
 
 
-_NO_BLANKS = "this provider takes no answer, nor a text in one, that says nothing"
+_NO_BLANKS = "this provider takes no turn, nor a text in one, that says nothing"
 _DOCUMENTS = (b'"document"', b'"search_result"')
 _NO_DOCUMENTS = "this provider has no documents"
 _AS_TEXT = "this provider has no documents: it is sent as a text"

@@ -295,7 +295,7 @@ def _with_ids_and_system(fields: Mapping[str, msgspec.Raw], history: History) ->
     form, raw = history.call_ids.get("responses"), bytes(fields.get("input", b""))
     has_ids = form is not None and b'"call_id"' in raw
     has_system = history.one_system and any(role in raw for role in _INSTRUCTING)
-    has_turns = not history.blank_turns and b'"assistant"' in raw
+    has_turns = not history.blank_turns and (b'"assistant"' in raw or b'""' in raw)
     if not (has_ids or has_system or has_turns):
         return Wording(fields)
     said, losses = dict(fields), list[Loss]()

@@ -123,6 +123,7 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         {"tools": [CALLED], "messages": RESULT},
         {"messages": [*user()["messages"], BLANK, GOES_ON]},
         {"tools": [CALLED], "messages": [*RESULT, BLANK, GOES_ON]},
+        {"messages": [{"role": "system", "content": ""}, GOES_ON]},
     ],
     "responses": [
         *({"reasoning": {"effort": effort}} for effort in EFFORTS),
@@ -133,6 +134,7 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         {"max_output_tokens": 5},
         *({"tool_choice": choice, "parallel_tool_calls": False} for choice in ("auto", "none")),
         {"input": [GOES_ON, BLANK, GOES_ON]},
+        {"input": [{"role": "developer", "content": ""}, GOES_ON]},
         {"input": [GOES_ON, {"role": "assistant", "content": [{"type": "output_text", "text": ""}]}, GOES_ON]},
     ],
     "messages": [
@@ -154,6 +156,7 @@ PREFERENCES: Mapping[str, Sequence[Json]] = {
         {"generationConfig": {"temperature": 1, "topP": 0.95, "topK": 64}},
         *({"toolConfig": {"functionCallingConfig": {"mode": mode}}} for mode in ("AUTO", "NONE")),
         {"labels": {"a": "b"}, "generationConfig": {"audioTimestamp": False}},
+        {"systemInstruction": {"parts": [{"text": ""}]}},
         {
             "contents": [
                 *SAID["gemini"]["contents"],

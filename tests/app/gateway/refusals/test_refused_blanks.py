@@ -88,6 +88,18 @@ async def test_it_is_left_out_after_one_refusal(
         assert running["alpha"].received[-1].body["messages"] == [ASKS, SAYS, GOES_ON]
 
 
+async def test_a_system_prompt_without_words_is_left_out_as_well(serve: Serve) -> None:
+    empty = {"role": "system", "content": ""}
+    async with serve(alpha=None, config=AT["chat"]) as running:
+        running["alpha"].answers = server("chat", WORDS["chat"])
+        for sendings in (2, 3):
+            assert await said(running, "chat", empty, ASKS) == (200, "messages[0]")
+            assert len(running["alpha"].received) == sendings
+            assert running["alpha"].received[-1].body["messages"] == [ASKS]
+        assert await said(running, "chat", {**empty, "content": "Be brief."}, ASKS) == (200, "")
+        assert len(running["alpha"].received[-1].body["messages"]) == 2
+
+
 async def test_calls_without_words_stay_and_who_takes_blanks_gets_them(serve: Serve) -> None:
     called = {"role": "assistant", "content": None, "tool_calls": [CALLS]}
     told = {"role": "tool", "tool_call_id": "1", "content": "done"}
