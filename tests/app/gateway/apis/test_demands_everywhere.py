@@ -210,7 +210,8 @@ async def test_a_preference_keeps_nobody_out_and_is_told_where_it_is_lost(
 
 # What a provider refuses by its name, in the client's own API.
 
-OF_A_PART = {"contents", "input", "messages", "tools"}  # what is in them is refused by where it is: see test_refused_fields.py
+# What is in them is refused by where it is: see test_refused_fields.py.
+OF_A_PART = {"contents", "input", "messages", "tools"}
 
 
 def refusing(field: str, api: str) -> Any:
