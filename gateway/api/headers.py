@@ -119,6 +119,11 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
     return headers
 
 
+def left_out(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return those of an answer's ``headers`` that say what was not sent as asked for; without any, nothing."""
+    return {str(name): headers[name] for name in (_DROPPED, LOWERED) if name in headers}
+
+
 def of_relayed(winner: Winner, response_headers: Mapping[str, str], body: bytes = b"") -> dict[str, str]:
     """Return the response headers of a relayed answer; ``response_headers`` report changes by the gateway.
 

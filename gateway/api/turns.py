@@ -1,7 +1,7 @@
 """One turn of a conversation over a WebSocket: the request, with the conversation before it, and the events."""
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from gateway.api.client_sinks import StreamingSink
 from gateway.api.context import CONTEXT, Context
 from gateway.api.endpoints import RESPONSES_ENDPOINT
 from gateway.api.handler import MakeAnswer, Responder
+from gateway.api.headers import left_out
 from gateway.api.json_body import Contents, decoded, is_set
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
@@ -222,6 +223,7 @@ class SocketTurn:
         self.begun = begun
         self.is_told = False  # whether the client has got an event of this turn
         self.response_id: str | None = None
+        self.headers: Mapping[str, str] = {}  # what the client is told with the first event: what was left out
         self._continues = None
         if is_set(fields.get("previous_response_id")):
             self._continues = decoded("previous_response_id", fields["previous_response_id"], _optional_text)
@@ -286,6 +288,9 @@ class SocketTurn:
         if self.heard.is_over:
             self._keep()
         if texts:
+            if self.headers:
+                texts[0] = _with_field(texts[0], b"headers", msgspec.json.encode(self.headers))
+                self.headers = {}
             self.is_told = True
             self.socket.send(*texts)
 
@@ -322,7 +327,12 @@ class SocketTurn:
 
 def _marked(data: bytes, stream: str | None) -> bytes:
     """Return an event's JSON, with the name of its stream if there is one."""
-    return data if stream is None or not data.endswith(b"}") else data[:-1] + b',"stream_id":"%b"}' % stream.encode()
+    return data if stream is None else _with_field(data, b"stream_id", b'"%b"' % stream.encode())
+
+
+def _with_field(data: bytes, name: bytes, value: bytes) -> bytes:
+    """Return an event's JSON with a field more; what is no object stays as it is."""
+    return data[:-1] + b',"%b":%b}' % (name, value) if data.endswith(b"}") else data
 
 
 def preparing(turn: SocketTurn) -> ClientHandler:
@@ -407,7 +417,7 @@ class _Sink(StreamingSink):
         return event if _FAILED in event else event.replace(_ERROR, b'%b,"status":%d' % (_ERROR, status), 1)
 
     async def _prepare(self, fields: dict[str, str]) -> None:
-        del fields  # there are no headers
+        self._turn.headers = left_out(fields)  # there are no others
         self.response = web.StreamResponse()  # never sent: the events are the answer
 
     def _forward(self, events: bytes) -> bool:

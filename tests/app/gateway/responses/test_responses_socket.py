@@ -614,6 +614,23 @@ async def test_a_failed_call_is_an_event_with_its_status_and_the_id_of_its_row(s
     assert told["status"] >= 500
 
 
+@pytest.mark.parametrize("winner", ["alpha", "beta"])
+async def test_what_was_left_out_of_a_turn_is_told_with_its_first_event(serve: Serve, winner: str) -> None:
+    config = {"models": {MODEL: {"race": {"mode": "race"}}}, "providers": {"alpha": speaking("responses")}}
+    scripts: dict[str, Any] = {"alpha": [said("Hello")], "beta": answer("Hello")}
+    loser = {"alpha": "beta", "beta": "alpha"}[winner]
+    async with serve(**{**scripts, loser: [Hang()]}, config=config) as running, connected(running) as socket:
+        await socket.create(truncation="auto", stream_id="s")
+        told = [await socket.event()]
+        while told[-1]["type"] != "response.completed":
+            told.append(await socket.event())
+        dropped = (await running.call())["dropped"]
+    assert [each.get("headers") for each in told[1:]] == [None] * (len(told) - 1)
+    assert told[0].get("headers") == ({"x-holeshot-dropped": "truncation"} if winner == "beta" else None)
+    assert {each["stream_id"] for each in told} == {"s"}
+    assert dropped == ('["truncation"]' if winner == "beta" else None)
+
+
 @pytest.mark.parametrize(
     ("code", "field"),
     [
