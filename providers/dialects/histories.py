@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
@@ -340,9 +341,10 @@ def _looked_for(names: frozenset[str]) -> tuple[re.Pattern[bytes] | None, ...]:
 
 @cache
 def _fields_of(names: frozenset[str]) -> re.Pattern[bytes]:
-    # At most quotes a search compares the first letter alone. It may find a name that begins with another's letter.
-    first, rests = "".join(sorted({name[0] for name in names})), "|".join(re.escape(name[1:]) for name in sorted(names))
-    return re.compile(f'"[{first}](?:{rests})"'.encode())
+    # By first letters: at each quote a search compares these alone, however many names have one.
+    by_first = groupby(sorted(names), key=lambda name: name[0])
+    kinds = (f"{first}(?:{'|'.join(re.escape(name[1:]) for name in each)})" for first, each in by_first)
+    return re.compile(f'"(?:{"|".join(kinds)})"'.encode())
 
 
 def without_bound_reasoning(fields: Fields, of: frozenset[bytes] | None = None) -> Wording:
