@@ -256,13 +256,14 @@ class ResolvedModel:
 
         ``store``: the gateway keeps an answer that no deployment could store. ``thread`` at the beginning of a thread,
         where the request has the whole conversation: if the answering deployment keeps no threads, the error of the
-        next turn says so (``lost_thread``). But if no deployment keeps threads, the client is refused at once, and asks
-        without.
+        next turn says so (``lost_thread``). But if no deployment keeps threads, and there is no fallback, the client is
+        refused at once, and asks without.
         """
         parsed = self.parsed
         has_threads = _THREAD in parsed.dialect.requests.essential  # in other APIs the name has no meaning
         if has_threads and _THREAD in parsed.fields and parsed.converses is None:
-            may_lose = self.is_fallback or any(map(self._keeps_thread, self._deployments))
+            has_others = self.is_fallback or bool(self.model.fallbacks or parsed.preferences.models[1:])
+            may_lose = has_others or any(map(self._keeps_thread, self._deployments))
             return _BEGINNING if may_lose else frozenset()
         if not parsed.stores or parsed.remembering is None:
             return frozenset()

@@ -73,6 +73,20 @@ async def test_who_begins_a_thread_is_answered_by_another_vendor_where_the_first
                 assert told["x-holeshot-dropped"] == "thread"
 
 
+@pytest.mark.parametrize("fallback", [ANTHROPIC, VLLM])
+async def test_who_begins_a_thread_is_answered_by_the_requested_model_also_where_only_its_fallback_may_keep_threads(
+    serve: Serve, fallback: tuple[str, str]
+) -> None:
+    async with at(serve, [OPENAI], fallbacks=[fallback]) as (running, _):
+        for text, name in (
+            ("say: hi", "openai0"),
+            (f"fail: 500 at {OPENAI[1]}\nsay: hi", f"{fallback[0]}1"),
+            (f"fail: 500 at {fallback[1]}\nsay: hi", "openai0"),
+        ):
+            status, said, told = await asked(running, CREATE, text)
+            assert (status, told.get("x-holeshot-provider")) == (200, name), said
+
+
 async def test_who_begins_a_thread_races(serve: Serve) -> None:
     async with at(serve, [ANTHROPIC, OPENAI], mode="race") as (running, vendors):
         _, said, told = await asked(running, CREATE, "say: hi")
