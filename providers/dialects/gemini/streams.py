@@ -72,11 +72,13 @@ class _Choice:
         self.thought: list[str] = []  # the text of the next of them
         self.hidden: list[str] = []  # thoughts that are not shown, while there is nothing else
         self.annotations: list[dict[str, Any]] = []
+        self.called: list[dict[str, Any]] = []  # the parts of complete calls
 
-    def last_part(self) -> dict[str, Any]:
-        """Return what its last event says: the thoughts, if it would be empty without them."""
+    def last_parts(self) -> list[dict[str, Any]]:
+        """Return what its last event says: the calls; without them the thoughts, if nothing else was said."""
         said: dict[str, Any] = {"text": "".join(self.hidden), "thought": True} if self.hidden else {"text": ""}
-        return said | self.signed(self.signature)
+        said |= self.signed(self.signature)
+        return [*self.called, said] if "thoughtSignature" in said or not self.called else self.called
 
     def think(self, thought: str, blocks: Sequence[Mapping[str, Any]]) -> str:
         """Add a piece of thoughts, and Anthropic's blocks, whose text may have been streamed; return what was not."""
@@ -104,7 +106,10 @@ class _Choice:
 
 
 class FromChat(ChunkTranslation):
-    """Translates one answer. A function call is sent when it is complete: Gemini has no pieces of calls.
+    """Translates one answer. Function calls are its last event: Gemini has no pieces of calls.
+
+    So Google sends them, too. Its SDK for JavaScript (3.3.0) has a turn of the model for each event in the history of a
+    chat, and Google refuses results that do not follow the turn of their calls.
 
     Reasoning becomes thoughts only if the client has asked for thoughts, or at the end if there is nothing else. What
     Anthropic's models have signed is, with its text, the signature of the first call, or of the last part: programs
@@ -147,7 +152,7 @@ class FromChat(ChunkTranslation):
         beside = self._references.rest() if self._references.beside else []
         last = [
             {
-                "content": {"parts": [choice.last_part()], "role": "model"},
+                "content": {"parts": choice.last_parts(), "role": "model"},
                 "finishReason": choice.reason,
                 "index": index,
                 **(to_grounding([*choice.annotations, *beside]) if choice.annotations or beside else {}),
@@ -181,7 +186,7 @@ class FromChat(ChunkTranslation):
                     choice.reason = _FINISH_REASONS.get(reason, "STOP")
                 choice.calls.finish()
                 choice.calls.check()
-            parts += self._whole_calls(choice)
+            choice.called += self._whole_calls(choice)
             if parts:
                 told = given.get("logprobs")
                 tokens = logprobs.from_chat(told) if told else {}

@@ -15,7 +15,7 @@ from providers.dialects.gemini.fields import UNSIGNED, body_of, json_schema_of
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.models import Usage, traits_of
-from providers.refusals import ErrorKind, RefusalScope, UpstreamError
+from providers.refusals import ErrorKind, UpstreamError
 
 ASK = [{"role": "user", "parts": [{"text": "Hi"}]}]
 CHAT_ASK = [{"role": "user", "content": "Hi"}]
@@ -722,7 +722,7 @@ def test_vendors_own_finish_reasons_become_googles(reason: str, googles: str) ->
 def test_a_blocked_prompt_is_a_filters_refusal_and_behind_a_text_its_end() -> None:
     with pytest.raises(UpstreamError, match="The prompt was blocked: OTHER") as refused:
         chunks_of(event(promptFeedback={"blockReason": "OTHER"}))
-    assert refused.value.scope is RefusalScope.CONTENT
+    assert refused.value.is_of_content
     *_, last = chunks_of(parts({"text": "Hi"}) + event(promptFeedback={"blockReason": "OTHER"}))
     assert last["choices"][0]["finish_reason"] == "content_filter"
 
@@ -816,7 +816,7 @@ def test_chunks_become_googles_events() -> None:
     assert len(events_of(*stream)) == 2  # without thoughts
 
 
-def test_a_call_is_sent_when_it_is_complete() -> None:
+def test_calls_are_sent_together_in_the_last_event_as_google_sends_them() -> None:
     def piece(index: int, **function: str) -> bytes:
         opened = {"id": f"id-{index}"} if "name" in function else {}
         return chunk({"tool_calls": [{"index": index, **opened, "function": function}]})
@@ -828,11 +828,8 @@ def test_a_call_is_sent_when_it_is_complete() -> None:
         asked=asked,
     )
     calls = [[part.get("functionCall") for part in each["candidates"][0]["content"]["parts"]] for each in said]
-    assert calls == [
-        [{"id": "id-0", "name": "a.weather:of", "args": {"x": 1}}],
-        [{"id": "id-1", "name": "g", "args": {}}],
-        [None],
-    ]
+    first, second = {"id": "id-0", "name": "a.weather:of", "args": {"x": 1}}, {"id": "id-1", "name": "g", "args": {}}
+    assert calls == [[first, second]]
 
 
 def test_arguments_that_are_no_object_are_an_invalid_response() -> None:
