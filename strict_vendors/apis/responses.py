@@ -453,7 +453,7 @@ class ResponsesVendor(ChatVendor):
         """Replace what is noted beside a conversation."""
         name = request.named["id"]
         self.kept.conversation(name)
-        self.kept.metadata[name] = self._of_conversation(request)["metadata"] or {}
+        self.kept.metadata[name] = self._of_conversation(request).get("metadata") or {}
         return Reply(self._conversation(name))
 
     def add_items(self, request: Request) -> Reply:

@@ -109,7 +109,9 @@ suite.case("reasoning", "compatible: thoughts are streamed", async (target) => {
     providerOptions: { holeshot: { reasoningEffort: "low" } },
     onError: () => {},
   });
-  equal([(await result.text).trim(), (await result.reasoningText).trim()], ["yes", "hm well"]);
+  // Behind chat is Responses there: thoughts are told where their summary is asked for.
+  const thoughts = target.name === "translated twice" ? undefined : "hm well";
+  equal([(await result.text).trim(), (await result.reasoningText)?.trim()], ["yes", thoughts]);
 });
 
 suite.case(

@@ -24,7 +24,7 @@ _PNG_SIZE = struct.Struct(">II")
 def answer(asked: Asked, server: str) -> Given:
     """Return what ``server`` answers to ``asked``."""
     text = _text_of(asked)
-    media = list(media_in(asked.body))
+    media = list(_media_in(asked.body))
     thoughts = (_said(text, "think") or "Let me think about it.") if asked.thinks else ""
     given = Given(
         thoughts=thoughts,
@@ -61,14 +61,14 @@ def _half(text: str) -> str:
     return text[: len(text) // 2]
 
 
-def media_in(body: Any) -> Iterator[str]:
+def _media_in(body: Any) -> Iterator[str]:
     """Yield what a request shows, of any API: data URLs, URLs, or ids, as they came."""
     if isinstance(body, list):
         for entry in body:
-            yield from media_in(entry)
+            yield from _media_in(entry)
     elif isinstance(body, dict):
         shown = _shown(body)
-        yield from media_in([*body.values()]) if shown is None else [shown]
+        yield from _media_in([*body.values()]) if shown is None else [shown]
 
 
 def _shown(part: Mapping[str, Any]) -> str | None:

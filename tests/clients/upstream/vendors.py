@@ -35,7 +35,7 @@ Json = dict[str, Any]
 
 KEY = "upstream-key"
 FORBIDDEN_KEY = "upstream-forbidden-key"  # known, and good for nothing
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _ENDLESS = 2**40  # tokens
 _FUTURE = {"x_future": {"a_field": ["nobody", "knows"]}}
 
@@ -85,7 +85,7 @@ class AnyOpenAI(Lenient, OpenAI):
         """Return a model of any name but one."""
         if name == "missing-model":
             raise self.no_model(name)
-        return Model(name, context=_ENDLESS, longest=_ENDLESS, efforts=EFFORTS, usual="none")
+        return Model(name, context=_ENDLESS, longest=_ENDLESS, efforts=_EFFORTS, usual="none")
 
     def whole(self, answered: Json) -> Json:
         """Add a field of the future, and whose answer it is."""
@@ -114,7 +114,7 @@ class AnyAnthropic(Lenient, Anthropic):
         """Return a model of any name but one."""
         if name == "missing-model":
             return super().model_of(name)
-        efforts, marks = ("enabled", "adaptive"), frozenset({"effort", *EFFORTS})
+        efforts, marks = ("enabled", "adaptive"), frozenset({"effort", *_EFFORTS})
         return Model(name, context=_ENDLESS, longest=_ENDLESS, efforts=efforts, marks=marks)
 
 
