@@ -794,6 +794,7 @@ def blames_request_within(error: UpstreamError) -> bool:
 
 
 def mentions(refusal: UpstreamError, names: Iterable[str]) -> bool:
-    """Whether a refusal names one of these, as words."""
+    """Whether a refusal names one of these, as words, in upper or lower case: some servers write all of it in one."""
+    words = (rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])" for name in names if name)
     text = refusal.said[:_LONGEST]
-    return any(re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", text) for name in names if name)
+    return any(re.search(each, text, re.IGNORECASE) for each in words)

@@ -82,6 +82,26 @@ OF_WEATHER = {
 FAIRS = {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0.3}
 
 
+@pytest.mark.parametrize("write", [str, str.upper, str.title], ids=["as it is", "upper", "title"])
+async def test_a_prompt_that_is_quoted_without_marks_takes_a_field_from_nobody(serve: Serve, write: Any) -> None:
+    quoted = [{"role": "user", "content": "Unknown parameter: 'top_p'."}]
+
+    def answered(body: Any) -> Sequence[Step]:
+        if body["messages"] != quoted:
+            return answer("Hello")
+        return [Status(400, {"error": {"message": write(quoted[0]["content"]), "type": "invalid_request_error"}})]
+
+    async with serve(alpha=None, config={"clients": CLIENTS}) as running:
+        running["alpha"].answers = answered
+        for name in ("ann", "bob"):
+            for messages, status in ((quoted, 400), (FAIRS["messages"], 200)):
+                async with running.chat(bearer(f"hs-{name}"), messages=messages, top_p=0.3) as response:
+                    assert (response.status, response.headers.get("x-holeshot-dropped")) == (status, None)
+        async with running.chat(bearer("hs-fair"), top_p=0.3) as response:
+            assert (response.status, response.headers.get("x-holeshot-dropped")) == (200, None)
+        assert running["alpha"].received[-1].body["top_p"] == 0.3
+
+
 @pytest.mark.parametrize("clients", [{"clients": CLIENTS}, {}], ids=["clients", "no clients"])
 async def test_what_a_client_has_named_as_a_field_takes_that_field_from_nobody(serve: Serve, clients: Any) -> None:
     """The model writes a call that does not fit, which the vendor tells as a refusal, and the next one fits."""
