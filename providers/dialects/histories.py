@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from providers.dialects.wording import (
+    BESIDE_PARTS,
     BOUND_REASON,
     CHANGING_NOTHING,
     LEFT_OUT,
@@ -508,7 +509,7 @@ class _Conversation:
             for name in sorted(part.keys() & OF_ANSWER):
                 if bytes(part.get("type", _NULL)) == f'"{name}"'.encode():  # a refusal is the part's own text
                     continue
-                if bytes(part.pop(name)) not in SAYS_NOTHING and name != "role":
+                if bytes(part.pop(name)) not in SAYS_NOTHING and name not in BESIDE_PARTS:
                     self.losses.append(Loss(f"messages[{number}].content[{at}].{name}", REPEATED, hint=True))
         self._set(message, "content", raw_json(parts))
 

@@ -144,7 +144,7 @@ class Losses:
                 continue
             at = f"{path}.{name}" if path else name
             if name in repeated:
-                if name != "role" and bytes(value) not in SAYS_NOTHING:
+                if name not in BESIDE_PARTS and bytes(value) not in SAYS_NOTHING:
                     self.add(at, REPEATED, hint=True)
                 continue
             self.add(at, self._changing_nothing.get(name) or reason, hint=name in self._changing_nothing)
@@ -521,6 +521,7 @@ def as_strict(schema: msgspec.Raw, field: str) -> tuple[msgspec.Raw, bool, tuple
 THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 # OpenAI's Agents SDK for JavaScript (0.20.0) sends these of an answer back in its parts.
 OF_ANSWER = frozenset({"role", "refusal", "annotations", "audio", "function_call", "tool_calls", *THOUGHTS})
+BESIDE_PARTS = frozenset({"role", "tool_calls"})  # of these: what the message has, too
 REPEATED = "it belongs to the message, not to a part of it"
 
 # Reasoning that only its maker can read: encrypted, or signed. It is a text, the same in every API. In an API that is

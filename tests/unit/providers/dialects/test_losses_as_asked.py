@@ -114,7 +114,8 @@ def test_what_an_sdk_repeats_of_an_answer_in_its_parts_keeps_nobody_out(target: 
     asked = {"model": "m", "max_tokens": 99}
     begun = {"role": "user", "content": "Hi"}
     part = {"type": kind, kind: "Hello"}
-    repeated: dict[str, Any] = {"role": "assistant", "annotations": [], "tool_calls": None, "reasoning_content": "Hm"}
+    repeated: dict[str, Any] = {"role": "assistant", "annotations": [], "tool_calls": [{"id": "a"}]}
+    repeated["reasoning_content"] = "Hm"
 
     def wording(**more: Any) -> Wording:
         said = [begun, {"role": "assistant", "content": [{**part, **more}]}, begun]
