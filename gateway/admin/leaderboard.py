@@ -11,24 +11,25 @@ from gateway.admin.configuration import priced
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer, is_asked, parse_query
 from gateway.admin.visitors import admit_visitor
+from gateway.api.call_context import ClientContext
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
-from gateway.api.fitting import Question, fitted
-from gateway.api.json_body import CHARS_PER_TOKEN, size_class
+from gateway.api.fallbacks import fallbacks_of, late_after_s, late_at_first_s
+from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.overrides import RaceOverride, with_override
-from gateway.api.request import Needs
+from gateway.api.plan_call import PlannedCall, plan_hypothetical
+from gateway.api.preferences import NOTHING as NO_PREFERENCES
+from gateway.api.request import Needs, ParsedRequest
 from gateway.api.shapes import resolved_objective
-from gateway.core.attempts import AnswerKind, WinOn
-from gateway.core.calls import CallKind
-from gateway.core.errors import InvalidRequest, ModelNotFound, NoDeploymentFits, NothingEnabled
-from gateway.core.prompt_classes import Effort, answer_class, spoken_class
+from gateway.core.errors import InvalidRequest, ModelNotFound, NothingEnabled
+from gateway.core.prompt_classes import Effort
 from gateway.core.reports import Gaps
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import tier_wanted
 from gateway.settings import Cause, Profile
 from gateway.steering import Explanation, Leaderboard, Terms
 from providers import FORMER, LearntFacts, encoded, learnt_of
-from providers.dialects import PIVOT
+from providers.dialects import raw_json
 
 _MOST_TOKENS = 10**9  # far beyond any model's
 
@@ -52,6 +53,8 @@ class HypotheticalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             fields["tools"] = _TOOLS
         if self.json_schema:
             fields["response_format"] = _SCHEMA
+        if self.effort is not None:
+            fields["reasoning_effort"] = raw_json(self.effort)
         return fields
 
 
@@ -78,66 +81,20 @@ class Leaderboards(msgspec.Struct, frozen=True):
 def explained(context: Context, model: Model, query: Mapping[str, str], client: Client) -> Explained:
     """Explain the plan of a call. ``query`` has the fields of ``HypotheticalCall`` and of a race override.
 
-    This changes no counters, so the next call's plan stays the same. A deployment that cannot answer is listed with the
-    reason: the length, the abilities it lacks, or the client's rules for providers.
+    It is planned as a call is, but changes no counters, so the next call's plan stays the same. A deployment that
+    cannot answer is listed with the reason: the length, the abilities it lacks, or the client's rules for providers.
 
     Raises:
         InvalidRequest: a field is unknown or invalid.
 
     """
-    call, override = _read(query)
-    given = model.under(client.profile).race
-    asked = with_override(model, override, client, stateful=False)
-    model = with_override(model, override, client, stateful=True) if model.common.acts else asked
-    able: list[str] = []
-    excluded: Mapping[str, str] = {}
+    parsed = _read(query, model)
     try:
-        needs = Needs(call.prompt_tokens, call.max_tokens, call.tools, call.json_schema, call.vision)
-        question = Question(model.name, PIVOT, call.fields, needs, client.require, client=client.name)
-        fitting = fitted(question, client.deployments(model))
-        able, excluded = [deployment.name for deployment in fitting.deployments], fitting.excluded
-    except NoDeploymentFits as error:
-        excluded = error.reasons
-    except NothingEnabled:
-        pass  # no plan for this model; the others' plans are still shown
-    seats = context.services.seats
-    prompt_class = answer_class(size_class(call.prompt_tokens * CHARS_PER_TOKEN), call.effort)
-    spoken = model.race.win_on is WinOn.SENTENCE and call.stream and not call.json_schema
-    prompt_class = spoken_class(prompt_class) if spoken else prompt_class
-    explanation = context.steering.explain(
-        model.name,
-        able,
-        model.race,
-        Terms(
-            resolved_objective(
-                model.race.objective,
-                streamed=call.stream,
-                for_program=call.tools or call.json_schema,
-            ),
-            call.prompt_tokens,
-            call.max_tokens,
-            model.prices,
-            seats.now(model.limits, of_call=False) if seats.leased else model.limits,
-            model.weights or None,
-            model.canaries or None,
-            excluded or None,
-            leased=seats.leased,
-            kind=CallKind(
-                structured=call.tools or call.json_schema,
-                max_tokens=call.max_tokens,
-                client=client.name,
-                prompt_tokens=call.prompt_tokens,
-            ),
-            answer_kind=_answer_kind(call),
-            bills_losers=model.bills_losers,
-            holds=model.race.holds(streamed=call.stream),
-            stateful=model.common.acts,
-            asked=None if model is asked else asked.race,
-            spoken=spoken,
-            speaks_unasked=given.win_on is not WinOn.SENTENCE,
-        ),
-        prompt_class,
-    )
+        planned = plan_hypothetical(context, parsed, ClientContext(client=client))
+    except NothingEnabled:  # no plan for this model; the others' plans are still shown
+        return _unplanned(context, with_override(model, parsed.race, client, stateful=False), parsed)
+    model, explanation = planned.model, planned.plan.explanation
+    assert explanation is not None
     prospects = tuple(
         msgspec.structs.replace(
             each,
@@ -146,9 +103,18 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
         )
         for each in explanation.deployments
     )
-    fallback, late_s = _fallback(context, model, explanation.late_s or 0.0)
+    fallback, late_s = _fallback(context, planned)
     explanation = msgspec.structs.replace(explanation, deployments=prospects, late_s=late_s, fallback=fallback)
     return Explained(model.name, model.race.profile, explanation)
+
+
+def _unplanned(context: Context, model: Model, parsed: ParsedRequest) -> Explained:
+    """Explain that no deployment of ``model`` runs, as all are switched off."""
+    objective = resolved_objective(model.race.objective, streamed=parsed.stream, for_program=parsed.for_program)
+    terms = Terms(objective, parsed.needs.prompt_tokens)
+    plan = context.steering.explain(model.name, (), model.race, terms, parsed.prompt_class)
+    assert plan.explanation is not None
+    return Explained(model.name, model.race.profile, plan.explanation)
 
 
 def _tier(deployment: Deployment) -> str | None:
@@ -157,32 +123,35 @@ def _tier(deployment: Deployment) -> str | None:
     return tier if tier is None else tier or "standard"
 
 
-def _fallback(context: Context, model: Model, late_s: float) -> tuple[str | None, float | None]:
+def _fallback(context: Context, planned: PlannedCall) -> tuple[str | None, float | None]:
     """Return the model that is asked beside this one when it is late, and when: seconds after the start."""
-    for each in model.fallbacks:
-        fallback = context.fleet.known(each.model)
-        after_s = model.waits_s(each.fallback_after or model.fallback_after, late_s, fallback)
-        if Cause.FAILED in each.causes and after_s is not None:
-            return each.model, after_s
-    return None, None
+    fallbacks = () if planned.call.request.stateful else fallbacks_of(planned.model, Cause.FAILED)
+    following = next((each for each in fallbacks if each[1] != "failure"), None)
+    late_s = None if following is None else late_after_s(context, context.fleet, planned, following)
+    if following is None or late_s is None:
+        return None, None
+    return following[0], late_at_first_s(context, planned, late_s)
 
 
-def _answer_kind(call: HypotheticalCall) -> AnswerKind:
-    if call.json_schema:
-        return AnswerKind.JSON
-    return AnswerKind.TOOLS if call.tools else AnswerKind.PLAIN
-
-
-def _read(query: Mapping[str, str]) -> tuple[HypotheticalCall, RaceOverride]:
+def _read(query: Mapping[str, str], model: Model) -> ParsedRequest:
     fields = {name: value for name, value in query.items() if name not in _ADDRESS}
     override = {name: fields.pop(name) for name in RaceOverride.__struct_fields__ if name in fields}
     try:
-        return msgspec.convert(fields, HypotheticalCall, strict=False), msgspec.convert(
-            override, RaceOverride, strict=False
-        )
+        call = msgspec.convert(fields, HypotheticalCall, strict=False)
+        race = msgspec.convert(override, RaceOverride, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join((*HypotheticalCall.__struct_fields__, *RaceOverride.__struct_fields__))
         raise InvalidRequest(f"the query is not understood: {error}; explain takes {known}") from None
+    return ParsedRequest(
+        model=model.name,
+        fields=call.fields,
+        stream=call.stream,
+        size=call.prompt_tokens * CHARS_PER_TOKEN,
+        needs=Needs(call.prompt_tokens, call.max_tokens, call.tools, call.json_schema, call.vision),
+        race=race,
+        preferences=NO_PREFERENCES,
+        for_program=call.tools or call.json_schema,
+    )
 
 
 _TEXT = msgspec.Raw(b'[{"role":"user","content":"?"}]')

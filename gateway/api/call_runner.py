@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 import msgspec
 
 from gateway.api.call_context import CallContext
+from gateway.api.fallbacks import fallbacks_of, late_after_s, late_at_first_s
 from gateway.api.headers import NARROWED, PLAN_HEADER, written
 from gateway.api.plan_call import (
     PlanCall,
@@ -243,9 +244,8 @@ class FallbackChain:
             yield from ((name, "auto" if asked_model is None else asked_model.fallback_after) for name in self._wanted)
         for name, why in failed:  # the whole list of the first model before the lists of its fallbacks
             model = self._fleet.known(name)
-            for each in () if model is None else model.fallbacks:
-                if why in each.causes and model is not None:
-                    yield each.model, each.fallback_after or model.fallback_after
+            if model is not None:
+                yield from fallbacks_of(model, why)
 
     def _set_headers(self, planned: PlannedCall) -> None:
         self.response_headers.clear()
@@ -268,8 +268,6 @@ def _takes_over(fallback: Model) -> bool:
     """Whether ``fallback`` may continue another model's answer, which only its own ``takeover`` can forbid."""
     return fallback.takeover.when is When.ALWAYS or "when" not in fallback.takeover.model_fields_set
 
-
-SEAT_PATIENCE_S = 2.0  # if all deployments are full, the next model is asked after this wait for a seat
 
 # Runs the call at one model: returns the record if a deployment answered, else the reason.
 Run = Callable[[PlannedCall], Awaitable[CallRecord | NoAnswer]]
@@ -420,23 +418,13 @@ class CallRunner:
         self, planned: PlannedCall, late_s: float, sink: Sink, on_use: Callable[[PlannedCall], None]
     ) -> FallbackModels:
         """Return the fallbacks that are asked beside the model of ``planned``; explain when the next one is asked."""
-        learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
-        out = self._context.steering.not_asked(planned.names, (), learnt_as, client=self.call.caller.client)
-        if len(out) == len(planned.names):
-            late_s = 0.0  # all deployments are broken: the next model is asked at once
-        elif self._all_full(planned):
-            late_s = min(late_s, SEAT_PATIENCE_S)
+        late_s = late_at_first_s(self._context, planned, late_s)
         explanation = planned.plan.explanation
         if explanation is not None and (following := self._fallbacks.after(planned.model.name)) is not None:
             explanation = msgspec.structs.replace(explanation, late_s=late_s, fallback=following[0])
             self.response_headers[PLAN_HEADER] = written(explanation)
         self._raced = {planned.model.name: planned}
         return Beside(self, self._fallbacks, self._raced, planned, late_s=late_s, sink=sink, on_use=on_use)
-
-    def _all_full(self, planned: PlannedCall) -> bool:
-        """Whether no deployment of the model has a free seat."""
-        lines = self._context.services.seats.lines
-        return bool(lines) and all(name in lines and not lines[name].has_room for name in planned.names)
 
     def runs_on(self, planned: PlannedCall, attempts: Sequence[str]) -> bool:
         """Whether the primary of a plan runs on to its first token after another model has overtaken it."""
@@ -476,27 +464,9 @@ class CallRunner:
         return Continuers(purse.continuer(planned), others)
 
     def late_s(self, planned: PlannedCall) -> float | None:
-        """Return when the next model is asked beside the model of ``planned``, seconds after the start; None: never.
-
-        With a deadline the next model is asked early enough that nine of ten of its first tokens can meet the deadline.
-        But it is not asked before three of four first tokens of the late model would have come, so that few calls are
-        doubled.
-        """
+        """Return when the next model is asked beside the model of ``planned``, seconds after the start; None: never."""
         following = self._fallbacks.after(planned.model.name)
-        if following is None:
-            return None
-        (name, after), call = following, planned.call
-        model = self._fleet.known(name)
-        late_s = planned.model.waits_s(after, planned.plan.late_s, model)
-        if late_s is not None and after == "auto" and call.deadline_at is not None and not planned.model.is_dear(model):
-            left_s = call.deadline_at - self.open_call.services.clock()
-            names = () if model is None else tuple(model.deployments)
-            takes_s = self._context.steering.first_token_s(
-                name, names, call.traits.prompt_class, call.traits.prompt_tokens
-            )
-            start_s = left_s - (left_s / 2 if takes_s is None else takes_s)
-            late_s = late_s if start_s <= 0 else min(late_s, max(start_s, planned.plan.mostly_s))
-        return late_s
+        return None if following is None else late_after_s(self._context, self._fleet, planned, following)
 
     def use(self, planned: PlannedCall) -> None:
         """Make the model of ``planned`` the one that answers."""

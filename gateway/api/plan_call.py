@@ -22,6 +22,7 @@ from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, IGNORED, REFUSE, SHORT_BYTES, ResolvedModel
 from gateway.api.shapes import CachedDecision, decided, keep, kept_shape_of, shape_of
 from gateway.core.calls import Call, CallKind, CallRecord, CallTraits, Level, Maker, Mode
+from gateway.core.errors import NoDeploymentFits
 from gateway.core.prompt_classes import MeasuredApi, spoken_class
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
@@ -127,14 +128,12 @@ async def plan_call(
     resolved: ResolvedModel | None = None
     fitting, index = _AS_SENT, None
     if cached is None:
+        client.check_model(name)
         fleet_model, resolved, race_asked = _resolved(allow, parsed, client, fleet, name, made_by)
         if relayed is not None and relayed.is_indexed:
             index = first_of(fleet.known(parsed.model) or fleet_model, relayed)
         fitting = await _fitting(context, resolved, client_context, fleet, index, vectors)
-        is_alone = len(fitting.deployments) == 1 < len(fleet_model.deployments) and relayed is None
-        model = _not_against_itself(resolved.model) if is_alone else resolved.model
-        race_given = fleet_model.under(client.profile).race
-        cached = CachedDecision.of(model, shape_of(resolved.parsed), fitting, race_asked, race_given)
+        cached = _decision_of(fleet_model, resolved, fitting, race_asked, client)
         if shape is not None:
             keep(fleet, client, shape, cached, fitting)
     model, sent = cached.model, parsed if resolved is None else resolved.parsed
@@ -152,9 +151,7 @@ async def plan_call(
     terms = _terms_of(context, call, cached, sent, whose=session_owner)
     if resolved is not None:
         is_counted = terms.is_counted or instead_of is not None  # a fallback may run beside the other model
-        whole = () if sent.stream or relayed is not None else _whole(call, fitting)
-        demands = _demands_of(call, resolved, model, beside)
-        terms = msgspec.structs.replace(terms, whole=whole, demands=demands, is_counted=is_counted)
+        terms = msgspec.structs.replace(_demanding(terms, call, resolved, fitting, beside), is_counted=is_counted)
         terms = terms if relayed is None else relayed_terms(terms, resolved.asked, model)
     elif call.traits.maker is not None:
         terms = msgspec.structs.replace(terms, demands=_led_by(call.traits.maker, call, model))
@@ -167,6 +164,40 @@ async def plan_call(
     if parsed.race.profile is not None and relayed is None and (configured := fleet.models.get(name)) is not None:
         _tell_withheld(response_headers, withheld(configured, parsed.race, client))
     return PlannedCall(call, model, plan, response_headers, terms.prefix, cached.names, reading)
+
+
+def plan_hypothetical(context: CallContext, parsed: ParsedRequest, client_context: ClientContext) -> PlannedCall:
+    """Plan a call that is only supposed, and explain its plan: nothing is counted, and nothing is kept.
+
+    If no deployment can answer, its plan has no launches, and says why. ``parsed`` names a configured model, and
+    nothing that is stored; its answer is read.
+
+    Raises:
+        NothingEnabled, Forbidden: none of the model's deployments is enabled, or may see what this client sends.
+
+    """
+    client, fleet = client_context.client, context.fleet
+    fleet_model, resolved, race_asked = _resolved(None, parsed, client, fleet, parsed.model, None)
+    try:
+        fitting = resolved.fitted(client, context.settings.limits.max_values)
+    except NoDeploymentFits as error:
+        fitting = Fitting([], dict(error.reasons), {})
+    cached = _decision_of(fleet_model, resolved, fitting, race_asked, client)
+    model, sent = cached.model, resolved.parsed
+    call = Call(
+        sent,
+        client_context.caller(context, sent.fields, None),
+        cached.decision,
+        _own_of(context, parsed, sent, client_context, cached, resolved, None, whose=None),
+        fitting.rendered,
+    )
+    terms = _terms_of(context, call, cached, sent, whose=None, is_made=False)
+    terms = _demanding(terms, call, resolved, fitting)
+    terms = _with_supposed(terms, call, model, cached.names)
+    plan = context.steering.explain(
+        model.name, cached.names, model.race, terms, call.traits.prompt_class, client=client.name
+    )
+    return PlannedCall(call, model, plan, {}, None, cached.names)
 
 
 def _tell_withheld(response_headers: dict[str, str], names: Sequence[str]) -> None:
@@ -197,8 +228,8 @@ def _planned(  # noqa: PLR0917 - what is known of a call
 ) -> Plan:
     """Return the plan of a call; the plan counts in the standings."""
     for learnt in model.learnt:
-        if learnt.is_of_some and (supposed := _supposed(call, model, names)):
-            terms = msgspec.structs.replace(terms, supposed=(*terms.supposed, *supposed))
+        if learnt.is_of_some:
+            terms = _with_supposed(terms, call, model, names)
             break
     return context.steering.plan(
         model.name,
@@ -212,9 +243,10 @@ def _planned(  # noqa: PLR0917 - what is known of a call
     )
 
 
-def _supposed(call: Call, model: Model, names: Sequence[str]) -> list[str]:
-    """Return those deployments of ``names`` that have refused other clients something that this ``call`` asks for."""
-    return [name for name in names if _is_supposed_at(model.deployments[name], call)]
+def _with_supposed(terms: Terms, call: Call, model: Model, names: Sequence[str]) -> Terms:
+    """Return the ``terms`` with those of ``names`` that have refused other clients alone what a ``call`` asks for."""
+    supposed = [name for name in names if _is_supposed_at(model.deployments[name], call)]
+    return msgspec.structs.replace(terms, supposed=(*terms.supposed, *supposed)) if supposed else terms
 
 
 def _is_supposed_at(deployment: Deployment, call: Call) -> bool:
@@ -241,7 +273,6 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
         ModelNotFound, Forbidden, InvalidRequest: as for ``plan_call``.
 
     """
-    client.check_model(name)
     fleet_model = fleet.find(name, adhoc=client.adhoc)
     if parsed.relayed is None and fleet_model.common.acts:
         parsed = msgspec.structs.replace(parsed, stateful=True)
@@ -296,9 +327,27 @@ def _not_against_itself(model: Model) -> Model:
     return msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
 
 
-def _demands_of(call: Call, resolved: ResolvedModel, model: Model, beside: str | None) -> Demands:
+def _decision_of(
+    fleet_model: Model, resolved: ResolvedModel, fitting: Fitting, race_asked: RaceSettings, client: Client
+) -> CachedDecision:
+    """Return what is decided of the requests of a shape: of ``fleet_model``, as configured, and as it is resolved."""
+    is_read = resolved.parsed.relayed is None
+    is_alone = len(fitting.deployments) == 1 < len(fleet_model.deployments) and is_read
+    model = _not_against_itself(resolved.model) if is_alone else resolved.model
+    race_given = fleet_model.under(client.profile).race
+    return CachedDecision.of(model, shape_of(resolved.parsed), fitting, race_asked, race_given)
+
+
+def _demanding(terms: Terms, call: Call, resolved: ResolvedModel, fitting: Fitting, beside: str | None = None) -> Terms:
+    """Return the ``terms`` with what this call demands, and who gives its answer at once."""
+    is_read = resolved.asked.relayed is None
+    whole = _whole(call, fitting) if is_read and not call.request.stream else ()
+    return msgspec.structs.replace(terms, whole=whole, demands=_demands_of(call, resolved, beside))
+
+
+def _demands_of(call: Call, resolved: ResolvedModel, beside: str | None) -> Demands:
     """Return what a call demands of its plan, independent of how fast the deployments are."""
-    parsed, demands = resolved.asked, NO_DEMANDS
+    parsed, model, demands = resolved.asked, resolved.model, NO_DEMANDS
     if call.traits.maker is not None:
         demands = _led_by(call.traits.maker, call, model)
     elif parsed.relayed is not None:
@@ -371,11 +420,17 @@ def _own_of(  # noqa: PLR0917 - what is known of a request
 
 
 def _terms_of(
-    context: CallContext, call: Call, cached: CachedDecision, sent: ParsedRequest, *, whose: str | None
+    context: CallContext,
+    call: Call,
+    cached: CachedDecision,
+    sent: ParsedRequest,
+    *,
+    whose: str | None,
+    is_made: bool = True,
 ) -> Terms:
     """Return the terms for comparing a model's deployments: those of the call's shape, and the call's own.
 
-    ``sent``: the request as this model is asked.
+    ``sent``: the request as this model is asked. ``is_made``: whether the call is made, or only explained.
     """
     model, seats, traits = cached.model, context.services.seats, call.traits
     has_prefix = sent.size > PREFIX_BYTES[0] and model.race.cache_affinity
@@ -383,7 +438,7 @@ def _terms_of(
         cached.terms,
         prompt_tokens=traits.prompt_tokens,
         max_tokens=sent.needs.max_tokens,
-        limits=seats.now(model.limits) if seats.leased else model.limits,
+        limits=seats.now(model.limits, of_call=is_made) if seats.leased else model.limits,
         prefix=_prefix(sent.fields, sent, model, whose) if has_prefix else None,
         kind=traits.kind,
         leased=seats.leased,

@@ -42,7 +42,7 @@ from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, rea
 from gateway.steering.learning import Lateness, Learning, NeverLate, OwnDelay
 from gateway.steering.narrowing import Narrowings
 from gateway.steering.outages import Outages, Strikes
-from gateway.steering.plans import Explanation, Launch, Plan, Why
+from gateway.steering.plans import Launch, Plan, Why
 from gateway.steering.prediction import size_of
 from gateway.steering.snapshots import Snapshots, recall, recollect
 
@@ -186,14 +186,21 @@ class Steering:
         return round(recall(self._board, lately))
 
     def explain(
-        self, model: str, deployments: Sequence[str], race: RaceSettings, terms: Terms, prompt_class: PromptClass
-    ) -> Explanation:
-        """Explain the plan of the next such call, without counting it."""
+        self,
+        model: str,
+        deployments: Sequence[str],
+        race: RaceSettings,
+        terms: Terms,
+        prompt_class: PromptClass,
+        *,
+        client: str | None = None,
+    ) -> Plan:
+        """Return the plan of the next such call of ``client`` with its explanation, without counting it."""
         self._catch_up()
         budget = self._budgets.of(model if terms.learnt_as is None else of_keys(model))
-        plan = self._planned_for(model, deployments, race, terms, prompt_class, budget=budget, explain=True)
-        assert plan.explanation is not None
-        return plan.explanation
+        return self._planned_for(
+            model, deployments, race, terms, prompt_class, budget=budget, explain=True, client=client
+        )
 
     def first_token_s(
         self, model: str, deployments: Iterable[str], prompt_class: PromptClass, prompt_tokens: int

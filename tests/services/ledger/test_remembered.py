@@ -46,7 +46,8 @@ async def test_a_gateway_that_starts_judges_deployments_by_the_hours_before(ledg
     terms = Terms(Objective.FIRST_TOKEN, 500)
 
     def usual_s() -> dict[str, float]:
-        told = steering.explain(MODEL, names, RaceSettings(), terms, answer_class(0))
+        told = steering.explain(MODEL, names, RaceSettings(), terms, answer_class(0)).explanation
+        assert told is not None
         return {each.deployment: each.ttft_mean_s for each in told.deployments}
 
     assert len(set(usual_s().values())) == 1

@@ -6,12 +6,14 @@ import re
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
+from gateway.api.headers import written
 from gateway.cli.main import application
 from gateway.core.prompt_classes import MeasuredApi, answer_class
-from gateway.steering import event, event_field
+from gateway.steering import Explanation, event, event_field
 from providers.simulator.script import Hang, Status, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
@@ -151,6 +153,69 @@ async def test_the_leaderboard_explains_the_next_call_and_counts_nothing(serve: 
     assert (explanation["objective"], explanation["prompt_tokens"]) == ("completion", 20000)
     assert [each["deployment"] for each in explanation["deployments"]] == ["fast/m", "slow/m"]
     assert explanation["launches"][0]["role"] == "primary"
+
+
+TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "told", "strict": True, "schema": {"type": "object"}}}
+
+
+def of_model(**settings: Any) -> dict[str, Any]:
+    return {"models": {MODEL: settings}}
+
+
+# A configuration, what a call asks for, and the same as a query of the page.
+DEMANDS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a time-out": ({"timeouts": {"ttft_timeout_s": 1}}, {}, ""),
+    "a schema that one vendor refuses": (
+        {"providers": {"fast": {"preset": "deepseek"}}},
+        {"response_format": SCHEMA},
+        "json_schema=true",
+    ),
+    "tools that one does not take, in a race": (
+        of_model(
+            deployments=[{"deployment": "fast/m", "capabilities": {"tools": False}}, "slow/m"],
+            race={"mode": "race", "width": 2},
+        ),
+        {"tools": TOOLS},
+        "tools=true",
+    ),
+    "an effort that one does not take": (
+        of_model(deployments=[{"deployment": "fast/m", "apis": ["messages"]}, "slow/m"]),
+        {"reasoning_effort": "high"},
+        "effort=high",
+    ),
+    "a deadline": (
+        of_model(deployments=["new/m"], race={"mode": "single", "ttft_ms": 3000}, fallbacks=["other"]),
+        {},
+        "",
+    ),
+    "a deadline of its own": (
+        of_model(deployments=["new/m"], fallbacks=["other"]),
+        {"race": {"ttft_ms": 2000}},
+        "ttft_ms=2000",
+    ),
+    "a fallback after a failure": (of_model(fallbacks=["other"], fallback_after="failure"), {}, ""),
+}
+
+
+@pytest.mark.parametrize("demand", DEMANDS)
+async def test_the_leaderboard_tells_the_plan_that_the_next_call_gets(serve: Serve, demand: str) -> None:
+    config, fields, query = DEMANDS[demand]
+    single = {"race": {"mode": "single"}}
+    usual = {MODEL: {"deployments": ["fast/m", "slow/m"], **single}, "other": {"deployments": ["other/m"], **single}}
+    models = {name: {**model, **config.get("models", {}).get(name, {})} for name, model in usual.items()}
+    async with serve(fast=None, slow=None, new=None, other=None, config={**config, "models": models}) as running:
+        running.prefer("fast", "slow", first_s=0.5)
+        running.prefer("other", model="other", first_s=0.5)
+        async with running.get(f"/leaderboard?explain=1&model={MODEL}&prompt_tokens=20&{query}") as response:
+            [told] = (await response.json())["models"]
+        async with running.chat({"x-holeshot-plan": "explain"}, stream=True, **fields) as response:
+            await response.read()
+            runs = json.loads(response.headers["x-holeshot-plan"])
+    as_header = json.loads(written(msgspec.convert(told["explanation"], Explanation)))
+    late_s = as_header.pop("late_s", None), runs.pop("late_s", None)
+    assert late_s == (None, None) or late_s[0] == pytest.approx(late_s[1], abs=0.5)  # a deadline runs down
+    assert as_header == runs
 
 
 def able(**capabilities: bool) -> dict[str, Any]:

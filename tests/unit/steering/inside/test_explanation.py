@@ -316,8 +316,8 @@ def test_the_next_call_can_be_explained_without_counting_it() -> None:
     while replica.permit(Role.RACE, 0.1):
         pass
     for _ in range(100):
-        told = replica.steering.explain(
+        plan = replica.steering.explain(
             MODEL, ("a", "b"), RaceSettings(budget=0.1), Terms(Objective.FIRST_TOKEN, 10), answer_class(0)
         )
-        assert told.budget_tokens < 1
+        assert explained(plan).budget_tokens < 1
     assert not replica.permit(Role.RACE, 0.1)
