@@ -377,9 +377,7 @@ class Racer:
             runner = CallRunner(context, request.model, request.preferences, plan, cancelled_as=cancelled_as)
             await runner.begin()
             run = partial(runner.stream, sink) if isinstance(sink, BlockSink) else partial(runner.gather, sink)
-            record = await runner.run(run)
-        assert isinstance(record, CallRecord)  # only ``answer_here`` returns anything else
-        return record
+            return await runner.run(run)
 
 
 async def race(

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, cast
 
 import msgspec
 
@@ -282,6 +282,15 @@ class _Roomy(NamedTuple):
     tokens: int
 
 
+class AnsweredHere(Exception):
+    """No model has answered, but the gateway itself: as a response, or with these ``events`` at the end of a stream."""
+
+    def __init__(self, response: "web.Response", events: bytes) -> None:
+        super().__init__()
+        self.response = response
+        self.events = events
+
+
 class CallRunner:
     """One call, over all models that it tries. The caller must hold a lease of ``context.fleet`` until the end."""
 
@@ -297,7 +306,7 @@ class CallRunner:
         may_fall_back: bool = True,
         begun: BegunHolds | None = None,
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
-        answer_here: "Callable[[ApiError], web.Response | None]" = lambda _: None,
+        answer_here: "Callable[[ApiError], tuple[web.Response, bytes] | None]" = lambda _: None,
         services: Services | None = None,
         body: CallResource | None = None,
     ) -> None:
@@ -353,10 +362,11 @@ class CallRunner:
         """The call for the current model."""
         return self.open_call.call
 
-    async def run(self, run: Run) -> "CallRecord | web.Response":
-        """Try the models in turn until one answers; return the record, or the response of ``answer_here``.
+    async def run(self, run: Run) -> CallRecord:
+        """Try the models in turn until one answers; return the record.
 
         Raises:
+            AnsweredHere: no model answered, and ``answer_here`` has. The call is recorded.
             ApiError: no model answered. The call is recorded, and the error has its id.
 
         """
@@ -366,8 +376,8 @@ class CallRunner:
             while isinstance(ending := await run(self.planned), NoAnswer):
                 self._note_failures()
                 if not await has_next(self):
-                    return self._refusal(all_failed(self.failed, self.purse.kept_out))
-        except ApiError:
+                    self._refuse(all_failed(self.failed, self.purse.kept_out))
+        except (ApiError, AnsweredHere):
             raise
         except asyncio.CancelledError:  # between two models or parts of an answer; otherwise it is recorded already
             if self.open_call.launched or self._failed:
@@ -570,14 +580,21 @@ class CallRunner:
         self.use(planned)
         return True
 
-    def _refusal(self, error: ApiError) -> "web.Response":
-        """Record the call, which no model answered; return the response of ``answer_here``, or raise ``error``."""
+    def _refuse(self, error: ApiError) -> NoReturn:
+        """Record the call, which no model answered.
+
+        Raises:
+            AnsweredHere: ``answer_here`` has an answer.
+            ApiError: ``error``, as it has none.
+
+        """
         self.failed, self._last = [], ()  # the error's frames refer to this object
         error.headers.update({"x-holeshot-call-id": self.call.caller.id, **self.response_headers})
         if (answer := self._answer_here(error)) is not None:
-            answer.headers.update(error.headers)
-            self.open_call.finish(None, status_code=answer.status, error_kind=None)
-            return answer
+            response, events = answer
+            response.headers.update(error.headers)
+            self.open_call.finish(None, status_code=response.status, error_kind=None)
+            raise AnsweredHere(response, events)
         self.open_call.finish(None, status_code=error.status_code, error_kind=error.kind)
         raise error
 

@@ -1,10 +1,13 @@
 """``POST /v1/responses/compact`` where not every deployment has it: the answering model writes a summary."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from gateway.api.endpoints import read_response
 from gateway.api.json_body import Contents
+from gateway.api.request import ParsedRequest
 from gateway.fleet.fleet import Fleet
 from providers.dialects import items_of, joined, raw_json
 
@@ -27,7 +30,18 @@ def all_compact(fleet: Fleet, model: str) -> bool:
     return all("responses" in each.apis and each.compacts for of in every for each in of.deployments.values())
 
 
-def as_question(contents: Contents) -> Contents:
+def read_compacting(contents: Contents, race_header: str | None) -> ParsedRequest:
+    """Read a request to compact as one for a response, which is told as compacted.
+
+    Raises:
+        InvalidRequest: a field is invalid or missing.
+
+    """
+    parsed = read_response(_as_question(contents), race_header, store=False)
+    return msgspec.structs.replace(parsed, told_as=partial(_as_compacted, given=parsed.fields["input"]))
+
+
+def _as_question(contents: Contents) -> Contents:
     """Return a request to compact as a request for a response with nothing else."""
     items = items_of(contents.fields.get("input"))
     if items is None:
@@ -38,7 +52,7 @@ def as_question(contents: Contents) -> Contents:
     )
 
 
-def as_compacted(response: bytes, given: msgspec.Raw) -> bytes:
+def _as_compacted(response: bytes, given: msgspec.Raw) -> bytes:
     """Return a ``response`` with a summary in OpenAI's form: after the user's messages of ``given``."""
     answer = _OBJECT.decode(response)
     users = [item for item in _ITEMS.decode(given) if item.get("role") == "user"]

@@ -11,17 +11,18 @@ from aiohttp.typedefs import Handler
 
 from gateway.api import headers
 from gateway.api.admission import Admit, AdmittedRequest, ClientHandler, admitted_call, client_context_of
+from gateway.api.afterwards import Afterwards
 from gateway.api.aiohttp_adapter import PlainResponse
 from gateway.api.bodies import LARGE_BYTES, address_of, read_contents
 from gateway.api.call_context import ClientContext
-from gateway.api.call_runner import CallRunner, cause_of
+from gateway.api.call_runner import AnsweredHere, CallRunner, cause_of
 from gateway.api.client import Client
 from gateway.api.client_sinks import CONTENT_TYPE, SINKS, PassingSink, StreamingSink, is_plain
-from gateway.api.compacting import all_compact, as_compacted, as_question
+from gateway.api.compacting import all_compact, read_compacting
 from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints import THREAD, read_response
-from gateway.api.json_body import JSON
+from gateway.api.endpoints import THREAD
+from gateway.api.json_body import JSON, Contents
 from gateway.api.overrides import HEADER, NOTHING, RaceOverride, read_deadlines, tightened
 from gateway.api.plan_call import plan_call
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
@@ -31,16 +32,15 @@ from gateway.api.relayed_api import RelayedApi
 from gateway.api.relayed_requests import default_model, form_fields, multipart_steps, read_json
 from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import lost_thread
-from gateway.api.stored import begin_in_background
 from gateway.core.attempts import WinOn
-from gateway.core.calls import Call, CallRecord, Maker, whole_cost_usd
+from gateway.core.calls import Call, CallRecord, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
 from gateway.core.race_failures import RejectedByProvider
 from gateway.memory.answers import Remembering
 from gateway.overload.bodies import SEATED_BYTES, process_full
-from gateway.racing import GatheringSink, answers_asked, forget_prompt
+from gateway.racing import GatheringSink, answers_asked
 from providers import aside, events, finished
-from providers.dialects import Recalling, StoredKind
+from providers.dialects import Recalling
 
 
 async def _large(sink: GatheringSink) -> bytes:
@@ -92,7 +92,7 @@ def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
 
 async def _read(endpoint: Endpoint, request: web.Request, context: Context, admitted: AdmittedRequest) -> ParsedRequest:
     """Read a body of JSON, and put in the recent answers named there."""
-    received, client, settings, relayed = admitted.received, admitted.client, context.settings, endpoint.relayed
+    received, client, settings = admitted.received, admitted.client, context.settings
     contents = await read_contents(
         received.take(),
         context.body_work,
@@ -102,33 +102,40 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
     )
     if endpoint.addressed is not None:
         contents = endpoint.addressed(request, contents)
-    remembers, follows = endpoint.recalls is not None and context.memory.is_on, None
-    if endpoint.recalls is not None and remembers:
+    recall = endpoint.recalls if context.memory.is_on else None
+    follows: str | None = None
+    if recall is not None:
         grow = partial(received.grow, context.bodies, client.name or address_of(request, context))
-        recalled_answer = await recalled(context, client, contents, grow, endpoint.media, endpoint.recalls)
+        recalled_answer = await recalled(context, client, contents, grow, endpoint.media, recall)
         contents, follows = recalled_answer.contents, recalled_answer.follows
     is_long = contents.size > SEATED_BYTES
     began_s = context.services.clock() if is_long else 0.0
-    if relayed is None:
+    if endpoint.relayed is None:
         parsed = endpoint.read(contents, request.headers.get(HEADER), settings)
     else:
-        default = partial(default_model, relayed, context.fleet, client)
-        original = msgspec.structs.replace(contents, fields=dict(contents.fields)) if relayed.by_summary else contents
-        parsed = read_json(relayed, contents, request.headers.get(HEADER), default)
-        if endpoint.unpacked is not None:
-            parsed = endpoint.unpacked(parsed)
-        if relayed.by_summary and not all_compact(context.fleet, parsed.model):
-            parsed = read_response(as_question(original), request.headers.get(HEADER), store=False)
-            told_as = partial(as_compacted, given=parsed.fields["input"])
-            parsed, remembers = msgspec.structs.replace(parsed, told_as=told_as), False
+        parsed = _read_unread(endpoint, endpoint.relayed, contents, request, context, client)
     if is_long:
         context.body_work.turns.note("request", began_s)
-    if relayed is None or not parsed.stateful:
+    if endpoint.relayed is None or not parsed.stateful:
         deadlines = read_deadlines(request.headers)
         parsed = parsed if deadlines is NOTHING else _in_time(parsed, deadlines)
+    if recall is None:
+        return parsed
     if follows is not None and (maker := await context.responses.hint(client.name, follows)) is not None:
         parsed = msgspec.structs.replace(parsed, follows=maker)
-    return _remembered(context, request, parsed, admitted, follows) if remembers else parsed
+    return _remembered(context, request, parsed, admitted, follows) if endpoint.relayed is None else parsed
+
+
+def _read_unread(  # noqa: PLR0917 - as of every request
+    endpoint: Endpoint, api: RelayedApi, contents: Contents, request: web.Request, context: Context, client: Client
+) -> ParsedRequest:
+    """Read a body of JSON whose answer passes unread."""
+    header = request.headers.get(HEADER)
+    original = msgspec.structs.replace(contents, fields=dict(contents.fields)) if api.by_summary else contents
+    parsed = read_json(api, contents, header, partial(default_model, api, context.fleet, client))
+    if api.by_summary and not all_compact(context.fleet, parsed.model):
+        return read_compacting(original, header)
+    return parsed if endpoint.unpacked is None else endpoint.unpacked(parsed)
 
 
 async def _read_form(
@@ -194,17 +201,23 @@ def _remembered(
 
 
 def _answered(
-    answer_here: Callable[[ApiError], web.Response | None], refusing: list[bytes], error: ApiError
-) -> web.Response | None:
+    answer_here: Callable[[ApiError], web.Response | None], error: ApiError
+) -> tuple[web.Response, bytes] | None:
     """Return the answer instead of an error: the gateway's own, or a refusal in the format of this API's vendor.
 
-    Such a refusal is also added to ``refusing``.
+    Second comes what ends a stream.
     """
-    if not (isinstance(error, RejectedByProvider) and error.answer):
-        return answer_here(error)
-    refusing.append(error.answer)
-    [event] = events(error.answer)
-    return web.Response(body=event.data, content_type=JSON)
+    if isinstance(error, RejectedByProvider) and error.answer:
+        [event] = events(error.answer)
+        return web.Response(body=event.data, content_type=JSON), error.answer
+    own = answer_here(error)
+    return None if own is None else (own, b"")
+
+
+def _identified(response: web.Response, call: Call) -> web.Response:
+    """Return a response of the gateway's own with the headers that name its call."""
+    response.headers.update(headers.identifying(call.caller.envelope.request_id or call.caller.id))
+    return response
 
 
 MakeAnswer = Callable[[Context, web.Request, ParsedRequest, ClientContext, StoredAt | None], "Responder"]
@@ -266,9 +279,7 @@ class Responder:
         self._parsed = parsed
         self._client_context = client_context
         self._answer_here = answer_here
-        self._refusing: list[bytes] = []  # the vendor's refusal in the format of the client's API, if there was one
-        self._given = given_by(parsed, request.headers, client_context.client)
-        self._runner = CallRunner(
+        self._runner = runner = CallRunner(
             context,
             parsed.model,
             parsed.preferences,
@@ -276,9 +287,11 @@ class Responder:
             may_fall_back=made_by is None and not parsed.runs_on,
             begun=client_context.begun,
             cancelled_as=partial(context.cancelled_as, request),
-            answer_here=partial(_answered, answer_here, self._refusing),  # a method of this object would be a cycle
+            answer_here=partial(_answered, answer_here),
             body=client_context.received,
         )
+        given = given_by(parsed, request.headers, client_context.client)
+        self._after = Afterwards(context, parsed, client_context, runner, given)
 
     async def give(self) -> web.StreamResponse:
         """Run the call and return its HTTP response."""
@@ -291,8 +304,8 @@ class Responder:
         sink = self._sink(runner.open_call.call)
         try:
             await runner.run(partial(runner.stream, sink))
-            if self._refusing:
-                await sink.refused_by(self._refusing[0])
+        except AnsweredHere as here:
+            await sink.refused_by(here.events)
         except ApiError as error:
             answer = self._told(error)
             if not await sink.refused(answer):
@@ -306,7 +319,7 @@ class Responder:
         finally:
             await sink.stop()
             if parsed.runs_on:  # the client may have left before the end
-                await begin_in_background(self._context, runner.call, runner.open_call.record, sink.beginning)
+                await self._after.begun(sink.beginning, runner.open_call.record)
         if sink.response is None:
             raise ClientDisconnected("the client disconnected")
         return sink.response
@@ -326,12 +339,13 @@ class Responder:
         return lost_thread(error.message)
 
     def _sink(self, call: Call) -> StreamingSink:
-        keep, runner = self._keep if self._given is not None else None, self._runner
+        after, runner = self._after, self._runner
         make = SINKS.get(self._parsed.written, self.streaming)
-        sink = make(self._request, call, runner.response_headers, keep, self._forget)
-        sink.given = self._given
+        keep = after.keep if after.given is not None else None
+        sink = make(self._request, call, runner.response_headers, keep, after.forget)
+        sink.given = after.given
         if self._parsed.remembering is not None:
-            sink.remember(self._parsed.remembering, self._remember)
+            sink.remember(self._parsed.remembering, after.remember)
         silence_s, is_late = runner.planned.model.keepalive_s, call.decision.win_on is WinOn.VALID
         sink.keepalive_s = silence_s
         every_s = COMMENT_S if silence_s is None and is_late else silence_s  # the first token may be the last
@@ -351,18 +365,16 @@ class Responder:
         sink = PassingSink(self._request, runner.response_headers, runner.planned.model.keepalive_s)
         try:
             record = await runner.run(partial(runner.gather, sink))
+        except AnsweredHere as here:
+            return _identified(here.response, runner.call)
         except BaseException:
             sink.drop()
             raise
         finally:
             if sink.response is not None:
                 await sink.stop()
-        if isinstance(record, web.Response):
-            record.headers.update(headers.identifying(runner.call.caller.envelope.request_id or runner.call.caller.id))
-            return record
-        if self._given is not None and sink.winner is not None:
-            self._given.add(sink.body)
-            await self._keep(sink.body, Maker(sink.winner.deployment, sink.winner.key_name))
+        if sink.winner is not None and self._after.keeps:
+            await self._after.heard(sink.body, sink.winner, record)
         return await sink.answer({**runner.response_headers, **self._cost(record)}, self._parsed.told_as)
 
     def _cost(self, record: CallRecord) -> dict[str, str]:
@@ -378,11 +390,10 @@ class Responder:
         sink = GatheringSink(dialect, single=is_one or answers_asked(client_fields, dialect) == 1)
         try:
             record = await self._runner.run(partial(self._runner.gather, sink))
+        except AnsweredHere as here:
+            return _identified(here.response, call)
         except ApiError as error:
             raise self._told(error) from None
-        if isinstance(record, web.Response):
-            record.headers.update(headers.identifying(call.caller.envelope.request_id or call.caller.id))
-            return record
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")
         fields = headers.for_client(sink.winner)
@@ -391,64 +402,9 @@ class Responder:
         body = await _large(sink) if sink.is_long else sink.body()
         if self._parsed.told_as is not None:
             body = self._parsed.told_as(body)
-        if self._given is not None:
-            self._given.add(body)
-            await self._keep(body, Maker(sink.winner.deployment, sink.winner.key_name))
-        if self._parsed.remembering is not None:
-            await self._parsed.remembering.read(body)
-            self._remember(Maker(sink.winner.deployment))
-        if call.request.runs_on:
-            await begin_in_background(self._context, call, record, body)
+        if self._after.keeps:
+            await self._after.heard(body, sink.winner, record)
         if not is_plain(self._request, self._context):
             return web.Response(body=body, content_type=JSON, headers=fields)
         fields[CONTENT_TYPE] = JSON
         return PlainResponse(fields, body)
-
-    def _forget(self, call: Call) -> None:
-        """Release the prompt of the request and of each translated copy."""
-        n_kept = forget_prompt(self._parsed.fields, self._parsed.dialect)
-        for each in (call,) if call is self._runner.first_call else (call, self._runner.first_call):
-            if each.request.fields is not self._parsed.fields:
-                n_kept += forget_prompt(each.request.fields, each.request.dialect)
-            for rendered in each.rendered.values():
-                n_kept += 0 if rendered.fields is None else forget_prompt(rendered.fields)
-                n_kept += 0 if rendered.apart is None else forget_prompt(rendered.apart.fields)
-        if self._parsed.remembering is not None:
-            n_kept += self._parsed.remembering.size
-        if self._client_context.received is not None:
-            self._client_context.received.shrink(n_kept)
-
-    def _remember(self, maker: Maker) -> None:
-        """Keep the answer for later requests that name it, unless ``maker`` stores the answer as well.
-
-        A provider may answer to ``store: true`` and keep nothing, as vLLM does.
-        """
-        parsed, remembering = self._parsed, self._parsed.remembering
-        if remembering is None:
-            return
-        if parsed.stores:
-            deployment = self._runner.planned.model.deployments[maker.deployment]
-            if deployment.stores and deployment.spoken_in(self._runner.call) is parsed.dialect:
-                return
-        remembering.keep_soon()
-
-    async def _keep(self, answer: bytes, maker: Maker) -> None:
-        """Record the maker of the response in ``answer``, and the names in the response.
-
-        Names in a translated answer are not stored, but for those of messages: a client may compare its next request
-        with a message of any kind.
-        """
-        deployment, key_name = maker.deployment, maker.key_name
-        responses, client = self._context.responses, self._client_context.client.name
-        names = {} if self._given is None else self._given.names
-        deployment_asked = self._runner.planned.model.deployments[deployment]
-        if self._parsed.relayed is not None:
-            pass  # all names are the provider's own
-        elif deployment_asked.spoken_in(self._runner.call) is not self._parsed.dialect:
-            names = {name: kind for name, kind in names.items() if kind is StoredKind.MESSAGE}
-        elif self._parsed.stores:
-            name = None if (recalling := self._parsed.dialect.recalling) is None else recalling.id_of(answer)
-            names = names if name is None else {name: StoredKind.RESPONSE, **names}
-        else:  # the answer's id names nothing at the provider, and seals what the gateway keeps of the answer in Redis
-            names = {name: kind for name, kind in names.items() if kind is not StoredKind.RESPONSE}
-        await responses.keep_all(client, names, deployment, key_name, deployment_asked.tenant)
