@@ -14,7 +14,9 @@ from gateway.api.call_context import CallContext, ClientContext
 from gateway.api.call_runner import CallRunner
 from gateway.api.client import LOCAL
 from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints import CHAT_ENDPOINT, MESSAGES_ENDPOINT, RESPONSES_ENDPOINT
+from gateway.api.endpoints.chat import CHAT_ENDPOINT
+from gateway.api.endpoints.messages import MESSAGES_ENDPOINT
+from gateway.api.endpoints.responses import RESPONSES_ENDPOINT
 from gateway.api.json_body import Contents
 from gateway.api.plan_call import plan_call
 from gateway.api.request import ParsedRequest

@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Mapping
 import msgspec
 
 from gateway.api import headers
-from gateway.api.endpoints import CHAT_ENDPOINT, ENDPOINTS, GEMINI_ENDPOINT
+from gateway.api.endpoints import ENDPOINTS
+from gateway.api.endpoints.chat import CHAT_ENDPOINT
+from gateway.api.endpoints.gemini import GEMINI_ENDPOINT
 from gateway.api.json_body import JSON
 from gateway.api.told import broken, error_body, failure
 from gateway.core.errors import ApiError, NotFound

@@ -30,7 +30,7 @@ from gateway.api.auth import (
 )
 from gateway.api.client import Client, person_of
 from gateway.api.context import CONTEXT, Context
-from gateway.api.endpoints import CHAT_ENDPOINT
+from gateway.api.endpoints.chat import CHAT_ENDPOINT
 from gateway.api.handler import answering
 from gateway.api.json_body import JSON
 from gateway.api.refusals import RefusedRequest

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.api.endpoints import read_response
+from gateway.api.endpoints.responses import read_response
 from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
 from gateway.fleet.fleet import Fleet

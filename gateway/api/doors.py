@@ -17,7 +17,7 @@ import msgspec
 from gateway.api.client_sinks import FramedSink
 from gateway.api.context import CONTEXT
 from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints import MESSAGES_ENDPOINT, read_messages
+from gateway.api.endpoints.messages import MESSAGES_ENDPOINT, read_messages
 from gateway.api.json_body import JSON, Contents
 from gateway.api.models import json_of, models_for
 from gateway.api.request import ParsedRequest, StreamFormat

@@ -21,7 +21,6 @@ from gateway.api.client_sinks import CONTENT_TYPE, SINKS, PassingSink, Streaming
 from gateway.api.compacting import all_compact, read_compacting
 from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints import THREAD
 from gateway.api.json_body import JSON, Contents
 from gateway.api.overrides import HEADER, NOTHING, RaceOverride, read_deadlines, tightened
 from gateway.api.plan_call import plan_call
@@ -31,7 +30,7 @@ from gateway.api.recall import kept_at, recalled, scope_of
 from gateway.api.relayed_api import RelayedApi
 from gateway.api.relayed_requests import default_model, form_fields, multipart_steps, read_json
 from gateway.api.request import ParsedRequest
-from gateway.api.resolved_model import lost_thread
+from gateway.api.resolved_model import THREAD, lost_thread
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown

@@ -27,8 +27,8 @@ from providers.dialects import (
 )
 
 _STORING = frozenset({"store"})
-_THREAD = "thread"
-_BEGINNING = frozenset({_THREAD})
+THREAD = "thread"
+_BEGINNING = frozenset({THREAD})
 
 SHORT_BYTES = 8 * 1024  # of a body: so few values fit in
 LONG_BYTES = 256 * 1024
@@ -87,7 +87,7 @@ class ResolvedModel:
 
         """
         deployments = having(self._deployments, stored)
-        if self.parsed.converses == _THREAD and not any(map(self._keeps_thread, deployments)):
+        if self.parsed.converses == THREAD and not any(map(self._keeps_thread, deployments)):
             raise lost_thread(f"{stored.deployment} keeps none")
         dialect, tools = self.parsed.dialect, self.parsed.needs.tools
         is_read = self.parsed.relayed is None
@@ -221,7 +221,7 @@ class ResolvedModel:
                 lowered = tuple(dict.fromkeys((*lowered_before.split(", "), *rendered.lowered)))
                 fitting.rendered[each.name] = msgspec.structs.replace(rendered, lowered=lowered)
         field = parsed.converses
-        if field == _THREAD and not self._is_kept and len(fitting.deployments) > 1:
+        if field == THREAD and not self._is_kept and len(fitting.deployments) > 1:
             raise lost_thread("which of the deployments keeps it is not known: a thread is stored at one provider")
         if field is not None and not self._is_kept and len(fitting.deployments) > 1:
             raise InvalidRequest(
@@ -260,8 +260,8 @@ class ResolvedModel:
         refused at once, and asks without.
         """
         parsed = self.parsed
-        has_threads = _THREAD in parsed.dialect.requests.essential  # in other APIs the name has no meaning
-        if has_threads and _THREAD in parsed.fields and parsed.converses is None:
+        has_threads = THREAD in parsed.dialect.requests.essential  # in other APIs the name has no meaning
+        if has_threads and THREAD in parsed.fields and parsed.converses is None:
             has_others = self.is_fallback or bool(self.model.fallbacks or parsed.preferences.models[1:])
             may_lose = has_others or any(map(self._keeps_thread, self._deployments))
             return _BEGINNING if may_lose else frozenset()
@@ -277,7 +277,7 @@ class ResolvedModel:
     def _keeps_thread(self, deployment: Deployment) -> bool:
         """Whether a deployment, asked in Messages, does not ignore a thread."""
         parsed = self.parsed
-        dialect, thread = parsed.dialect, {_THREAD: parsed.fields[_THREAD]}
+        dialect, thread = parsed.dialect, {THREAD: parsed.fields[THREAD]}
         is_own = deployment.asked_in(dialect, tools=parsed.needs.tools, client=self._client) is dialect
         return is_own and not deployment.upstream.losses(dialect, deployment.model, thread)
 

@@ -20,7 +20,7 @@ from gateway.api.auth import FORWARDED_FOR, Trust
 from gateway.api.bodies import ReceivedBody, address_of, most_bytes, read_contents
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context, GatewayPhase
-from gateway.api.endpoints import RESPONSES_ENDPOINT
+from gateway.api.endpoints.responses import RESPONSES_ENDPOINT
 from gateway.api.handler import answer_of
 from gateway.api.json_body import Contents
 from gateway.api.refusals import CALL_ID, RefusedRequest

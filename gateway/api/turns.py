@@ -14,7 +14,7 @@ from gateway.api.call_context import ClientContext
 from gateway.api.client import Client
 from gateway.api.client_sinks import StreamingSink
 from gateway.api.context import CONTEXT, Context
-from gateway.api.endpoints import RESPONSES_ENDPOINT
+from gateway.api.endpoints.responses import RESPONSES_ENDPOINT
 from gateway.api.handler import MakeAnswer, Responder
 from gateway.api.headers import left_out
 from gateway.api.json_body import Contents, decoded, is_set

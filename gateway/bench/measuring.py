@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from gateway.api.endpoints import read_chat
+from gateway.api.endpoints.chat import read_chat
 from gateway.api.fitting import Question, fitted
 from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest

@@ -13,7 +13,7 @@ import msgspec
 from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner
 from gateway.api.client import LOCAL
-from gateway.api.endpoints import read_chat
+from gateway.api.endpoints.chat import read_chat
 from gateway.api.json_body import Contents
 from gateway.api.plan_call import plan_call
 from gateway.api.request import ParsedRequest

@@ -36,7 +36,7 @@ from gateway.api.context import LedgerUnavailable
 from gateway.api.counting import ESTIMATED
 from gateway.api.doors import DOOR_ENDPOINTS, InferenceProfile, InferenceProfiles
 from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints import INTERACTIONS_ENDPOINT
+from gateway.api.endpoints.interactions import INTERACTIONS_ENDPOINT
 from gateway.api.headers import LOWERED, NARROWED, PLAN_HEADER
 from gateway.api.models import AnthropicModel, AnthropicModels, GoogleModel, GoogleModels, OpenAIModel, OpenAIModels
 from gateway.api.preferences import ProviderPreferences

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.api.endpoints import CHAT_MEDIA as MEDIA
 from gateway.api.endpoints import ENDPOINTS
+from gateway.api.endpoints.chat import CHAT_MEDIA as MEDIA
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, scan_steps
 from gateway.api.request import Needs, ParsedRequest, needs_of
 from gateway.settings import Settings

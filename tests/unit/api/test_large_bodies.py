@@ -11,7 +11,7 @@ import pytest
 from gateway.api import bodies, json_body
 from gateway.api.bodies import contents_steps, read_contents
 from gateway.api.body_work import BodyWork
-from gateway.api.endpoints import CHAT_MEDIA as MEDIA
+from gateway.api.endpoints.chat import CHAT_MEDIA as MEDIA
 from gateway.api.json_body import MOST_FIELDS, Contents, decoded, read_fields, values_outside_strings
 from gateway.api.preferences import read_preferences
 from gateway.core.errors import InvalidRequest

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.api.endpoints import read_chat
+from gateway.api.endpoints.chat import read_chat
 from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
 from gateway.api.shapes import resolved_objective

@@ -34,13 +34,13 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = copy / "providers" / "dialects" / "echo"
     folder.mkdir()
     shutil.copy(HERE / "dialect.py", folder)
-    api = copy / "gateway" / "api"
+    endpoints = copy / "gateway" / "api" / "endpoints"
     surface = (HERE / "surface.py").read_text()
-    (api / "echo.py").write_text(
+    (endpoints / "echo.py").write_text(
         surface.replace("tests.app.gateway.extending.fifth_dialect.", "providers.dialects.echo.")
     )
     add(folder.parent / "index.py", "from providers.dialects.echo.dialect import ECHO", "ECHO")
-    add(api / "endpoints.py", "from gateway.api.echo import ECHO_SURFACE", "ECHO_SURFACE")
+    add(endpoints / "__init__.py", "from gateway.api.endpoints.echo import ECHO_SURFACE", "ECHO_SURFACE")
     return copy
 
 

@@ -11,7 +11,7 @@ from providers.dialects import DIALECTS
 from tools.house import doors_of
 
 CHECKOUT = Path(__file__).parents[4]
-HOMES = ("providers/dialects/", "gateway/api/endpoints.py")
+HOMES = ("providers/dialects/", "gateway/api/endpoints/")
 
 # Each is right whichever dialects there are.
 EXCEPTIONS: Mapping[str, frozenset[str]] = {
@@ -111,16 +111,18 @@ def test_nothing_else_mentions_a_dialect_by_name() -> None:
 def test_a_mention_is_found() -> None:
     code = """
 from providers.dialects.chat.events import read_event
-from gateway.api.endpoints import CHAT_MEDIA
+from gateway.api.endpoints.chat import CHAT_MEDIA
 if api == "responses" or path == "/v1/chat/completions": ...
 """
     assert sorted(mentions(code)) == [
         "/v1/chat/completions",
-        "gateway.api.endpoints",
+        "gateway.api.endpoints.chat",
         "providers.dialects.chat.events",
         "responses",
     ]
-    without = "from providers.dialects.index import DIALECTS\nfrom gateway.api.endpoints import X\nkind = 'chat'"
+    without = (
+        "from providers.dialects.index import DIALECTS\nfrom gateway.api.endpoints.storing import X\nkind = 'chat'"
+    )
     assert not [*mentions(without)]
 
 

@@ -1,4 +1,4 @@
-"""The made-up dialect's requests. It becomes ``gateway/api/echo.py``."""
+"""The made-up dialect's requests. It becomes ``gateway/api/endpoints/echo.py``."""
 
 import msgspec
 
