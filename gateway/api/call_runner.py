@@ -1,38 +1,31 @@
 """Runs one call of any API: at its model, then at its fallbacks, until one has answered."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
 from gateway.api.call_context import CallContext
-from gateway.api.fallbacks import fallbacks_of, late_after_s, late_at_first_s
+from gateway.api.fallbacks import FallbackChain, late_after_s, late_at_first_s
 from gateway.api.headers import NARROWED, PLAN_HEADER, written
 from gateway.api.plan_call import (
     PlanCall,
     PlannedCall,
     is_counted,
-    payer_of,
     remember_prefix,
-    use_of,
 )
-from gateway.api.preferences import Preferences, is_passed_on
-from gateway.api.purse import Allowance, Purse
+from gateway.api.preferences import Preferences
+from gateway.api.purse import Allowance, Purse, payer_of, use_of
 from gateway.core.calls import Call, CallRecord
-from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
+from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.core.race_failures import (
-    RaceFailed,
-    RejectedByProvider,
     SkippedDeployment,
     all_cooling,
     all_failed,
     race_failed,
 )
-from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import LINE_S, BegunHolds, LimitHeld, LimitReached
 from gateway.racing import (
@@ -54,220 +47,13 @@ from gateway.racing import (
     room_for,
     within_room,
 )
-from gateway.settings import Cause, FallbackAfter, When
 from gateway.steering import Plan
-from providers import OF_SIZE, Meaning, RefusalScope
+from providers import OF_SIZE
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from gateway.racing import ClientSink
-
-# The cause why a model could not answer; it decides which fallback models are tried.
-
-
-_CAUSES = {
-    RefusalScope.LENGTH: Cause.CONTEXT,
-    RefusalScope.CONTENT: Cause.CONTENT_FILTER,
-    **dict.fromkeys((RefusalScope.MINUTE, RefusalScope.TERMS, RefusalScope.SIZE, RefusalScope.MODEL), Cause.FAILED),
-}
-
-
-def cause_of(error: ApiError) -> Cause | None:
-    """Return the cause for which a fallback may be tried after ``error``; None: the request is wrong for all."""
-    if isinstance(error, NoDeploymentFits):
-        return Cause.CONTEXT if error.meaning is Meaning.TOO_LONG else Cause.FAILED
-    if isinstance(error, RejectedByProvider):
-        is_large = error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE  # in tokens or bytes, which vendors mix up
-        return Cause.CONTEXT if is_large else _CAUSES.get(error.scope)
-    is_ours = error.of_model if isinstance(error, LimitReached) else isinstance(error, RaceFailed | NothingEnabled)
-    return Cause.FAILED if is_ours else None
-
-
-# The models that a call tries in turn: the requested model, then its fallbacks.
-
-FALLBACK = "x-holeshot-fallback"  # the model that answers instead of the requested one
-
-
-class PlanModel(Protocol):
-    """Builds the call for a model: a ``PlanCall`` of one fleet."""
-
-    def __call__(
-        self, name: str, instead_of: Call | None, *, beside: str | None = None
-    ) -> Coroutine[Any, Any, PlannedCall]:
-        """As ``PlanCall``."""
-
-
-class FallbackChain:
-    """The current model of a call, and the next one. Each model is tried once.
-
-    After a failure the order is: the request's own fallbacks, for any cause; the fallbacks that are configured for the
-    first model and this cause; then the fallbacks of these.
-    """
-
-    def __init__(
-        self, fleet: Fleet, asked: str, wanted: Sequence[str], plan_model: PlanModel, *, may_fall_back: bool = True
-    ) -> None:
-        """``asked``: the requested model; ``wanted``: the request's own fallbacks. ``begin`` must be called first.
-
-        ``plan_model`` must not refer to this object, or there would be a reference cycle.
-        """
-        self.response_headers: dict[str, str] = {}  # besides those of the answer
-        self._fleet = fleet
-        self._wanted = wanted
-        self._plan_model = plan_model
-        self._may_fall_back = may_fall_back
-        self._asked = asked
-        self._tried = {asked}
-        self._only_after_failure: set[str] = set()  # not asked beside a late model that may not pay for them
-        self._failed: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
-        self.continuing: dict[str, PlannedCall] = {}  # fallbacks that may continue an answer
-        self._first_call: Call | None = None  # calls for fallbacks keep its id and times
-        self.planned: PlannedCall
-        self.own: str | None = None  # the requested model as planned; None: it cannot be used
-        # Whether another model may be asked beside a late one. A call that changes something at a provider is sent to
-        # one only.
-        self.hedges = False
-
-    async def begin(self) -> PlannedCall:
-        """Build the call for the requested model, or for the first usable fallback.
-
-        Raises:
-            ApiError: no model can be used.
-
-        """
-        try:
-            planned = self.planned = await self._plan_model(self._asked, None)
-            self.own = planned.model.name
-            if planned.response_headers or planned.plan.explanation is not None:
-                self._set_headers(planned)
-        except ApiError as error:
-            following = await self.following([(self._asked, error)])
-            if following is None:
-                raise
-            self.use(following)
-        self._first_call = call = self.planned.call
-        has_others = bool(self._wanted or self.planned.model.fallbacks or self._failed)
-        self.hedges = has_others and not call.request.stateful and self._may_fall_back
-        return self.planned
-
-    async def following(self, errors: Sequence[tuple[str, ApiError]]) -> PlannedCall | None:
-        """Build the call for the next model after ``errors`` (model and error); None: no such model."""
-        causes = [(name, cause) for name, error in errors if (cause := cause_of(error)) is not None]
-        return await self._first_usable(causes) if causes else None
-
-    def after(self, late: str) -> tuple[str, FallbackAfter] | None:
-        """Return the model that is asked beside the model ``late``, and when; None: no such model."""
-        return next(self._waiting([*self._failed, (late, Cause.FAILED)], beside=True), None)
-
-    async def beside(self, late: str, first: str) -> PlannedCall | None:
-        """Build the call for the next model, to be asked beside the model ``late``; None: no such model.
-
-        ``first``: the first model that was late.
-        """
-        return await self._first_usable([(late, Cause.FAILED)], beside=first)
-
-    def to_continue(self, *, beside: bool) -> Iterator[PlannedCall]:
-        """Yield the fallbacks that may continue the current model's answer; ``beside``: while the answer still runs.
-
-        A fallback that was asked in vain beside the model may be among them. A fallback's own ``takeover`` counts if
-        set.
-        """
-        failed = [*self._failed, (self.planned.model.name, Cause.FAILED)]
-        passed = {name for name, _ in failed}
-        for name, _ in self._listed(failed, beside=beside):
-            if name in passed:
-                continue
-            passed.add(name)
-            with suppress(ApiError):
-                planned = self.continuing.get(name) or _at_once(self._plan_model(name, self._first_call))
-                if planned is not None and _takes_over(planned.model):
-                    self.continuing[name] = planned
-                    yield planned
-
-    def keep(self, name: str) -> None:
-        """Ask the model ``name`` only after a failure, as the late model may not pay for it."""
-        self._tried.discard(name)
-        self._only_after_failure.add(name)
-
-    async def again(self) -> PlannedCall | None:
-        """Plan the requested model once more, and make it the current one; None: it cannot be used."""
-        with suppress(ApiError):
-            planned = self.planned = await self._plan_model(self._asked, self._first_call)
-            self._set_headers(planned)
-            self._tried, self._failed = {self._asked}, []
-            return planned
-        return None
-
-    def use(self, planned: PlannedCall) -> None:
-        """Make the model of ``planned`` the current one: a fallback, or the requested model once more."""
-        self.planned = planned
-        self.hedges = not planned.call.request.stateful
-        self._set_headers(planned)
-        if planned.model.name != self.own:
-            self.response_headers[FALLBACK] = planned.model.name
-
-    async def _first_usable(
-        self, causes: Sequence[tuple[str, Cause]], *, beside: str | None = None
-    ) -> PlannedCall | None:
-        """Build the call for the first usable fallback of models that could not answer; None: no such fallback.
-
-        ``beside``: the running model; beside it only fallbacks are asked that need no failure.
-        """
-        self._failed += [each for each in causes if each not in self._failed]
-        for name, _ in self._waiting(self._failed, beside=beside is not None):
-            self._tried.add(name)
-            with suppress(ApiError):
-                return await self._plan_model(name, self._first_call, beside=beside)
-        return None
-
-    def _waiting(self, failed: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
-        """Yield the fallbacks of ``_listed`` that were not tried yet."""
-        for name, after in self._listed(failed, beside=beside):
-            if name not in self._tried:
-                yield name, after
-
-    def _listed(self, failed: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
-        """Yield the fallbacks in order, each with the time after which it is asked beside a late model.
-
-        ``beside``: only fallbacks that need no failure.
-        """
-        for name, after in self._of_all(failed):
-            if not beside or not (after == "failure" or name in self._only_after_failure):
-                yield name, after
-
-    def _of_all(self, failed: Sequence[tuple[str, Cause]]) -> Iterator[tuple[str, FallbackAfter]]:
-        if not self._may_fall_back:
-            return
-        if self._first_call is None or not is_passed_on(self.planned.model):  # else OpenRouter uses the request's
-            asked_model = self._fleet.known(self._asked)
-            yield from ((name, "auto" if asked_model is None else asked_model.fallback_after) for name in self._wanted)
-        for name, why in failed:  # the whole list of the first model before the lists of its fallbacks
-            model = self._fleet.known(name)
-            if model is not None:
-                yield from fallbacks_of(model, why)
-
-    def _set_headers(self, planned: PlannedCall) -> None:
-        self.response_headers.clear()
-        self.response_headers.update(planned.response_headers)
-        if planned.plan.explanation is not None:
-            self.response_headers[PLAN_HEADER] = written(planned.plan.explanation)
-
-
-def _at_once(planning: Coroutine[Any, Any, PlannedCall]) -> PlannedCall | None:
-    """Return the planned call; None for a request so long that it is translated in a thread."""
-    try:
-        planning.send(None)
-    except StopIteration as planned:
-        return cast("PlannedCall", planned.value)
-    planning.close()
-    return None
-
-
-def _takes_over(fallback: Model) -> bool:
-    """Whether ``fallback`` may continue another model's answer, which only its own ``takeover`` can forbid."""
-    return fallback.takeover.when is When.ALWAYS or "when" not in fallback.takeover.model_fields_set
-
 
 # Runs the call at one model: returns the record if a deployment answered, else the reason.
 Run = Callable[[PlannedCall], Awaitable[CallRecord | NoAnswer]]
@@ -294,7 +80,7 @@ class AnsweredHere(Exception):
 class CallRunner:
     """One call, over all models that it tries. The caller must hold a lease of ``context.fleet`` until the end."""
 
-    _last: Sequence[tuple[str, ApiError]] = ()  # the failed models of the last race, with errors
+    _last_errors: Sequence[tuple[str, ApiError]] = ()  # the failed models of the last race, with errors
 
     def __init__(
         self,
@@ -330,7 +116,7 @@ class CallRunner:
         self.response_headers = self._fallbacks.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
         self.failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with errors
-        self._failed: list[tuple[str, NoAnswer]] = []  # the failed models of a race, in order
+        self._unanswered: list[tuple[str, NoAnswer]] = []  # the failed models of a race, in order
         self._raced: dict[str, PlannedCall] = {}  # the plans of a race of several models
         self._roomy: _Roomy | None = None  # of the deployments that refused the answer's length, the one with most room
         self._is_asked_for_less = False
@@ -380,7 +166,7 @@ class CallRunner:
         except (ApiError, AnsweredHere):
             raise
         except asyncio.CancelledError:  # between two models or parts of an answer; otherwise it is recorded already
-            if self.open_call.launched or self._failed:
+            if self.open_call.launched or self._unanswered:
                 why = self.open_call.cancelled_as()
                 self.open_call.finish(None, status_code=why.status, error_kind=why.code)
             raise
@@ -399,7 +185,7 @@ class CallRunner:
         race = self._race(planned, sink, sink)
         ending = await race.run()
         assert not isinstance(ending, BrokenAnswer)  # the client sees nothing of a gathered answer before its end
-        self._failed = race.unanswered
+        self._unanswered = race.unanswered
         return ending
 
     def _race(
@@ -457,7 +243,7 @@ class CallRunner:
         else:
             race = self._race(planned, sink, sink, keep)
             ending = await race.run()
-        self._failed = race.unanswered
+        self._unanswered = race.unanswered
         while isinstance(ending, BrokenAnswer):
             continuers = self._continuers(self.planned)  # of the model whose answer has begun
             ending = await Continuation(open_call, sink, continuers, ending).finish()
@@ -517,9 +303,9 @@ class CallRunner:
     def _note_failures(self) -> None:
         """Note the errors of the last race's models."""
         plans = {self.planned.model.name: self.planned, **self._raced}
-        self._last = [(name, self._total_failure(plans[name], failures)) for name, failures in self._failed]
-        self.failed += self._last
-        for name, failures in self._failed:
+        self._last_errors = [(name, self._total_failure(plans[name], failures)) for name, failures in self._unanswered]
+        self.failed += self._last_errors
+        for name, failures in self._unanswered:
             self._find_room(plans[name], failures)
 
     # For the rungs of the ladder.
@@ -535,7 +321,7 @@ class CallRunner:
 
     async def use_next(self) -> bool:
         """Go on with the next model that limits and money allow; return whether there is one."""
-        while (following := await self._fallbacks.following(self._last)) is not None:
+        while (following := await self._fallbacks.following(self._last_errors)) is not None:
             if await self.purse.holds(following):
                 self.use(following)
                 return True
@@ -588,7 +374,7 @@ class CallRunner:
             ApiError: ``error``, as it has none.
 
         """
-        self.failed, self._last = [], ()  # the error's frames refer to this object
+        self.failed, self._last_errors = [], ()  # the error's frames refer to this object
         error.headers.update({"x-holeshot-call-id": self.call.caller.id, **self.response_headers})
         if (answer := self._answer_here(error)) is not None:
             response, events = answer

@@ -1,12 +1,230 @@
 """The models that are asked after the one that a request names, and when one is asked beside another."""
 
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, Protocol, cast
 
 from gateway.api.call_context import CallContext
+from gateway.api.headers import PLAN_HEADER, written
 from gateway.api.plan_call import PlannedCall
+from gateway.api.preferences import is_passed_on
+from gateway.core.calls import Call
+from gateway.core.errors import ApiError, NoDeploymentFits, NothingEnabled
+from gateway.core.race_failures import RaceFailed, RejectedByProvider
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.settings import Cause, FallbackAfter
+from gateway.limits import LimitReached
+from gateway.settings import Cause, FallbackAfter, When
+from providers import Meaning, RefusalScope
+
+# The cause why a model could not answer; it decides which fallback models are tried.
+
+
+_CAUSES = {
+    RefusalScope.LENGTH: Cause.CONTEXT,
+    RefusalScope.CONTENT: Cause.CONTENT_FILTER,
+    **dict.fromkeys((RefusalScope.MINUTE, RefusalScope.TERMS, RefusalScope.SIZE, RefusalScope.MODEL), Cause.FAILED),
+}
+
+
+def cause_of(error: ApiError) -> Cause | None:
+    """Return the cause for which a fallback may be tried after ``error``; None: the request is wrong for all."""
+    if isinstance(error, NoDeploymentFits):
+        return Cause.CONTEXT if error.meaning is Meaning.TOO_LONG else Cause.FAILED
+    if isinstance(error, RejectedByProvider):
+        is_large = error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE  # in tokens or bytes, which vendors mix up
+        return Cause.CONTEXT if is_large else _CAUSES.get(error.scope)
+    is_ours = error.of_model if isinstance(error, LimitReached) else isinstance(error, RaceFailed | NothingEnabled)
+    return Cause.FAILED if is_ours else None
+
+
+# The models that a call tries in turn: the requested model, then its fallbacks.
+
+FALLBACK = "x-holeshot-fallback"  # the model that answers instead of the requested one
+
+
+class PlanModel(Protocol):
+    """Builds the call for a model: a ``PlanCall`` of one fleet."""
+
+    def __call__(
+        self, name: str, instead_of: Call | None, *, beside: str | None = None
+    ) -> Coroutine[Any, Any, PlannedCall]:
+        """As ``PlanCall``."""
+
+
+class FallbackChain:
+    """The current model of a call, and the next one. Each model is tried once.
+
+    After a failure the order is: the request's own fallbacks, for any cause; the fallbacks that are configured for the
+    first model and this cause; then the fallbacks of these.
+    """
+
+    def __init__(
+        self, fleet: Fleet, asked: str, wanted: Sequence[str], plan_model: PlanModel, *, may_fall_back: bool = True
+    ) -> None:
+        """``asked``: the requested model; ``wanted``: the request's own fallbacks. ``begin`` must be called first.
+
+        ``plan_model`` must not refer to this object, or there would be a reference cycle.
+        """
+        self.response_headers: dict[str, str] = {}  # besides those of the answer
+        self._fleet = fleet
+        self._wanted = wanted
+        self._plan_model = plan_model
+        self._may_fall_back = may_fall_back
+        self._asked = asked
+        self._tried = {asked}
+        self._only_after_failure: set[str] = set()  # not asked beside a late model that may not pay for them
+        self._causes: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
+        self.continuing: dict[str, PlannedCall] = {}  # fallbacks that may continue an answer
+        self._first_call: Call | None = None  # calls for fallbacks keep its id and times
+        self.planned: PlannedCall
+        self.own: str | None = None  # the requested model as planned; None: it cannot be used
+        # Whether another model may be asked beside a late one. A call that changes something at a provider is sent to
+        # one only.
+        self.hedges = False
+
+    async def begin(self) -> PlannedCall:
+        """Build the call for the requested model, or for the first usable fallback.
+
+        Raises:
+            ApiError: no model can be used.
+
+        """
+        try:
+            planned = self.planned = await self._plan_model(self._asked, None)
+            self.own = planned.model.name
+            if planned.response_headers or planned.plan.explanation is not None:
+                self._set_headers(planned)
+        except ApiError as error:
+            following = await self.following([(self._asked, error)])
+            if following is None:
+                raise
+            self.use(following)
+        self._first_call = call = self.planned.call
+        has_others = bool(self._wanted or self.planned.model.fallbacks or self._causes)
+        self.hedges = has_others and not call.request.stateful and self._may_fall_back
+        return self.planned
+
+    async def following(self, errors: Sequence[tuple[str, ApiError]]) -> PlannedCall | None:
+        """Build the call for the next model after ``errors`` (model and error); None: no such model."""
+        causes = [(name, cause) for name, error in errors if (cause := cause_of(error)) is not None]
+        return await self._first_usable(causes) if causes else None
+
+    def after(self, late: str) -> tuple[str, FallbackAfter] | None:
+        """Return the model that is asked beside the model ``late``, and when; None: no such model."""
+        return next(self._waiting([*self._causes, (late, Cause.FAILED)], beside=True), None)
+
+    async def beside(self, late: str, first: str) -> PlannedCall | None:
+        """Build the call for the next model, to be asked beside the model ``late``; None: no such model.
+
+        ``first``: the first model that was late.
+        """
+        return await self._first_usable([(late, Cause.FAILED)], beside=first)
+
+    def to_continue(self, *, beside: bool) -> Iterator[PlannedCall]:
+        """Yield the fallbacks that may continue the current model's answer; ``beside``: while the answer still runs.
+
+        A fallback that was asked in vain beside the model may be among them. A fallback's own ``takeover`` counts if
+        set.
+        """
+        causes = [*self._causes, (self.planned.model.name, Cause.FAILED)]
+        passed = {name for name, _ in causes}
+        for name, _ in self._listed(causes, beside=beside):
+            if name in passed:
+                continue
+            passed.add(name)
+            with suppress(ApiError):
+                planned = self.continuing.get(name) or _at_once(self._plan_model(name, self._first_call))
+                if planned is not None and _takes_over(planned.model):
+                    self.continuing[name] = planned
+                    yield planned
+
+    def keep(self, name: str) -> None:
+        """Ask the model ``name`` only after a failure, as the late model may not pay for it."""
+        self._tried.discard(name)
+        self._only_after_failure.add(name)
+
+    async def again(self) -> PlannedCall | None:
+        """Plan the requested model once more, and make it the current one; None: it cannot be used."""
+        with suppress(ApiError):
+            planned = self.planned = await self._plan_model(self._asked, self._first_call)
+            self._set_headers(planned)
+            self._tried, self._causes = {self._asked}, []
+            return planned
+        return None
+
+    def use(self, planned: PlannedCall) -> None:
+        """Make the model of ``planned`` the current one: a fallback, or the requested model once more."""
+        self.planned = planned
+        self.hedges = not planned.call.request.stateful
+        self._set_headers(planned)
+        if planned.model.name != self.own:
+            self.response_headers[FALLBACK] = planned.model.name
+
+    async def _first_usable(
+        self, causes: Sequence[tuple[str, Cause]], *, beside: str | None = None
+    ) -> PlannedCall | None:
+        """Build the call for the first usable fallback of models that could not answer; None: no such fallback.
+
+        ``beside``: the running model; beside it only fallbacks are asked that need no failure.
+        """
+        self._causes += [each for each in causes if each not in self._causes]
+        for name, _ in self._waiting(self._causes, beside=beside is not None):
+            self._tried.add(name)
+            with suppress(ApiError):
+                return await self._plan_model(name, self._first_call, beside=beside)
+        return None
+
+    def _waiting(self, causes: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
+        """Yield the fallbacks of ``_listed`` that were not tried yet."""
+        for name, after in self._listed(causes, beside=beside):
+            if name not in self._tried:
+                yield name, after
+
+    def _listed(self, causes: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
+        """Yield the fallbacks in order, each with the time after which it is asked beside a late model.
+
+        ``beside``: only fallbacks that need no failure.
+        """
+        for name, after in self._of_all(causes):
+            if not beside or not (after == "failure" or name in self._only_after_failure):
+                yield name, after
+
+    def _of_all(self, causes: Sequence[tuple[str, Cause]]) -> Iterator[tuple[str, FallbackAfter]]:
+        if not self._may_fall_back:
+            return
+        if self._first_call is None or not is_passed_on(self.planned.model):  # else OpenRouter uses the request's
+            asked_model = self._fleet.known(self._asked)
+            yield from ((name, "auto" if asked_model is None else asked_model.fallback_after) for name in self._wanted)
+        for name, why in causes:  # the whole list of the first model before the lists of its fallbacks
+            model = self._fleet.known(name)
+            if model is not None:
+                yield from fallbacks_of(model, why)
+
+    def _set_headers(self, planned: PlannedCall) -> None:
+        self.response_headers.clear()
+        self.response_headers.update(planned.response_headers)
+        if planned.plan.explanation is not None:
+            self.response_headers[PLAN_HEADER] = written(planned.plan.explanation)
+
+
+def _at_once(planning: Coroutine[Any, Any, PlannedCall]) -> PlannedCall | None:
+    """Return the planned call; None for a request so long that it is translated in a thread."""
+    try:
+        planning.send(None)
+    except StopIteration as planned:
+        return cast("PlannedCall", planned.value)
+    planning.close()
+    return None
+
+
+def _takes_over(fallback: Model) -> bool:
+    """Whether ``fallback`` may continue another model's answer, which only its own ``takeover`` can forbid."""
+    return fallback.takeover.when is When.ALWAYS or "when" not in fallback.takeover.model_fields_set
+
+
+# When the next model is asked beside one that is late.
 
 SEAT_PATIENCE_S = 2.0  # if all deployments are full, the next model is asked after this wait for a seat
 

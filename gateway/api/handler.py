@@ -15,12 +15,13 @@ from gateway.api.afterwards import Afterwards
 from gateway.api.aiohttp_adapter import PlainResponse
 from gateway.api.bodies import LARGE_BYTES, address_of, read_contents
 from gateway.api.call_context import ClientContext
-from gateway.api.call_runner import AnsweredHere, CallRunner, cause_of
+from gateway.api.call_runner import AnsweredHere, CallRunner
 from gateway.api.client import Client
 from gateway.api.client_sinks import CONTENT_TYPE, SINKS, PassingSink, StreamingSink, is_plain
 from gateway.api.compacting import all_compact, read_compacting
 from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.endpoint import Endpoint
+from gateway.api.fallbacks import cause_of
 from gateway.api.json_body import JSON, Contents
 from gateway.api.overrides import HEADER, NOTHING, RaceOverride, read_deadlines, tightened
 from gateway.api.plan_call import plan_call

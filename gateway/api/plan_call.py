@@ -26,22 +26,16 @@ from gateway.core.errors import NoDeploymentFits
 from gateway.core.prompt_classes import MeasuredApi, spoken_class
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
-from gateway.limits import DOLLARS, Payer, Use
+from gateway.limits import DOLLARS
 from gateway.racing import (
-    ANSWER_TOKENS,
     EVENTS,
     Attempt,
     Reading,
-    answers_made,
     apart_from,
-    asked_tier,
     asked_whole,
     cannot_read,
     is_bound_elsewhere,
-    most_answer_tokens,
-    most_per_token,
     tells_each_apart,
-    tier_wanted,
     within_room,
     without_reasoning,
     without_unread,
@@ -637,61 +631,3 @@ def _conversation(
         return None
     before = [fields[part] for part in requests.reading_order if part in fields and part != requests.prompt]
     return conversation_of(before, fields[requests.prompt], _cache_key(parsed, model.tenant), session)
-
-
-# The expected use of limits by a planned call, and the model that pays.
-
-
-def payer_of(planned: PlannedCall) -> Payer:
-    """Return the model of ``planned`` in the form for limits."""
-    model = planned.model
-    return Payer(model.name, model.payer or model.name, model.use_limits, model.dearest, model.zone)
-
-
-def use_of(planned: PlannedCall) -> Use:
-    """Return the expected use of limits by the call, and the most that it may cost."""
-    plan, prompt_tokens = planned.plan, planned.call.traits.prompt_tokens
-    usd, costs, may_cost = 0.0, plan.cost_usd, len(planned.model.prices) < len(planned.model.deployments)
-    if planned.model.tenant is not None:
-        deployments = planned.model.deployments
-        costs = {name: each for name, each in costs.items() if deployments[name].tenant is None}
-        may_cost = any(deployments[name].tenant is None for name in planned.names)
-    if costs:
-        for launch in plan.launches:
-            if launch.delay_s == 0:
-                usd += costs.get(launch.deployment, 0.0)
-        if planned.model.tenant is not None and not usd:  # the client's own key goes first, and others may follow
-            usd = max(costs.values())
-    may_cost = may_cost or usd > 0.0
-    most_usd = _most_usd(planned) if may_cost and limits_dollars(planned.call.caller.levels, planned.model) else 0.0
-    return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd, most_usd)
-
-
-def _most_usd(planned: PlannedCall) -> float:
-    """Return the most that the call may cost: the longest allowed answer of the most expensive deployment.
-
-    Other launches of the plan add their prompt, and an answer, too, if their vendor bills an answer to its end.
-    """
-    call, plan, deployments, dearest = planned.call, planned.plan, planned.model.deployments, planned.model.dearest
-    max_tokens = None if call.traits.kind is None else call.traits.kind.max_tokens
-    answers = 0 if call.traits.kind is None else answers_made(call.request.fields, call.request.dialect)
-    has_limit = bool(call.request.dialect.requests.parameters.answer_limits)  # other APIs do not answer in tokens
-    launched = [launch.deployment for launch in plan.launches]
-    tier = asked_tier(call.request.fields)
-    most_usd = beside_usd = 0.0
-    for place, name in enumerate([*launched, *plan.rest]):
-        deployment = deployments[name]
-        if deployment.tenant is not None:
-            continue
-        limit = most_answer_tokens(max_tokens, deployment.capabilities) if has_limit else ANSWER_TOKENS
-        tokens = max(limit * answers, plan.answer_tokens)
-        prompt_usd = answer_usd = 0.0
-        for price in (deployment.price,) if deployment.price is not None else (deployment.listed, dearest):
-            if price is not None:
-                input_usd, output_usd = most_per_token(price, tier_wanted(deployment, tier), call.traits.prompt_tokens)
-                prompt_usd = max(prompt_usd, call.traits.prompt_tokens * input_usd)
-                answer_usd = max(answer_usd, tokens * output_usd)
-        most_usd = max(most_usd, prompt_usd + answer_usd)
-        if 0 < place < len(launched):
-            beside_usd += prompt_usd + (answer_usd if deployment.bills_after_disconnect else 0.0)
-    return most_usd + beside_usd

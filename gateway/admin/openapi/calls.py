@@ -31,12 +31,12 @@ from gateway.admin.openapi.operation import (
 from gateway.api import overrides, responses_socket, turns
 from gateway.api.apis import APIS
 from gateway.api.auth import TENANT_KEYS
-from gateway.api.call_runner import FALLBACK
 from gateway.api.context import LedgerUnavailable
 from gateway.api.counting import ESTIMATED
 from gateway.api.doors import DOOR_ENDPOINTS, InferenceProfile, InferenceProfiles
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints.interactions import INTERACTIONS_ENDPOINT
+from gateway.api.fallbacks import FALLBACK
 from gateway.api.headers import LOWERED, NARROWED, PLAN_HEADER
 from gateway.api.models import AnthropicModel, AnthropicModels, GoogleModel, GoogleModels, OpenAIModel, OpenAIModels
 from gateway.api.preferences import ProviderPreferences

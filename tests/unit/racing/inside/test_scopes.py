@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gateway.api.call_runner import cause_of
+from gateway.api.fallbacks import cause_of
 from gateway.core.race_failures import RejectedByProvider
 from gateway.racing.ladder import Others, others_after
 from gateway.settings import Cause

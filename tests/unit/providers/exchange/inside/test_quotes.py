@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.api.call_runner import cause_of
+from gateway.api.fallbacks import cause_of
 from gateway.core.race_failures import RejectedByProvider
 from gateway.settings import Cause
 from providers import ErrorKind, UpstreamError, lacking, refuses_to_stream, stated_limit
