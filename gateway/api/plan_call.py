@@ -135,7 +135,7 @@ async def plan_call(
         sent,
         client_context.caller(context, sent.fields, session) if instead_of is None else instead_of.caller,
         cached.decision,
-        _own_of(context, parsed, sent, client_context, cached, resolved, instead_of, whose=session_owner),
+        _traits_of(context, parsed, sent, client_context, cached, resolved, instead_of, whose=session_owner),
         fitting.rendered,
     )
     if fitting.rooms:
@@ -173,6 +173,7 @@ def plan_hypothetical(context: CallContext, parsed: ParsedRequest, client_contex
     client, fleet = client_context.client, context.fleet
     fleet_model, resolved, race_asked = _resolved(None, parsed, client, fleet, parsed.model, None)
     try:
+        _refuse_unpriced(resolved, client_context)
         fitting = resolved.fitted(client, context.settings.limits.max_values)
     except NoDeploymentFits as error:
         fitting = Fitting([], dict(error.reasons), {})
@@ -182,7 +183,7 @@ def plan_hypothetical(context: CallContext, parsed: ParsedRequest, client_contex
         sent,
         client_context.caller(context, sent.fields, None),
         cached.decision,
-        _own_of(context, parsed, sent, client_context, cached, resolved, None, whose=None),
+        _traits_of(context, parsed, sent, client_context, cached, resolved, None, whose=None),
         fitting.rendered,
     )
     terms = _terms_of(context, call, cached, sent, whose=None, is_made=False)
@@ -301,8 +302,7 @@ async def _fitting(  # noqa: PLR0917 - what is known of a request
         unpriced = client.unpriced if limits_dollars(client_context.levels, resolved.model) else COUNT_KNOWN
         differs = _alike if vectors is None else partial(vectors.difference, fleet, index)
         return fitted(resolved, client.require, unpriced, index, differs)
-    if client.unpriced == REFUSE and limits_dollars(client_context.levels, resolved.model):
-        resolved.refuse_unpriced()
+    _refuse_unpriced(resolved, client_context)
     if resolved.asked.size <= SHORT_BYTES or resolved.is_light(most):
         fitting = resolved.fitted(client, most)
     else:
@@ -312,6 +312,17 @@ async def _fitting(  # noqa: PLR0917 - what is known of a request
             note_betas(fitting, client.name, resolved.parsed.fields, client_context.envelope.headers)
             break
     return fitting
+
+
+def _refuse_unpriced(resolved: ResolvedModel, client_context: ClientContext) -> None:
+    """Leave out the deployments without a known price, if a limit in dollars applies and the client's calls need one.
+
+    Raises:
+        NoDeploymentFits: none is left.
+
+    """
+    if client_context.client.unpriced == REFUSE and limits_dollars(client_context.levels, resolved.model):
+        resolved.refuse_unpriced()
 
 
 def _not_against_itself(model: Model) -> Model:
@@ -367,7 +378,7 @@ def _alike(_: Deployment) -> None:
     """Return None: no vectors were compared, so none differ."""
 
 
-def _own_of(  # noqa: PLR0917 - what is known of a request
+def _traits_of(  # noqa: PLR0917 - what is known of a request
     context: CallContext,
     parsed: ParsedRequest,
     sent: ParsedRequest,
@@ -467,7 +478,7 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
     maker = known_maker or (_sealed_by(prompt, model) if hashes else None) or parsed.follows
     if maker is not None and not client.made(maker, fleet):
         maker = None
-    call = _with_own(call, maker=maker) if maker is not None else call
+    call = _with_traits(call, maker=maker) if maker is not None else call
     are_known, refused = False, context.services.makers.refused(hashes)
     if known_maker is not None or refused:
         makers = context.services.makers.of_each(hashes)
@@ -497,7 +508,7 @@ async def _left_to(call: Call, model: Model, maker: Maker, *, is_long: bool, are
     return call
 
 
-def _with_own(call: Call, **changed: Any) -> Call:
+def _with_traits(call: Call, **changed: Any) -> Call:
     """Return the call with ``changed`` traits."""
     return msgspec.structs.replace(call, traits=msgspec.structs.replace(call.traits, **changed))
 
@@ -506,7 +517,7 @@ async def _without_unread(
     call: Call, model: Model, makers: Mapping[bytes, Maker], refused: Mapping[bytes, Collection[str]], *, is_long: bool
 ) -> Call:
     """Return the call without the reasoning that a deployment is known not to read, for each; the rest stays."""
-    call = _with_own(call, makers=frozenset(makers.values()))
+    call = _with_traits(call, makers=frozenset(makers.values()))
     for each in model.deployments.values():
         of_others = partial(without_unread, call, each, makers, refused)
         readable = await aside(of_others) if is_long else of_others()

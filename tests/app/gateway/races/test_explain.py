@@ -218,6 +218,22 @@ async def test_the_leaderboard_tells_the_plan_that_the_next_call_gets(serve: Ser
     assert as_header == runs
 
 
+async def test_who_has_no_price_is_left_out_where_dollars_are_limited_as_in_a_call(serve: Serve) -> None:
+    deployments = [{"deployment": "fast/m", **PRICED}, "slow/m"]
+    config = {
+        **client(role="admin", unpriced="refuse"),
+        **of_model(deployments=deployments, usd_per_day=5.0, race={"width": 1}),
+    }
+    async with serve(fast=None, slow=None, key=KEY, config=config) as running:
+        async with running.get(f"/leaderboard?explain=1&model={MODEL}", headers=keyed()) as response:
+            [told] = (await response.json())["models"]
+        async with running.chat({"x-holeshot-plan": "explain", **keyed()}) as response:
+            assert response.status == 200, await response.text()
+            runs = json.loads(response.headers["x-holeshot-plan"])
+    assert [*runs["excluded"]] == ["slow/m"]
+    assert told["explanation"]["excluded"] == runs["excluded"]
+
+
 def able(**capabilities: bool) -> dict[str, Any]:
     deployments = [{"deployment": "fast/m", "capabilities": capabilities}, "slow/m"]
     return {"models": {MODEL: {"deployments": deployments}}}
