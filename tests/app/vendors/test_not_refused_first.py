@@ -297,6 +297,16 @@ TAKEN: Mapping[str, Sequence[Json]] = {
 }
 
 
+@pytest.mark.parametrize("fields", [{"tool_choice": "auto"}, {"tools": []}, {"tools": [], "tool_choice": "none"}])
+async def test_vllm_is_sent_nothing_about_tools_where_there_are_none(tmp_path: Path, fields: Json) -> None:
+    place = {"vllm": TAKING["vllm"]}
+    async with AsyncExitStack() as stack:
+        vendors = await stack.enter_async_context(standing_in(place))
+        running = await stack.enter_async_context(gateway_before(tmp_path, place, vendors))
+        assert await asked(running, "chat", "vllm", fields) == ""
+        assert vendors["vllm"].refusals == []
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_what_a_vendor_takes_reaches_it(tmp_path: Path, stream: bool) -> None:
     async with standing_in(TAKING) as vendors, gateway_before(tmp_path, TAKING, vendors) as running:
