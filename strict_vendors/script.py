@@ -19,6 +19,7 @@ lines said again. Lines of the last user's text say more:
     cut: silent                   say nothing more from the middle on, and wait until who asked leaves
     cut: early KEY                end the stream in the middle, without its last events; only the first time with this word
     slow: 2                       begin after so many seconds
+    rest: 2                       say nothing for so many seconds in the middle of a stream
     length: 6 KEY                 end at so many tokens as if no more fit; only the first time with this word
     search: words                 search the web for them, where a search of the vendor's is offered, and cite two pages
     shell: command                have this command run, where a shell is offered: by the vendor, or by who asked

@@ -107,7 +107,10 @@ async def send(request: web.Request, reply: Reply) -> web.StreamResponse:
     )
     try:
         await stream.prepare(request)
-        for block in reply.blocks[: len(reply.blocks) // 2 + 1] if reply.breaks else reply.blocks:
+        middle = len(reply.blocks) // 2
+        for number, block in enumerate(reply.blocks[: middle + 1] if reply.breaks else reply.blocks):
+            if reply.rest_s and number == middle:
+                await asyncio.sleep(reply.rest_s)
             await stream.write(block)
             await asyncio.sleep(0)  # a block is a packet, as far as the loop has it
         if reply.breaks == "silent":

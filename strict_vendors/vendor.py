@@ -39,7 +39,7 @@ class Reply(Struct, frozen=True):
     """What goes back: JSON, bytes, or the blocks of a stream; ``breaks`` closes the connection after half of them.
 
     Or it waits there, ``silent``, until who asked has left; or a stream ends there ``early``, without its last blocks.
-    ``late_s``: so many seconds pass before it begins.
+    ``late_s``: so many seconds pass before it begins, and ``rest_s`` in the middle of a stream.
     """
 
     body: Any = None
@@ -49,6 +49,7 @@ class Reply(Struct, frozen=True):
     breaks: Breaks = False
     content_type: str = ""
     late_s: float = 0.0
+    rest_s: float = 0.0
 
 
 class Refused(Exception):
@@ -107,7 +108,7 @@ class Vendor:
         self.ids = Ids(f"{self.name}{seed or secrets.token_hex(8)}")
         self.tells: TextIO | None = None  # where refusals are printed
         self.failures: dict[str, int] = {}  # how often it failed as a text asked it to
-        self.late_s = 0.0  # how long the answer that is being made is to be waited for, as its text asks
+        self.late_s = self.rest_s = 0.0  # of the answer that is being made, as its text asks: see ``Reply``
         self._routes = [(method, _pattern(path), handler) for method, path, handler in self.routes()]
 
     @property
@@ -175,7 +176,7 @@ class Vendor:
             Broken: the text asks for a failure.
 
         """
-        self.late_s = float(asked.said("slow") or 0)
+        self.late_s, self.rest_s = (float(asked.said(word) or 0) for word in ("slow", "rest"))
         return answered(asked, self.failures)
 
     def answer(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
@@ -185,7 +186,7 @@ class Vendor:
         request = Request(
             method, path, {name.lower(): value for name, value in headers.items()}, dict(parse_qsl(split.query))
         )
-        self.late_s = 0.0
+        self.late_s = self.rest_s = 0.0
         try:
             request = _with(request, body=self.parsed(body) if body else None)
             self.seen.append(request)
@@ -193,7 +194,7 @@ class Vendor:
             for verb, pattern, handler in self._routes:
                 if verb == method and (found := pattern.fullmatch(path)):
                     reply = handler(_with(request, named=found.groupdict()))
-                    return structs.replace(reply, late_s=self.late_s) if self.late_s else reply
+                    return structs.replace(reply, late_s=self.late_s, rest_s=self.rest_s)
             return self.refuse_path(request)
         except Broken as broken:
             return self._refuse(request, self.broken(broken))

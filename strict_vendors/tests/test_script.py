@@ -219,12 +219,12 @@ def test_models_hold_as_many_tokens_as_a_stand_in_is_told(name: str, path: str, 
             assert ask(account, f"{vendor.base}/{path}", body, own).rule == rule, vendor.refusals
 
 
-def test_an_answer_is_as_late_as_its_own_text_asks() -> None:
+def test_an_answer_is_as_late_and_rests_as_long_as_its_own_text_asks() -> None:
     vendor = made("openai")
-    for text, late_s in (("slow: 0.5", 0.5), ("Hello", 0.0)):
+    for text, waits_s in (("slow: 0.5\nrest: 1", (0.5, 1.0)), ("Hello", (0.0, 0.0))):
         body = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": text}]}).encode()
         reply = vendor.answer("POST", "/v1/chat/completions", {"authorization": f"Bearer {vendor.key}"}, body)
-        assert (reply.status, reply.late_s) == (200, late_s)
+        assert (reply.status, (reply.late_s, reply.rest_s)) == (200, waits_s)
 
 
 @pytest.mark.parametrize(

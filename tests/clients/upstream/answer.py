@@ -29,13 +29,18 @@ def answer(asked: Asked, server: str) -> Given:
     given = Given(
         thoughts=thoughts,
         tokens_in=len(_WORD.findall(text)) + 7 * len(media),
-        cut="silent" if _said(text, "mumble") == server else _said(text, "cut") is not None,
+        cut=_said(text, "cut") is not None,
     )
     if calls := _calls(asked, text):
         given = structs.replace(given, calls=calls, finish="tool_calls")
     else:
         given = _ended(structs.replace(given, text=_text(asked, text, media)), asked)
     return _spoilt(given, asked) if _said(text, "spoil") == server else given
+
+
+def mumbles(asked: Asked, server: str) -> bool:
+    """Say whether ``server`` is to fall silent for a moment in the middle of its answer."""
+    return _said(_text_of(asked), "mumble") == server
 
 
 def _text_of(asked: Asked) -> str:

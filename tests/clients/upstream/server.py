@@ -5,7 +5,7 @@ answer alike but for their name, so that what a race forwards can be told from w
 ``answer.py`` a prompt may ask for trouble as at any strict vendor: ``fail: 429`` (``fail: 500 times 1 KEY`` only the
 first time), ``slow: 2`` (seconds before it begins), ``cut: now`` (the connection breaks in the middle of the stream).
 ``spoil: NAME`` has only the upstream of that name cut its tool calls or its JSON off, and ``mumble: NAME`` has it fall
-silent in the middle.
+silent for a second in the middle.
 """
 
 import argparse

@@ -29,7 +29,7 @@ from strict_vendors.known.anthropic import Anthropic
 from strict_vendors.known.google import Google
 from strict_vendors.known.openai import OpenAI
 from tests.clients.upstream import completions
-from tests.clients.upstream.answer import answer
+from tests.clients.upstream.answer import answer, mumbles
 
 Json = dict[str, Any]
 
@@ -63,6 +63,7 @@ class Lenient(Vendor):
     def given(self, asked: Asked) -> Given:
         """Answer by words; ids are the same for the same question."""
         super().given(asked)
+        self.rest_s = 1.0 if mumbles(asked, self._server) else self.rest_s
         self.ids = Ids(hashlib.sha256("\n".join(turn.text for turn in asked.turns).encode()).hexdigest())
         return answer(asked, self._server)
 
