@@ -50,7 +50,7 @@ ADDRESSES = ("database_url", "reports_database_url", "redis_url")
 REFUSED_EVERY_S = 10.0  # the least interval at which the files are read as a store refuses a login, and commands run
 
 
-# A file of which half of the clients are gone, of four or more, may be cut short: it is read twice, so far apart.
+# A file that has lost half of its clients, of four or more, may be incomplete: it is read again after this time.
 LOST_CLIENTS_S = 30.0
 FEW_CLIENTS = 4
 
@@ -136,17 +136,17 @@ def _signing_as_before(running: Settings, new: Settings) -> Settings:
 
 
 def _say_the_same(one: Settings, other: Settings) -> bool:
-    """Whether two configurations are equal, also in what they write of races: written, a default counts otherwise."""
+    """Whether two configurations are equal, also in which race settings they write: a written default has effects."""
     return one == other and all(
         model.race.model_fields_set == other.models[name].race.model_fields_set for name, model in one.models.items()
     )
 
 
 class Doubts:
-    """Holds a configuration back of which half of the clients are gone, until it has been read again a while later.
+    """Holds back a configuration that has lost half of its clients, until it has been read again a while later.
 
-    A full disk, or an upload that stands still, leaves the beginning of a file, which may be valid: to take it over
-    would cut the calls of all clients in the rest.
+    A full disk, or an upload that has stopped, leaves the beginning of a file, which may be valid. To use it would cut
+    the calls of all clients in the missing rest.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -310,7 +310,7 @@ class Reloader:
         self._log.info("configuration.reloaded", models=len(new.models), providers=len(new.providers))
 
     def _hold(self, running: Settings, new: Settings, *, is_new: bool) -> None:
-        """Wait with ``new``, but refuse at once what it denies."""
+        """Hold ``new`` back, but refuse at once the tokens that it denies."""
         denied = with_denials(running, new)
         if denied != running:
             self._gateway.reload(denied)

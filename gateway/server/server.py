@@ -536,7 +536,7 @@ async def prepare_stores(settings: Settings) -> bool:
     """Check the database's schema, and that this Redis can be used; return whether the database answered.
 
     Raises:
-        SchemaOutdatedError, SchemaTooNewError: as of ``prepare_schema``.
+        SchemaOutdatedError, SchemaTooNewError: raised by ``prepare_schema``.
         UnusableTopologyError: limits and standings cannot be shared over this Redis.
 
     """

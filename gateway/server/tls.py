@@ -80,7 +80,7 @@ class Authorities:
     """The authorities that the gateway trusts: OpenSSL's own, or those in SSL_CERT_FILE and SSL_CERT_DIR."""
 
     def __init__(self, renew: Callable[[], None], environ: Mapping[str, str]) -> None:
-        """``renew`` lets new connections trust what is there then. What is there now is known to those before."""
+        """``renew`` lets new connections trust the changed authorities. Earlier connections trust those of now."""
         self._renew = renew
         self._environ = environ
         self._files = WatchedFiles(tuple(authority_files(environ)))

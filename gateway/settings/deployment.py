@@ -93,17 +93,13 @@ class DeploymentSettings(Section):
     canary: Share | None = None  # the share of calls it gets, whatever its score; it gets no others
     apis: tuple[Api, ...] | None = None  # default: those of its provider
     capabilities: CapabilitySettings = CapabilitySettings()
-    forced_tools: Literal["adapt", "refuse"] = (
-        "adapt"  # what happens to a forced tool call that its model does not accept
-    )
+    forced_tools: Literal["adapt", "refuse"] = "adapt"  # of a forced tool call that its model does not accept
     drop_params: bool = False  # leave out unsupported parameters, and report them, instead of not using the deployment
     zdr: bool | None = None  # whether it stores neither prompts nor answers (zero data retention)
     region: str | None = None
     hardware: str | None = None
     quantization: str | None = None
-    same_as: str | None = (
-        None  # the model that it is, if its name does not tell: embeddings of different models are not mixed
-    )
+    same_as: str | None = None  # its model, if the name does not tell: embeddings of different models are not mixed
     extra_body: dict[str, object] = {}
     extra_headers: dict[str, SecretStr] = {}
     upstream_stream: bool = True  # False: it cannot stream, and is raced by its whole answer
@@ -112,7 +108,7 @@ class DeploymentSettings(Section):
     bills_after_disconnect: bool | None = None  # whether a cut loser costs a whole answer; default: as known
     continues: Continues | None = None  # how it continues an answer that another began; default: as known
     max_in_flight: Annotated[int, Field(ge=1)] | None = None  # in this replica, over all models; for your own servers
-    max_in_flight_fleet: Annotated[int, Field(ge=1)] | None = None  # likewise, of all replicas together
+    max_in_flight_fleet: Annotated[int, Field(ge=1)] | None = None  # of all replicas together, over all models
 
     @field_validator("continues", mode="before", json_schema_input_type=Continues | Literal[False] | None)
     @classmethod
@@ -171,16 +167,16 @@ class ProviderSettings(Section):
     kind: ProviderKind | None = None  # openai_compatible unless the preset says otherwise
     apis: tuple[Api, ...] | None = None  # default: those of its preset
     base_url: str | None = None
-    paths: dict[Api, str] = {}  # of APIs that are not below base_url, from the root of its host; default: the preset's
+    paths: dict[Api, str] = {}  # paths of APIs that are not below base_url, from the host's root; default: the preset's
     api_key: SecretStr | None = None
     # Instead of api_key: several, each with its own rate limits. A list, or names for the ledger with their keys.
     api_keys: dict[int | str, SecretStr] = {}
     organization: str | None = None  # sent as openai-organization
-    account: str | None = None  # whose thoughts its models can read; default: its own, of all of its keys
+    account: str | None = None  # its models read only thoughts of this account; default: one account for all its keys
     headers: dict[str, SecretStr] = {}  # sent with every request
-    query: dict[str, str] = {}  # likewise, in the URL: Azure's api-version; not for secrets
+    query: dict[str, str] = {}  # parameters in every request's URL: Azure's api-version; not for secrets
     http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 if TLS negotiates it
-    # When a connection may give way to one to another of its name's addresses, if that has fewer; None: never.
+    # The age at which a connection may give way to one to an address of the name with fewer connections; None: never.
     connection_age_s: Annotated[float, Field(ge=1)] | None = 60.0
     # Streams (chat, completions) that end with [DONE] and no finish reason count as whole, not as broken off.
     omits_finish_reason: bool = False

@@ -55,8 +55,8 @@ def _lets_id_tokens_in(issuer: IssuerSettings, client_id: str) -> bool:
     return issuer.typ == "JWT" and client_id in issuer.audience and not {"scope", "scp"}.intersection(issuer.requires)
 
 
-# Whose an issuer is. Nobody knows all that serve everybody, so one is trusted only where its address shows that it is a
-# company's own, or the file says so (docs/contributing/decisions.md).
+# Whose an issuer is. There is no list of all issuers that serve everybody, so an issuer is trusted only if its address
+# shows that it is a company's own, or if the file says so (docs/contributing/decisions.md).
 
 # learn.microsoft.com/entra/identity-platform/id-token-claims-reference (2026-11-29): `tid`; that of personal accounts.
 _MICROSOFT = (
@@ -89,7 +89,7 @@ _OF_A_COMPANY = re.compile(
 _REALM = re.compile(r"(/auth)?/realms/[^/]+/?")
 # RFC 6761, 6762 and 8375, and ICANN's `.internal`: names that the Internet does not have.
 _SPECIAL = re.compile(r"(.*\.)?(internal|local|localhost|test|invalid|example|home\.arpa|example\.(com|net|org))")
-# Of these each token of every tenant may have any: they tell what a token may do, or of which program it is.
+# Any tenant's token may have any value of these claims: they say what the token may do, or which program has it.
 _OF_NO_TENANT = frozenset(
     {"scope", "scp", "email_verified", "typ", "token_use", "azp", "aud", "iss", "client_id", "cid", "amr", "acr", "ver"}
 )
@@ -139,7 +139,7 @@ def _check_tenant(place: Place, issuer: IssuerSettings) -> Iterator[Complaint]:
 
 
 def _check_people(place: Place, issuer: IssuerSettings, settings: Settings) -> Iterator[Complaint]:
-    """Yield the problems of an issuer of which each valid token is one client."""
+    """Yield the problems of an issuer with ``client``: each valid token of it is that client."""
     if issuer.client is None:
         unused = [field for field in ("end_user", "teams", "team", "company_only") if getattr(issuer, field)]
         yield from (Complaint((*place, field), "needs client: the one that all its tokens are") for field in unused)

@@ -282,7 +282,7 @@ def load_address(path: Path | None, environ: Mapping[str, str]) -> str:
 def load_note(path: Path | None, environ: Mapping[str, str]) -> Note | None:
     """Return the note that a gateway of this configuration has left of its address; None: there is none.
 
-    None also where the environment says the port, which is what is asked then.
+    None also if the environment states the port: then that port is asked.
 
     Raises:
         ConfigurationError: the file is not YAML, or ``spool_dir`` is invalid.

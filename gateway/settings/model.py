@@ -285,7 +285,7 @@ class ModelSettings(UseLimits):
     keepalive_s: Seconds | None = None  # signs of life in silence; the first commits the status
     defaults: dict[str, object] = {}  # parameters of requests that do not set them: {temperature: 0.2}
     maximums: dict[str, Annotated[float, Field(ge=0)]] = {}  # maximums of such parameters: {max_tokens: 4000}
-    cache_marks: Literal["auto"] | None = None  # auto: who takes marks is told what lasts, if the client tells nothing
+    cache_marks: Literal["auto"] | None = None  # auto: deployments that take marks get them, if the client sends none
     probes: bool | None = None  # whether its quiet deployments are probed; None: as ``probes.enabled`` says
     system_prefix: str | None = None  # put before every request's own system prompt
 
@@ -334,7 +334,7 @@ class ClientSettings(LimitSettings):
     priority: int = 0  # under overload, calls of a higher one are served first and refused last
     # Its own keys of providers, by the provider's name: its calls use these providers only (``tenant_keys``).
     provider_keys: dict[str, SecretStr] = {}
-    # Of calls of which a part has no known price, if a limit in dollars counts them. None: only speech is refused.
+    # For calls with a part without a known price, if a limit in dollars counts them. None: only speech is refused.
     unpriced: Unpriced | None = None
 
     @field_validator(
@@ -521,12 +521,12 @@ class Settings(Section):
 
     @property
     def limits_of_payers(self) -> frozenset[str]:
-        """The limits of teams and end users that go on from what was used before a start, by name."""
+        """The names of limits of teams and end users that continue from the use before a start."""
         return frozenset(UseLimits.model_fields.keys() & {name for each in self._payers for name in each.by_name})
 
     @property
     def counts_use(self) -> bool:
-        """Whether any limit goes on from what was used before a start, also one on extra attempts."""
+        """Whether any limit, also one on extra attempts, continues from the use before a start."""
         lasting = UseLimits.model_fields.keys()
         return (
             self.limits_dollars
@@ -536,13 +536,13 @@ class Settings(Section):
 
     @property
     def clients_of_people(self) -> frozenset[str]:
-        """The clients whose calls may be of other teams than their own: those of the people whom a token names."""
+        """The clients whose calls may belong to the team of a person whom a token names."""
         people = (each for each in self.issuers.values() if each.teams or each.team)
         return frozenset(each.client for each in people if each.client is not None)
 
     @property
     def people_of_page(self) -> IssuerSettings | None:
-        """The issuer whose people see their own calls after ``page.sign_in``; None: they do by tokens alone."""
+        """The issuer whose people see their own calls after ``page.sign_in``; None: people see them by tokens only."""
         named = (self.issuers.get(name) for name in self.page.people)
         address = None if self.page.sign_in is None else self.page.sign_in.issuer
         return next((each for each in named if each is not None and each.issuer == address), None)

@@ -72,7 +72,7 @@ def kind_of(name: str, provider: ProviderSettings, catalog: Catalog) -> Provider
 
 
 def keeps_requests(provider: ProviderSettings, vendor: Vendor | None) -> bool:
-    """Whether a server keeps what it is asked, unless a request says ``store: false``."""
+    """Whether a server keeps requests that do not say ``store: false``."""
     return keeps_by_default(vendor, _kind(provider, vendor), provider.base_url)
 
 

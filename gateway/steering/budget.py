@@ -603,8 +603,8 @@ class Budgets:
 
         ``room`` is what rate limits leave for extra attempts in a minute: rescues and probes are not refused by it, but
         count there; a fallback runs at another model's deployments. ``is_needed``: the call's first rescue or fallback,
-        which no limit in dollars refuses. ``budget``: whose it is, if not the payer's. ``is_clients``: it has a key of
-        its client's, and takes nothing of what the model's rate limits leave. ``client``: whose call it is.
+        which no limit in dollars refuses. ``budget``: the model that pays, if not ``payer``. ``is_clients``: the call
+        has a key of its client's, and uses none of the model's rate limits. ``client``: the client that makes the call.
         """
         extra = self._extra.get(model) or self._extra_of(model)
         if role in FREE:

@@ -52,7 +52,7 @@ class Terms(msgspec.Struct, frozen=True):
     weights: Mapping[str, float] | None = None  # by deployment: its chance against others that are about as fast
     canaries: Mapping[str, float] | None = None  # by deployment: the exact share of calls it gets
     excluded: Mapping[str, str] | None = None  # by deployment: why it may not run for this call
-    prefix: Prefix | None = None  # of a prompt that is long enough for prompt caches
+    prefix: Prefix | None = None  # the prefix of a prompt that is long enough for prompt caches
     kind: CallKind | None = None  # predicts the length of the answer; None: the model's mean
     answer_tokens: float | None = None  # the expected length, if already known
     answer_kind: AnswerKind = AnswerKind.PLAIN
@@ -62,19 +62,19 @@ class Terms(msgspec.Struct, frozen=True):
     is_counted: bool = False  # whether the call's usage counts against limits
     bills_losers: frozenset[str] = frozenset()  # deployments whose vendors bill the whole answer after a disconnect
     holds: bool = False  # whether a first token may be held back for an attempt that should give the answer sooner
-    stateful: bool = False  # never sent twice, so its settings are those of mode single
+    stateful: bool = False  # the call is never sent twice, so its settings are those of mode single
     watches: bool = True  # whether losers can be watched to their end: else none is launched to measure its deployment
     whole: Collection[str] = ()  # deployments that answer this call, but do not stream the answer
     size_tokens: int | None = None  # the size by which times are compared; None: ``prompt_tokens``
     hedged_part: float = 1.0  # of the budget: what late calls should need, so that it refuses few of them
     asked: RaceSettings | None = None  # the settings that were asked for, if those of the plan have fewer attempts
     cached: Mapping[str, int] | None = None  # by deployment: tokens of the prompt that its cache should have
-    # Deployments that do not take a preference of this call's, or have refused other clients what it asks for.
+    # Deployments that do not take a preference of this call, or have refused to other clients a field that it has.
     supposed: Collection[str] = ()
-    learnt_as: Mapping[str, str] | None = None  # by deployment: the name of what the client's own key shows of it
+    learnt_as: Mapping[str, str] | None = None  # by deployment: the name under which the client's own key is known
     ttft_s: Mapping[str, float] = {}  # by deployment: the time-out of its first token, before which a rescue must come
-    spoken: bool = False  # the first clause counts, and somebody listens
-    speaks_unasked: bool = False  # as the request says, not the operator: who is asked sooner for it is extra
+    spoken: bool = False  # the answer is spoken to a listener, and its first clause counts
+    speaks_unasked: bool = False  # by the request, not the operator: attempts that start sooner for it are extra
     demands: Demands = NO_DEMANDS
 
 
@@ -88,7 +88,7 @@ class Tier(IntEnum):
     FREE = 0
     MISSES = 1  # below min_tok_s, or too often later than the deadline
     FLAWED = 2  # its answers have flaws more often than its peers'
-    SECOND = 3  # others do just what the request asks for
+    SECOND = 3  # a last resort: other deployments do just what the request asks for
     FULL = 4  # max_in_flight is reached
 
 
@@ -268,8 +268,8 @@ class LineupCache(msgspec.Struct):
     rivals: list[Candidate] = []
     racers: dict[tuple[str, bool], Sequence[RunnerUp]] = {}  # by primary, and whether they start late
     offers: dict[tuple[object, ...], Sequence[Offer]] = {}  # what ``worth`` has found, by primary and terms
-    worths_s: dict[tuple[object, ...], float] = {}  # likewise, of a racer from the start
-    # Shared by lineups of the same standings: by primary, racer, and whether it starts late, whose gain, and that gain;
+    worths_s: dict[tuple[object, ...], float] = {}  # the same for a racer from the start: seconds gained
+    # Shared by lineups of the same standings: by primary, racer and late start, the racing candidate and its gain;
     gains: dict[tuple[str, str, bool], tuple[Candidate, RunnerUp]] = {}
     ranks: dict[str, Ranks] = {}  # by the best: of each racer, and that rank
 
@@ -281,12 +281,12 @@ class Lineup(msgspec.Struct, frozen=True):
     ranked: Sequence[Candidate]  # those that may be used, best first
     near: Sequence[Candidate]  # those of them that may become the primary
     weights_up_to: Sequence[float]  # cumulative weights of ``near`` for the draw
-    tripped: Sequence[Candidate]  # broken ones, if there are healthy ones: used last
-    probe: Candidate | None  # the one of ``tripped`` that is due for a probe
-    canaries: Sequence[Candidate] = ()  # whatever their health; each is the primary for its share
+    tripped: Sequence[Candidate]  # broken deployments, if there are healthy ones: used last
+    probe: Candidate | None  # the broken deployment that is due for a probe
+    canaries: Sequence[Candidate] = ()  # whatever their health: each is the primary for its share of the calls
     reserve: Sequence[Candidate] = ()  # usable canaries: after all others except broken ones
     after_s: Mapping[str, float] = {}  # by deployment: the loss after its first token, if the objective counts it
-    flawed: Sequence[Candidate] = ()  # of the ranked, a last resort; sometimes one is the primary
+    flawed: Sequence[Candidate] = ()  # ranked, but a last resort; sometimes one is the primary, as a test
     standings: Standings | None = None  # None if none is ranked
     cache: LineupCache = msgspec.field(default_factory=LineupCache)
 
@@ -477,7 +477,7 @@ def _near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
     chosen = []
     for each in ranked:
         if each.score_s > most_s or each.tier != tier or each.rank_usd != rank_usd:
-            break  # and so are the following ones
+            break  # the following candidates are no nearer
         chosen.append(each)
     raced_s = [each.score_s + each.raced_after_s - each.after_s for each in chosen]
     least_s = min(raced_s)
@@ -513,7 +513,7 @@ class Lineups:
         ``is_own``: some of the conditions are of one client.
         """
         race, terms = race_terms
-        # It depends on what is in flight, or on a key or faults that few calls have.
+        # The lineup depends on attempts in flight, or on a key or faults that few calls have: it is not kept.
         if terms.limits or terms.learnt_as or is_own:
             return _lined_up(candidates(conditions, standings, race, terms), terms, standings)
         if terms.objective is Objective.COST:  # rounded, as answer lengths are, so that lineups can be reused
@@ -565,7 +565,7 @@ class Lineups:
         warmed = 0
         for key, cached in [(key, cached) for key, cached in self._known.items() if key[0] == model]:
             if not cached.is_used or now_s - cached.used_at_s > LINEUPS_WARM_S or warmed >= LINEUPS_WARMED:
-                self._known.pop(key, None)  # it may have been renewed since
+                self._known.pop(key, None)  # the lineup may have been renewed since
                 continue
             warmed += 1
             race, terms = cached.race_terms
@@ -599,7 +599,7 @@ class _Known(msgspec.Struct):
     conditions: Conditions
     lineup: Lineup
     used_at_s: float
-    is_used: bool = False  # by another call than the one it was computed for
+    is_used: bool = False  # whether a call used the lineup other than the one that it was computed for
 
     def fits(self, standings: Standings, race: RaceSettings, terms: Terms, length: float | None) -> bool:
         """Whether the lineup is still valid, apart from changed conditions."""

@@ -73,25 +73,25 @@ class Blame:
         self.by_client: dict[str | None, float] = {}  # read on the hot path
 
     def add(self, client: str | None, most: float = inf) -> None:
-        """Add a failure that ``client`` has met, of which no more than ``most`` count."""
+        """Add a failure that ``client`` has met; of its failures no more than ``most`` count."""
         by_client = self.by_client
         by_client[client] = min(most, by_client.get(client, 0.0) + 1.0)
 
     def weight(self, share: float, needed: float) -> float:
-        """Return how many count for all clients, if one may contribute this ``share`` of those ``needed``."""
+        """Return how many failures count for all clients, if one client may contribute this ``share`` of ``needed``."""
         certain = self.by_client.get(None, 0.0)
         clients = len(self.by_client) - (None in self.by_client)
         if not clients:
             return certain
-        # Where so many have met them that it is not the doing of one, one may have met more than the others.
+        # With so many clients the failures are not one client's doing, though one client may have met most of them.
         most = ceil(share * needed) if clients >= ceil(1.0 / share) else share * needed
         return certain + sum(min(most, met) for each, met in self.by_client.items() if each is not None)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all failures."""
         self.by_client.clear()
 
     @property
     def only(self) -> str | None:
-        """The one client that has met all of them; None: several have, or no request can have caused them."""
+        """The one client that has met all failures; None: several clients, or no request can have caused them."""
         return next(iter(self.by_client)) if len(self.by_client) == 1 else None

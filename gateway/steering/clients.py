@@ -1,4 +1,4 @@
-"""What clients bring: names of models that they make up, and their own keys, with what is learnt with these."""
+"""Names of models that clients make up, and clients' own keys, with the health that these keys have shown."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,9 +25,9 @@ class ClientsNames:
     """The names of models that clients make up, lists of models and of deployments: the last used stay."""
 
     def __init__(self) -> None:
-        self._names: OrderedDict[str, set[str | None]] = OrderedDict()  # the clients of each; the last used at the end
-        self._of: dict[str | None, OrderedDict[str, None]] = {}  # by client, likewise
-        self._again: set[str] = set()  # those asked for more than once
+        self._names: OrderedDict[str, set[str | None]] = OrderedDict()  # by name, the clients; the last used at the end
+        self._of: dict[str | None, OrderedDict[str, None]] = {}  # by client, the names; the last used at the end
+        self._again: set[str] = set()  # names that were asked for more than once
 
     def asked(self, name: str, client: str | None) -> list[str]:
         """Note that ``client`` asks for a model; return the names that must be forgotten to make room for its name."""
@@ -70,14 +70,14 @@ class ClientsNames:
 # that key alone: its rate limit, its refusal, its strikes. Nothing of it is logged, recorded as an outage, or shared
 # with other replicas.
 
-MOST_KEYS = 10_000  # at deployments; those used last stay
+MOST_KEYS = 10_000  # keys at deployments; those used last stay
 KEPT_S = 3600.0  # without an attempt
 
 
 class _Launched(msgspec.Struct, frozen=True):
     unix_s: float
     in_flight: float  # other attempts with the same key at the launch
-    in_minute: int  # launches with it in the minute before
+    in_minute: int  # launches with the key in the minute before
     deployment: str
     delayed_s: float  # the loop's total delay until then
 
@@ -160,7 +160,7 @@ class TenantLearning:
     def attempt_ended(
         self, name: str, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float
     ) -> None:
-        """Handle the attempt's end, ``ago_s`` seconds ago. What did not fail counts for all."""
+        """Handle the attempt's end, ``ago_s`` seconds ago. An attempt that did not fail counts for all keys."""
         health, launched, now_s = self.health_of(name), self._launched.pop(attempt.id, None), self._clock() - ago_s
         health.ended()
         if attempt.role is Role.PROBE:

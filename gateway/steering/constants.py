@@ -103,12 +103,12 @@ KEPT_MEMORY = 1000  # judgement: audits; then those before count half
 RESCUE_FACTOR = 2.0  # world halfhang: times the primary's q95: then it counts as hanging
 RESCUE_MIN_S = 0.6  # world halfhang: earliest rescue
 RESCUE_IN_TIME = 0.75  # world unseen: of the time-out of a first token: latest rescue, so that it may still answer
-RESCUE_SPOKEN_QUANTILE = 0.75  # judgement: of the primary's first clauses, whose rivals run beside it
-RESCUE_SPOKEN_FACTOR = 1.25  # judgement: times that: then all are late, and a caller hears it
-# judgement: of the primary's decoding: so much sooner another is asked where nobody has begun to speak
+RESCUE_SPOKEN_QUANTILE = 0.75  # judgement: of the primary's first clauses, as its rivals already run beside it
+RESCUE_SPOKEN_FACTOR = 1.25  # judgement: times that quantile: then all are late, and a caller hears the silence
+# judgement: of the primary's decoding: another attempt starts so much sooner if none has begun to speak
 SPOKEN_LEAD_TOKENS = 8.0
-SPOKEN_CLAUSE_TOKENS = 15.0  # judgement: likewise: who has begun has a clause by then, of ten words
-# judgement: of the budget: hedges that would be due by first clauses; some are not needed, as somebody speaks
+SPOKEN_CLAUSE_TOKENS = 15.0  # judgement: an attempt that has begun to speak has a clause of ten words by then
+# judgement: of the budget: hedges that are due by first clauses; some are not needed, as an attempt speaks by then
 SPOKEN_HEDGED_PART = 1.1
 RESCUE_UNKNOWN_S = 7.3  # bound: twice the fixed prior's q95: latest rescue where nothing is known, or some hang
 LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another model is asked beside
@@ -147,7 +147,7 @@ CACHE_MISSES = 2  # judgement: in a row, until no cache is expected: a single mi
 PREFIXES_KEPT = 20_000  # bound: per replica
 # judgement: of its share, and HOME_SLACK: with more in flight a prompt does not go to its rendezvous deployment
 HOME_LOAD = 1.5
-HOME_SLACK = 4.0  # judgement: attempts; likewise
+HOME_SLACK = 4.0  # judgement: attempts in flight beyond that load
 
 # The budget
 BURST_CALLS = 20.0  # judgement: dollars are saved for so many calls: a burst, not a night
@@ -216,8 +216,8 @@ LIMIT_KEPT_S = 300.0
 LIMIT_USED = 0.9  # world limited: of what rate limits let through: primaries and extra attempts together
 # world limited: admitted in the minute before a 429: so many show an account that others have, too
 WARY_FROM = 30
-LIMIT_GROWS = 1.25  # world limited, ratelimit: times what was admitted lately is tried each minute
-TOLD_FROM = 5  # statistics: launches in a minute, before what is left of a limit says how large it is
+LIMIT_GROWS = 1.25  # world limited, ratelimit: times the requests admitted lately are tried each minute
+TOLD_FROM = 5  # statistics: launches in a minute before the unused part of a limit shows how large the limit is
 # vendors: a 429 with a shorter wait is of a limit that refills steadily
 REFILLED_S = 5.0
 # world limited: the calls of so many seconds, whichever are more, are expected to go on

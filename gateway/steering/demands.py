@@ -14,9 +14,8 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
     order: tuple[str, ...] = ()  # these deployments are asked one after the other, then the rest
     may_fail_over: bool = True  # whether another deployment is asked after the first
     maker: str | None = None  # the deployment that made what the conversation goes on from: it, or its provider, leads
-    strangers: frozenset[str] = (
-        frozenset()
-    )  # deployments that refuse what the maker made: if it leads, they come last, and are not raced
+    # Deployments that refuse what the maker made: if the maker leads, they come last, and are not raced.
+    strangers: frozenset[str] = frozenset()
     # What each deployment is, where not all answer alike: only equal ones run beside each other.
     identity: Mapping[str, object] = {}
     once: bool = False  # a second request changes something there, so such calls are never raced

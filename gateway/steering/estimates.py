@@ -42,20 +42,20 @@ from gateway.steering.survival import Curve, Mean, RaceOfTwo, dense, kaplan_meie
 class Estimate(msgspec.Struct, frozen=True):
     """The predictions for one deployment and one prompt size."""
 
-    events: float  # its own first tokens, decayed, without the prior
+    events: float  # the deployment's own first tokens, decayed, without the prior
     curve: Curve  # attempt TTFT, for a prompt of the reference size
     q95_s: float
-    beyond_s: tuple[float, ...]  # by bucket: the expected time of a first token that has not come by its end, likewise
+    beyond_s: tuple[float, ...]  # by bucket: the expected time of a first token that has not come by the bucket's end
     score_s: float  # restricted mean TTFT / probability of success; lower is better
     usual_q95_s: float = inf  # from the memory of hours
-    usual_p50_s: float = inf  # likewise; only of at least ``KNOWN_EVENTS``
-    usual_events: float = 0.0  # first tokens on which these are based
+    usual_p50_s: float = inf  # from the memory of hours; infinite below ``KNOWN_EVENTS``
+    usual_events: float = 0.0  # first tokens on which the usual figures are based
     slower_lately: bool = False  # whether its p50 was lately clearly above the usual one
     error_rate: float = 0.01  # probability that the next attempt fails
     decode_tps: float = 60.0  # tokens per second after the first
     speed_known: bool = False  # whether enough decoding was measured to use it against the deployment
-    stall_s: float = 0.0  # of silence within an answer, beyond the usual
-    mean: Mean = Mean(0.0, 0.0)  # of ``curve``
+    stall_s: float = 0.0  # seconds of silence within an answer, beyond the usual
+    mean: Mean = Mean(0.0, 0.0)  # the mean of ``curve``
     usual: Curve | None = None  # from the memory of hours
     scale: float = 1.0  # the factor of this prompt size on the times of ``curve``
     answered: Curve | None = None  # of the attempts that answered, without the fixed prior; None: none ever did
@@ -279,11 +279,11 @@ def usuals_in_steps(
 
 
 def _classes(every: Sequence[Evidence], measured: Measured) -> tuple[tuple[Measured, ...], bool]:
-    """Return the classes whose first tokens tell those of ``measured``, and whether they may be too quick for it.
+    """Return the classes whose first tokens predict those of ``measured``, and whether these may be too quick for it.
 
     An effort is a class of its own once ten of its first tokens are known, and the model takes clearly more or less
-    time for it than for others: one that does not think learns as fast as without classes. A first clause and a first
-    token are counted apart, once ten of the kind are known: a memory from before the start does not tell them apart.
+    time for it than for others; so a model that does not think is known as soon as without classes. A first clause and
+    a first token are counted apart, once ten of the kind are known: figures from before the start mix both.
     """
     if isinstance(measured, MeasuredApi) and measured is not MeasuredApi.ANSWERS:
         return (measured,), False

@@ -253,7 +253,7 @@ def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, conte
         held_kb=context.held.get(launch.deployment, 0) // 1024,
         **facts,
     )
-    if (speaking := launch.speaking) is not None:  # where somebody listens
+    if (speaking := launch.speaking) is not None:  # the answer is spoken to a listener
         if launch.why is Why.RESCUE and speaking.at_s < cast("float", facts["hangs_s"]):
             why = _LISTENING.format(**facts)
         why += f"; not before {speaking.at_s:.2f} s if one has begun to speak"
@@ -346,7 +346,7 @@ def _chosen(share: float, near: int) -> str:
 
 
 def _hangs(estimate: Estimate, ttft_timeout_s: float) -> str:
-    """Return when the primary counts as hanging, with the figures of which that is made."""
+    """Return when the primary counts as hanging, with the figures behind that time."""
     after_s, q95_s = estimate.hangs_s, estimate.q95_s
     within = f", but within {RESCUE_IN_TIME:.0%} of its time-out" if RESCUE_IN_TIME * ttft_timeout_s < after_s else ""
     if after_s < RESCUE_FACTOR * q95_s:

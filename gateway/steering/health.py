@@ -361,7 +361,7 @@ class Health:
         self.trouble: Trouble | None = None  # the last error, until it answers again
         self.cached_condition: Condition | None = None  # the last condition, while it stays valid
         self._availability = Availability(_WAITS)  # its terms: refused = out, a try = a probe
-        self._answered = False  # ever
+        self._answered = False  # whether the deployment has ever answered
         self._is_stated = False  # how long the deployment cools down, as its provider has said
         self.clients = Clientele()  # requests that were sent there lately
         self.only_for: str | None = None  # the client that alone has met what took it out, or None
@@ -698,9 +698,9 @@ class Health:
         return price_s
 
 
-# What one client has met, and others have not: its own calls avoid the deployment for as long as all would.
+# Failures that only one client has met: its own calls avoid the deployment, for as long as all calls otherwise would.
 
-MOST_CLIENTS = 1_000  # of those with such failures: the one whose first was the longest ago is forgotten
+MOST_CLIENTS = 1_000  # clients with such failures; the client whose first failure is the oldest is forgotten
 
 
 class OwnHealths:
@@ -710,19 +710,19 @@ class OwnHealths:
         self.by_client: dict[str, dict[str, Health]] = {}  # by deployment; never empty
 
     def of(self, client: str, deployment: str) -> Health:
-        """Return what a client has met at a deployment, so far."""
+        """Return the health of a deployment as a client has met it; a new one if the client has met nothing there."""
         if client not in self.by_client and len(self.by_client) >= MOST_CLIENTS:
             del self.by_client[next(iter(self.by_client))]
         met = self.by_client.setdefault(client, {})
         return met.get(deployment) or met.setdefault(deployment, Health())
 
     def known(self, client: str | None, deployment: str) -> Health | None:
-        """Return what a client has met at a deployment; None if nothing."""
+        """Return the health of a deployment as a client has met it; None: the client has met nothing there."""
         met = self.by_client.get(client) if client is not None else None
         return None if met is None else met.get(deployment)
 
     def at(self, deployment: str) -> dict[str, Health]:
-        """Return what each client that has met something at a deployment has met there."""
+        """Return the health of a deployment as each client has met it that has met failures there."""
         return {client: met[deployment] for client, met in self.by_client.items() if deployment in met}
 
     def has(self, deployment: str) -> bool:
@@ -730,7 +730,7 @@ class OwnHealths:
         return any(deployment in met for met in self.by_client.values())
 
     def forget(self, client: str, deployment: str, now_s: float) -> None:
-        """Forget what a client has met at a deployment, as it has answered now; a pause stays."""
+        """Forget a client's failures at a deployment, as it has answered the client now; a pause stays."""
         met = self.by_client[client]
         if met[deployment].is_in_use and not met[deployment].cooling_s(now_s):
             del met[deployment]

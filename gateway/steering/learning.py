@@ -125,13 +125,13 @@ def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClas
     name, role, counts_as = attempt.deployment, attempt.role, attempt.counts_as
     token_s = None if attempt.token_ms is None else attempt.token_ms / 1000
     is_first = role is Role.PRIMARY and attempt.number == 1
-    if counts_as is not None:  # it repeats the request of one that counts so, and was refused
+    if counts_as is not None:  # the attempt repeats the request of a refused one that counts so
         role, is_first = counts_as, counts_as is Role.PRIMARY
     if not (role is Role.RACE or role in EXPLORING or is_first):
         if token_s is not None:
             counts[event_field(name, prompt_class, token_s, kind="l")] = 1.0
         return
-    if attempt.error_kind in STEPS:  # of a key or a form alone: no sample
+    if attempt.error_kind in STEPS:  # the refusal of a key or a form alone is no sample
         return
     outcome, cut_ms = attempt.outcome, attempt.censored_at_ms
     overtaken = outcome is Outcome.LOST if attempt.is_overtaken is None else attempt.is_overtaken
@@ -177,7 +177,7 @@ def _count_speed(counts: Counts, names: Fields, attempt: AttemptRecord) -> None:
 
 # Samples held back while a deployment may be failing: they count if it recovers, and are dropped if it does not.
 
-_LEAST_SHARE = 0.01  # of attempts that take longer than any age: a single one proves nothing
+_LEAST_SHARE = 0.01  # the least share of attempts that take longer than any age: a single one proves nothing
 
 
 class _Suspect:
@@ -187,8 +187,8 @@ class _Suspect:
         self.held_back: deque[tuple[str, str, float]] = deque()  # model, field, time
         self.leavers: list[str | None] = []  # clients that left after waiting too long
         self.silence = 0.0  # -ln p
-        self.unanswered = 0  # late attempts, while little is known of it
-        self.met = Blame()  # the clients of all of these
+        self.unanswered = 0  # late attempts, while the deployment's times are unknown
+        self.met = Blame()  # the clients of these attempts
 
 
 class SuspectSamples:
@@ -225,9 +225,9 @@ class SuspectSamples:
     def left(self, deployment: str, estimate: Estimate, client: str | None, age_s: float) -> str | None:
         """Count a client that left without a first token after ``age_s`` seconds; return the reason if it is a fault.
 
-        Only clients that waited clearly longer than usual count. Several clients open the breaker with as many of these
-        as of failures; one client alone (without ``clients`` all are one), or at an unknown deployment, with three
-        times as many.
+        Only clients that waited clearly longer than usual count. If several clients left, the breaker opens after as
+        many as for failures; if one client left alone (without ``clients`` all are one), or if the deployment is
+        unknown, after three times as many.
         """
         is_known = not estimate.is_borrowed and max(estimate.events, estimate.usual_events) >= KNOWN_EVENTS
         if age_s < (late_s(estimate.well_q95_s) if is_known else LEFT_UNKNOWN_S):
@@ -241,14 +241,14 @@ class SuspectSamples:
         return f"{len(leavers)} clients left before a first token"
 
     def hangs(self, deployment: str, client: str | None) -> bool:
-        """Count a late attempt of a deployment of which little is known; return whether that is a fault."""
+        """Count a late attempt at a deployment without known times; return whether that is a fault."""
         suspect = self._of(deployment)
         suspect.unanswered += 1
         suspect.met.add(client)
         return suspect.unanswered >= UNANSWERED
 
     def met(self, deployment: str) -> Blame:
-        """Return which clients have met its silence since the last timely first token."""
+        """Return the clients that have met the deployment's silence since its last timely first token."""
         return self._of(deployment).met
 
     def confirm(self, deployment: str) -> None:
@@ -447,7 +447,8 @@ class Learning:
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
         limit_s = late_s(estimate.well_q95_s)
         corrected_s = ttft_s if ttft_s <= limit_s else self._own_delay.without_own_delay(ttft_s, launched, now_s)
-        runs_on = launched is not None and launched.is_overtaken  # and shows that it is slow, not broken
+        # An overtaken attempt that answers shows that its deployment is slow, not broken.
+        runs_on = launched is not None and launched.is_overtaken
         late = not health.tripped and not runs_on and corrected_s > limit_s
         if late and estimate.usual_events >= KNOWN_EVENTS:
             self._suspects.hold_back(model, deployment, event(deployment, measured, reference_s), unix_s)
@@ -483,7 +484,8 @@ class Learning:
             self._slow.discard(attempt.id)
         if attempt.id in self._hanging:
             self._hangs_no_more(attempt.id, health)
-        if attempt.role is Role.PROBE and attempt.number:  # the gateway's own have no number, and try no broken one
+        # The gateway's own probes have no number, and are sent to no broken deployment.
+        if attempt.role is Role.PROBE and attempt.number:
             health.probe_ended()
         if attempt.headroom is not None:
             self._note_headroom(attempt.deployment, attempt.headroom, health, launched, ago_s)

@@ -18,7 +18,7 @@ FEWEST = 5  # narrowed calls, so that it is never told after one or two
 ENDS_AFTER_S = 60.0  # without that: calls that alternate would else be told one by one
 FEW = RECENT // 4  # of the recent calls at most, when it has ended: on quiet models a minute has few calls
 
-# What the requests themselves or the policy want: nobody has to do anything.
+# Reasons that requests or the policy give on purpose: the operator has nothing to do.
 _EXPECTED = {
     Narrowed.STATEFUL, Narrowed.LONG_PROMPT, Narrowed.UNFIT, Narrowed.DIFFERS, Narrowed.ORDERED, Narrowed.PROBE,
     Narrowed.NO_RIVAL_WORTH_IT,
@@ -29,12 +29,12 @@ class Narrowing(msgspec.Struct, frozen=True):
     """Most calls of a model have fewer attempts than asked for."""
 
     reason: Narrowed
-    since: datetime  # the first of them
+    since: datetime  # the first of these calls
     why: str  # in words
 
 
 class _Recent:
-    """The latest calls of a model that could have been narrowed, and what was told of them."""
+    """The latest calls of a model that could have been narrowed, and the reason that was logged for them."""
 
     __slots__ = ("held_at_s", "reasons", "told", "unix_s")
 
@@ -42,7 +42,7 @@ class _Recent:
         self.reasons: deque[Narrowed | None] = deque(maxlen=RECENT)
         self.unix_s: deque[float] = deque(maxlen=RECENT)
         self.told: tuple[Narrowed, datetime] | None = None  # the reason, and since when
-        self.held_at_s = 0.0  # when half of the calls were last narrowed by what was told
+        self.held_at_s = 0.0  # when half of the calls were last narrowed for the logged reason
 
 
 class Narrowings:
@@ -58,7 +58,7 @@ class Narrowings:
         self._due_to = due_to
         self._clock = clock
         self._unix_clock = unix_clock
-        self.models: dict[str, _Recent] = {}  # those of which a recent call was narrowed
+        self.models: dict[str, _Recent] = {}  # models with a recent call that was narrowed
 
     def call_finished(self, record: CallRecord) -> None:
         """Count a call; log when the state of its model changes."""
@@ -84,7 +84,7 @@ class Narrowings:
             del self.models[model]
 
     def of(self, model: str) -> Narrowing | None:
-        """Return the state of a model; None if its calls are not narrowed, or there was none for a minute."""
+        """Return the state of a model; None: its calls are not narrowed, or it had no call for a minute."""
         recent = self.models.get(model)
         if recent is None or recent.told is None or self._clock() - recent.held_at_s >= ENDS_AFTER_S:
             return None

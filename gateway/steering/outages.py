@@ -21,7 +21,7 @@ from gateway.steering.constants import (
 
 
 class Outages:
-    """The deployments that are out here. ``record`` is called at the begin and the end of each outage."""
+    """The deployments that are out for this process. ``record`` is called at the begin and the end of each outage."""
 
     def __init__(
         self,

@@ -108,8 +108,8 @@ class Draft:
         """``others``: the deployments for failover, best first; those in ``apart`` may not run beside the primary."""
         self._means, self._full = means, means.full
         self._now_s, self._why = now_s, why
-        self.worth_s: tuple[float, float] | None = None  # of the best rival, if that does not reach the floor
-        self.withheld_s: float | None = None  # when a hedge is due for which there is no deployment
+        self.worth_s: tuple[float, float] | None = None  # the gain of the best rival, if it does not reach the floor
+        self.withheld_s: float | None = None  # when a hedge would be due if a deployment were left
         self.asked = self.raced = 0  # further attempts at the start: of the settings, and of what limits leave
         self.offer: Offer | None = None  # the further attempt that is worth its cost
         self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
@@ -557,7 +557,7 @@ class Draft:
     def _launch(
         self, candidate: Candidate, delay_s: float, role: Role, why: Why, *, watch_s: float | None = None
     ) -> None:
-        weight = 1.0 / EXPLORE_SHARE if why is Why.BACK else 1.0  # it stands for the calls in between
+        weight = 1.0 / EXPLORE_SHARE if why is Why.BACK else 1.0  # this one call stands for the calls in between
         self.launches.append(Launch(candidate.deployment, delay_s, role, role in EXPLORING, why, watch_s, weight))
         if candidate in self._spare:
             self._spare.remove(candidate)
@@ -632,7 +632,7 @@ def plan(
         tuple(sorted(draft.launches, key=_delay)),
         tuple([each.deployment for each in last if each.deployment not in planned]) if last else (),
         race.mode,
-        rescue_s,  # not by name: with more names CPython would make a dict of them first
+        rescue_s,  # by position: with more keyword arguments CPython would first make a dict of them
         tripped=frozenset([each.deployment for each in lineup.tripped]) if lineup.tripped else _NOBODY,
         decode_s=lineup.after_s if terms.holds else _NOTHING_AFTER,
         cost_usd=cost_usd,

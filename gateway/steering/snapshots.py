@@ -186,13 +186,13 @@ class Snapshots:
             snapshot.outdate()
 
     def refreshed(self) -> Iterator[str | None]:
-        """Recompute what has changed in steps of less than a millisecond; yield after each, at its end the model."""
+        """Recompute changed standings in steps of less than a millisecond; yield None, or a finished model's name."""
         now_s = self._clock()
         due = [(snapshot.checked_at_s, model) for model, snapshot in self._models.items() if snapshot.is_due(now_s)]
         for _, model in sorted(due):
             snapshot = self._models.get(model)
             if snapshot is None or not snapshot.is_due(now_s):
-                continue  # forgotten, or recomputed for a call in the meantime
+                continue  # the model was forgotten, or recomputed for a call in the meantime
             if snapshot.used_at_s < snapshot.checked_at_s:
                 self._fold(model, snapshot, now_s)
                 yield None
@@ -322,7 +322,7 @@ class _Known:
         self._usuals: dict[Measured, tuple[float, Usuals]] = {}  # by API, with the number of recent attempts
         self._made: dict[Measured, Standings] = {}  # by API, for the reference size
         self._sized: dict[tuple[Measured, int], Standings] = {}  # by API and size
-        self._used: set[tuple[Measured, int]] = set()  # those used since they were last computed
+        self._used: set[tuple[Measured, int]] = set()  # standings that were used since they were last computed
 
     def is_due(self, now_s: float) -> bool:
         """Whether to check again: it was used since, or the board may drop something."""

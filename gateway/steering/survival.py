@@ -136,7 +136,7 @@ class RaceOfTwo(msgspec.Struct, frozen=True, gc=False):
     """The expected result of a race of two."""
 
     earlier_s: float  # the mean of the earlier first token, of at most 30 s
-    first: float  # the share of races in which it belongs to the curve that was asked, not to ``other``
+    first: float  # the share of races in which the first token is this curve's, not that of ``other``
 
 
 class Mean(msgspec.Struct, frozen=True, gc=False):
@@ -165,7 +165,7 @@ def kaplan_meier(events: Sequence[float], censored: Sequence[float]) -> Curve:
 
 
 def shift_of(factor: float) -> int:
-    """Return by how many buckets times move that are multiplied by ``factor``."""
+    """Return by how many buckets times move if they are multiplied by ``factor``."""
     return round(BUCKETS_PER_OCTAVE * log2(factor)) if factor != 1.0 else 0  # without load, all factors are 1
 
 

@@ -161,7 +161,7 @@ class _Offers:
         )
 
     def _prompt_usd(self, racer: Candidate, price: Price) -> float:
-        """Return the cost of the prompt at ``racer``, whose cache gets what it lacks of a cached conversation."""
+        """Return the cost of the prompt at ``racer``, including the write of a conversation that its cache lacks."""
         if not self._caches:
             return self._prompt_tokens * price.input_usd
         has = self._caches.get(racer.deployment, 0) / _CACHE_STEPS
