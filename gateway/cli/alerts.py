@@ -49,7 +49,7 @@ def _alerts(
     sql: Annotated[bool, typer.Option("--sql", help="Also print the SQL that shows each one's evidence.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of objects.")] = False,
 ) -> None:
-    """Show alerts, open ones first; with --url also what builds up.
+    """Show alerts, open ones first; with --url also conditions that are not alerts yet.
 
     docs/monitoring.md#alerts-and-targets has when an alert opens and ends. `holeshot alerts test` tries the webhooks.
 

@@ -58,7 +58,7 @@ def check(
     """Validate the configuration; start nothing.
 
     If it is not usable, print every problem and exit with code 1. Else print who answers each model, whether it can
-    race, the price of a million tokens and the longest prompt; and what is unknown, or may not be meant.
+    race, the price of a million tokens and the longest prompt; and notes on what is unknown, or may not be intended.
 
     Example: holeshot check --live
     """

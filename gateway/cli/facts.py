@@ -45,11 +45,12 @@ def _facts(  # noqa: PLR0917 - options are named on the command line
 ) -> None:
     """Show what refusals have taught the running gateway.
 
-    It is about deployments: what they take, when that was learnt, why, by whom, and for whom it holds.
+    Each fact is about a deployment: what it does not take, when and why that was learnt, from which client, and for
+    which clients it holds.
 
-    `holeshot facts forget` has some of it forgotten. docs/providers.md#what-a-refusal-teaches says what is learnt.
+    `holeshot facts forget` makes the gateway forget some. docs/providers.md#what-a-refusal-teaches says what is learnt.
 
-    Without Redis each process of a gateway learns for itself, and one of them answers.
+    Without Redis each process of a gateway learns by itself, and shows only its own facts.
 
     Example: holeshot facts --provider groq
     """

@@ -214,8 +214,8 @@ def leaderboard(  # noqa: PLR0917 - options are named on the command line
 ) -> None:
     """Show which deployments are fast now.
 
-    It shows each model's deployments over the last ten minutes, with losers of races, ranked by the prediction for
-    the next call. With --since: over another time, ranked by their time to first token.
+    It shows each model's deployments over the last ten minutes, including losers of races, ranked by the
+    prediction for the next call. With --since: over another time, ranked by the time to first token.
 
     Example: holeshot leaderboard --watch
     """

@@ -50,8 +50,8 @@ def models(  # noqa: PLR0917 - typer's options are parameters
     """Show the configured models, or those that providers sell.
 
     Configured models are shown with their deployments, prices and contexts. With --live every provider is asked for
-    its list, and models that several sell are shown side by side. With --prices a newer table of prices is brought; a
-    gateway never does that by itself.
+    its list, and models that several sell are shown side by side. With --prices a newer table of prices is downloaded;
+    a gateway never does that by itself.
 
 
     Example: holeshot models --live --match llama

@@ -135,8 +135,8 @@ def migrate(
     Run it before `serve` on Postgres, once per release; `serve` itself migrates SQLite, and ClickHouse if
     ledger.clickhouse is set. It reads only these two settings, so it needs no provider's key.
 
-    Where another transaction keeps a table for more than two seconds, it says whose, every ten seconds. After --wait
-    it gives up with nothing changed.
+    If another transaction holds a table for more than two seconds, the command says whose, every ten seconds. After
+    --wait it gives up, and nothing has changed.
 
     Example: HOLESHOT_DATABASE_URL=postgresql://... holeshot migrate
     """
@@ -192,7 +192,7 @@ def prune(
     """Delete rows that are older than `ledger:` says.
 
     A running gateway does this every hour. On Postgres a whole day is deleted together (a week, if rows are kept for
-    more than three months). Rows that no sum has yet are added up before.
+    more than three months). Rows that are in no sum yet are added up first.
 
 
     Example: holeshot prune --dry-run

@@ -203,7 +203,7 @@ def slowdowns(
     """Show when deployments were slower or failed more than usual.
 
     A running gateway compares each deployment every five minutes with its own earlier weeks and with the model's other
-    deployments. docs/monitoring.md#when-a-provider-gets-slower says how, and how soon it notices what.
+    deployments. docs/monitoring.md#when-a-provider-gets-slower says how, and how soon it notices.
 
     Example: holeshot slowdowns --now
     """
