@@ -159,6 +159,8 @@ async def test_a_stream_that_comes_as_an_array_is_the_same(serve: Serve, path: s
 async def test_its_newer_version_is_the_same(serve: Serve) -> None:
     async with serve(alpha=[Raw(TEXT_BYTES, token=True)], **GOOGLE) as running:
         for verb in ("generateContent", "streamGenerateContent", "streamGenerateContent?alt=sse", "countTokens"):
+            if verb == "countTokens":
+                running["alpha"].once([Status(200, {"totalTokens": 2})])
             async with running.post(ASK, path=f"/v1/models/{MODEL}:{verb}") as response:
                 assert (response.status, await response.read() != b"") == (200, True)
         async with running.post({}, path=f"/v1/models/{MODEL}:generateContent") as response:
