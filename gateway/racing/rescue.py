@@ -189,6 +189,7 @@ class Rescue:
         self._slow_tps = 0.0
         self._fast: list[str] = []  # deployments fast enough to continue
         self._started_at, self._started_tokens = 0.0, 0  # when it was started, and the tokens received by then
+        self._started_chunks = 0  # likewise, chunks with text: a short one may leave the estimate of tokens as it was
         self._paused_s = 0.0  # time in which the client did not read, or the event loop was blocked
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
@@ -481,6 +482,7 @@ class Rescue:
         self._clauses, self._heard = None, broken.heard
         self._state, self._started_at = RescueState.HOLDING, self._clock()
         self._started_tokens = tokens_in(race.winner.measurement)
+        self._started_chunks = race.winner.measurement.meaningful
         self._continuation = continuation
         self._continuing = open_call.services.tasks.loop.create_task(self._continue(continuation))
         self._continuing.add_done_callback(forget_frames)
@@ -607,9 +609,9 @@ class Rescue:
         winner = None if self._race is None else self._race.winner
         if winner is None:
             return False
-        tokens = tokens_in(winner.measurement) - self._started_tokens
         if self._stopped is StopKind.SILENT:
-            return tokens > 0
+            return winner.measurement.meaningful > self._started_chunks
+        tokens = tokens_in(winner.measurement) - self._started_tokens
         return tokens >= FASTER * self._slow_tps * (self._clock() - self._started_at + AGAIN_S)
 
     def _error(self) -> UpstreamError:

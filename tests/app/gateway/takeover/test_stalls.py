@@ -58,6 +58,7 @@ async def test_what_goes_on_first_is_sent_at_once_and_not_held_back(serve: Serve
         running["alpha"].script = [begun(), asked_other, Delta("wn"), Gate(seen), Delta(" hat"), Finish(), Done()]
         answer = await asked(running, until="brown", then=seen)
         assert answer.text == "The quick brown hat"
+        assert await running.attempts() == [("alpha", "primary", "won"), ("beta", "takeover", "lost")]
 
 
 @pytest.mark.parametrize("ping", [b": ping\n\n", b"event: ping\ndata: {}\n\n", b'data: {"type":"ping"}\n\n'])
