@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 from redis.asyncio import Redis
 
@@ -28,6 +29,7 @@ from tests.support.servers import free_port
 from tests.unit.ledger.records import raced_call
 
 TTL_S = 60.0
+PROMPT = msgspec.structs.replace(STEADY, repeat_s=0.1)  # what is not in use is reported soon, too
 KEYS = ("key-of-one-organisation", "key-of-another-organisation")
 
 
@@ -195,7 +197,7 @@ async def test_what_ran_in_the_background_counts_once_in_the_limits_of_all_repli
         }
         one, other = [
             await stack.enter_async_context(
-                serving(tmp_path / name, {"alpha": None}, lease_times=STEADY, **copy.deepcopy(config))
+                serving(tmp_path / name, {"alpha": None}, lease_times=PROMPT, **copy.deepcopy(config))
             )
             for name in ("one", "other")
         ]

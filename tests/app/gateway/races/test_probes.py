@@ -256,8 +256,11 @@ async def test_one_without_a_price_is_probed_only_at_an_assumed_one(serve: Serve
     assert (probe["reserved_usd"], probe["cost_usd"]) == (0.04, None)
 
 
-async def test_what_was_reserved_counts_after_a_crash(serve: Serve, folder: Path) -> None:
+async def test_what_was_reserved_counts_after_a_crash(
+    serve: Serve, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A row without an end is of a process that was killed: 0.04 of 0.10 dollars, twice, leave room for none."""
+    monkeypatch.setattr(prober, "LOOK_MAX_S", prober.LOOK_MIN_S)  # else the reload is noticed after 15 s
     config = probing("alpha", price=None, usd_if_unknown=0.04)
     config["probes"]["enabled"] = False  # until the rows are there
     async with serve(config=config, alpha=[Hang()]) as running:
@@ -271,9 +274,9 @@ async def test_what_was_reserved_counts_after_a_crash(serve: Serve, folder: Path
                 )
         running.config["probes"]["enabled"] = True
         running.gateway.reload(read(running.config, running.folder))
-        prober = running.gateway.probes
-        await until(lambda: "alpha/m" in prober.not_probed)
-        assert prober.not_probed["alpha/m"] is NotProbed.MONEY
+        probes = running.gateway.probes
+        await until(lambda: "alpha/m" in probes.not_probed)
+        assert probes.not_probed["alpha/m"] is NotProbed.MONEY
         assert not running.requests
 
 
