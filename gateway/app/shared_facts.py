@@ -5,6 +5,9 @@ requests. Each client that has met a fact has its own entry: a fact met by two c
 also after a restart. An entry without a client comes from a replica of a version that did not tell the client: it may
 be one client's work alone, and two such entries may be of the same client. So such an entry does not count, and holds
 only where calls have no clients. Replicas of that version pass over the entries of this version.
+
+One more field of the hash counts the changes: a fact withdrawn and another one added leave the number of fields as it
+was. A replica that does not count its changes is noticed by the number of fields.
 """
 
 import asyncio
@@ -23,10 +26,21 @@ if TYPE_CHECKING:
     from gateway.topology.nodes import Nodes
 
 KEY = "holeshot:learnt"
-EVERY_S = 1.0  # between two looks at the number of facts, which are read if it has changed
+EVERY_S = 1.0  # between two looks at whether the facts have changed, which are then read
 ALL_EVERY = 60  # looks: then the facts are read in any case
 MOST = 10_000  # facts to read: Redis has other writers
 _DAY_S = 86_400
+_STATE = "return {redis.call('HGET', KEYS[1], 'version'), redis.call('HLEN', KEYS[1])}"
+# Arguments: the seconds that the hash is kept, an entry's name, and its value; without a value it is withdrawn.
+_CHANGE = """
+if ARGV[3] then
+  redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+else
+  redis.call('HDEL', KEYS[1], ARGV[2])
+end
+redis.call('HINCRBY', KEYS[1], 'version', 1)
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+"""
 
 
 class _Value(msgspec.Struct, omit_defaults=True):
@@ -60,7 +74,7 @@ class SharedFacts:
         self._learnt = learnt
         self._start = start
         self._unix_clock = unix_clock
-        self._seen = 0
+        self._seen: list[Any] = []  # the hash's version and number of fields, when it was read
         self._is_away = False
         self._telling = asyncio.Lock()  # in order: a fact, and its withdrawal
 
@@ -83,13 +97,15 @@ class SharedFacts:
             await asyncio.sleep(EVERY_S)
 
     async def look(self, *, everything: bool = True) -> None:
-        """Read the other replicas' facts; unless ``everything`` is wanted, only if their number has changed."""
-        number = await self._call("HLEN", KEY)
-        if not isinstance(number, int) or number > MOST or not (everything or number != self._seen):
+        """Read the other replicas' facts; unless ``everything`` is wanted, only if they have changed."""
+        state = await self._call("EVAL", _STATE, 1, KEY)
+        if not isinstance(state, list) or state[1] > MOST or not (everything or state != self._seen):
             return
-        self._seen = number
-        raw = await self._call("HGETALL", KEY) if number else {}
-        pairs = raw.items() if isinstance(raw, dict) else zip(raw[::2], raw[1::2], strict=False) if raw else ()
+        raw = await self._call("HGETALL", KEY)
+        if raw is None:
+            return
+        self._seen = state
+        pairs = raw.items() if isinstance(raw, dict) else zip(raw[::2], raw[1::2], strict=False)
         entries, ended = [], []
         for name, end in pairs:
             with suppress(*UNREADABLE, ValueError):
@@ -112,12 +128,9 @@ class SharedFacts:
             await self._call("HDEL", KEY, *ended)
 
     async def _tell(self, name: str, value: str | None) -> None:
+        entry = (name,) if value is None else (name, value)
         async with self._telling:
-            if value is None:
-                await self._call("HDEL", KEY, name)
-            else:
-                await self._call("HSET", KEY, name, value)
-                await self._call("EXPIRE", KEY, _DAY_S)
+            await self._call("EVAL", _CHANGE, 1, KEY, _DAY_S, *entry)
 
     async def _call(self, *command: str | int) -> Any:
         try:

@@ -5,9 +5,9 @@ import copy
 import json
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from gateway.app.shared_facts import KEY, SharedFacts
 from gateway.cli.main import application
-from providers import Fact, Facts, Kind, Met
+from gateway.topology.nodes import Nodes
+from providers import Fact, Facts, Kind, LearntFacts, Met
 from providers.simulator.script import Raw, ScriptedProvider, Status
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, QUESTION, refused, refusing, told
@@ -25,9 +26,6 @@ from tests.app.gateway.responses.test_moved_conversations import ANSWERS as OPEN
 from tests.app.gateway.responses.test_moved_conversations import RESPONSES, asked, marked, reads
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.patience import eventually, until
-
-if TYPE_CHECKING:
-    from gateway.topology.nodes import Nodes
 
 WHOLE = {"messages": QUESTION, "response_format": {"type": "json_object"}}
 EFFORT = Fact(Kind.FIELD, "reasoning_effort", dialect="chat")
@@ -86,8 +84,13 @@ def _known(running: RunningGateway, client: str | None = None) -> Facts:
     return known.of("m", client)
 
 
+async def _facts(redis: Redis) -> list[str]:
+    """Return the names of the entries in Redis."""
+    return [str(name) for name in await redis.hkeys(KEY) if name != "version"]
+
+
 async def _is_empty(redis: Redis) -> bool:
-    return not await redis.exists(KEY)
+    return not await _facts(redis)
 
 
 async def _lacks(redis: Redis, name: str) -> bool:
@@ -107,8 +110,11 @@ async def test_what_is_taken_back_at_once_is_not_told_after_it(redis_url: str, r
     class Slow:
         """Redis, where the first of two connections is still being opened."""
 
+        pings = 9
+
         async def call(self, key: str, command: tuple[str, ...]) -> Any:
-            for _ in range(9 if command[0] == "HSET" else 0):
+            pings, self.pings = self.pings, 0
+            for _ in range(pings):
                 await redis.ping()
             return await redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
@@ -122,7 +128,32 @@ async def test_what_is_taken_back_at_once_is_not_told_after_it(redis_url: str, r
     shared.tell("alpha", "m", EFFORT, 9e99, Met(9e99, 0.0))
     shared.tell("alpha", "m", EFFORT, 0.0, Met(9e99, 0.0))
     await asyncio.gather(*tasks)
-    assert await redis.hgetall(KEY) == {}
+    assert await _facts(redis) == []
+
+
+async def test_a_fact_in_place_of_another_is_seen_at_the_next_look(redis_url: str, redis: Redis) -> None:
+    user, tier = (msgspec.structs.replace(EFFORT, field=name) for name in ("user", "service_tier"))
+    known, tasks = LearntFacts(), list[asyncio.Task[None]]()
+    async with aclosing(Nodes(redis_url)) as nodes:
+        shared = SharedFacts(
+            nodes,
+            lambda _: known,
+            lambda telling: tasks.append(asyncio.create_task(telling)),
+            unix_clock=time.time,
+        )
+        shared.tell("alpha", "m", EFFORT, 9e99, Met(9e99, 0.0))
+        await asyncio.gather(*tasks)
+        await shared.look()
+        assert known.of("m") == (EFFORT,)
+        shared.tell("alpha", "m", EFFORT, 0.0, Met(9e99, 0.0))
+        shared.tell("alpha", "m", user, 9e99, Met(9e99, 0.0))
+        await asyncio.gather(*tasks)
+        await shared.look(everything=False)
+        assert set(known.of("m")) == {EFFORT, user}
+        # A replica of the version before does not count its changes.
+        await redis.hset(KEY, msgspec.json.encode(("alpha", "m", tier)).decode(), "9e99")
+        await shared.look(everything=False)
+        assert set(known.of("m")) == {EFFORT, user, tier}
 
 
 async def test_another_replica_asks_whole_where_streaming_was_refused(
@@ -237,7 +268,7 @@ async def test_who_met_it_goes_with_a_fact_to_other_replicas_and_through_a_resta
 async def test_what_an_operator_has_forgotten_in_one_replica_is_forgotten_in_all(
     tmp_path: Path, redis_url: str, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.app.shared_facts.ALL_EVERY", 1)  # no fact is added, so they wait until all are read
+    monkeypatch.setattr("gateway.app.shared_facts.ALL_EVERY", 10**9)  # only what has changed is read
     async with AsyncExitStack() as stack:
         one, other = await _two(stack, tmp_path, redis_url, ["alpha"])
         one["alpha"].answers = refusing("reasoning_effort")
@@ -264,5 +295,4 @@ async def test_a_fact_of_a_replica_that_does_not_tell_who_met_it_changes_nothing
 
 
 async def _only(redis: Redis, field: str) -> bool:
-    names = await redis.hkeys(KEY)
-    return [msgspec.json.decode(name)[2]["field"] for name in names] == [field]
+    return [msgspec.json.decode(name)[2]["field"] for name in await _facts(redis)] == [field]
