@@ -80,6 +80,7 @@ def request_of(
         key_name=traits.key_name,
         apart=apart,
         taught=taught,
+        may_have_refused=rendered.fields is not None or bool(rendered.dropped),  # else planning has found nothing
         sendings=sendings,
     )
 

@@ -115,7 +115,7 @@ def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = Fa
         quirks = with_strict(quirks, facts) if facts else quirks
         if vendors.takes_quirks:
             fields = shape(fields, quirks, request.model)
-            if quirks.refused_members and stands(quirks.refused_members, fields):
+            if request.may_have_refused and quirks.refused_members and stands(quirks.refused_members, fields):
                 fields = without_refused(fields, quirks.refused_members).fields
         elif dropped := quirks.drop_in.get(request.dialect.name):
             fields = {name: value for name, value in fields.items() if name not in dropped}

@@ -4,8 +4,14 @@ import msgspec
 import pytest
 
 from gateway.racing import MOST_ANSWERS, RequestParameters
+from gateway.racing.answer import request_of
 from gateway.racing.validation import requested
+from providers import SendCount
 from providers.dialects import CHAT, COMPLETIONS, DIALECTS
+from providers.upstreams.http_upstream import streamed_body
+from providers.vendors import Quirks
+from tests.support.calls import made_call
+from tests.unit.racing.track import Timetable, Track
 
 
 def fields(**values: Any) -> dict[str, msgspec.Raw]:
@@ -68,3 +74,16 @@ def test_a_whole_temperature_is_stored_like_any_other() -> None:
     ).temperature  # no integer of SQLite's holds it
     assert asked == 1e30
     assert isinstance(asked, float)
+
+
+def test_planning_s_finding_that_nothing_is_refused_holds_for_what_was_planned_alone() -> None:
+    deployment = Track(Timetable("alpha", [])).model.deployments["alpha"]
+    marked = fields(messages=[{"role": "user", "content": "Hi", "cache_control": {"type": "ephemeral"}}])
+    planned = made_call(fields=marked)  # of which a plan would have said so
+    others = (
+        planned.rendered_as("alpha", fields=dict(marked)),  # reworded since
+        planned.rendered_as("alpha", dropped=("messages.cache_control",)),
+    )
+    quirks = Quirks(refused_members=frozenset({"*.cache_control"}))
+    sent = [streamed_body(request_of(deployment, call, "1", SendCount()), quirks) for call in (planned, *others)]
+    assert [b"cache_control" in body for body in sent] == [True, False, False]
