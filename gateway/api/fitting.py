@@ -142,6 +142,7 @@ class Question(msgspec.Struct, frozen=True):
     served: frozenset[str] = frozenset()  # fields whose loss is harmless, as the gateway itself does what they ask for
     is_to_be_stored: bool = False  # by the provider, as the gateway keeps nothing of the answer
     shortens: bool = False  # if no deployment allows so long an answer, a shorter one is requested
+    has_fallbacks: bool = False  # other models are asked if no deployment can answer
     client: str | None = None  # facts from refusals may hold for this client only
 
     @property
@@ -167,7 +168,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
     for deployment in deployments:
         try:
             _check_policy(deployment, question.policy)
-            _check_abilities(deployment, demanded, fitting)
+            _check_abilities(deployment, demanded, fitting, has_fallbacks=question.has_fallbacks)
             translations.fit(deployment, fitting)
             _check_length(deployment, question, is_ceiling=translations.lowers)
         except _Unfit as reason:
@@ -584,11 +585,15 @@ def _check_policy(deployment: Deployment, policy: DataPolicy) -> None:
         raise _Unfit(reason)
 
 
-def _check_abilities(deployment: Deployment, demanded: Collection[str], fitting: Fitting) -> None:
+def _check_abilities(
+    deployment: Deployment, demanded: Collection[str], fitting: Fitting, *, has_fallbacks: bool
+) -> None:
     for ability in demanded:
         if getattr(deployment.capabilities, ability) is False:
             raise _Unfit(_ABILITIES[ability])
     if deployment.lacks_schemas and "json_schema" in demanded:
+        if has_fallbacks:  # else the client is told of it in the vendor's words
+            raise _Unfit(_ABILITIES["json_schema"])
         fitting.second[deployment.name] = "refuses JSON schemas"
 
 

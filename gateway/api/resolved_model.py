@@ -203,6 +203,7 @@ class ResolvedModel:
             self._served(),
             is_to_be_stored,
             not self.model.fallbacks,  # these may give all of it
+            bool(self.model.fallbacks or (parsed.preferences.models[1:] and not self.is_fallback)),
             self._client,
         )
         try:

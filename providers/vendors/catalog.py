@@ -701,12 +701,15 @@ def _others(quirks: Quirks) -> frozenset[str]:
 def elsewhere(vendor: Vendor) -> Vendor:
     """Return the row for a server at another host, which speaks the vendor's API and may take what the vendor refuses.
 
-    That server is sent other vendors' preferences and marks of caches, as vLLM, or a proxy, reads ``top_k``.
+    That server is sent other vendors' preferences and marks of caches, as vLLM, or a proxy, reads ``top_k``; and
+    schemas.
     """
     quirks = vendor.quirks
-    if not quirks.refused_members:  # these are beside ``preferences`` too
-        return vendor
-    drop = quirks.drop - _others(quirks)
-    return msgspec.structs.replace(
-        vendor, quirks=msgspec.structs.replace(quirks, drop=drop, preferences=None, refused_members=frozenset())
+    taking = msgspec.structs.replace(
+        quirks,
+        drop=quirks.drop - _others(quirks),
+        preferences=None,
+        refused_members=frozenset(),
+        lacks_schemas=False,
     )
+    return msgspec.structs.replace(vendor, quirks=taking)

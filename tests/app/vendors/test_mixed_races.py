@@ -151,6 +151,9 @@ async def test_a_vendor_without_schemas_is_asked_for_one_only_where_nobody_else_
             "m": {"deployments": [here, there], "race": race},
             "alone": {"deployments": [here]},
             "told": {"deployments": [{"deployment": here, "capabilities": {"json_schema": True}}, there], "race": race},
+            "replaced": {"deployments": [here], "fallbacks": ["spare"]},
+            "spare": {"deployments": [there]},
+            "lost": {"deployments": [here], "fallbacks": ["alone"]},
         }
         async with serving(tmp_path, {"unused": None}, providers=providers, models=models) as running:
             for _ in range(3):
@@ -166,6 +169,20 @@ async def test_a_vendor_without_schemas_is_asked_for_one_only_where_nobody_else_
             async with running.post({**SCHEMA_ASKED, "model": "told"}) as response:
                 assert (response.status, response.headers["x-holeshot-provider"]) == (200, "openai")
             assert len(deepseek.refusals) == 2
+            # A fallback is asked in its place, the model's or the request's own; for all else it is asked itself.
+            for model, more in (("replaced", {}), ("alone", {"models": ["alone", "spare"]})):
+                async with running.post({**SCHEMA_ASKED, "model": model, **more}) as response:
+                    assert (response.status, response.headers["x-holeshot-fallback"]) == (200, "spare")
+            asked = len(deepseek.seen)
+            async with running.post(
+                {**SCHEMA_ASKED, "model": "replaced", "response_format": {"type": "text"}}
+            ) as response:
+                assert (response.status, response.headers["x-holeshot-provider"]) == (200, "deepseek")
+            assert (len(deepseek.seen), len(deepseek.refusals)) == (asked + 1, 2)
+            async with running.post({**SCHEMA_ASKED, "model": "lost"}) as response:
+                assert response.status == 400
+                assert "This response_format type is unavailable now" in await response.text()
+            assert len(deepseek.refusals) == 3
 
 
 @pytest.mark.parametrize(("vendor", "model"), [("groq", "openai/gpt-oss-120b"), ("mistral", "mistral-medium-latest")])

@@ -190,3 +190,20 @@ def test_a_server_at_its_own_host_that_is_called_openai_is_sent_what_openai_refu
     assert row is not None
     assert row.quirks.drop.isdisjoint({"top_k", "chat_template_kwargs"}) is is_sent
     assert (not row.quirks.refused_members) is is_sent
+
+
+@pytest.mark.parametrize(
+    ("provider", "lacks"),
+    [
+        ('base_url: "http://vllm.internal:8000/v1"', False),
+        ('base_url: "http://proxy.internal/v1", preset: deepseek', True),
+        ("api_key: k", True),
+    ],
+)
+def test_a_server_at_its_own_host_that_is_called_deepseek_may_take_schemas(
+    tmp_path: Path, provider: str, *, lacks: bool
+) -> None:
+    provided = read(f"  deepseek: {{ {provider} }}\n", tmp_path).providers["deepseek"]
+    row = vendor_of("deepseek", provided, load_catalog())
+    assert row is not None
+    assert row.quirks.lacks_schemas is lacks
