@@ -149,7 +149,7 @@ def note_refusal(attempt: FormAttempt, call: Call, error: UpstreamError) -> None
     if error.is_too_long:
         _note_length(attempt.deployment, call, error)
         _note_room(attempt.deployment, call, error)
-    if (limit := error.limit) is not None:
+    if (limit := error.limit or error.lack) is not None:
         _note_limit(attempt.deployment, call, limit, error)
     if error.is_bound and error.edited_from is None:  # else the maker itself would not take the reasoning
         _note_bound(attempt.deployment, call, error)
@@ -588,8 +588,10 @@ def _note_room(deployment: Deployment, call: Call, error: UpstreamError) -> None
 
 def _note_limit(deployment: Deployment, call: Call, limit: Limit, error: UpstreamError) -> None:
     """Remember a vendor's limit that ``call`` exceeds: such calls ask other deployments first."""
-    fact = Fact(Kind.SIZE, limit.what, tokens=limit.most or 0)
-    if fact.tokens and (learnt := _learnt_of(deployment)) is not None and _is_more(deployment, call, fact):
+    if limit.most is None or (learnt := _learnt_of(deployment)) is None:
+        return
+    fact = Fact(Kind.SIZE, limit.what, tokens=limit.most)
+    if _is_more(deployment, call, fact):
         learnt.note(deployment.model, fact, client=call.caller.client, why=why_of(error))
 
 

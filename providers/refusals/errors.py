@@ -34,7 +34,7 @@ import msgspec
 
 from providers.refusals.content import is_refused_by_filter
 from providers.refusals.too_long import is_too_long
-from providers.refusals.vendor_limits import Limit, is_of_model, limit_of
+from providers.refusals.vendor_limits import Limit, is_of_model, lack_of, limit_of
 
 # Decoding JSON that others wrote may raise these: no JSON or another type, a string that is not UTF-8, nesting deeper
 # than the decoder's stack.
@@ -410,6 +410,11 @@ class UpstreamError(Exception):
         if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
             return None
         return limit_of(self.status, self.said)
+
+    @property
+    def lack(self) -> Limit | None:
+        """What the model takes none of: no pictures, where it takes texts alone."""
+        return lack_of(self.said) if self.scope is RefusalScope.MODEL else None
 
     @property
     def is_of_content(self) -> bool:

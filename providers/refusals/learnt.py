@@ -45,7 +45,7 @@ class Kind(StrEnum):
     REASONING = "reasoning"  # reasoning that ``field`` made with one of its keys: only ``field`` can read it
     ACCOUNT = "account"  # reasoning of the key ``field``, sent with the key ``value``: the keys are of two accounts
     LENGTH = "length"  # a prompt of ``tokens``
-    SIZE = "size"  # more than ``tokens`` of ``field``: tools, pictures, bytes; others are asked first
+    SIZE = "size"  # more than ``tokens`` (0: any) of ``field``: tools, pictures, bytes; others are asked first
     # A prompt and an answer of more than ``tokens`` together; a token of a prompt has ``value`` hundredths of a byte.
     ROOM = "room"
     LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: limits that clients had to set are lowered
@@ -78,7 +78,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
             Kind.REASONING: f"encrypted reasoning of {self.field}",
             Kind.ACCOUNT: f"thoughts of the key {self.field!r} with the key {self.value!r}, of another account",
             Kind.LENGTH: f"a prompt of {self.tokens} tokens",
-            Kind.SIZE: f"more than {self.tokens} {self.field}",
+            Kind.SIZE: f"more than {self.tokens} {self.field}" if self.tokens else self.field,
             Kind.LIMIT: f"{self.field} above {self.tokens}",
             Kind.LEAST: f"{self.field} below {self.tokens}",
             Kind.PREFILL: "to continue an answer that the request begins (sent: that the user asks for it)",

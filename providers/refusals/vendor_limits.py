@@ -258,6 +258,17 @@ LACKS: Final = (
     LackRule(r"不支持(?:图|音|视|文件|多模态|工具|函数)", "in Chinese"),
 )
 _LACKS: Final = re.compile("|".join(each.words for each in LACKS), re.IGNORECASE)
+# That a model takes texts alone. Not of some pictures, or in some turns: "does not support images in tool results".
+_SEEN: Final = r"\b(?:images?|image_url|pictures?|vision|multi-?modal)(?: (?:content|inputs?))?"
+_END: Final = r"(?=\s*(?:[.,;:!)'\"-]|$))"
+_NO_PICTURES: Final = re.compile(
+    r"\bunknown variant \W?(?:image|image_url|input_image)\W{1,3}expected \W?text\b"
+    rf"|\b(?:does not|doesn.t|do not|don.t) (?:support|accept) {_SEEN}{_END}"
+    rf"|{_SEEN} (?:is|are) not supported(?: (?:by|for|with|on) (?:\S+ ){{0,2}}{_MODELS})?{_END}"
+    rf"|\bis not an? (?:multi-?modal|vision) model\b|\bimage_url is only supported by certain {_MODELS}"
+    rf"|\bno {_MODELS}[^;!?\n]{{0,40}}\bsupports? image inputs?{_END}|不支持图[片像]输入",
+    re.IGNORECASE,
+)
 _PATTERNS: Final = tuple((rule.what, re.compile(rule.words, re.IGNORECASE | re.DOTALL)) for rule in RULES)
 _LONGEST: Final = 4096  # characters of a message that are searched
 _TOO_LARGE: Final = 413
@@ -279,6 +290,11 @@ def limit_of(status: int | None, message: str) -> Limit | None:
 def is_of_model(text: str) -> bool:
     """Whether a refusal says that the model, or its server, cannot do something: other deployments may."""
     return _LACKS.search(text[:_LONGEST]) is not None
+
+
+def lack_of(text: str) -> Limit | None:
+    """Return what a model takes none of, by the words of a refusal that ``is_of_model``; None if they do not say."""
+    return None if _NO_PICTURES.search(text[:_LONGEST]) is None else Limit(PICTURES, 0)
 
 
 def longest_in(text: str) -> int:

@@ -14,6 +14,7 @@ from providers.simulator.script import Gate, Raw, Status, Step, answer
 from providers.simulator.wire import serve as serving
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
 from tests.app.gateway.apis.test_gemini import TEXT_BYTES as GEMINI_BYTES
+from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.races.test_bedrock import AWS, beside
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.providers.test_bedrock_converse import Bedrock
@@ -404,6 +405,71 @@ async def test_who_has_refused_a_document_that_is_no_text_is_asked_after_others(
         running["alpha"].answers = lambda _: ANSWERS["messages"]
         assert await ask(running, PDF) == (200, "alpha/m", None)
         assert await ask(running, PDF) == (200, "alpha/m", None)
+
+
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+SEES_NOTHING = "messages[0]: unknown variant `image_url`, expected `text` at line 1 column 219"
+
+
+def seeing_nothing(body: Any) -> Sequence[Step]:
+    return refused(SEES_NOTHING) if '"image_url"' in json.dumps(body) else ANSWERS["chat"]
+
+
+async def shown(
+    running: RunningGateway, *parts: Mapping[str, Any], model: str = MODEL, client: str = ""
+) -> tuple[int, str | None, str | None]:
+    """Ask about these parts; return the status, who answered, and how many were asked at once."""
+    content = [*parts, {"type": "text", "text": "Hi"}]
+    body = {"model": model, "messages": [{"role": "user", "content": content}]}
+    async with running.post(body, headers=bearer(f"hs-{client}") if client else {}) as response:
+        await response.read()
+    deployment, launched = (response.headers.get(f"x-holeshot-{name}") for name in ("deployment", "launched"))
+    return response.status, deployment, launched
+
+
+async def test_who_takes_texts_alone_is_asked_about_a_picture_after_others(serve: Serve) -> None:
+    both = ["alpha/m", "beta/m"]
+    raced = {"deployments": both, "race": {"mode": "race", "width": 2, "budget": 1.0}}
+    config: dict[str, Any] = {"models": {MODEL: {"deployments": both, "race": {"mode": "single"}}, "raced": raced}}
+    async with serve(alpha=None, beta=ANSWERS["chat"], config=config) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = seeing_nothing
+        assert await shown(running, PICTURE) == (200, "beta/m", "2")
+        for model in (MODEL, "raced", MODEL, "raced"):
+            assert await shown(running, PICTURE, model=model) == (200, "beta/m", "1")
+        assert len(running["alpha"].received) == 1
+        assert await shown(running) == (200, "alpha/m", "1")  # a text is asked as before, also in a race
+        assert (await shown(running, model="raced"))[::2] == (200, "2")
+        # Where nobody takes pictures, they are refused in the vendor's words; who takes them after all is known to.
+        running["beta"].answers = seeing_nothing
+        assert (await shown(running, PICTURE))[0] == 400
+        running["alpha"].answers = lambda _: ANSWERS["chat"]
+        assert (await shown(running, PICTURE))[:2] == (200, "alpha/m")
+        assert await shown(running, PICTURE) == (200, "alpha/m", "1")
+
+
+async def test_a_model_that_takes_texts_alone_and_has_no_rival_says_so_itself(serve: Serve) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = seeing_nothing
+        for sent in (1, 2):
+            async with running.chat(messages=[{"role": "user", "content": [PICTURE]}]) as response:
+                assert (response.status, SEES_NOTHING in await response.text()) == (400, True)
+            assert len(running["alpha"].received) == sent
+
+
+@pytest.mark.parametrize("said", ["This model does not support image input", SEES_NOTHING], ids=["quoted", "its own"])
+async def test_what_one_client_hears_of_a_picture_changes_nothing_for_those_of_others(serve: Serve, said: str) -> None:
+    odd = {"type": "text", "text": "This model does not support image input"}
+    config: dict[str, Any] = {
+        "clients": {name: {"key_sha256": sha256(f"hs-{name}")} for name in ("ann", "bob")},
+        "models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}},
+    }
+    async with serve(alpha=None, beta=ANSWERS["chat"], config=config) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = lambda body: refused(said) if odd["text"] in json.dumps(body) else ANSWERS["chat"]
+        for _ in range(2):
+            await shown(running, odd, PICTURE, client="ann")
+        assert await shown(running, PICTURE, client="bob") == (200, "alpha/m", "1")
 
 
 async def test_a_must_is_known_by_the_clients_name_where_its_vendor_calls_it_otherwise(serve: Serve) -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from providers.refusals.vendor_limits import LACKS, is_of_model, limit_of, longest_in
+from providers.refusals.vendor_limits import LACKS, PICTURES, Limit, is_of_model, lack_of, limit_of, longest_in
 
 
 @pytest.mark.parametrize(
@@ -120,3 +120,42 @@ def test_what_is_wrong_everywhere_is_no_vendors_lack(said: str) -> None:
 )
 def test_what_looks_like_a_limit_and_is_another_rule_is_none(said: str) -> None:
     assert limit_of(400, said) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "messages[0]: unknown variant `image_url`, expected `text` at line 1 column 219",
+        "This model does not support image input",
+        "registry.ollama.ai/library/m:latest does not support images",
+        "Image input is not supported by the selected model.",
+        "image input is not supported - hint: you may need to provide the mmproj",
+        "m is not a multimodal model",
+        "No endpoints found that support image input",
+        "Invalid content type. image_url is only supported by certain models.",
+        "\u5f53\u524d\u6a21\u578b\u4e0d\u652f\u6301\u56fe\u7247\u8f93\u5165",
+    ],
+)
+def test_a_model_that_takes_texts_alone_takes_no_pictures(said: str) -> None:
+    assert is_of_model(said)
+    assert lack_of(said) == Limit(PICTURES, 0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The model does not support images in tool results",
+        "Images are not supported for assistant messages by this model",
+        "Vision is not supported with streaming",
+        "Image URLs are not supported, use base64",
+        "The model does not support image generation",
+        "Images in the format webp are not supported by this model",
+        "The image length and width do not meet the model restrictions.",
+        "Invalid value: 'image_url'. Value must be 'text'.",
+        "messages[2]: unknown variant `image_url`, expected one of `text`, `image`",
+        "messages[2].content must be a string",
+        "This model does not support audio input",
+    ],
+)
+def test_what_takes_some_pictures_or_some_in_other_turns_takes_pictures(said: str) -> None:
+    assert lack_of(said) is None
