@@ -242,14 +242,18 @@ def fit(value: object, type_: Any) -> Any:
 _UNREAD = re.compile(
     r"malformed_(?:function_call|tool|response)|unexpected_tool_call|too_many_tool_calls", re.IGNORECASE
 )
+_MISWRITTEN = re.compile(r"malformed_(?:function_call|tool)", re.IGNORECASE)  # of these: the model has begun a call
 
 
-def is_unread(reason: object, native: object = None) -> bool:
+def is_unread(reason: object, native: object = None, *, after_text: bool = False) -> bool:
     """Whether an answer ended with an unreadable call, by its finish ``reason`` or the vendor's own reason, ``native``.
 
-    If nothing came before, there is no answer.
+    If nothing came before, there is no answer. ``after_text``: a text came before, but no call. If the model had begun
+    the unreadable call, the answer broke off: another API has no word for that, and after its words for a good end an
+    agent would stop.
     """
-    return any(isinstance(each, str) and _UNREAD.search(each) is not None for each in (reason, native))
+    words = _MISWRITTEN if after_text else _UNREAD
+    return any(isinstance(each, str) and words.search(each) is not None for each in (reason, native))
 
 
 def ended_with(reason: str) -> UpstreamError:

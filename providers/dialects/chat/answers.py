@@ -43,6 +43,7 @@ _NULL = msgspec.Raw(b"null")
 _EMPTY_OBJECT = msgspec.Raw(b"{}")
 _STOP = msgspec.Raw(b'"stop"')
 _CHUNK = msgspec.Raw(b'"chat.completion.chunk"')
+_NOT_BEGUN = frozenset({"message", "delta", "finish_reason", "native_finish_reason"})  # as a delta, or at the end
 
 
 def failure(kind: str, message: str, _: Details = (), __: str | None = None) -> bytes:
@@ -81,7 +82,10 @@ def events_of(
     ends = []
     for choice, said in zip(choices, begun, strict=True):
         reason = choice.get("finish_reason", _NULL)
-        ends.append({"index": said["index"], **nothing, "finish_reason": _STOP if reason == _NULL else reason})
+        end = {"index": said["index"], **nothing, "finish_reason": _STOP if reason == _NULL else reason}
+        if (native := choice.get("native_finish_reason")) is not None:
+            end["native_finish_reason"] = native
+        ends.append(end)
     usage = answer.pop("usage", _NULL)
     stream = [*_event(answer, begun), *_event(answer, ends)]
     if usage != _NULL:
@@ -92,7 +96,7 @@ def events_of(
 
 def _with_delta(choice: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
     """Return a choice as in its first chunk: its message as a delta, its tool calls numbered, no finish reason."""
-    rest = {name: value for name, value in choice.items() if name not in ("message", "delta", "finish_reason")}
+    rest = {name: value for name, value in choice.items() if name not in _NOT_BEGUN}
     message = _objects.decode(choice.get("message", choice.get("delta", _EMPTY_OBJECT)))
     if (calls := message.get("tool_calls", _NULL)) != _NULL:
         numbered = [

@@ -94,22 +94,26 @@ class StreamErrors:
     def __init__(self, secrets: Sequence[str]) -> None:
         self._secrets = secrets
         self._complaint: bytes | None = None  # the last event without choices, if it has the text of an error
-        self._said = False  # whether there has been anything of an answer
+        self._said = self._called = False  # whether there has been anything of an answer, or of a call
 
     def take(self, chunk: Mapping[str, Any], choices: Sequence[Any], data: bytes) -> None:
         """Raise the error in a chunk. ``data``: the chunk as it came."""
         is_error = chunk.get("error") or chunk.get("object") == "error"
         is_error = is_error or ("base_resp" in chunk and base_code(chunk["base_resp"]))
         for each in choices:
-            is_error = is_error or each.get("error") or string(each.get("finish_reason")) in FAILED
+            reason = each.get("finish_reason")
+            is_error = is_error or each.get("error") or (reason and string(reason) in FAILED)
         if is_error:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
-        for each in () if self._said else choices:
-            delta = each.get("delta") or each.get("message")
-            self._said = self._said or (isinstance(delta, dict) and not _ANSWERS.isdisjoint(filter(delta.get, delta)))
-            reason = each.get("finish_reason")
-            if reason and not self._said and is_unread(reason, each.get("native_finish_reason")):
-                raise ended_with(string(reason))
+        for each in () if self._called else choices:
+            delta, reason = each.get("delta") or each.get("message"), each.get("finish_reason")
+            if isinstance(delta, dict):
+                self._called = self._called or bool(delta.get("tool_calls") or delta.get("function_call"))
+                self._said = self._said or not _ANSWERS.isdisjoint(filter(delta.get, delta))
+            if reason and not self._called:
+                native = each.get("native_finish_reason")
+                if is_unread(reason, native, after_text=self._said):
+                    raise ended_with(string(native or reason))
         if not (choices or chunk.get("usage")) and complains(data):
             self._complaint = data
         elif self._complaint is not None and any(map(_says_some, choices)):

@@ -9,7 +9,17 @@ import msgspec
 from providers.dialects.chat.deltas import no_place
 from providers.dialects.chat.references import of_converse
 from providers.dialects.converse.frames import FrameMessage
-from providers.dialects.events import DONE_EVENT, EarlyObject, Pieces, chat_reason, ended_with, few, fit, no_answer
+from providers.dialects.events import (
+    DONE_EVENT,
+    EarlyObject,
+    Pieces,
+    chat_reason,
+    ended_with,
+    few,
+    fit,
+    is_unread,
+    no_answer,
+)
 from providers.dialects.wording import REDACTED, SIGNED
 from providers.models import Usage, tier_of, written_usage
 from providers.refusals import (
@@ -23,8 +33,8 @@ from providers.refusals import (
     read_answer,
 )
 
-# The model's answer, or its last call, could not be read: an error unless something came before it. A stream's client
-# has pieces of such a call, which nothing but an error takes back.
+# The model's answer, or its last call, could not be read: an error unless something came before it, and before a call
+# another call. A stream's client has pieces of such a call, which nothing but an error takes back.
 _MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})
 # The HTTP statuses of the errors in botocore's description of the service, without "Exception", in lower case.
 _STATUSES: Mapping[str, int] = {
@@ -268,7 +278,8 @@ class ConverseToChat:
         return self._arguments(self._calls[place], self._early[place].end() or "{}")
 
     def _finish(self, reason: str) -> bytes:
-        if reason in _MALFORMED and not (self._spoken if self._written is None else _are_arguments(self._written)):
+        is_answer = self._spoken if self._written is None else _are_arguments(self._written)
+        if reason in _MALFORMED and (not is_answer or (not self._calls and is_unread(reason, after_text=True))):
             raise ended_with(reason)
         if self._finished:
             return b""

@@ -40,6 +40,7 @@ from providers.dialects.events import (
     ended_with,
     few,
     index_of,
+    is_unread,
 )
 from providers.dialects.gemini import logprobs
 from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, usage_in
@@ -322,12 +323,13 @@ def _reason_in(given: Mapping[str, Any], candidate: _Candidate) -> str | None:
     """Return a candidate's finish reason, if it has one; the default word is none before anything was said.
 
     Raises:
-        UpstreamError: it says that there is no answer (stream_error).
+        UpstreamError: it says that there is no answer, or that the answer broke off within a call (stream_error).
 
     """
     reason: str | None = given.get("finishReason")
     is_empty = not (candidate.spoken or candidate.finished)
-    if reason and is_empty and reason not in MAY_BE_EMPTY:
+    may_break_off = not (candidate.calls or candidate.finished)
+    if reason and ((is_empty and reason not in MAY_BE_EMPTY) or (may_break_off and is_unread(reason, after_text=True))):
         raise ended_with(reason)
     return None if is_empty and reason == UNSPECIFIED else reason
 

@@ -71,6 +71,30 @@ def test_what_was_said_reaches_clients_of_the_same_api_with_its_reason(reason: s
         assert track.sink.bytes == b"".join(said)
 
 
+@pytest.mark.parametrize("dialect", [CHAT, MESSAGES, RESPONSES], ids=lambda each: each.name)
+def test_a_call_that_was_written_badly_behind_a_text_breaks_the_answer_off_for_clients_of_another_api(
+    dialect: Dialect,
+) -> None:
+    text, end = answer(None, {"text": "Hi"}), answer("MALFORMED_FUNCTION_CALL")
+    whole = track_of(text, end, dialect=dialect)
+    whole.sink = GatheringSink(dialect)
+    at_once = track_of(text + end, dialect=dialect)
+    for track in (whole, at_once):  # the client has nothing yet
+        run(track.run())
+        assert track.outcomes == {"a": "failed", "b": "won"}
+    begun = track_of(text, end, dialect=dialect)
+    assert run(begun.run()).error_kind == "stream_error"
+    assert begun.outcomes == {"a": "failed"}
+
+
+@pytest.mark.parametrize("dialect", [GEMINI, CHAT], ids=lambda each: each.name)
+@pytest.mark.parametrize("reason", FAILED)
+def test_behind_a_call_it_is_the_end_of_that(dialect: Dialect, reason: str) -> None:
+    track = track_of(answer(None, {"functionCall": {"name": "f", "args": {}}}), answer(reason), dialect=dialect)
+    run(track.run())
+    assert track.outcomes == {"a": "won"}
+
+
 @pytest.mark.parametrize("dialect", [GEMINI, CHAT], ids=lambda each: each.name)
 def test_a_picture_wins_at_once(dialect: Dialect) -> None:
     picture = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}

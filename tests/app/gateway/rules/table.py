@@ -269,14 +269,17 @@ ENDS: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 
 
-# What was said before is an answer; without it, these say that there is none.
+# What was said before is an answer; without it, these say that there is none. Nor is a text before a call that the
+# model wrote badly, for clients of other APIs.
 FAIL_ALONE: Mapping[str, Sequence[str]] = {
     "gemini": (
         *("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE"),
         *("TOO_MANY_TOOL_CALLS", "OTHER", "NO_IMAGE", "IMAGE_OTHER"),
     ),
     "converse": ("malformed_model_output", "malformed_tool_use"),
+    "chat": ("malformed_function_call", "function_call_filter: MALFORMED_FUNCTION_CALL"),
 }
+MISWRITTEN = frozenset({"MALFORMED_FUNCTION_CALL", "malformed_tool_use", *FAIL_ALONE["chat"]})
 
 
 def _of_ends() -> list[Rule]:
@@ -293,9 +296,11 @@ def _of_ends() -> list[Rule]:
                     rules.append(Rule(name, api, stream, body, said, None if ended == "error" else COUNTED))
     for api, reasons in FAIL_ALONE.items():
         for reason, text in product(reasons, (TEXT, "")):
-            said = Said(text) if text else Said(ended="error", error=reason)
+            is_broken = bool(text) and reason in MISWRITTEN
+            said = Said(text) if text and not is_broken else Said(text, ended="error", error=reason)
             stream, body = ending(api, reason, text)
-            rules.append(Rule(f"{api} ends with {reason}, {text or 'nothing'}", api, stream, body, said))
+            name = f"{api} ends with {reason}, {text or 'nothing'}"
+            rules.append(Rule(name, api, stream, body, said, passes=is_broken, passes_whole=is_broken))
     rules += _of_unread_calls()
     blocked = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 11}}
     refused = Said(ended="error", error="The prompt was blocked: PROHIBITED_CONTENT")
@@ -313,6 +318,7 @@ def _of_unread_calls() -> list[Rule]:
     text = converse_block(0, {"text": TEXT})
     called = Said(calls=[("f", {"x": 1})], ended="calls")
     for reason in FAIL_ALONE["converse"]:
+        behind_text = Said(TEXT, ended="error", error=reason) if reason in MISWRITTEN else Said(TEXT)
         for how, pieces, given in (
             ("breaks off", [broken], '{"x": tru'),
             ("has no arguments", [], {}),
@@ -322,7 +328,7 @@ def _of_unread_calls() -> list[Rule]:
                 body: dict[str, Any] = {"toolUse": {**last["toolUse"], "input": given}}
                 for behind, before, content, said in (
                     ("alone", [], [], Said(ended="error", error=reason)),
-                    ("behind a text", [text], [{"text": TEXT}], Said(TEXT)),
+                    ("behind a text", [text], [{"text": TEXT}], behind_text),
                     ("behind a call", [whole_call], [first_body], called),
                 ):
                     name = f"converse: a call that {how}{ends}, {behind}, {reason}"
@@ -335,6 +341,18 @@ def _of_unread_calls() -> list[Rule]:
                         rules.append(
                             Rule(f"{name}, whole", "converse", sent, conversed(*content, body, reason=reason), said)
                         )
+    routers: Mapping[str, Any] = {
+        "index": 0,
+        "finish_reason": "stop",
+        "native_finish_reason": "MALFORMED_FUNCTION_CALL",
+    }
+    for words in (TEXT, ""):  # OpenRouter
+        failed = Said(words, ended="error", error="the answer ended with")
+        stream = chat(chunk({"content": words}), {**_TOP, "choices": [{**routers, "delta": {}}]})
+        message = {"role": "assistant", "content": words or None}
+        whole = {**completion({}), "choices": [{**routers, "message": message}]}
+        name = f"chat: {words or 'nothing'}, then a call that its vendor could not read"
+        rules.append(Rule(name, "chat", stream, whole, failed, passes=bool(words), passes_whole=bool(words)))
     args = {"functionCall": {"name": "f", "args": {"x": 1}}}
     for reason in ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"):
         stream = google(parts(args), parts(reason=reason))
