@@ -117,6 +117,7 @@ from .models.usage import tier_of as tier_of
 from .refusals.error_bodies import error_in as error_in
 from .refusals.error_bodies import named_error as named_error
 from .refusals.error_bodies import read_answer as read_answer
+from .refusals.error_bodies import request_id as request_id
 from .refusals.errors import OF_ONE_DEPLOYMENT as OF_ONE_DEPLOYMENT
 from .refusals.errors import OF_SIZE as OF_SIZE
 from .refusals.errors import UNREADABLE as UNREADABLE

@@ -64,19 +64,12 @@ from providers import (
     quotable,
     redact,
     redact_word,
+    request_id,
 )
 
 # Builds the record of an attempt without its costs: some depend on the winner's usage. Fields are written out here too.
 
 MOST_CHARS = 128  # of a text from a provider
-_REQUEST_IDS = (
-    "x-request-id",
-    "request-id",
-    "x-amzn-requestid",
-    "x-generation-id",
-    "x-ms-request-id",
-    "apim-request-id",
-)
 _OF_CLOCKS = {Clock.STALL: Outcome.STALLED, None: Outcome.FAILED}  # all others are time-outs
 _OUTCOMES = {kind: _OF_CLOCKS.get(kind.facts.clock, Outcome.TIMEOUT) for kind in ErrorKind} | dict.fromkeys(
     kinds(lambda facts: facts.about is About.GATEWAY), Outcome.INTERRUPTED
@@ -243,7 +236,9 @@ def attempt_record(
         key_name=ending.key_name if start.learnt_as is None else TENANT,
         model_version=short(reported.model_version, secrets) if reported.model_version is not None else None,
         system_fingerprint=short(reported.fingerprint, secrets) if reported.fingerprint is not None else None,
-        provider_request_id=None if exchange is None else _request_id(exchange, reported.answer_id),
+        provider_request_id=_request_id(exchange, reported.answer_id)
+        if exchange is not None
+        else (error.request_id if error else None),
         sends=ending.sends,
         chars=measurement.chars if measurement.meaningful else None,
         chunks=measurement.meaningful or None,
@@ -289,18 +284,12 @@ def _request_id(exchange: Exchange, answer_id: str | None) -> str | None:
     beginning is returned.
     """
     id_of_request = request_id(exchange.headers)
-    if id_of_request is not None or answer_id is None:
-        return id_of_request
+    if id_of_request is not None:
+        return id_of_request[:MOST_CHARS]
+    if answer_id is None:
+        return None
     shown = f"{answer_id[:_SHOWN_CHARS]}…" if answer_id.startswith(_NAMES_AN_ANSWER) else answer_id[:MOST_CHARS]
     return redact_word(shown, exchange.secrets)
-
-
-def request_id(headers: Mapping[str, str]) -> str | None:
-    """Return the provider's request id from masked ``headers``; None without one."""
-    for name in _REQUEST_IDS:
-        if name in headers:
-            return headers[name][:MOST_CHARS] or None
-    return None
 
 
 # What racing gained one call: an estimate of when the primary alone would have given the first token. The view

@@ -20,7 +20,7 @@ from providers.refusals.rate_limits import (
     retry_after_s,
     told_delay_s,
 )
-from providers.refusals.redaction import redact, redact_json
+from providers.refusals.redaction import redact, redact_json, redact_word
 from providers.refusals.words import names_of
 from providers.refusals.wrong_api import kind_of_404
 
@@ -31,6 +31,15 @@ _TEXTS = ("message", "detail", "description", "title")  # of each in a list of t
 _PHRASES = frozenset(status.phrase for status in HTTPStatus)
 
 _LONGEST_MESSAGE = 4096  # characters: its caller sees so many, which is more than is kept
+_REQUEST_IDS = (
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "x-generation-id",
+    "x-ms-request-id",
+    "apim-request-id",
+)
+_LONGEST_ID = 128  # characters
 _LONGEST_CODE = 500  # characters of each field beside the message of a large error
 _UNSAFE_END = 100  # characters of a text that was cut: they may be a part of a key that is too short to be noticed
 _LONGEST_TEXT = _LONGEST_MESSAGE + _UNSAFE_END  # characters of an error's text, before anything is searched for in it
@@ -149,9 +158,19 @@ def error_of_response(
         or (kind is ErrorKind.PROVIDER_AUTH and headers.get("x-amzn-errortype", "").startswith(_KEYS_OF_AWS)),
     )
     refusal.is_of_day = error is not None and _is_of_day(error)
+    if (id_of_request := request_id(headers)) is not None:
+        refusal.request_id = redact_word(id_of_request, secrets)[:_LONGEST_ID]
     if own is not None:
         refusal.said = own(refusal.message) if words else refusal.message
     return refusal
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """Return the provider's id of a request from the headers of its answer; None without one."""
+    for name in _REQUEST_IDS:
+        if name in headers:
+            return headers[name] or None
+    return None
 
 
 def _unquoted(

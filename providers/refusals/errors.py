@@ -321,6 +321,8 @@ class UpstreamError(Exception):
     decided. ``before``: the events that a translation has made of earlier bytes in the same read. ``answer``: the event
     with status 200 that reports the error to clients of the vendor's own API.
 
+    ``request_id``: the provider's id of the refused request, which its support asks for.
+
     ``has_another_key``: the key was refused, and the upstream has chosen another for the same request
     (``step_by_step``). ``has_another_form``: the form was refused, and the upstream has chosen another form.
     """
@@ -333,6 +335,7 @@ class UpstreamError(Exception):
     has_another_key = False
     has_another_form = False
     meant: int | None = None
+    request_id: str | None = None
     judge: "Callable[[UpstreamError, Callable[[str], str]], object] | None" = None
     _said: str | None = None
     _kept: str | None = None

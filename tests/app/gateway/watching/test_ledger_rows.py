@@ -222,3 +222,15 @@ async def test_the_rows_say_what_was_asked_and_what_the_answer_was(serve: Serve)
     assert (attempt["chunks"], attempt["chars"], attempt["sends"], attempt["in_flight"]) == (2, 2, 1, 0)
     assert attempt["provider_request_id"]
     assert attempt["model_version"]
+
+
+async def test_a_refused_attempt_has_the_id_that_its_providers_support_asks_for(serve: Serve) -> None:
+    # A provider may put the key into any header: what is stored of it is masked.
+    refused = Status(500, headers={"x-request-id": "req-4711-upstream-alpha-secret"})
+    async with serve(alpha=[refused], beta=answer("a")) as running:
+        async with running.chat(provider={"order": ["alpha", "beta"]}) as response:
+            await response.read()
+        [failed] = await running.rows("select * from attempts where outcome = 'failed'")
+    assert (failed["status_code"], failed["error_kind"]) == (500, "server_error")
+    assert failed["provider_request_id"].startswith("req-4711-")
+    assert "alpha-secret" not in failed["provider_request_id"]
