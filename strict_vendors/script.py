@@ -363,7 +363,9 @@ def _call(tool: Tool) -> Call:
 
 
 def _sampled(tool: Tool) -> str:
-    return f"text for {tool.name}" if tool.free else json.dumps(sample(tool.schema, least=True))
+    if tool.free:
+        return f"text for {tool.name}"
+    return json.dumps(sample({**tool.schema, "type": "object"}, least=True))  # also where the schema has no type
 
 
 def _text(asked: Asked) -> str:

@@ -112,6 +112,10 @@ class VENDOR(OwnServer):
             if body.get(name) not in nothing:
                 said = f"property '{name}' is unsupported"
                 raise Refused(400, said, param=name, rule=f"not taken: {name}", page=rules.RESPONSES)
+        choice = body.get("tool_choice")
+        if isinstance(choice, Mapping) and "name" not in choice:  # its chat has a choice of one function, and no other
+            said = "'tool_choice.type' : value is not one of the allowed values ['function']"
+            raise Refused(400, said, param="tool_choice", rule="not taken: tool_choice", page=rules.RESPONSES)
 
     def check_model(self, body: Json, model: Model) -> None:
         """Refuse what this model does not take."""

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from strict_vendors import Vendor, made
-from strict_vendors.tests.asking import USER, WEATHER, Came, chat, result
+from strict_vendors.tests.asking import USER, WEATHER, Came, ask, chat, result
 
 OSS, LLAMA, QWEN = "openai/gpt-oss-120b", "llama-3.3-70b-versatile", "qwen/qwen3-32b"
+FUNCTION = {"type": "function", "name": "get_weather"}  # in Responses
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
 
 
@@ -79,6 +80,17 @@ def test_unknown_fields_of_messages_are_refused_with_their_place(groq: Vendor) -
 )
 def test_models_refuse_what_they_do_not_take(groq: Vendor, model: str, fields: Any, said: str) -> None:
     assert words(chat(groq, model, **fields)).startswith(said)
+
+
+def respond(groq: Vendor, choice: Any) -> Came:
+    body = {"model": OSS, "input": "Hello", "tools": [FUNCTION], "tool_choice": choice}
+    return ask(groq, f"{groq.base}/responses", body)
+
+
+def test_responses_take_the_choices_of_chat(groq: Vendor) -> None:
+    assert [respond(groq, choice).status for choice in ("auto", "required", FUNCTION)] == [200, 200, 200]
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [FUNCTION]}
+    assert words(respond(groq, allowed)).startswith("'tool_choice.type' : value is not one of the allowed values")
 
 
 def test_a_prompt_that_is_too_long_is_refused(groq: Vendor) -> None:

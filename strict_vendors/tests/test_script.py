@@ -41,6 +41,13 @@ def test_tools_are_called_and_their_results_told() -> None:
     assert names(answer("say: hello", tools=TOOLS, choice="b")) == ["b"]
 
 
+@pytest.mark.parametrize(
+    "schema", [{}, {"description": "nothing"}, {"type": None}, {"type": ["object", "null"]}], ids=str
+)
+def test_a_function_without_parameters_is_called_with_an_object(schema: dict[str, Any]) -> None:
+    assert answer("weather?", tools=[Tool("a", schema)]).calls[0].arguments == "{}"
+
+
 def test_lines_of_the_text_decide_more() -> None:
     given = answer('call: b {"y": 1}\ncall: a {"x": 2}\nthen: a {"x": 3}', tools=TOOLS)
     assert [(call.name, json.loads(call.arguments)) for call in given.calls] == [("b", {"y": 1}), ("a", {"x": 2})]
