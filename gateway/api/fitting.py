@@ -138,7 +138,7 @@ class Question(msgspec.Struct, frozen=True):
     policy: DataPolicy
     values: int = 0  # JSON values of the fields; 0: not counted, as there are few
     most_values: int = 0  # the maximum for a translation
-    unstored: bool = False  # see ``ParsedRequest.unstored``
+    unstored: bool = False  # as the gateway has asked, not the client
     served: frozenset[str] = frozenset()  # fields whose loss is harmless, as the gateway itself does what they ask for
     is_to_be_stored: bool = False  # by the provider, as the gateway keeps nothing of the answer
     shortens: bool = False  # if no deployment allows so long an answer, a shorter one is requested

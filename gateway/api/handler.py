@@ -185,7 +185,7 @@ def _remembered(
 ) -> ParsedRequest:
     """Return a request whose answer will be kept, if the request is complete in itself and its input fits in memory."""
     fields, bodies, client = parsed.fields, context.bodies, admitted.client
-    is_kept = (parsed.unstored or parsed.stores) and not parsed.runs_on
+    is_kept = (parsed.stores or "store" in parsed.added) and not parsed.runs_on
     if not is_kept or parsed.continues is not None or parsed.converses is not None:
         return parsed
     prompt, recalling = fields.get(parsed.dialect.requests.prompt), _recalling_of(parsed)

@@ -117,7 +117,6 @@ class ParsedRequest(CallRequest, frozen=True, kw_only=True):
     has_ids: bool = False  # the prompt may stand for items that a provider stores, though it has only text
     nests: bool = False  # a tool has tools, which may name objects that a provider stores
     stores: bool = False  # the provider stores the answer, so that a later request can continue it
-    unstored: bool = False  # the gateway has asked for this, not the client
     remembering: "Remembering | None" = None  # the gateway keeps the answer, if no provider does
     cache_key: str | None = None  # the client's key for prompts with the same prefix
     response_headers: Mapping[str, str] = {}  # report changes by the gateway

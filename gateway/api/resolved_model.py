@@ -199,7 +199,7 @@ class ResolvedModel:
             client.require,
             self._values,
             most_values,
-            parsed.unstored,
+            "store" in parsed.added and not parsed.stores,
             self._served(),
             is_to_be_stored,
             not self.model.fallbacks,  # these may give all of it

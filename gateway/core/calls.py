@@ -113,6 +113,7 @@ class CallRequest(MaskedRecord, frozen=True, kw_only=True):
     dialect: Dialect = PIVOT  # of the client
     model: str  # as named by the client; a fallback may be asked in its place
     fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields; empty for a form
+    added: frozenset[str] = frozenset()  # the ``fields`` that the gateway has set, not the client
     stream: bool = False
     wants_usage: bool = True  # in the stream; dialects that always send usage ignore this
     stateful: bool = False  # changes something at the provider: never sent twice

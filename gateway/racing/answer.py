@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _CACHE_KEY = "prompt_cache_key"
 _UNSAID = msgspec.Raw(b"null")
-_NONE_ADDED: frozenset[str] = frozenset()
+_STORE = "store"
+_STORE_ADDED = frozenset({_STORE})
 _OF_ONE_CALL = frozenset({"parallel_tool_calls", "tool_choice", "tool_choice.disable_parallel_tool_use"})
 _KEY_ADDED = frozenset({_CACHE_KEY})
 
@@ -42,9 +43,13 @@ def request_of(
         dialect = deployment.spoken_in(call)
     client_headers = caller.envelope.headers
     headers = dialect.headers_of(client_headers) if client_headers else client_headers
-    fields, added = client_request.fields if rendered.fields is None else rendered.fields, _NONE_ADDED
+    fields, added = client_request.fields, client_request.added
+    if rendered.fields is not None:
+        fields = rendered.fields
+        if dialect is not client_request.dialect and _STORE not in client_request.fields:
+            added = _STORE_ADDED  # what the translation says of storing, the client has not said
     if traits.cache_key is not None and dialect.name in deployment.cache_keys and _CACHE_KEY not in fields:
-        fields, added = {**fields, _CACHE_KEY: traits.cache_key}, _KEY_ADDED
+        fields, added = {**fields, _CACHE_KEY: traits.cache_key}, added | _KEY_ADDED
     if deployment.store is not None and (deployment.stores_own or dialect is not client_request.dialect):
         field = dialect.requests.storing
         if field is not None and fields.get(field, _UNSAID) == _UNSAID:

@@ -403,6 +403,7 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     choices: str | None = None  # the field with the number of answers; None: there is one
     batched: bool = False  # the prompt may be several, with an answer to each
     storing: str | None = None  # the field that says whether the vendor stores request and answer
+    stores_unasked: bool = False  # the API's default is to store both: only ``store: false`` says not to
     decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so their length is limited
     essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
     inline: frozenset[str] = frozenset()  # that name nothing stored, besides fields of OpenAI's and Anthropic's APIs

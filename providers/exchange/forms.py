@@ -5,7 +5,8 @@ and ``x-holeshot-dropped`` tells the client.
 
 What may be left out of a request, or changed:
 
-- Fields that the gateway has added are left out. The client is not told, unless the usage is no longer asked for.
+- Fields that the gateway has added are left out. The client is not told, unless the usage is no longer asked for, or
+  the vendor may now store what the gateway asked it not to.
 - A *preference* of the client's, or a hint, is left out, and the client is told: how hard to think, how much to write,
   sampling, which queue, how prompts are cached. The answer is still one to the same question. ``demands.py`` has the
   table; a dialect's format lists the preferences that only this dialect has.
@@ -13,7 +14,8 @@ What may be left out of a request, or changed:
 - A field with two names is sent by the other name.
 - Any other parameter is left out, and the client is told, only with ``drop_params``: without that setting the client
   gets the error.
-- Prompts, tools, formats, counts of answers, and what is kept or where, are never left out.
+- Prompts, tools, formats, counts of answers, and what is kept or where, are never left out: not ``store: false`` in an
+  API that stores by default.
 """
 
 import hashlib
@@ -552,14 +554,15 @@ def _may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _
     request, formats, top = form_request.request, form_request.formats, place.top
     clients_name = _clients_name(place, form_request)
     value = bytes(_value_at(fields, place) or b"")
-    if top == formats.storing and value == b"false":  # if false is not the default, the client is told
-        return _Why(is_told=request.keeps and clients_name in request.fields and clients_name not in request.added)
+    is_clients = clients_name in request.fields and clients_name not in request.added
+    if value == b"false" and (top == formats.storing or (top == "store" and formats.stores_unasked)):
+        return _may_be_stored(form_request, is_clients=is_clients)
     if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
         return _Why(is_told=False)
     demand = demand_of(place.path, fields, request.unchosen)
     is_preferred = demand is not Demand.MUST and (demand is not None or _is_preference(place, value, formats))
     if is_preferred or top in _optional(formats, fields):
-        return _Why(is_told=clients_name in request.fields and clients_name not in request.added)
+        return _Why(is_told=is_clients)
     essential = {formats.prompt, *formats.reading_order, *formats.essential, *formats.json_formats}
     essential |= formats.tools.offered.keys()
     if top in _KEPT or top in essential or top == formats.choices or top in formats.omissible.items:
@@ -567,6 +570,16 @@ def _may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _
     if clients_name not in request.fields:
         return _Why(is_told=top in _OF_USAGE)  # the gateway has added the field; without it the usage is an estimate
     return _Why(is_told=True) if request.drop_params else None
+
+
+def _may_be_stored(form_request: FormRequest, *, is_clients: bool) -> _Why | None:
+    """Return why a request may be sent without ``store: false``; None if the client needs that said.
+
+    The client is told where nothing else keeps the vendor from storing.
+    """
+    if form_request.formats.stores_unasked:
+        return None if is_clients else _Why(is_told=True)
+    return _Why(is_told=form_request.request.keeps and is_clients)
 
 
 def _clients_name(place: FieldPlace, asked: FormRequest) -> str:

@@ -102,7 +102,7 @@ def read_interaction(contents: Contents, race_header: str | None, *, store: bool
         continues=value_of("previous_interaction_id"),
         runs_on=runs_on,
         stores=storing.stores,
-        unstored=storing.unstored,
+        added=storing.added,
         response_headers=storing.response_headers,
     )
 

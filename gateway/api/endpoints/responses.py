@@ -127,7 +127,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         has_ids=_ITEM_ID.search(prompt) is not None,
         nests=bool(within),
         stores=storing.stores,
-        unstored=storing.unstored,
+        added=storing.added,
         cache_key=value_of("prompt_cache_key"),
         response_headers=storing.response_headers,
     )

@@ -8,6 +8,7 @@ from gateway.api.json_body import is_set
 
 STORE_HEADER = "x-holeshot-store"
 _STORE = "store"
+_ADDED = frozenset({_STORE})
 _TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
 
 
@@ -15,7 +16,7 @@ class Storing(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a provider stores the answer to a request, and who has decided that."""
 
     stores: bool
-    unstored: bool = False  # as the gateway has decided; the client has not
+    added: frozenset[str] = frozenset()  # the field that the gateway has set
     response_headers: Mapping[str, str] = {}  # tell what the gateway has decided
 
 
@@ -31,4 +32,4 @@ def storing_of(fields: dict[str, msgspec.Raw], *, default: bool, keeps_default: 
         return Storing(stores=True)
     fields[_STORE] = _TRUE if default else _FALSE
     told = {STORE_HEADER: "true" if default else "false"}
-    return Storing(stores=default, unstored=not default, response_headers=told)
+    return Storing(stores=default, added=_ADDED, response_headers=told)

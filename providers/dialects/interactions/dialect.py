@@ -232,6 +232,7 @@ INTERACTIONS = Dialect(
         ),
         system=SystemPrompt("system_instruction", lambda text: {"text": text}),
         storing="store",
+        stores_unasked=True,
         decoded=frozenset({"generation_config", "safety_settings", "tools", _FORMAT, _CHOICE}),
         essential=frozenset(
             {"agent", "cached_content", "continuation_token", "environment", "previous_interaction_id"}

@@ -213,6 +213,7 @@ RESPONSES = Dialect(
             ),
         ),
         system=SystemPrompt("instructions", lambda text: {"type": "text", "text": text}),
+        stores_unasked=True,
         decoded=frozenset({"include", "metadata", "reasoning", "text", "tool_choice", "tools"}),
         essential=frozenset({"conversation", "previous_response_id", "prompt"}),
         json_formats={"text": json_format_within},

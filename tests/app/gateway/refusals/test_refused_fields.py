@@ -14,6 +14,7 @@ from providers.simulator.script import Gate, Raw, Status, Step, answer
 from providers.simulator.wire import serve as serving
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
 from tests.app.gateway.apis.test_gemini import TEXT_BYTES as GEMINI_BYTES
+from tests.app.gateway.apis.test_interactions import TEXT_BYTES as INTERACTION_BYTES
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.races.test_bedrock import AWS, beside
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
@@ -365,6 +366,62 @@ async def test_who_has_refused_a_must_is_asked_after_others(serve: Serve, body: 
                 await response.read()
                 assert response.status == 200
             assert len(running["alpha"].received) == asked
+
+
+STORING = {
+    "responses": ({}, ANSWERS["responses"]),
+    "interactions": ({"kind": "gemini"}, [Raw(INTERACTION_BYTES, token=True)]),
+}
+
+
+@pytest.mark.parametrize("api", STORING)
+async def test_a_client_that_asks_to_store_nothing_is_asked_for_no_request_that_is_stored(
+    serve: Serve, api: str
+) -> None:
+    """The default of these APIs is to store."""
+    kind, answers = STORING[api]
+    config: dict[str, Any] = {
+        "providers": {name: speaking(api, **kind) for name in ("alpha", "beta")},
+        "models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}},
+    }
+    body = {"input": "Hi", "store": False}
+    async with serve(alpha=None, beta=answers, config=config) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = refusing("store")
+        for _ in range(3):
+            assert await told(running, body, f"/v1/{api}") == (200, None)
+        assert [each.body["store"] for each in running["alpha"].received] == [False]
+        # Where nobody takes it, it is refused in the vendor's words, and sent to nobody without it.
+        running["beta"].answers = refusing("store")
+        async with running.post({"model": MODEL, **body}, path=f"/v1/{api}") as response:
+            assert response.status == 400
+            assert "argument supplied: store" in await response.text()
+        rows = await running.rows("select dropped from calls")
+        assert [row["dropped"] for row in rows] == [None] * 4
+        assert all(each.body["store"] is False for name in ("alpha", "beta") for each in running[name].received)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "api"),
+    [
+        ("/v1/responses", {"input": "Hi"}, "responses"),
+        ("/v1/chat/completions", {"messages": QUESTION}, "responses"),
+        ("/v1/interactions", {"input": "Hi"}, "interactions"),
+    ],
+    ids=["Responses", "chat as Responses", "Interactions"],
+)
+async def test_what_only_the_gateway_asks_not_to_store_is_asked_without_that_and_told(
+    serve: Serve, path: str, body: dict[str, Any], api: str
+) -> None:
+    kind, answers = STORING[api]
+    async with serve(alpha=None, config={"providers": {"alpha": speaking(api, **kind)}}) as running:
+        running["alpha"].answers = lambda sent: refusing("store")(sent) if "store" in sent else answers
+        for sendings in (2, 3):
+            assert await told(running, body, path) == (200, "store")
+            assert len(running["alpha"].received) == sendings
+        assert [each.body.get("store") for each in running["alpha"].received] == [False, None, None]
+        rows = await running.rows("select dropped from calls")
+    assert [json.loads(row["dropped"]) for row in rows] == [["store"], ["store"]]
 
 
 PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
