@@ -100,24 +100,32 @@ class StreamErrors:
         """Raise the error in a chunk. ``data``: the chunk as it came."""
         is_error = chunk.get("error") or chunk.get("object") == "error"
         is_error = is_error or ("base_resp" in chunk and base_code(chunk["base_resp"]))
+        is_end = False
         for each in choices:
-            reason = each.get("finish_reason")
-            is_error = is_error or each.get("error") or (reason and string(reason) in FAILED)
+            if reason := each.get("finish_reason"):
+                is_end, is_error = True, is_error or string(reason) in FAILED
+            is_error = is_error or each.get("error")
+            delta = each.get("delta") or each.get("message")
+            if isinstance(delta, dict):
+                if not self._said:
+                    self._said = not _ANSWERS.isdisjoint(filter(delta.get, delta))
+                if "tool_calls" in delta or "function_call" in delta:
+                    self._called = self._called or bool(delta.get("tool_calls") or delta.get("function_call"))
         if is_error:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
-        for each in () if self._called else choices:
-            delta, reason = each.get("delta") or each.get("message"), each.get("finish_reason")
-            if isinstance(delta, dict):
-                self._called = self._called or bool(delta.get("tool_calls") or delta.get("function_call"))
-                self._said = self._said or not _ANSWERS.isdisjoint(filter(delta.get, delta))
-            if reason and not self._called:
-                native = each.get("native_finish_reason")
-                if is_unread(reason, native, after_text=self._said):
-                    raise ended_with(string(native or reason))
+        if is_end and not self._called:
+            self._check_ends(choices)
         if not (choices or chunk.get("usage")) and complains(data):
             self._complaint = data
         elif self._complaint is not None and any(map(_says_some, choices)):
             self._complaint = None
+
+    def _check_ends(self, choices: Sequence[Any]) -> None:
+        """Raise an error if a choice without calls ended with a call that its vendor could not read."""
+        for each in choices:
+            reason, native = each.get("finish_reason"), each.get("native_finish_reason")
+            if reason and is_unread(reason, native, after_text=self._said):
+                raise ended_with(string(native or reason))
 
     def check(self) -> None:
         """Raise the error that the stream ended with in place of a finish reason, if it did."""
