@@ -1,5 +1,6 @@
 """What holds for every test: none leaves the process's logging other than it found it."""
 
+import asyncio
 import fcntl
 import gc
 import logging
@@ -9,6 +10,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import hypothesis
@@ -54,6 +56,8 @@ def _has_memory_for_files() -> bool:
 
 if "TMPDIR" not in os.environ and _has_memory_for_files():
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+# A test that takes longer hangs; 0: none does. Well above what tests wait for by themselves (tests/patience.py).
+HANGS_S = int(os.environ.get("HANGS_S", "900"))
 # Until all is collected: nothing of it is garbage, and looking for some took a fifth of the time.
 gc.disable()
 
@@ -81,6 +85,24 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     collect_less()  # as a gateway does: as often as by default it is a tenth of what its tests take
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Fail a test that hangs, at the place where it does, and again where its fixtures do; the others go on."""
+    signal.signal(signal.SIGALRM, _fail)
+    signal.setitimer(signal.ITIMER_REAL, HANGS_S, HANGS_S)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _fail(*_: object) -> None:
+    with suppress(RuntimeError):  # no loop runs
+        for task in asyncio.all_tasks():
+            task.print_stack(file=sys.stdout)
+    pytest.fail(f"it hangs: it has taken {HANGS_S} s")
 
 
 def pytest_runtest_teardown() -> None:

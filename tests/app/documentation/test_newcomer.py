@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.gateway.process import GatewayProcess
+from tests.app.gateway.process import GatewayProcess, ran
 from tests.patience import PATIENCE_S
 from tests.support.warm import holeshot
 
@@ -39,13 +39,7 @@ class Folder:
 
     async def run(self, command: str, environ: Mapping[str, str] = {}) -> tuple[int | None, str]:
         """Run what was printed; return the exit code and all that it wrote."""
-        process = await asyncio.create_subprocess_exec(
-            "bash", "-euo", "pipefail", "-c", command, cwd=self.path, env={**self.environ, **environ},
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
-        async with asyncio.timeout(PATIENCE_S):
-            said, _ = await process.communicate()
-        return process.returncode, said.decode()
+        return await ran("bash", "-euo", "pipefail", "-c", command, cwd=self.path, env={**self.environ, **environ})
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[GatewayProcess]:

@@ -36,7 +36,7 @@ from tests.app.documentation.snippets import (
     snippets,
     snippets_in,
 )
-from tests.app.gateway.process import GatewayProcess
+from tests.app.gateway.process import GatewayProcess, ran
 from tests.patience import PATIENCE_S
 from tests.support.searched import some
 from tests.support.warm import holeshot
@@ -273,21 +273,9 @@ async def demo(folder: Path, migrated: Path) -> AsyncIterator[Run]:
         command = (
             ("bash", "-euo", "pipefail", "-c", text) if snippet.language in SHELL else (sys.executable, "-c", text)
         )
-        started = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=folder,
-            env={**environ, "HOLESHOT_URL": gateway.url},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        try:
-            async with asyncio.timeout(3 * PATIENCE_S):  # a block starts some processes, one after the other
-                said, _ = await started.communicate()
-        finally:
-            if started.returncode is None:
-                started.kill()
-                await started.wait()
-        return started.returncode, said.decode()
+        # A block starts some processes, one after the other.
+        asked = {**environ, "HOLESHOT_URL": gateway.url}
+        return await ran(*command, cwd=folder, env=asked, within_s=3 * PATIENCE_S)
 
     try:
         async with asyncio.timeout(PATIENCE_S):

@@ -44,10 +44,21 @@ class GatewayProcess:
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    async def ended(self) -> int:
-        """Wait for its end, and that of every process it has started; return the exit code."""
-        await self._reader
-        return await self._process.wait()
+    async def ended(self, within_s: float = PATIENCE_S) -> int:
+        """Wait for its end, and that of every process it has started; return the exit code.
+
+        Raises:
+            TimeoutError: it went on, and was killed; what it has said is shown with the failure.
+
+        """
+        try:
+            async with asyncio.timeout(within_s):
+                await asyncio.shield(self._reader)
+                return await self._process.wait()
+        except TimeoutError:  # its test fails, and the others go on: workers end with their parent
+            self._process.kill()
+            sys.stdout.write(self.stderr[-4000:].decode(errors="replace"))
+            raise
 
     async def event(self, name: str, count: int = 1) -> dict[str, Any]:
         """Wait until it has logged the event ``name`` so often; return the last of them."""
@@ -58,10 +69,10 @@ class GatewayProcess:
         return found[count - 1]
 
     async def more(self) -> None:
-        """Wait for its next line, or its end."""
+        """Wait for its next line, or its end; it must not have ended."""
+        assert not self._reader.done(), self.stderr.decode()
         self._news.clear()
-        if not self._reader.done():
-            await self._news.wait()
+        await self._news.wait()
 
     def events(self, name: str) -> list[dict[str, Any]]:
         return [entry for entry in self.logged if entry["event"] == name]
@@ -123,11 +134,29 @@ async def started(
     finally:
         if process.returncode is None:
             process.terminate()
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await running.ended()
-        except TimeoutError:  # its test fails, and the others go on: workers end with their parent
-            process.kill()
-            await running.ended()
-            sys.stdout.write(running.stderr[-4000:].decode(errors="replace"))
-            raise
+        await running.ended()
+
+
+async def ran(*command: str, cwd: Path, env: Mapping[str, str], within_s: float = PATIENCE_S) -> tuple[int | None, str]:
+    """Run a command to its end; return its exit code and all that it wrote.
+
+    Raises:
+        TimeoutError: it went on, and was killed with all that it has started, which may hold its output open.
+
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=cwd,
+        env=env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(within_s):
+            said, _ = await process.communicate()
+    except (TimeoutError, asyncio.CancelledError):
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise
+    return process.returncode, said.decode()

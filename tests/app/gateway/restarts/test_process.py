@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
-from tests.app.gateway.process import GatewayProcess, launched, started
+from tests.app.gateway.process import GatewayProcess, launched, ran, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, write
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 
 def ask(http: aiohttp.ClientSession, gateway: GatewayProcess, **fields: Any) -> Any:
@@ -383,3 +383,27 @@ async def test_the_demo_ends_with_a_gateway_that_is_killed(folder: Path) -> None
     async with started(config, folder) as gateway:
         gateway.send(signal.SIGKILL)
         assert await gateway.ended() == -signal.SIGKILL  # nobody holds its standard error any more
+
+
+async def test_a_process_of_a_test_that_does_not_end_is_killed() -> None:
+    process = await asyncio.create_subprocess_exec("sleep", "1000", stderr=asyncio.subprocess.PIPE)
+    gateway = GatewayProcess(process)
+    with pytest.raises(TimeoutError):
+        await gateway.ended(within_s=0.0)
+    assert await gateway.ended() == -signal.SIGKILL
+
+
+async def test_a_command_of_a_test_that_is_given_up_ends_with_what_it_has_started(tmp_path: Path) -> None:
+    running = asyncio.ensure_future(ran("sh", "-c", "sleep 1000 & touch begun; wait", cwd=tmp_path, env={**os.environ}))
+    await until((tmp_path / "begun").exists)
+    running.cancel()
+    async with asyncio.timeout(PATIENCE_S):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
+async def test_a_test_that_hangs_fails_and_says_where(capsys: pytest.CaptureFixture[str]) -> None:
+    assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    with pytest.raises(pytest.fail.Exception, match="it hangs"):
+        signal.raise_signal(signal.SIGALRM)
+    assert "in test_a_test_that_hangs_fails_and_says_where" in capsys.readouterr().out
