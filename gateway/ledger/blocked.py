@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -138,12 +138,12 @@ class _Watch:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._patience.look_s)
-            try:
+            is_limited = False
+            # Perhaps there are too many connections: the next look may succeed.
+            with suppress(DBAPIError, OSError, TimeoutError):
                 async with engine.connect() as connection:
                     is_limited = await self._look(connection, loop.time())
-            except (DBAPIError, OSError, TimeoutError):  # perhaps too many connections: the next look may succeed
-                end_if_cancelled()
-                continue
+            end_if_cancelled()
             if is_limited and self._waited_s >= self._patience.wait_s:
                 limit.reschedule(loop.time())
                 return
