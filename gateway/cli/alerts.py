@@ -77,7 +77,8 @@ def _alerts(
         return
     _write(rows, sql=sql)
     if all(row["state"] == "resolved" for row in rows):
-        say("no alert is open" + (" (what builds up: --url, of a running gateway)" if url is None else ""))
+        more = " (conditions that are not alerts yet: --url of a running gateway)" if url is None else ""
+        say(f"no alert is open{more}")
 
 
 def _write(rows: list[dict[str, Any]], *, sql: bool) -> None:
