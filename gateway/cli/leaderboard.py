@@ -60,9 +60,11 @@ _LEAST_IMPORTANT = (
 _SHORTEST_NAME = 8  # minimum width of a deployment's name if the other columns are too wide as well
 
 _BIASED, _BUFFERED = "?", "*"  # after a figure that needs an explanation
+_OPEN = "–?"  # noqa: RUF001 - the end of an interval, as other tables have it
 _LEGEND = {
     _BIASED: "may be too high: attempts were cancelled before their first token, and too few of them were audited",
     _BUFFERED: "not the decode speed: the answers come all at once, from a buffer; compare e2e (also in --json)",
+    _OPEN: "an interval without a known upper end: too few first tokens arrived beside the cancelled attempts",
 }
 
 _STATES = {
@@ -110,7 +112,12 @@ def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
     yield table(
         [_COLUMNS[name] for name in shown], list(zip(*(cells[name] for name in shown), strict=True)), widths=widths
     )
-    marks = {str(value)[-1:] for name in shown for value in cells[name] if value is not None and name != "deployment"}
+    marks = {
+        str(value)[-2 if name in _INTERVALS else -1 :]
+        for name in shown
+        for value in cells[name]
+        if value is not None and name != "deployment"
+    }
     left_out = [_COLUMNS[name] for name in known if name not in shown]
     notes = [f"a wider terminal also shows: {', '.join(left_out)}"] if left_out else []
     notes += [f"{mark} {meaning}" for mark, meaning in _LEGEND.items() if mark in marks]
@@ -186,7 +193,7 @@ def _interval(name: str, row: Mapping[str, Any]) -> str | None:
     low, high = row.get(low_name), row.get(high_name)
     if low is None:
         return None
-    return f"{low:{of}}–{'?' if high is None else f'{high:{of}}'}"  # noqa: RUF001 - as other tables have it
+    return f"{low:{of}}{_OPEN}" if high is None else f"{low:{of}}–{high:{of}}"  # noqa: RUF001 - likewise
 
 
 _INTERVALS = {  # the ends of each, and their format

@@ -144,10 +144,24 @@ def test_figures_that_may_be_too_high_are_marked_and_the_mark_is_explained_once(
     assert output.count("? may be too high") == 1
 
 
+def test_an_interval_without_an_upper_end_is_explained_once_and_apart_from_figures_that_may_be_too_high(
+    holeshot: Holeshot, site: Any
+) -> None:
+    rows = [full_row("a/x", ttft_p50_high_ms=None), full_row("b/x", ttft_p50_high_ms=None), full_row("c/x")]
+    site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows}]}
+
+    output = holeshot("leaderboard", "--url", site.url, COLUMNS="130").output
+
+    assert output.count("200–?") == 2  # noqa: RUF001 - as printed
+    assert output.count("without a known upper end") == 1
+    assert "may be too high" not in output
+
+
 def test_a_mark_that_no_figure_has_is_not_explained(holeshot: Holeshot, site: Any) -> None:
     site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": [full_row("a/x")]}]}
 
-    assert "may be" not in holeshot("leaderboard", "--url", site.url).output
+    output = holeshot("leaderboard", "--url", site.url, COLUMNS="130").output
+    assert ("may be" in output, "upper end" in output) == (False, False)
 
 
 def test_answers_out_of_a_buffer_have_no_decode_speed_and_say_why(holeshot: Holeshot, site: Any) -> None:
