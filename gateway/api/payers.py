@@ -159,9 +159,7 @@ class Payers:
         }
         # By the client's name and team. An entry has the client's limits, and counts only for this object of limits: a
         # client may have brought keys, and the person of a token may be in another team.
-        self._known: dict[
-            tuple[str | None, str | None], tuple[Mapping[str, float], Sequence[Level], EndUsers | None]
-        ] = {}
+        self._known: dict[tuple[str | None, str | None], _Payer] = {}
         self._names: dict[str, dict[str, str]] = {}  # the configured names by hash, for each scope in use
         self.is_used = bool(settings.teams) or settings.end_users is not None
 

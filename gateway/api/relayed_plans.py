@@ -44,10 +44,9 @@ def fitted(
     api = parsed.relayed
 
     def obstacle(deployment: Deployment) -> str | None:
-        reason = _obstacle(deployment, api, policy, index, cost if deployment.tenant else unpriced)
+        reason = _obstacle(deployment, api, policy, index, COUNT_KNOWN if deployment.tenant else unpriced)
         return reason or _too_much(deployment, parsed) or differs(deployment)
 
-    cost = COUNT_KNOWN
     return resolved.able(obstacle)
 
 

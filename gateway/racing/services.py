@@ -1,4 +1,4 @@
-"""The services that all running calls of a gateway share: created once, by ``app.py``."""
+"""The services that all running calls of a gateway share: created once, by ``gateway/app/engine.py``."""
 
 import asyncio
 from collections import deque

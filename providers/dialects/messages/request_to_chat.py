@@ -76,8 +76,8 @@ def to_chat(
     """Translate a Messages request into a chat completion request.
 
     ``system`` becomes the first message, and each tool result a message. The text of a failed tool's result says that
-    the tool failed. A budget of thinking tokens becomes an effort (``effort.py``), adaptive and disabled thinking
-    become none.
+    the tool failed. A budget of thinking tokens becomes an effort (``effort_of_budget``), adaptive and disabled
+    thinking become none.
 
     ``thoughts``: send earlier thinking as ``reasoning_content``. ``signed``: the vendor to whom what it has signed is
     sent back. ``marks``: keep marks of what to cache; else they are lost. ``beyond``: what chat has no place for and
