@@ -100,7 +100,7 @@ VALUED_STARTS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 KEPT_PRIOR = 0.75
 KEPT_STEP = 0.05  # bound: steps of that share, so that lineups can be kept
 KEPT_MEMORY = 1000  # judgement: audits; then those before count half
-RESCUE_FACTOR = 2.0  # world halfhang: times the primary's q95: then it counts as hanging
+RESCUE_FACTOR = 2.0  # world halfhang: times the primary's p95: then it counts as hanging
 RESCUE_MIN_S = 0.6  # world halfhang: earliest rescue
 RESCUE_IN_TIME = 0.75  # world unseen: of the time-out of a first token: latest rescue, so that it may still answer
 RESCUE_SPOKEN_QUANTILE = 0.75  # judgement: of the primary's first clauses, as its rivals already run beside it
@@ -110,9 +110,9 @@ SPOKEN_LEAD_TOKENS = 8.0
 SPOKEN_CLAUSE_TOKENS = 15.0  # judgement: an attempt that has begun to speak has a clause of ten words by then
 # judgement: of the budget: hedges that are due by first clauses; some are not needed, as an attempt speaks by then
 SPOKEN_HEDGED_PART = 1.1
-RESCUE_UNKNOWN_S = 7.3  # bound: twice the fixed prior's q95: latest rescue where nothing is known, or some hang
+RESCUE_UNKNOWN_S = 7.3  # bound: twice the fixed prior's p95: latest rescue where nothing is known, or some hang
 LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another model is asked beside
-LATE_QUANTILE = 0.9  # judgement: the q95 collapses where one attempt in twenty hangs
+LATE_QUANTILE = 0.9  # judgement: the p95 collapses where one attempt in twenty hangs
 # judgement: if median and q90 of an effort differ by less, all are one population
 EFFORT_ALIKE = 1.5
 LATE_UNKNOWN_S = 10.0  # judgement: the least with fewer than KNOWN_EVENTS first tokens
@@ -185,7 +185,7 @@ LEFT_UNKNOWN_S = 5.0  # judgement: a client that leaves sooner proves nothing
 OPEN_S = 5.0  # tuned: doubled at each opening
 OPEN_MAX_S = 20.0  # world hang, longhang: longest opening
 PROBE_EVERY_S = 3.0  # tuned: a half-open deployment is tried by one request at a time
-# tuned, world slowdown: a first token later than this many q95 is a strike, and a probe's within
+# tuned, world slowdown: a first token later than this many p95 is a strike, and a probe's within
 # it closes the breaker
 PROBE_FACTOR = 3.0
 # judgement: no first token within this is late
