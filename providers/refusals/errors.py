@@ -89,7 +89,7 @@ OF_SIZE: Final = frozenset({RefusalScope.LENGTH, RefusalScope.SIZE})
 OF_ONE_DEPLOYMENT: Final = OF_ONE_KEY | OF_SIZE | {RefusalScope.TERMS}
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class KindFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What follows from an error of one kind: for health, SQL, money, the next attempt, and what clients read."""
 
     words: str  # why the attempt failed; the page's (gateway/page/assets/lib/words.js) are the same
@@ -110,12 +110,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 class ErrorKind(StrEnum):
     """Why an upstream request failed. The values appear in SQL, metrics and messages.
 
-    Each kind is a row: ``Facts`` says what follows from the kind, and sets of kinds are made from the facts.
+    Each kind is a row: ``KindFacts`` says what follows from the kind, and sets of kinds are made from the facts.
     """
 
-    facts: Facts
+    facts: KindFacts
 
-    def __new__(cls, value: str, facts: Facts = Facts(words="")) -> Self:  # noqa: B008 - a value
+    def __new__(cls, value: str, facts: KindFacts = KindFacts(words="")) -> Self:  # noqa: B008 - a value
         """Return the kind of this value, with its ``facts``."""
         kind = str.__new__(cls, value)
         kind._value_ = value
@@ -134,18 +134,20 @@ class ErrorKind(StrEnum):
 
     # Means: No connection to the provider: its name was not found, the port is closed, or TLS failed.
     # Do: Check `base_url`, DNS, firewall and proxy from this machine. For a private authority set `SSL_CERT_FILE`.
-    CONNECT_ERROR = "connect_error", Facts(words="no connection", is_sent=False, is_billed=False)
+    CONNECT_ERROR = "connect_error", KindFacts(words="no connection", is_sent=False, is_billed=False)
     # Means: No connection within `connect_timeout_s`.
     # Do: Check firewall and route. Raise the time-out only for a provider that is far away.
     CONNECT_TIMEOUT = (
         "connect_timeout",
-        Facts(words="no connection in time", clock=Clock.CONNECT, is_sent=False, is_billed=False, is_of_nobody=True),
+        KindFacts(
+            words="no connection in time", clock=Clock.CONNECT, is_sent=False, is_billed=False, is_of_nobody=True
+        ),
     )
     # Means: This machine had no file descriptor, port or memory for the request.
     # Do: Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`).
     LOCAL_RESOURCES = (
         "local_resources",
-        Facts(
+        KindFacts(
             words="the gateway ran out of local resources",
             about=About.GATEWAY,
             is_sent=False,
@@ -155,32 +157,32 @@ class ErrorKind(StrEnum):
     )
     # Means: The connection broke before the answer was complete.
     # Do: If this happens often, ask the provider, and name the `attempts.provider_request_id`.
-    DISCONNECTED = "disconnected", Facts(words="the connection was lost", may_be_whole=True)
+    DISCONNECTED = "disconnected", KindFacts(words="the connection was lost", may_be_whole=True)
     # Means: No first token within `ttft_timeout_s`.
     # Do: Compare with the deployment's usual time in `/leaderboard`. Raise the time-out for models that think for long.
-    TTFT_TIMEOUT = "ttft_timeout", Facts(words="no first token in time", clock=Clock.TTFT)
+    TTFT_TIMEOUT = "ttft_timeout", KindFacts(words="no first token in time", clock=Clock.TTFT)
     # Means: The stream stood still: for `stall_timeout_s`, after text for 60 s or half of `stall_timeout_s`; longer
     # where the model may have been writing a call of a tool.
     # Do: Raise the time-out for models that pause; else ask the provider.
-    STALL_TIMEOUT = "stall_timeout", Facts(words="silent for too long", clock=Clock.STALL, may_be_whole=True)
+    STALL_TIMEOUT = "stall_timeout", KindFacts(words="silent for too long", clock=Clock.STALL, may_be_whole=True)
     # Means: The whole answer took longer than `total_timeout_s`.
     # Do: Raise `total_timeout_s`, or leave it out: by default there is none.
     TOTAL_TIMEOUT = (
         "total_timeout",
-        Facts(words="not done in time", clock=Clock.TOTAL, may_be_whole=True, is_final=True),
+        KindFacts(words="not done in time", clock=Clock.TOTAL, may_be_whole=True, is_final=True),
     )
     # Means: The provider refuses the key (401 or 403; some providers answer 400), or wants to be paid first (402; some
     # answer 429, `insufficient_quota`). A refusal of one request alone is `bad_request` or `server_error`.
     # Do: Set a valid key and reload, or pay. Until then the deployment is tried once a minute.
     PROVIDER_AUTH = (
         "provider_auth",
-        Facts(words="the provider refused the key", about=About.OPERATOR, is_billed=False, is_of_nobody=True),
+        KindFacts(words="the provider refused the key", about=About.OPERATOR, is_billed=False, is_of_nobody=True),
     )
     # Means: The provider does not know the model, or the path (404; for a model some answer 400).
     # Do: Correct the deployment's model name or `base_url`. `holeshot models --live` lists the names.
     NOT_FOUND = (
         "not_found",
-        Facts(
+        KindFacts(
             words="the provider does not know the model",
             about=About.OPERATOR,
             is_billed=False,
@@ -194,7 +196,7 @@ class ErrorKind(StrEnum):
     # Do: Nothing; or list the provider's APIs in `apis`, so that this one is not tried.
     NO_SUCH_API = (
         "no_such_api",
-        Facts(
+        KindFacts(
             words="the provider has no such API",
             about=About.API,
             is_billed=False,
@@ -206,7 +208,7 @@ class ErrorKind(StrEnum):
     # Do: If this happens often, add a key (`api_keys`) or a provider, or buy a higher limit.
     RATE_LIMITED = (
         "rate_limited",
-        Facts(words="rate limited", about=About.LIMIT, status=429, is_billed=False, is_of_nobody=True),
+        KindFacts(words="rate limited", about=About.LIMIT, status=429, is_billed=False, is_of_nobody=True),
     )
     # Means: The provider limits or refuses one of several keys (`attempts.status_code` says which). The next key was
     # asked at once, as another attempt with the role `key`; not if the refused attempt was a loser that was only
@@ -215,7 +217,7 @@ class ErrorKind(StrEnum):
     # key.
     KEY_REFUSED = (
         "key_refused",
-        Facts(words="one key was refused, and its provider has another", about=About.STEP, is_billed=False),
+        KindFacts(words="one key was refused, and its provider has another", about=About.STEP, is_billed=False),
     )
     # Means: The provider refuses a field of the request, and names it. The request works without this field: it was
     # sent again at once without the field, or with another value, as another attempt with the role `form`. Later
@@ -223,7 +225,7 @@ class ErrorKind(StrEnum):
     # Do: Nothing. `x-holeshot-dropped` tells the client which fields were left out.
     FORM_REFUSED = (
         "form_refused",
-        Facts(words="one form of the request was refused, and there is another", about=About.STEP, is_billed=False),
+        KindFacts(words="one form of the request was refused, and there is another", about=About.STEP, is_billed=False),
     )
     # Means: The provider says that the request is wrong (400, 413, 422; 403 if the text was flagged; 404 of what the
     # request names), or has no room for its tier. One other provider is asked. All are asked if the request is too
@@ -232,7 +234,7 @@ class ErrorKind(StrEnum):
     # Do: The caller corrects the request.
     BAD_REQUEST = (
         "bad_request",
-        Facts(
+        KindFacts(
             words="the provider refused the request",
             about=About.REQUEST,
             status=400,
@@ -246,36 +248,38 @@ class ErrorKind(StrEnum):
     # Do: If this goes on, see the provider's status page.
     SERVER_ERROR = (
         "server_error",
-        Facts(words="the provider's server failed", may_refuse_within=True, may_be_elsewhere=True),
+        KindFacts(words="the provider's server failed", may_refuse_within=True, may_be_elsewhere=True),
     )
     # Means: The answer is not what the API promises: HTML, broken JSON, or no event stream.
     # Do: Check `base_url`: a web page or a proxy may answer there.
-    INVALID_RESPONSE = "invalid_response", Facts(words="the answer could not be read", may_be_elsewhere=True)
+    INVALID_RESPONSE = "invalid_response", KindFacts(words="the answer could not be read", may_be_elsewhere=True)
     # Means: The stream contained an error without a kind.
     # Do: Read `attempts.error_message`. If this happens often, ask the provider.
     STREAM_ERROR = (
         "stream_error",
-        Facts(words="an error in the middle of the stream", may_refuse=True, may_refuse_within=True),
+        KindFacts(words="an error in the middle of the stream", may_refuse=True, may_refuse_within=True),
     )
     # Means: The answer ended without any content.
     # Do: Nothing.
-    UPSTREAM_EMPTY = "upstream_empty", Facts(words="an empty answer")
+    UPSTREAM_EMPTY = "upstream_empty", KindFacts(words="an empty answer")
     # Means: The stream ended without its last event, so the answer is incomplete.
     # Do: A proxy in between may cut long answers; else ask the provider.
-    UPSTREAM_TRUNCATED = "upstream_truncated", Facts(words="the answer broke off")
+    UPSTREAM_TRUNCATED = "upstream_truncated", KindFacts(words="the answer broke off")
     # Means: The answer has a picture or sound, for which the client's API has no place.
     # Do: Ask in an API that has one: chat completions, Gemini's, or for pictures Responses.
     NO_PLACE = (
         "no_place",
-        Facts(words="a picture or sound, for which the client's API has no place", about=About.REQUEST, is_final=True),
+        KindFacts(
+            words="a picture or sound, for which the client's API has no place", about=About.REQUEST, is_final=True
+        ),
     )
     # Means: The answer does not fit the schema that was asked for (`win_on: valid`), or its provider could not read the
     # call or the JSON that its model wrote (Groq: `tool_use_failed`, `json_validate_failed`).
     # Do: If one deployment fails often, use another ([valid answers](../answers.md#first-valid-wins)).
-    INVALID_ANSWER = "invalid_answer", Facts(words="the answer was not valid", is_final=True)
+    INVALID_ANSWER = "invalid_answer", KindFacts(words="the answer was not valid", is_final=True)
 
 
-def kinds(holds: Callable[[Facts], bool]) -> frozenset[ErrorKind]:
+def kinds(holds: Callable[[KindFacts], bool]) -> frozenset[ErrorKind]:
     """Return the kinds for which ``holds`` is true."""
     return frozenset(kind for kind in ErrorKind if holds(kind.facts))
 
