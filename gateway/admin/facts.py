@@ -33,7 +33,7 @@ class ShownFact(msgspec.Struct, frozen=True):
     until: datetime
 
 
-class Facts(msgspec.Struct, frozen=True):
+class ShownFacts(msgspec.Struct, frozen=True):
     """The facts that refusals have taught about deployments, with any of the operator's keys."""
 
     data: list[ShownFact]
@@ -43,7 +43,7 @@ async def list_facts(request: web.Request) -> web.Response:
     """Return the facts that this process knows."""
     context = request.app[CONTEXT]
     context.admission.admit_viewer(request)
-    return uncached(Facts([shown for shown, *_ in _facts(context)]))
+    return uncached(ShownFacts([shown for shown, *_ in _facts(context)]))
 
 
 async def forget_fact(request: web.Request) -> web.Response:
@@ -61,7 +61,7 @@ async def forget_fact(request: web.Request) -> web.Response:
         raise NotFound("there is no such fact: GET /admin/facts lists them")
     for _, learnt, known in found:
         learnt.drop(known.model, known.fact)
-    return uncached(Facts([shown for shown, *_ in found]))
+    return uncached(ShownFacts([shown for shown, *_ in found]))
 
 
 def _facts(context: Context) -> Iterator[tuple[ShownFact, LearntFacts, ListedFact]]:

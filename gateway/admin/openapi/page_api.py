@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gateway.admin import answers
-from gateway.admin.facts import Facts
+from gateway.admin.facts import ShownFacts
 from gateway.admin.keys import Clients, Revoked, Rotation
 from gateway.admin.leaderboard import HypotheticalCall, Leaderboards, Plans
 from gateway.admin.openapi import calls
@@ -209,7 +209,7 @@ _FACTS = (
         "What refusals have taught of deployments: when, why and by whom",
         Tag.STATUS,
         VIEWER,
-        {200: Answer("What this replica knows.", {JSON: Facts})},
+        {200: Answer("What this replica knows.", {JSON: ShownFacts})},
     ),
     Operation(
         "DELETE /admin/facts/{id}",
@@ -217,7 +217,7 @@ _FACTS = (
         "Forget what a refusal has taught, in all replicas",
         Tag.STATUS,
         ADMIN,
-        {200: Answer("What was forgotten.", {JSON: Facts})},
+        {200: Answer("What was forgotten.", {JSON: ShownFacts})},
         in_path("id", "As `GET /admin/facts` lists it."),
         (errors.NotFound,),
     ),
