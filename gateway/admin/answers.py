@@ -13,17 +13,19 @@ from gateway.core.targets import SQL, TargetStanding
 from gateway.limits import LimitStanding
 from gateway.steering import Leaderboard, Row
 
-AnyRow = Annotated[dict[str, Any], Meta(description="All columns of its table: docs/sql.md.")]
+AnyRow = Annotated[dict[str, Any], Meta(description="All columns of its table, as on the page 'The ledger in SQL'.")]
 Settings = Annotated[
     dict[str, Any], Meta(description="As in the configuration file, with defaults; secrets are `***`.")
 ]
 Worth = Annotated[
-    dict[str, Any], Meta(description="`model` or `client`, and the columns of the view `race_value`: docs/sql.md.")
+    dict[str, Any],
+    Meta(description="`model` or `client`, and the columns of `race_value`, as on the page 'The ledger in SQL'."),
 ]
 Replay = Annotated[
     dict[str, Any],
     Meta(
-        description="What other settings would have done, in milliseconds and US dollars per call: docs/measuring.md."
+        description="What other settings would have done, in milliseconds and US dollars per call, by the method of the"
+        " page 'Comparing deployments and settings'."
     ),
 ]
 MayLast = Annotated[bool, Meta(description="It has no end yet: `state` is `out` in the view `outages_30d`.")]

@@ -51,7 +51,8 @@ def _alerts(
 ) -> None:
     """Show alerts, open ones first; with --url also conditions that are not alerts yet.
 
-    docs/monitoring.md#alerts-and-targets has when an alert opens and ends. `holeshot alerts test` tries the webhooks.
+    When an alert opens and ends is on the page 'Alerts, monitoring and slowdowns' of the documentation. `holeshot
+    alerts test` tries the webhooks.
 
     Example: holeshot alerts --open --sql
     """
@@ -103,7 +104,10 @@ def _try(
     settings, _ = read_settings(config)
     webhooks = settings.alerts.webhooks
     if not webhooks:
-        fail("no webhook is configured: add one to alerts.webhooks (docs/monitoring.md#alerts-and-targets)")
+        fail(
+            "no webhook is configured: add one to alerts.webhooks, as on the page 'Alerts, monitoring and slowdowns' of"
+            " the documentation"
+        )
     answers = asyncio.run(_send(webhooks, settings.replica or "test"))
     rows = [
         {"webhook": name, "ok": each.delivery.ok, "answer": each.delivery.answer, "said": each.reply}

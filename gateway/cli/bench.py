@@ -157,7 +157,8 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     """Compare deployments by the same requests to each.
 
     The deployments take turns, in a random order, asked directly, or through a running gateway with --url. The cost
-    is estimated first, and never more than --max-usd. docs/measuring.md explains figures and method.
+    is estimated first, and never more than --max-usd. The page 'Comparing deployments
+    and settings' of the documentation explains figures and method.
 
     With --ways it measures what racing brings you: one model's calls, in turns, alone and raced. They run in this
     process as in a gateway, for a model of their own in your ledger (bench:MODEL:WAY), so that no figure of yours

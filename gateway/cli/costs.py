@@ -91,7 +91,7 @@ def costs(
 ) -> None:
     """Compare the ledger with a vendor's bill, by day and model.
 
-    The bill should lie between the least and the most that the ledger says. docs/limits.md#against-the-vendors-bill
+    The bill should lie between the least and the most that the ledger says. The page 'Limits' of the documentation
     says which exports are read, and what cannot be compared. No key is needed, and nothing is sent.
 
 

@@ -48,7 +48,8 @@ def _facts(  # noqa: PLR0917 - options are named on the command line
     Each fact is about a deployment: what it does not take, when and why that was learnt, from which client, and for
     which clients it holds.
 
-    `holeshot facts forget` makes the gateway forget some. docs/providers.md#what-a-refusal-teaches says what is learnt.
+    `holeshot facts forget` makes the gateway forget some. The page 'Providers' of the documentation
+    says what is learnt.
 
     Without Redis each process of a gateway learns by itself, and shows only its own facts.
 

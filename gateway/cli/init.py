@@ -230,7 +230,7 @@ def litellm(
 
     Keys, teams and users are in LiteLLM's database: save what its API says of them, and name the files. Settings
     without a counterpart are listed, on standard error and at the end of the file. A secret in clear text is never
-    copied: it becomes a ${NAME}. docs/migrating.md has more.
+    copied: it becomes a ${NAME}. The page 'Migrating' of the documentation has more.
 
 
     Example: holeshot import litellm config.yaml --accounts keys.json --accounts teams.json

@@ -36,6 +36,8 @@ First steps:
   holeshot sql "select model, verdict, saved_per_call_ms from race_value"
 
 Each command has an example: holeshot COMMAND --help
+
+The documentation: https://github.com/holeshot/holeshot/tree/main/docs
 """
 
 

@@ -40,7 +40,8 @@ def replay(  # noqa: PLR0917 - options are named on the command line
     """Show what another setting would have done.
 
     It replays the ledger's calls: with one attempt, races of two and three, several budgets, without a provider. It
-    shows speed with intervals, attempts and cost, and which setting to take. docs/measuring.md has the method.
+    shows speed with intervals, attempts and cost, and which setting to take. The method is on the page
+    'Comparing deployments and settings' of the documentation.
 
 
     Example: holeshot replay --model llama-3.3-70b --window 7d --budget 0.1,0.2
@@ -136,7 +137,11 @@ def _show(answers: "Sequence[ReplayedModel]", request: "ReplayRequest", *, as_js
             say(written)
             is_begun = True
     if not as_yaml:
-        prose("\nMilliseconds; intervals of 95 % in brackets. docs/measuring.md has the assumptions.", err=True)
+        prose(
+            "\nMilliseconds; intervals of 95 % in brackets. The assumptions are on the page 'Comparing deployments and"
+            " settings' of the documentation.",
+            err=True,
+        )
 
 
 def _table(found: "ReplayedModel", request: "ReplayRequest") -> None:

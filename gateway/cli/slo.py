@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SHARES = (1.0, 0.5, 0.2, 0.05)  # of bad calls
 _HOURS_FROM_S = 7200
+_EXAMPLES = "the page 'Alerts, monitoring and slowdowns' of the documentation has examples"
 
 
 def slo(
@@ -46,7 +47,8 @@ def slo(
     It also shows what is left of their error budgets, and how fast they are spent.
 
     A burn of 1 spends the budget just within the target's days; 14.4 for an hour spends 2 % of a month's. The figures
-    are read from the ledger; no gateway need run. docs/monitoring.md#alerts-and-targets says which calls count.
+    are read from the ledger; no gateway need run. Which calls count is on the page
+    'Alerts, monitoring and slowdowns' of the documentation.
 
     Example: holeshot slo --json
     """
@@ -73,7 +75,7 @@ def _of_configuration(config: "Path | None", name: str | None, *, explain: bool)
 
     watched = read_targets(config)
     if not watched.slo:
-        fail("there is no target: add a section `slo:` to the configuration; docs/monitoring.md#targets has examples")
+        fail(f"there is no target: add a section `slo:` to the configuration; {_EXAMPLES}")
     _check(name, watched.slo)
     wanted = [each for each in targets_of(watched.slo) if name in {None, each.name}]
     if explain:
@@ -99,7 +101,7 @@ def _of_gateway(url: str, key: str | None, name: str | None) -> list[TargetStand
     except msgspec.ValidationError:
         fail(f"the gateway at {url} is of another version: its targets cannot be read")
     if not found:
-        fail(f"the gateway at {url} has no target: docs/monitoring.md#targets has examples")
+        fail(f"the gateway at {url} has no target: {_EXAMPLES}")
     _check(name, [each.name for each in found])
     return [each for each in found if name in {None, each.name}]
 
@@ -203,7 +205,7 @@ def slowdowns(
     """Show when deployments were slower or failed more than usual.
 
     A running gateway compares each deployment every five minutes with its own earlier weeks and with the model's other
-    deployments. docs/monitoring.md#when-a-provider-gets-slower says how, and how soon it notices.
+    deployments. How, and how soon it notices, is on the page 'Alerts, monitoring and slowdowns' of the documentation.
 
     Example: holeshot slowdowns --now
     """

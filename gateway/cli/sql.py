@@ -86,8 +86,9 @@ def sql(
 
     On a terminal it prints a table; when piped, CSV, in which nulls are empty, lists and objects are JSON.
 
-    docs/reference/ledger.md explains each column. On SQLite too times may be written as 2026-11-22T14:00:00Z,
-    and there are date_trunc('hour', started_at) and percentile_cont(0.95) within group (order by ttft_ms).
+    The page 'Tables and views of the ledger' of the documentation explains each column. On SQLite too times may be
+    written as 2026-11-22T14:00:00Z, and there are date_trunc('hour', started_at) and percentile_cont(0.95) within
+    group (order by ttft_ms).
 
 
     \b
@@ -107,7 +108,8 @@ def sql(
 
     Example: holeshot sql "select * from race_value_24h"
 
-    With --on clickhouse the query is ClickHouse's SQL, over what docs/guides/clickhouse.md lists.
+    With --on clickhouse the query is ClickHouse's SQL, over what the page
+    'Years of calls in ClickHouse' of the documentation lists.
 
 
     Example: holeshot sql --on clickhouse "select * from throughput_30d"

@@ -241,7 +241,7 @@ class TargetStanding(msgspec.Struct, frozen=True, kw_only=True):
     days: Annotated[int, Meta(description="Over how long.")]
     subject: Annotated[str, Meta(description="Whose calls, in words.")]
     condition: Annotated[str, Meta(description="What a good call is, in words.")]
-    calls: Annotated[int, Meta(description="That count: docs/monitoring.md#targets.")]
+    calls: Annotated[int, Meta(description="That count, by the rules of the page 'Alerts, monitoring and slowdowns'.")]
     bad: int
     failed: Annotated[int, Meta(description="Of the bad ones.")]
     late: Annotated[

@@ -357,7 +357,9 @@ def _by_api(name: str, continuers: _Continuers) -> Iterator[str]:
     unfinished = [dialect.name for dialect, names in able.items() if not names]
     lonely = {dialect.name: names[0] for dialect, names in able.items() if len(names) == 1}
     only = f"takeover finishes only answers of {', '.join(works)}" if works else "takeover finishes few answers"
-    declare = "set `continues:` at deployments that do (docs/answers.md#takeover)"
+    declare = (
+        "set `continues:` at deployments that do (the page 'What wins, and what if it breaks' of the documentation)"
+    )
     if unfinished:
         yield f"model {name!r}: {only}, as none is known to continue those of {', '.join(unfinished)}: {declare}"
     for api, alone in lonely.items():

@@ -316,7 +316,7 @@ Unpriced = Literal["refuse", "count_known"]
 
 
 class UseLimits(Section):
-    """What may be used in an hour or longer, over all replicas. None: no limit. docs/limits.md has the rules."""
+    """What may be used in an hour or longer, over all replicas. None: no limit. The page 'Limits' has the rules."""
 
     usd_per_hour: _Dollars | None = None  # in an hour of the zone, at list price, losers included
     usd_per_day: _Dollars | None = None  # likewise in a day of ``limits_zone``
@@ -345,7 +345,7 @@ _OF_CALLS = ("rpm", "tpm", "max_parallel")
 
 
 class LimitSettings(UseLimits):
-    """What a client may use, over all its keys and all replicas. None: no limit. docs/limits.md has the rules."""
+    """What a client may use, over all its keys and all replicas. None: no limit. The page 'Limits' has the rules."""
 
     rpm: _Number | None = None  # requests in a minute of the clock
     tpm: _Number | None = None  # tokens in a minute: prompts and answers, without losers

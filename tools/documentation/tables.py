@@ -2,10 +2,14 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 _CODE = re.compile(r"`[^`]*`")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-_PAGE = re.compile(r"\bdocs/(?P<folder>[a-z]+/)?(?P<page>[a-z-]+)\.md(?P<anchor>#[a-z-]+)?")
+PAGE = re.compile(r"(?P<before>\b[Tt]he page\s+)'(?P<title>[A-Z][^']+)'")
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -34,7 +38,21 @@ def marked(text: str) -> str:
 
 def _marked(text: str) -> str:
     with_options = _OPTION.sub(lambda match: code(match[0]), text.replace("<", "\\<"))
-    return _PAGE.sub(r"[\g<page>](../\g<folder>\g<page>.md\g<anchor>)", with_options)
+    return PAGE.sub(_link, with_options)
+
+
+def _link(match: re.Match[str]) -> str:
+    title = " ".join(match["title"].split())
+    return f"{match['before']}[{title}](../{titles()[title]})"
+
+
+@cache
+def titles() -> dict[str, str]:
+    """Return the pages of the documentation, as paths in its folder, by their titles."""
+    return {
+        page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# "): page.relative_to(DOCS).as_posix()
+        for page in DOCS.rglob("*.md")
+    }
 
 
 def _line(cells: Sequence[str]) -> str:

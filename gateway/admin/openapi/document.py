@@ -90,7 +90,8 @@ _TAGS: Mapping[Tag, str] = {
     Tag.RELAYED: "Short ones are hedged, or raced where that is set; others, as pictures, are routed and failed over.",
     Tag.MODELS: "What may be asked.",
     Tag.STATUS: "For operators, their balancers and their monitoring.",
-    Tag.KEYS: "Clients and their keys, for programs. Requests with an `Origin` are refused. docs/keys.md",
+    Tag.KEYS: "Clients and their keys, for programs. Requests with an `Origin` are refused. More is on the page"
+    " 'Keys and secrets'.",
     Tag.PAGE_API: "What the page shows, as JSON. Unknown figures are null. Answers have an `etag`.",
     Tag.PAGE: "Files. They hold no data, so they need no key.",
 }

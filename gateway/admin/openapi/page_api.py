@@ -339,7 +339,7 @@ OPERATIONS = (
         {200: Answer("The events.", {EVENTS: str})},
         _query(Wanted),
         (InvalidRequest, errors.TooManyViewers),
-        description="Server-sent events: docs/production.md lists them. A comment every 15 seconds.",
+        description="Server-sent events, which the page 'In production' lists. A comment every 15 seconds.",
     ),
     # The chat of the page: a normal call, but with the page's session.
     msgspec.structs.replace(

@@ -1,14 +1,21 @@
 """The pages of reference are made from the code, so they must be made again when it changes."""
 
+import ast
 import json
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-from gateway.settings import ClientRole, ClientSettings, RaceSettings, Settings
-from tools.documentation import advice, configuration, ledger_comments
+from gateway.cli.main import application
+from gateway.settings import ClientRole, ClientSettings, RaceSettings, Settings, json_schema
+from tools.documentation import advice, configuration, ledger_comments, tables
 from tools.documentation.__main__ import MADE, ROOT, pages
+from tools.documentation.document import openapi
 from tools.documentation.links import to_repository
 from tools.documentation.reasons import DEFAULTS, REASONS, SECTIONS
 
@@ -126,6 +133,36 @@ def test_every_page_that_a_text_names_by_its_path_exists_with_its_section() -> N
     }
     assert len(named) > 100
     assert [each for each in sorted(named) if each[1] not in _PAGES or each[2] not in _PAGES[each[1]]] == []
+
+
+def _shown() -> Iterator[str]:
+    """Yield what users without a checkout may read: help, schemas, the page, the code's strings but docstrings."""
+    verbs: list[Any] = [typer.main.get_command(application())]
+    while verbs:
+        verb = verbs.pop()
+        yield verb.help or ""
+        yield from (str(getattr(each, "help", None) or "") for each in verb.params)
+        verbs += getattr(verb, "commands", {}).values()
+    yield json.dumps([openapi(), json_schema()])
+    for path in (ROOT / "gateway" / "page" / "assets").glob("*/**/*.js"):
+        if "vendor" not in path.parts:
+            yield re.sub(r"(?:^|\s)//.*", "", path.read_text(encoding="utf-8"))
+    for path in (path for top in ("gateway", "providers", "holeshot") for path in (ROOT / top).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                yield node.value
+
+
+def test_users_without_a_checkout_are_told_of_pages_by_their_titles_and_where_these_are() -> None:
+    shown = [*_shown()]
+    assert [text for text in shown if _PAGE.search(text)] == []
+    named = {" ".join(found["title"].split()) for text in shown for found in tables.PAGE.finditer(text)}
+    assert len(named) > 5
+    assert named <= tables.titles().keys()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["urls"]["Documentation"] in str(typer.main.get_command(application()).help)
 
 
 def test_a_column_of_a_view_has_the_comment_of_the_table_that_it_is_from() -> None:

@@ -24,7 +24,7 @@ def test_nobody_is_known_to_continue(loaded: Load, takeover: str) -> None:
 
     assert note == (
         "model 'm': takeover finishes few answers, as none is known to continue those of chat:"
-        " set `continues:` at deployments that do (docs/answers.md#takeover)"
+        " set `continues:` at deployments that do (the page 'What wins, and what if it breaks' of the documentation)"
     )
 
 

@@ -24,7 +24,7 @@ export function view(root, params, session, query) {
   let frame = null;
 
   if (!session.models.length) {
-    fill(root, title(), h("div", { class: "card" }, empty("No model is configured", "Name one under 'models:' in the configuration file; docs/providers.md shows how.")));
+    fill(root, title(), h("div", { class: "card" }, empty("No model is configured", "Name one under 'models:' in the configuration file; the page 'Providers' of the documentation shows how.")));
     return { close() {} };
   }
 
