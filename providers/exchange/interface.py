@@ -54,7 +54,7 @@ class Request(MaskedRecord, frozen=True):
     client: str | None = None  # the sender: what one client alone meets takes no key from others; None: unnamed
     key_name: str | None = None  # of several keys only this one may be used; None: any
     apart: Apart | None = None  # what is sent instead with the keys of other accounts
-    taught: Facts = ()  # what errors within the request's answers have taught: see ``forms.taught``
+    taught: Facts = ()  # what errors within the request's answers have taught: see ``trying.taught``
     may_have_refused: bool = True  # ``fields`` may have what the vendor refuses in messages or tools; False: surely not
     form: Form | None = None  # instead of ``fields``, for APIs with files
     sendings: SendCount = msgspec.field(default_factory=SendCount)  # counted by the upstream as it sends
