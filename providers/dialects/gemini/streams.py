@@ -141,13 +141,16 @@ class FromChat(ChunkTranslation):
         """Return the last event, with the finish reasons and the usage; nothing, if there was no finish reason.
 
         Raises:
-            UpstreamError: there was none, but an error by its message alone.
+            UpstreamError: there was none, but an error by its message alone, or calls (upstream_truncated): these are
+                told at the end, and no answer was empty that had some.
 
         """
         if self._ended:
             return b""
         if all(choice.reason is None for choice in self._choices.values()):
             self._errors.check()
+            if any(len(choice.calls) for choice in self._choices.values()):
+                raise UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason")
             return b""
         self._ended = True
         beside = self._references.rest() if self._references.beside else []

@@ -641,7 +641,7 @@ def _of_chats_calls() -> list[Rule]:
             one,
             **passing,
         ),
-        rule(
+        wrong(
             "chat",
             "calls: no end",
             [chunk(calls), COUNT],
