@@ -384,7 +384,10 @@ REASONS: Mapping[str, Reasons] = {
         "mode": f"{', '.join(f'`{mode}` ({said.about})' for mode, said in SAID.items())}.",
         "width": "With mode race: how many attempts start at once.",
         "hedge_delay_s": "With mode hedge: when the second attempt starts. Not set: when the first is late.",
-        "budget": "Extra attempts per call, on average: 1.0 races the best two, 0.1 is economical, 0 has none.",
+        "budget": (
+            "Extra attempts per call, on average: 1.0 races the best two, 0.1 is economical, 0 asks a second only where"
+            " the first fails or hangs."
+        ),
         "usd_per_day": (
             "Limit for the cost of extra attempts in a UTC day at list price, of all replicas ([how it is"
             " spent](../policy.md#what-a-second-is-worth))."
