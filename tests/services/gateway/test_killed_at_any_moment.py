@@ -1,7 +1,7 @@
 """``kill -9`` at any moment under load, again and again: no limit is exceeded, no stored name lost, no row twice.
 
-``make test`` kills a few times; ``KILLS=200`` by hand. Each life of the gateway has a load of clients, teams and end
-users near their dollars of a day, chains of stored responses, and responses in the background.
+``make test`` kills a few times; ``KILLS=200 HANGS_S=0`` by hand. Each life of the gateway has a load of clients, teams
+and end users near their dollars of a day, chains of stored responses, and responses in the background.
 """
 
 import asyncio
