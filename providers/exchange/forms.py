@@ -20,7 +20,7 @@ What may be left out of a request, or changed:
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -79,6 +79,10 @@ _OF_MAKING = OF_ANSWERS | {"function_call", "refusal"}
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _ROLE, _IDS = "developer", "tool_call_id"
 _DOCUMENT = "document"  # a block of Messages
+_TOOL_NAME, _ARGUMENTS = "tool_name", "call_arguments"
+_FIT_NAME = re.compile(r"[\w-]{1,64}", re.ASCII)  # what all vendors take
+_BESIDE_NAMES = frozenset({"args", "arguments", "input", "input_schema", "parameters"})  # in a call or a function
+_LEVELS = 6  # of a prompt, down to the calls
 _BLANK = "blank"  # turns of the assistant that say nothing
 # OpenAI: 400 "The 'metadata' parameter is only allowed when 'store' is enabled." So the refusal holds for all others.
 _ONLY_BESIDE: Mapping[str, str] = {"metadata": "store"}
@@ -314,7 +318,7 @@ def understood(
         sent_headers = form_request.request.headers if headers is None else headers
         if (of_betas := _of_betas(reading.betas, fields, sent_headers, form_request)) is not None:
             return of_betas
-    if of_turns := _of_turns(reading, fields, form_request):
+    if of_turns := _of_turns(reading, fields, form_request) or _of_calls(reading, fields, form_request):
         return of_turns
     named = _of_fields(reading, fields, form_request)
     if named is None or any(fact.kind is Kind.MUST for fact in named):
@@ -362,14 +366,44 @@ def _of_turns(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Fa
     return (must,) if has_must(must, fields, formats) else (Fact(Kind.HISTORY, _DOCUMENT, dialect=api),)
 
 
-def has_must(must: Fact, fields: Fields, formats: RequestFormat) -> bool:
-    """Whether a request has what a fact says is refused and may not be left out: a field, or documents in the prompt.
+def _of_calls(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Facts:
+    """Return the fact that a name of a tool, or the arguments of a call, are not taken, if the request has such."""
+    must = Fact(Kind.MUST, asked.formats.prompt, value=reading.of_calls, dialect=asked.api)
+    return (must,) if reading.of_calls and has_must(must, fields, asked.formats) else NOTHING
 
-    Documents of plain text are sent as texts.
+
+def has_must(must: Fact, fields: Fields, formats: RequestFormat) -> bool:
+    """Whether a request has what a fact says is refused and may not be left out.
+
+    A field; or, in the prompt, documents that are no plain text (such are sent as texts), a tool's name that not all
+    vendors take, or arguments of a call that are no object.
     """
+    if must.value == _TOOL_NAME:
+        raws = (fields[name] for name in (formats.prompt, *formats.tools.offered) if name in fields)
+        return any(_FIT_NAME.fullmatch(str(call["name"])) is None for raw in raws for call in _calls_in(_decoded(raw)))
+    if must.value == _ARGUMENTS:
+        calls = _calls_in(_decoded(fields.get(formats.prompt, msgspec.Raw())))
+        texts = (call["arguments"] for call in calls if isinstance(call.get("arguments"), str))
+        return any(not isinstance(_decoded(text.encode()), dict) for text in texts)
     if must.value != _DOCUMENT or formats.vendors.with_history is None:
         return must.field in fields
     return any(loss.kept for loss in formats.vendors.with_history(fields, History(documents=False)).losses)
+
+
+def _calls_in(value: Any, levels: int = _LEVELS) -> Iterator[Mapping[str, Any]]:
+    """Yield the calls, and the functions that may be called, in a prompt or in tools, of any API."""
+    if isinstance(value, dict) and "name" in value and not value.keys().isdisjoint(_BESIDE_NAMES):
+        yield value
+    elif levels:
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            yield from _calls_in(each, levels - 1)
+
+
+def _decoded(raw: bytes | msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except UNREADABLE:
+        return None
 
 
 def _of_limits(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> list[Fact]:
@@ -779,8 +813,5 @@ def _object(value: bytes) -> Mapping[str, msgspec.Raw]:
 
 
 def _list(value: msgspec.Raw) -> list[Any]:
-    try:
-        listed = msgspec.json.decode(value)
-    except UNREADABLE:
-        return []
+    listed = _decoded(value)
     return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []

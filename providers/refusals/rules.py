@@ -243,6 +243,15 @@ _OF_BLANKS = re.compile(
     r"|each message must have at least one content element|contents\.parts must not be empty",
     re.IGNORECASE,
 )
+# A tool's name has letters that are not taken, or too many: OpenAI's, Anthropic's and Bedrock's words. An earlier
+# call's arguments are no object: Ollama's and Mistral's. The stand-ins of these vendors have the pages.
+_OF_UNFIT_CALLS = re.compile(
+    r"(?P<tool_name>\b(?:messages|input|tools|toolConfig)\b[\w.\[\]]{0,150}\.name\b['`]?"
+    r"(?::| failed to satisfy constraint:) *(?:string (?:does not match pattern|too long|should (?:match|have at most))"
+    r"|member must (?:satisfy regular expression|have length less)))"
+    r"|(?P<call_arguments>invalid tool call arguments|function arguments must be valid json)",
+    re.IGNORECASE,
+)
 # System messages after the first turn are refused. Claude takes them from Opus 4.8 on, and Claude Code sends them to
 # any model that it does not know (anthropics/claude-code/issues/61412 and 63469, zai-org/GLM-5/issues/74,
 # ogx-ai/ogx/issues/5982, codexu/note-gen/issues/918, router-for-me/CLIProxyAPI/issues/3510,
@@ -533,6 +542,7 @@ class RefusalReading(NamedTuple):
     of_blanks: bool = False  # turns of the model, or texts in them, that say nothing are not taken
     of_system: bool = False  # as ``of_roles``: a system message after the first turn
     of_ids: tuple[str, int] | None = None  # that the ids of calls have these letters, and at most so many
+    of_calls: str = ""  # ``tool_name``: of a tool, offered or called; ``call_arguments``: of an earlier call
     of_usage: bool = False  # ``stream_options`` is not taken
     of_names: bool = False  # about something with names that the client has given, such as a tool's schema or metadata
     of_schemas: bool = False  # a strict schema breaks the rules
@@ -572,6 +582,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_blanks=_OF_BLANKS.search(text) is not None,
         of_system=_OF_SYSTEM.search(text) is not None,
         of_ids=_ids_in(text),
+        of_calls="" if (unfit := _OF_UNFIT_CALLS.search(text)) is None else str(unfit.lastgroup),
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,
         of_forced=_forced_in(text),

@@ -102,3 +102,66 @@ async def test_they_are_sent_in_its_own_form_after_one_refusal(serve: Serve, ven
         async with running.post({"model": MODEL, **conversation(api, "aB3456789")}, path=PATHS[api]) as response:
             await response.read()
         assert ids_in(api, upstream.received[-1].body) == ["aB3456789"] * 2
+
+
+ODD, HALF = "mcp__server__tool.name/with:odd", '{"id": "a'
+OPENAIS = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+# What is odd, its vendor's words, and what is as usual.
+CALLS = {
+    "OpenAI, chat": ("chat", ODD, f"Invalid 'messages[1].tool_calls[0].function.name': {OPENAIS}", "look"),
+    "OpenAI, Responses": ("responses", ODD, f"Invalid 'input[1].name': {OPENAIS}", "look"),
+    "Anthropic": ("messages", ODD, "messages.1.content.0.tool_use.name: String should match pattern '^[a-z]$'", "look"),
+    "OpenAI, too long": (
+        "chat",
+        "x" * 65,
+        "Invalid 'messages[1].tool_calls[0].function.name': string too long. Expected a string with maximum length 64.",
+        "x" * 64,
+    ),
+    "Ollama": ("chat", HALF, "invalid tool call arguments", '{"id": "a.b"}'),
+}
+
+
+def called(api: str, odd: str) -> Json:
+    """Return a request whose history has a call with such a name, or such arguments."""
+    said = json.dumps(conversation(api, "aB3456789"))
+    if odd.startswith("{"):
+        return dict(json.loads(said.replace(json.dumps('{"id": "a.b"}'), json.dumps(odd))))
+    return dict(json.loads(said.replace('"name": "look"', f'"name": "{odd}"')))
+
+
+@pytest.mark.parametrize("with_fallback", [False, True], ids=["another deployment", "a fallback"])
+@pytest.mark.parametrize("vendor", CALLS)
+async def test_who_has_refused_a_name_or_arguments_of_a_call_is_asked_after_others(
+    serve: Serve, vendor: str, *, with_fallback: bool
+) -> None:
+    api, odd, words, usual = CALLS[vendor]
+    single = {"race": {"mode": "single"}}
+    models: dict[str, Any] = {MODEL: {"deployments": ["alpha/m", "beta/m"], **single}}
+    if with_fallback:
+        models = {
+            MODEL: {"deployments": ["alpha/m"], "fallbacks": ["other"], **single},
+            "other": {"deployments": ["beta/m"], **single},
+        }
+    config = {"providers": {name: {"apis": [api]} for name in ("alpha", "beta")}, "models": models}
+
+    async def ask(part: str) -> tuple[int, str]:
+        async with running.post({"model": MODEL, **called(api, part)}, path=PATHS[api]) as response:
+            return response.status, await response.text()
+
+    async with serve(alpha=None, beta=ANSWERS[api], config=config) as running:
+        alpha, beta = running["alpha"], running["beta"]
+        if not with_fallback:
+            running.prefer("alpha", "beta")
+        alpha.answers = lambda body: refused(words) if json.dumps(odd) in json.dumps(body) else ANSWERS[api]
+        for calls in (1, 2, 3):
+            assert (await ask(odd))[0] == 200
+            assert len(beta.received) == calls
+        assert with_fallback or len(alpha.received) == 1
+        # Other calls are asked of it as before.
+        asked = len(alpha.received)
+        assert (await ask(usual))[0] == 200
+        assert (len(alpha.received), len(beta.received)) == (asked + 1, 3)
+        # Where nobody takes it, its client is told in the vendor's words.
+        beta.answers = alpha.answers
+        status, said = await ask(odd)
+        assert (status, words in json.loads(said)["error"]["message"]) == (400, True)

@@ -391,3 +391,20 @@ def test_a_long_refusal_is_read_in_no_time() -> None:
         "not supported: a, " * 200,
     ):
         read(refusal(pattern))
+
+
+@pytest.mark.parametrize(
+    ("said", "part"),
+    [
+        (
+            "Value at 'messages.2.member.content.1.toolUse.name' failed to satisfy constraint: Member must have length less",
+            "tool_name",
+        ),
+        ("tools.0.custom.name: String should have at most 128 characters", "tool_name"),
+        ("Function arguments must be valid JSON", "call_arguments"),
+        ("Invalid 'metadata.name': string too long. Expected a string with maximum length 64.", ""),
+        ("Unknown parameter: 'messages[0].name'.", ""),
+    ],
+)
+def test_a_refusal_says_whether_a_call_or_a_tool_is_unfit(said: str, part: str) -> None:
+    assert read(refusal(said)).of_calls == part
