@@ -102,7 +102,7 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
     )
     if endpoint.addressed is not None:
         contents = endpoint.addressed(request, contents)
-    recall = endpoint.recalls if context.memory.is_on else None
+    recall = endpoint.recalls if endpoint.recalls is not None and context.memory.is_on else None
     follows: str | None = None
     if recall is not None:
         grow = partial(received.grow, context.bodies, client.name or address_of(request, context))

@@ -173,7 +173,8 @@ def plan_hypothetical(context: CallContext, parsed: ParsedRequest, client_contex
     client, fleet = client_context.client, context.fleet
     fleet_model, resolved, race_asked = _resolved(None, parsed, client, fleet, parsed.model, None)
     try:
-        _refuse_unpriced(resolved, client_context)
+        if client.unpriced == REFUSE:
+            _refuse_unpriced(resolved, client_context)
         fitting = resolved.fitted(client, context.settings.limits.max_values)
     except NoDeploymentFits as error:
         fitting = Fitting([], dict(error.reasons), {})
@@ -302,7 +303,8 @@ async def _fitting(  # noqa: PLR0917 - what is known of a request
         unpriced = client.unpriced if limits_dollars(client_context.levels, resolved.model) else COUNT_KNOWN
         differs = _alike if vectors is None else partial(vectors.difference, fleet, index)
         return fitted(resolved, client.require, unpriced, index, differs)
-    _refuse_unpriced(resolved, client_context)
+    if client.unpriced == REFUSE:
+        _refuse_unpriced(resolved, client_context)
     if resolved.asked.size <= SHORT_BYTES or resolved.is_light(most):
         fitting = resolved.fitted(client, most)
     else:
@@ -315,13 +317,13 @@ async def _fitting(  # noqa: PLR0917 - what is known of a request
 
 
 def _refuse_unpriced(resolved: ResolvedModel, client_context: ClientContext) -> None:
-    """Leave out the deployments without a known price, if a limit in dollars applies and the client's calls need one.
+    """Leave out the deployments without a known price, if a limit in dollars applies.
 
     Raises:
         NoDeploymentFits: none is left.
 
     """
-    if client_context.client.unpriced == REFUSE and limits_dollars(client_context.levels, resolved.model):
+    if limits_dollars(client_context.levels, resolved.model):
         resolved.refuse_unpriced()
 
 
@@ -344,15 +346,9 @@ def _decision_of(
 
 
 def _demanding(terms: Terms, call: Call, resolved: ResolvedModel, fitting: Fitting, beside: str | None = None) -> Terms:
-    """Return the ``terms`` with what this call demands, and who gives its answer at once."""
-    is_read = resolved.asked.relayed is None
-    whole = _whole(call, fitting) if is_read and not call.request.stream else ()
-    return msgspec.structs.replace(terms, whole=whole, demands=_demands_of(call, resolved, beside))
-
-
-def _demands_of(call: Call, resolved: ResolvedModel, beside: str | None) -> Demands:
-    """Return what a call demands of its plan, independent of how fast the deployments are."""
+    """Return the ``terms`` with what this call demands, however fast deployments are, and who answers it at once."""
     parsed, model, demands = resolved.asked, resolved.model, NO_DEMANDS
+    whole = _whole(call, fitting) if parsed.relayed is None and not call.request.stream else ()
     if call.traits.maker is not None:
         demands = _led_by(call.traits.maker, call, model)
     elif parsed.relayed is not None:
@@ -361,7 +357,9 @@ def _demands_of(call: Call, resolved: ResolvedModel, beside: str | None) -> Dema
         demands = msgspec.structs.replace(demands, rescued=False)
     if resolved.order or not resolved.may_fail_over:
         demands = msgspec.structs.replace(demands, order=resolved.order, may_fail_over=resolved.may_fail_over)
-    return demands if beside is None else msgspec.structs.replace(demands, beside=beside)
+    if beside is not None:
+        demands = msgspec.structs.replace(demands, beside=beside)
+    return msgspec.structs.replace(terms, whole=whole, demands=demands)
 
 
 def _led_by(maker: Maker, call: Call, model: Model) -> Demands:

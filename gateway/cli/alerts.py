@@ -49,7 +49,7 @@ def _alerts(
     sql: Annotated[bool, typer.Option("--sql", help="Also print the SQL that shows each one's evidence.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of objects.")] = False,
 ) -> None:
-    """Show alerts, open ones first; with --url also conditions that are not alerts yet.
+    """Show alerts, open ones first; with --url also near ones.
 
     When an alert opens and ends is on the page 'Alerts, monitoring and slowdowns' of the documentation. `holeshot
     alerts test` tries the webhooks.

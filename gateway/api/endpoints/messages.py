@@ -87,7 +87,7 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
         stream=bool(value_of("stream")),
         stateful=continues
         or bool(value_of("mcp_servers"))
-        or any(is_set(fields.get(name)) for name in _STATE)
+        or (not fields.keys().isdisjoint(_STATE) and any(is_set(fields.get(name)) for name in _STATE))
         or any(map(_is_hosted, tools))
         or (any(not tool.type and tool.name is None for tool in tools) and runs_among(fields["tools"]))
         or runs_there(fields),
