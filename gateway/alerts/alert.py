@@ -19,7 +19,7 @@ class Severity(StrEnum):
     """How soon a person should look."""
 
     PAGE = "page"  # now
-    TICKET = "ticket"  # within a working day
+    TICKET = "ticket"  # today
 
 
 class AlertKind(StrEnum):

@@ -70,8 +70,8 @@ _LEGEND = {
 _STATES = {
     "failing": "it has only failed so far: calls still ask it, and one more failure takes it out",
     "cooling": "it was rate-limited",
-    "open": "it failed too often, and gets no calls for a while",
-    "half-open": "it failed too often, and is tried again, one call at a time",
+    "open": "it failed, hung or was late too often, and gets no calls for a while",
+    "half-open": "it failed, hung or was late too often, and is tried again, one call at a time",
     "out": "it refuses the key or does not know the model",
 }
 

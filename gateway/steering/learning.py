@@ -739,6 +739,7 @@ def _tell_held(client: str, deployment: str, kind: str | None) -> None:
 
 
 _HINTS: Mapping[str, str] = {
-    ErrorKind.PROVIDER_AUTH: "the provider refuses the key, or wants to be paid: set a valid one and reload, or pay",
+    ErrorKind.PROVIDER_AUTH: "the provider refuses the key, or wants to be paid: set a valid key, or pay"
+    " (a key of the environment needs a restart, one of a file nothing)",
     ErrorKind.NOT_FOUND: "the provider does not know this model or the path: correct its name or base_url and reload",
 }
