@@ -78,7 +78,7 @@ def _alerts(
         return
     _write(rows, sql=sql)
     if all(row["state"] == "resolved" for row in rows):
-        more = " (conditions that are not alerts yet: --url of a running gateway)" if url is None else ""
+        more = " (conditions that are not alerts yet: --url GATEWAY)" if url is None else ""
         say(f"no alert is open{more}")
 
 

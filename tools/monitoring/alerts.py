@@ -172,7 +172,7 @@ ALERTS: tuple[Alert, ...] = (
         lasting="5m",
         severity="ticket",
         summary="Calls are refused because there are too many.",
-        description="Add a worker or a replica; docs/overload.md has what sets the limit.",
+        description="Add a worker or a replica; the page 'Overload' of the documentation has what sets the limit.",
         labels=_JOB,
         fires=Example({_gauge("holeshot_shed_calls_total", 'limit="delay",reason="queue_full"'): "0+5x60"}),
         quiet=Example({_gauge("holeshot_shed_calls_total", 'limit="delay",reason="queue_full"'): "5+0x60"}),

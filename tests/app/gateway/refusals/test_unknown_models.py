@@ -81,7 +81,6 @@ RULES: Mapping[str, Rule] = {
     "store, in chat": Rule(
         ["chat"], "Unrecognized request argument supplied: store", UNKEPT, says('"store"'), is_told=False
     ),
-    "store, in Responses": Rule(["responses"], "Unknown parameter: 'store'.", UNKEPT, says('"store"'), is_told=False),
     "store, at Google": Rule(
         ["gemini"],
         'Invalid JSON payload received. Unknown name "store": Cannot find field.',
