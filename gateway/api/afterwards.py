@@ -1,4 +1,4 @@
-"""What stays of a call when its answer comes: what later requests may name, and no prompt."""
+"""What stays of a call when its answer comes, apart from the handler, which answers: what later requests may name."""
 
 import msgspec
 

@@ -348,9 +348,9 @@ def understood(
     return tuple(dict.fromkeys(facts)) or _of_forced(reading, fields, form_request)
 
 
-def _of_turns(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Facts:
+def _of_turns(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
     """Return the fact that turns, or blocks in them, are not taken, whatever field or value a refusal names."""
-    formats, api = asked.formats, asked.api
+    formats, api = form_request.formats, form_request.api
     if reading.of_prefill and begun(fields, formats) is not None:
         return (Fact(Kind.PREFILL, dialect=api),)
     if (fitted := formats.vendors.with_history) is None:
@@ -366,10 +366,10 @@ def _of_turns(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Fa
     return (must,) if has_must(must, fields, formats) else (Fact(Kind.HISTORY, _DOCUMENT, dialect=api),)
 
 
-def _of_calls(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Facts:
+def _of_calls(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
     """Return the fact that a name of a tool, or the arguments of a call, are not taken, if the request has such."""
-    must = Fact(Kind.MUST, asked.formats.prompt, value=reading.of_calls, dialect=asked.api)
-    return (must,) if reading.of_calls and has_must(must, fields, asked.formats) else NOTHING
+    must = Fact(Kind.MUST, form_request.formats.prompt, value=reading.of_calls, dialect=form_request.api)
+    return (must,) if reading.of_calls and has_must(must, fields, form_request.formats) else NOTHING
 
 
 def has_must(must: Fact, fields: Fields, formats: RequestFormat) -> bool:
@@ -684,10 +684,7 @@ def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) 
         return []
     paths = []
     for name in (*formats.tools.offered, *formats.json_formats):
-        try:
-            value = msgspec.json.decode(fields.get(name, b"null"))
-        except UNREADABLE:
-            continue
+        value = _decoded(fields.get(name, b"null"))
         each = value if isinstance(value, list) else [value]
         shapes = [shape for one in each if isinstance(one, dict) for shape in (one, *map(one.get, _AROUND_SCHEMAS))]
         strict = [shape for shape in shapes if isinstance(shape, dict) and _is_strict(shape, named=not fact.value)]

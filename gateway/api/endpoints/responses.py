@@ -85,9 +85,9 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     prompt = fields.get("input", msgspec.Raw(b"[]"))
     if not (continued or is_set(fields.get("prompt"))):
         prompt = required(fields, "input", "a string, or an array of items")
-    runs_on = is_set(fields.get("background")) and bytes(fields["background"]).strip() == b"true"
-    storing = storing_of(fields, default=store or continued, keeps_default=runs_on)
     value_of = decoded_fields(fields, _DECODERS).get
+    runs_on = bool(value_of("background"))
+    storing = storing_of(fields, default=store or continued, keeps_default=runs_on)
     added, within = _of_items(prompt)
     tools: tuple[_Tool, ...] = (*(value_of("tools") or ()), *added)
     is_clients = [tool.is_clients for tool in tools]
@@ -116,14 +116,14 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         stream=bool(value_of("stream")),
         stateful=storing.stores
         or continued
-        or bool(value_of("background"))
+        or runs_on
         or not all(is_clients)
         or (bool(within) and any(map(has_hosted, within)))
         or runs_there(fields),
         for_program=bool(tools) or format_ != "text",
         continues=value_of("previous_response_id"),
         converses="conversation" if is_set(fields.get("conversation")) else None,
-        runs_on=bool(value_of("background")),
+        runs_on=runs_on,
         has_ids=_ITEM_ID.search(prompt) is not None,
         nests=bool(within),
         stores=storing.stores,

@@ -378,6 +378,13 @@ FULL = (  # vLLM's words: claude-code-best/claude-code/issues/272
 LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 
+def prompt_of(client: str, text: str) -> dict[str, Any]:
+    """The fields with which a client's API asks with a prompt."""
+    if client == "gemini":
+        return {"contents": [{"role": "user", "parts": [{"text": text}]}]}
+    return {"input": text} if client == "responses" else {"messages": [{"role": "user", "content": text}]}
+
+
 def limit_of(body: Any) -> int:
     config = body.get("generationConfig") or {}
     return int(next((body[name] for name in LIMITS if name in body), config.get("maxOutputTokens", 0)))
@@ -420,12 +427,7 @@ async def test_how_much_fits_is_learnt_by_one_refusal(serve: Serve, client: str,
     async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
         running["alpha"].answers = fits("words ", api)
         for words in (3_000, 6_000, 12_000, 24_000):
-            text = "words " * words
-            prompts: dict[str, dict[str, Any]] = {
-                "gemini": {"contents": [{"role": "user", "parts": [{"text": text}]}]},
-                "responses": {"input": text},
-            }
-            prompt = prompts.get(client, {"messages": [{"role": "user", "content": text}]})
+            prompt = prompt_of(client, "words " * words)
             status, headers, body = await asked(running, client, most, stream=False, **prompt)
             assert (status, headers["x-holeshot-lowered"]) == (200, CLIENTS[client][2]), body
             room = CONTEXT - words
@@ -578,12 +580,7 @@ UNCOUNTED = {
 @pytest.mark.parametrize("said", UNCOUNTED)
 async def test_the_room_beside_a_prompt_that_was_not_counted_is_estimated(serve: Serve, said: str, client: str) -> None:
     words = f"This model's maximum context length is {CONTEXT} tokens. However, you requested 32000 output tokens and "
-    text = "word " * 1800
-    prompts: dict[str, dict[str, Any]] = {
-        "gemini": {"contents": [{"role": "user", "parts": [{"text": text}]}]},
-        "responses": {"input": text},
-    }
-    prompt = prompts.get(client, {"messages": [{"role": "user", "content": text}]})
+    prompt = prompt_of(client, "word " * 1800)
     async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
         running["alpha"].answers = lambda body: (
             refused(words + UNCOUNTED[said]) if limit_of(body) > CONTEXT - 1800 else ANSWERS["chat"]
@@ -612,12 +609,7 @@ OTHERS_WORDS = {
 async def test_an_answer_that_is_longer_than_the_context_is_asked_for_as_it_fits(
     serve: Serve, said: str, client: str
 ) -> None:
-    text = "word " * 1800
-    prompts: dict[str, dict[str, Any]] = {
-        "gemini": {"contents": [{"role": "user", "parts": [{"text": text}]}]},
-        "responses": {"input": text},
-    }
-    prompt = prompts.get(client, {"messages": [{"role": "user", "content": text}]})
+    prompt = prompt_of(client, "word " * 1800)
     async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
         running["alpha"].answers = lambda body: (
             refused(OTHERS_WORDS[said]) if limit_of(body) > CONTEXT - 1800 else ANSWERS["chat"]
