@@ -14,7 +14,7 @@ import re
 import resource
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from tests.hostile.attacks import ATTACKS, ORDINARY, Attack, Sent, whole
 
@@ -23,6 +23,17 @@ LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 _PIECE = 2**18
 ASKED_THERE = "asked there"  # requests that reached its provider
 _NICE = 10  # whoever attacks has machines of his own
+
+
+@contextlib.asynccontextmanager
+async def closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    """Close a connection for good, also one that the other side breaks off."""
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        try:
+            yield
+        finally:
+            writer.close()
+            await writer.wait_closed()
 
 
 async def play(writer: asyncio.StreamWriter, sent: Sent) -> None:
@@ -37,7 +48,7 @@ async def play(writer: asyncio.StreamWriter, sent: Sent) -> None:
 
 async def provide(answer: Callable[[bytes], Sent], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer each request of a connection."""
-    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+    async with closing(writer):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             length = LENGTH.search(head)
@@ -49,7 +60,6 @@ async def provide(answer: Callable[[bytes], Sent], reader: asyncio.StreamReader,
             await play(writer, sent)
             if b"connection: close" in sent.pieces[0]:
                 break
-    writer.close()
 
 
 async def ask(port: int, sent: Sent, says: bytes = b"") -> str:

@@ -19,7 +19,7 @@ import msgspec
 
 from gateway.ledger import migrate
 from tests.app.gateway.process import COMMAND, started
-from tests.hostile.attacker import ASKED_THERE, HOST, LENGTH
+from tests.hostile.attacker import ASKED_THERE, HOST, LENGTH, closing
 from tests.hostile.attacks import BODIES, CLIENTS, MARK, PROMPT, TEXT, USUAL, Attack, delta, many, post
 from tests.patience import PATIENCE_S
 
@@ -89,10 +89,15 @@ class _FairProvider:
     def __init__(self, attack: Attack) -> None:
         self._refusal = attack.refusal
         self.forms = set[bytes]()  # of the fair client's requests
+        self._answering = set[asyncio.Task[None]]()
 
     async def provide(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        task = asyncio.current_task()
+        assert task is not None
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+        async with closing(writer):
             head = await reader.readuntil(b"\r\n\r\n")
             length = LENGTH.search(head)
             body = await reader.readexactly(int(length[1])) if length else b""
@@ -105,7 +110,12 @@ class _FairProvider:
                 await asyncio.sleep(SPARES_S if b"/spare/" in head else FIRST_TOKEN_S)
                 writer.write(_ANSWER)
             await writer.drain()
-        writer.close()
+
+    async def end(self) -> None:
+        """Answer nobody any more; no connection outlives the test."""
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
 
 
 def _told(attack: Attack, answers: Mapping[str, int]) -> list[str]:
@@ -123,12 +133,12 @@ async def _ask(port: int, request: bytes, until: bytes = b"") -> tuple[bytes, fl
     began_s, answer, came_s = loop.time(), b"", inf
     with contextlib.suppress(OSError):
         reader, writer = await asyncio.open_connection(HOST, port)
-        writer.write(request)
-        while data := await reader.read(2**16):
-            answer += data
-            if came_s == inf and until in answer:
-                came_s = loop.time()
-        writer.close()
+        async with closing(writer):
+            writer.write(request)
+            while data := await reader.read(2**16):
+                answer += data
+                if came_s == inf and until in answer:
+                    came_s = loop.time()
     return answer, (came_s - began_s) * 1000
 
 
@@ -222,6 +232,7 @@ async def beside(attack: Attack, seconds: float, folder: Path, back_within_s: fl
             )
     finally:
         server.close()
+        await provider.end()
         with contextlib.suppress(ProcessLookupError):
             attacker.kill()
         await attacker.wait()

@@ -137,9 +137,18 @@ class Gateways:
         self._end.set()
         self.loop.run_until_complete(asyncio.gather(*self._running))
         self.loop.close()
+        asyncio.run_coroutine_threadsafe(_end_others(), self._others).result()
         self._others.call_soon_threadsafe(self._others.stop)
         self._thread.join()
         self._others.close()
+
+
+async def _end_others() -> None:
+    """End the other tasks of this loop, with their connections."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 @pytest.fixture
