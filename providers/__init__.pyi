@@ -58,6 +58,7 @@ from .exchange.trying import why_of as why_of
 from .http.sendings import MOST_OF_CALL as MOST_OF_CALL
 from .http.sendings import OfCall as OfCall
 from .http.sendings import SendCount as SendCount
+from .http.sendings import most_of_call as most_of_call
 from .keys.availability import LONG_AGO_S as LONG_AGO_S
 from .keys.availability import Availability as Availability
 from .keys.availability import Readiness as Readiness

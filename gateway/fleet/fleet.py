@@ -137,7 +137,7 @@ class Fleet:
         self._open_for_tenant = open_for_tenant or open_upstream
         self._of_tenants = TenantUpstreams(self._opened_for_tenant)
         self.limits, self.fleet_limits = limits(settings), fleet_limits(settings)
-        self.max_requests = settings.max_requests  # of one call
+        self.max_requests = settings.most_requests  # of one call
         self.kept: dict[int, Any] = {}  # what was decided by this fleet alone, which goes with it: ``api/shapes.py``
         self._leases = 0
         self._idle: asyncio.Event | None = None  # made by ``idle``

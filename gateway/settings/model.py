@@ -52,7 +52,7 @@ from gateway.settings.sections import (
     UseLimits,
     ZoneName,
 )
-from providers import MOST_OF_CALL
+from providers import most_of_call
 
 # Instants in the file: a date or an ISO 8601 instant, in UTC unless it says otherwise.
 
@@ -469,8 +469,8 @@ class Settings(Section):
     # so that the client can try elsewhere early. 0: no wait.
     queue_timeout_s: Annotated[float, Field(ge=0, le=600)] = 2.0
     # How many requests one call makes at most, in all: deployments, keys, forms and fallbacks multiply. Those that
-    # never reached a provider do not count.
-    max_requests: Annotated[int, Field(ge=1, le=1000)] = MOST_OF_CALL
+    # never reached a provider do not count. None: by the rings of keys (``most_requests``).
+    max_requests: Annotated[int, Field(ge=1, le=1000)] | None = None
     client_timeouts: ClientTimeouts = ClientTimeouts()
     # `store` in a request for a response or an interaction that does not set it: the APIs' own default, true, would
     # prevent a race.
@@ -546,6 +546,12 @@ class Settings(Section):
         named = (self.issuers.get(name) for name in self.page.people)
         address = None if self.page.sign_in is None else self.page.sign_in.issuer
         return next((each for each in named if each is not None and each.issuer == address), None)
+
+    @property
+    def most_requests(self) -> int:
+        """How many requests one call makes at most."""
+        longest = max((len(each.api_keys) for each in self.providers.values()), default=0)
+        return self.max_requests or most_of_call(longest)
 
     @property
     def zones(self) -> dict[str, str]:

@@ -10,7 +10,13 @@ if TYPE_CHECKING:
     from providers.refusals import UpstreamError
 
 
-MOST_OF_CALL: Final = 25  # requests, by default: deployments, keys, forms and fallbacks multiply
+MOST_OF_CALL: Final = 15  # requests, by default: deployments, keys, forms and fallbacks multiply
+MOST_WITH_KEYS: Final = 25  # requests, by default, where a provider has a long ring of keys
+
+
+def most_of_call(keys: int) -> int:
+    """Return how many requests one call makes by default: a ring of so many keys is tried to its end and one more."""
+    return max(MOST_OF_CALL, min(keys + 1, MOST_WITH_KEYS))
 
 
 class OfCall(msgspec.Struct, eq=False):

@@ -93,7 +93,8 @@ REASONS: Mapping[str, Reasons] = {
         "max_requests": (
             "How many requests one call makes at most, whatever its deployments, keys, forms and fallbacks. Those that"
             " found no connection do not count. A ring of more keys than this is not tried to its end: the last request"
-            " is another deployment's, where there is one."
+            " is another deployment's, where there is one. By default 15, or one more than the longest ring has keys,"
+            " where that is more, but at most 25."
         ),
         "tags_from_metadata": (
             "Keys of a request's `metadata` that become tags of its call, unless `x-holeshot-tags` has them. All of"

@@ -108,19 +108,19 @@ async def test_beside_a_rival_the_race_is_as_wide_as_before(serve: Serve) -> Non
         assert [each["is_extra"] for each in rows] == [0, 1, 0][: len(rows)]
 
 
-@pytest.mark.parametrize(("most", "status"), [(20, 200), (5, 429)])
+@pytest.mark.parametrize(("most", "status"), [(20, 200), (5, 429), (None, 200)])
 async def test_a_ring_of_twenty_is_tried_to_its_end_unless_calls_may_make_fewer_requests(
-    serve: Serve, most: int, status: int
+    serve: Serve, most: int | None, status: int
 ) -> None:
     ring = {"api_key": None, "api_keys": [f"key-{number:02}-0123456789abcdef" for number in range(20)]}
-    settings = {**config(), "providers": {"alpha": ring}, "max_requests": most}
+    settings = {**config(), "providers": {"alpha": ring}} | ({"max_requests": most} if most else {})
     async with serve(alpha=None, config=settings) as running:
         running["alpha"].answers = lambda _: answer("Hello") if len(running["alpha"].received) == 20 else [LIMITED]
         async with running.chat() as response:
             assert response.status == status
-        assert len(running["alpha"].received) == most
+        assert len(running["alpha"].received) == (most or 20)
         rows = await running.rows("select error_message, sends from attempts order by number")
-        assert sum(each["sends"] for each in rows) == most
+        assert sum(each["sends"] for each in rows) == (most or 20)
         assert status == 200 or rows[-1]["error_message"].endswith("its max_requests)")
 
 

@@ -139,5 +139,5 @@ async def test_of_no_call_it_is_as_many_requests_as_a_call_may_make_and_its_erro
     upstream, request = KeyRing("acme", [*keys], keys.__getitem__, clock=lambda: 1000.0), Request("m", {})
     with pytest.raises(UpstreamError) as raised:
         await step_by_step(partial(upstream.stream, request), request.sendings)
-    assert raised.value.message.endswith("has made 25 requests, its max_requests)")
+    assert raised.value.message.endswith("has made 15 requests, its max_requests)")
     assert sum(key.asked for key in keys.values()) == MOST_OF_CALL
