@@ -1,4 +1,4 @@
-"""The note of where a gateway listens, beside its spool: commands on the same machine ask the one that runs.
+"""Notes of where gateways listen, one a process, beside their spool: commands of this machine ask the one that runs.
 
 So ``HOLESHOT_PORT=4001 make run`` in one terminal and ``holeshot leaderboard`` in the next one agree.
 """
@@ -6,13 +6,10 @@ So ``HOLESHOT_PORT=4001 make run`` in one terminal and ``holeshot leaderboard`` 
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from providers import encoded
-
-_NAME: Final = "address.json"
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -33,28 +30,46 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def leave_note(spool_dir: str, url: str, pid: int) -> None:
-    """Write where this gateway listens; without effect where the folder cannot be written."""
-    path = _path(spool_dir)
+    """Write where this gateway listens, beside the notes of others; without effect where the folder cannot be written.
+
+    Notes of gateways that were killed are removed.
+    """
+    path = _folder(spool_dir) / f"address-{pid}.json"
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
+        for other, note in _notes(spool_dir):
+            if not note.is_alive():
+                other.unlink()
         path.with_suffix(".new").write_bytes(encoded(Note(url, pid)))
         path.with_suffix(".new").replace(path)
 
 
 def remove_note(spool_dir: str, pid: int) -> None:
-    """Remove the note of this process; that of a gateway which has started since stays."""
-    if (note := read_note(spool_dir)) is not None and note.pid == pid:
-        with suppress(OSError):
-            _path(spool_dir).unlink()
+    """Remove the note of this process; those of other gateways stay."""
+    for path, note in _notes(spool_dir):
+        if note.pid == pid:
+            with suppress(OSError):
+                path.unlink()
 
 
 def read_note(spool_dir: str) -> Note | None:
-    """Return the note beside ``spool_dir``; None: there is none, or it cannot be read."""
-    try:
-        return msgspec.json.decode(_path(spool_dir).read_bytes(), type=Note)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    """Return the note of the gateway beside ``spool_dir`` that runs and started last, else of the last one that ended.
+
+    None: there is none, or none can be read.
+    """
+    notes = [note for _, note in _notes(spool_dir)]
+    return next((note for note in notes if note.is_alive()), notes[0] if notes else None)
 
 
-def _path(spool_dir: str) -> Path:
-    return Path(spool_dir).absolute().parent / _NAME
+def _notes(spool_dir: str) -> list[tuple[Path, Note]]:
+    """Return the notes beside ``spool_dir`` that can be read, the newest first."""
+    found: list[tuple[int, Path, Note]] = []
+    for path in _folder(spool_dir).glob("address-*.json"):
+        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            note = msgspec.json.decode(path.read_bytes(), type=Note)
+            found.append((path.stat().st_mtime_ns, path, note))
+    return [(path, note) for _, path, note in sorted(found, key=lambda each: each[:2], reverse=True)]
+
+
+def _folder(spool_dir: str) -> Path:
+    return Path(spool_dir).absolute().parent
