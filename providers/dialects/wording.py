@@ -88,8 +88,9 @@ CHANGING_NOTHING: Mapping[str, str] = {  # fields of any object that change no a
     "extra_content": "only Gemini can use the signatures of its thoughts",
 }
 # What the user says first if a conversation begins with the assistant (a program has left out the beginning) and the
-# API wants the user first. Not blank: Messages and Converse refuse blanks. livekit/agents says "." to Gemini
-# (github.com/livekit/agents/pull/5828, read on 2026-11-29).
+# API wants the user first; and last if the user's last words are blank, as an answer does not answer an answer. Not
+# blank: Messages and Converse refuse blanks. livekit/agents says "." to Gemini (github.com/livekit/agents/pull/5828,
+# read on 2026-11-29).
 LEFT_OUT = "…"
 SAYS_NOTHING = frozenset({b"null", b'""', b"[]", b"{}"})  # values that are as good as a field that is missing
 MARK = "cache_control"  # on a part of a prompt: the prompt up to the end of this part is to be cached

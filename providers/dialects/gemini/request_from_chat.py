@@ -102,6 +102,8 @@ class _Conversation:
         if role == "assistant":
             last = f"messages[{len(messages) - 1}]"
             self._losses.add(last, "Gemini does not promise to continue a model's last turn")
+        elif self.turns and self.turns[-1]["role"] == "model":  # the last message says nothing
+            self._add("user", [{"text": LEFT_OUT}])
 
     def _add(self, role: str, parts: list[Object]) -> None:
         self._answers_tools = False

@@ -91,6 +91,8 @@ class _Conversation:
         if role == "assistant":
             last = f"messages[{len(messages) - 1}]"
             self._losses.add(last, f"{_API} does not promise to continue a model's last turn")
+        elif self.steps and self.steps[-1]["type"] == "model_output":  # the last message says nothing
+            self._add("user_input", [{"type": "text", "text": LEFT_OUT}])
 
     def _add(self, kind: str, content: list[Object]) -> None:
         if content:

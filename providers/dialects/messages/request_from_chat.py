@@ -52,7 +52,8 @@ from providers.models import LeastThinking, Sampling
 _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
 _PDF = re.compile(r"https?://[^?#]+\.pdf(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
-_LONGEST_BLANK_BYTES = 64  # longer texts are not searched for words: one may be a whole book
+_LONGEST_BLANK_BYTES = 64  # longer texts are not decoded: one may be a whole book
+_LONG_BLANK = re.compile(rb'"(?:\s|\\[nrt])*"')
 
 
 class Turns:
@@ -102,6 +103,8 @@ class Turns:
         if roles[-1] == "assistant":
             last = f"messages[{len(messages) - 1}]"
             self._losses.add(last, f"{self.api} continues an assistant's last message, and does not answer it")
+        elif self.turns and self.turns[-1]["role"] == "assistant":  # the last message says nothing
+            self._say("user", [self._text_block(raw_json(LEFT_OUT), {})])
 
     # What a subclass has to make.
 
@@ -257,7 +260,11 @@ class Turns:
     def _text(self, part: RawObject, at: str, name: str, *, empty_is_said: bool) -> list[Object]:
         text = raw_text_at(part, name, at)
         self._losses.rest(part, ("type", name, "cache_control"), at, self._no_field, repeated=OF_ANSWER)
-        if len(memoryview(text)) <= _LONGEST_BLANK_BYTES and not msgspec.json.decode(text, type=str).strip():
+        if len(memoryview(text)) > _LONGEST_BLANK_BYTES:
+            is_blank = _LONG_BLANK.fullmatch(text) is not None
+        else:
+            is_blank = not msgspec.json.decode(text, type=str).strip()
+        if is_blank:
             if not empty_is_said:
                 self._losses.add(at, f"{self.api} refuses empty text", hint=True)
             return []

@@ -3,7 +3,7 @@
 And the other side: what a vendor takes reaches it as it was sent.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ FOUND = {
     "title": "A",
     "content": [{"type": "text", "text": "rain"}, {"type": "text", "text": "sun"}],
 }
-RESULT = [
+RESULT: Sequence[Json] = [
     {"role": "user", "content": "Hi"},
     {
         "role": "assistant",
@@ -317,3 +317,52 @@ async def test_what_a_vendor_takes_reaches_it(tmp_path: Path, stream: bool) -> N
                 arrived = {field: sent.get(field) for field in fields if fields[field] != "medium"}
                 assert (arrived, dropped) == ({each: fields[each] for each in arrived}, ""), (name, fields)
         assert {name: vendor.said for name, vendor in vendors.items() if vendor.refusals} == {}
+
+
+REFUSING_BLANKS: Mapping[str, Place] = {
+    "claude-4.5": Place("anthropic", "anthropic", "claude-haiku-4-5", "messages"),
+    "claude-5.5": Place("anthropic", "anthropic", "claude-opus-5-5", "messages"),
+    "bedrock": Place("bedrock", "bedrock_converse", "us.anthropic.claude-haiku-4-5-20251001-v1:0", "converse"),
+    "google": PLACES["google"],
+    "interactions": Place("google", "google", "gemini-3.6-flash", "interactions", says_api=True),
+}
+SAYS = {"role": "assistant", "content": "Yo"}
+
+
+def blanks(text: str) -> Iterator[tuple[str, Json]]:
+    """Yield requests of each API in which somebody says this blank text."""
+    part, asks, calls = {"type": "text", "text": text}, RESULT[0], RESULT[1]
+    result = {"role": "tool", "tool_call_id": "call00001"}
+    tools = {"tools": [CALLED]}
+    yield "chat", {"messages": [{"role": "system", "content": text}, GOES_ON]}
+    yield "chat", {"messages": [GOES_ON, SAYS, {"role": "developer", "content": text}]}
+    for content in (text, [part]):
+        yield "chat", {"messages": [GOES_ON, {"role": "assistant", "content": content}, GOES_ON]}
+        yield "chat", {"messages": [GOES_ON, SAYS, {"role": "user", "content": content}]}
+        yield "chat", {**tools, "messages": [asks, calls, {**result, "content": content}]}
+        yield "chat", {**tools, "messages": [asks, {**calls, "content": content}, {**result, "content": "1"}]}
+    yield "chat", {"messages": [{"role": "user", "content": [part, {"type": "text", "text": "Hi"}]}]}
+    yield "responses", {"input": [GOES_ON, {"role": "assistant", "content": text}, GOES_ON], "instructions": text}
+    yield "responses", {"input": [GOES_ON, SAYS, {"role": "user", "content": text}]}
+    said = SAID["gemini"]["contents"]
+    yield "gemini", {"contents": [*said, {"role": "model", "parts": [{"text": text}]}, *said]}
+    yield "gemini", {"systemInstruction": {"parts": [{"text": text}]}}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_no_blank_of_another_api_is_refused_first(tmp_path: Path, stream: bool) -> None:
+    async with standing_in(REFUSING_BLANKS) as vendors, gateway_before(tmp_path, REFUSING_BLANKS, vendors) as running:
+        for name, vendor in vendors.items():
+            for text in ("", " ", "\n" * 99):
+                for api, fields in blanks(text):
+                    await asked(running, api, name, fields, stream=stream)
+                    assert vendor.refusals == [], (name, api, fields)
+
+
+async def test_a_last_turn_without_words_lets_no_model_go_on_with_its_answer(tmp_path: Path) -> None:
+    async with standing_in(REFUSING_BLANKS) as vendors, gateway_before(tmp_path, REFUSING_BLANKS, vendors) as running:
+        for name, field in (("claude-4.5", "messages"), ("google", "contents"), ("interactions", "input")):
+            messages = [GOES_ON, SAYS, {"role": "user", "content": ""}]
+            await asked(running, "chat", name, {"messages": messages})
+            last = vendors[name].seen[-1].body[field][-1]
+            assert "…" in str(last), last
