@@ -38,8 +38,8 @@ def check(
         bool,
         typer.Option(
             "--live",
-            help="Also ask Redis (what its replicas have learnt of deployments, too), the replica of"
-            " reports_database_url, ClickHouse, and each provider for its models, and for one token of each model that"
+            help="Also ask the databases (the schema, too), Redis (what its replicas have learnt of deployments, too),"
+            " ClickHouse, and each provider for its models, and for one token of each model that"
             " it does not list; servers of your own also for how their streams end, and which orders of roles they"
             " take.",
         ),
@@ -156,7 +156,7 @@ def _proxy_notes() -> "Iterator[str]":
 def _summarise(settings: "Settings", path: Path | None, *, live: bool, verbose: bool, as_json: bool) -> int:
     """Print the summary and return the exit code: a provider or model that does not answer is a failure."""
     from gateway.cli import summary  # noqa: PLC0415 - pydantic only where it is needed
-    from gateway.settings import keys_in_clear, near_keys, who_can_race  # noqa: PLC0415 - likewise
+    from gateway.settings import key_sources, keys_in_clear, near_keys, who_can_race  # noqa: PLC0415 - likewise
     from providers import DatasheetTable, load_catalog  # noqa: PLC0415 - likewise
 
     catalog = load_catalog()
@@ -168,7 +168,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, verbose: 
     races = who_can_race(settings)
     liveness, unlisted, endings = _ask(settings, catalog) if live else ({}, [], [])
     redis, unusable = _ask_redis(settings) if live else (None, [])
-    unusable += [*_ask_replica(settings), *_ask_clickhouse(settings)] if live else []
+    unusable += [*_ask_ledger(settings), *_ask_replica(settings), *_ask_clickhouse(settings)] if live else []
     notes = [
         *summary.warnings(settings, deployments, catalog),
         *filter(None, [source.is_old(datetime.now(UTC).date())] if deployments and source is not None else []),
@@ -180,7 +180,8 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, verbose: 
         *(redis.doubts if redis is not None else ()),
         *_learnt_notes(deployments, redis),
     ]
-    warnings = [*_liveness_notes(liveness), *(each.note for each in unlisted), *unusable]
+    sources = key_sources(path, os.environ, settings, catalog)
+    warnings = [*_liveness_notes(liveness, sources), *(each.note for each in unlisted), *unusable]
     works = (
         all(answer.works for answer in liveness.values())
         and all(each.answers is not False for each in unlisted)
@@ -236,6 +237,37 @@ def _ask(settings: "Settings", catalog: "Catalog") -> "tuple[dict[str, Liveness]
         return liveness, unlisted, [*endings, *await live.ask_for_orders(settings, catalog, liveness)]
 
     return asyncio.run(asked())
+
+
+def _ask_ledger(settings: "Settings") -> list[str]:
+    """Return why the ledger's database cannot be used, as a list; a SQLite file is made and migrated by `serve`."""
+    from gateway.ledger import (  # noqa: PLC0415 - SQLAlchemy only where it is needed
+        LedgerError,
+        SchemaOutdatedError,
+        check_schema,
+        create_engine,
+        is_sqlite,
+        parse_url,
+    )
+
+    url = settings.database_url.get_secret_value()
+    parsed = parse_url(url)
+    if is_sqlite(parsed) and not (parsed.database and Path(parsed.database).exists()):
+        return []
+
+    async def asked() -> None:
+        engine = create_engine(url)
+        try:
+            await check_schema(engine)
+        finally:
+            await engine.dispose()
+
+    try:
+        asyncio.run(asked())
+    except LedgerError as error:
+        if not (is_sqlite(parsed) and isinstance(error, SchemaOutdatedError)):
+            return [f"database_url: {error}"]
+    return []
 
 
 def _ask_replica(settings: "Settings") -> list[str]:
@@ -295,8 +327,13 @@ def _learnt_notes(deployments: "list[DeploymentLine]", redis: "RedisFound | None
     ]
 
 
-def _liveness_notes(liveness: "dict[str, Liveness]") -> list[str]:
-    return [f"{name}: {answer.message}" for name, answer in liveness.items() if not answer.works]
+def _liveness_notes(liveness: "dict[str, Liveness]", sources: "Mapping[str, list[str]]") -> "Iterator[str]":
+    """Yield a note for each provider that does not work; where it refuses a key, with where that comes from."""
+    for name, answer in liveness.items():
+        if answer.refuses_key and name in sources:
+            yield f"{name}: {answer.message}; the refused key comes from {sources[name][answer.key]}"
+        elif not answer.works:
+            yield f"{name}: {answer.message}"
 
 
 def _write_providers(providers: "list[ProviderLine]", liveness: "dict[str, Liveness]") -> None:

@@ -169,6 +169,12 @@ class Liveness(msgspec.Struct, frozen=True):
     message: str | None = None
     listed: tuple[ListedModel, ...] = ()
     headroom: float | None = None  # of its scarcest limit, for the key with the most left; None if unknown
+    key: int = 0  # the place of the key whose answer is shown
+
+    @property
+    def refuses_key(self) -> bool:
+        """Whether the provider refused the key."""
+        return self.state == _STATES[ErrorKind.PROVIDER_AUTH]
 
     @property
     def works(self) -> bool:
@@ -547,10 +553,10 @@ def _combined(answers: Sequence[Liveness]) -> Liveness:
     listed = {model.id: model for answer in answers for model in answer.listed}
     latencies_ms = [answer.latency_ms for answer in answers if answer.latency_ms is not None]
     headrooms = [answer.headroom for answer in answers if answer.headroom is not None]
-    shown, message = answers[0], answers[0].message
-    for number, answer in enumerate(answers, start=1):
+    shown, message, key = answers[0], answers[0].message, 0
+    for place, answer in enumerate(answers):
         if not answer.works:
-            shown, message = answer, f"key {number} of {len(answers)}: {answer.message or answer.state}"
+            shown, message, key = answer, f"key {place + 1} of {len(answers)}: {answer.message or answer.state}", place
             break
     return Liveness(
         shown.state,
@@ -558,6 +564,7 @@ def _combined(answers: Sequence[Liveness]) -> Liveness:
         message,
         tuple(listed.values()),
         max(headrooms, default=None),
+        key,
     )
 
 

@@ -14,6 +14,7 @@ from .document import nearest as nearest
 from .document import written as written
 from .loader import LoadedNames as LoadedNames
 from .loader import LoadedTargets as LoadedTargets
+from .loader import key_sources as key_sources
 from .loader import keys_in_clear as keys_in_clear
 from .loader import load as load
 from .loader import load_address as load_address

@@ -31,8 +31,8 @@ from gateway.settings.document import (
 )
 from gateway.settings.doors import with_names
 from gateway.settings.model import ClientSettings, Settings
-from gateway.settings.presets import Catalog, complete, usual_key
-from gateway.settings.references import References, is_literal, resolve
+from gateway.settings.presets import Catalog, complete, usual_key, vendor_of
+from gateway.settings.references import References, is_literal, referred, resolve
 from gateway.settings.section_checks import unknown_subjects
 from gateway.settings.sections import AlertSettings, ClickHouseSettings, SecretSettings, TargetSettings
 from providers import load_catalog
@@ -227,6 +227,32 @@ def keys_in_clear(path: Path | None) -> list[str]:
             words = "is in the file itself, where everyone who can read the file sees it: write ${NAME}, or file:PATH"
             notes.append(str(Problem(f"{written(place)} {words}", document.file, document.lines.get(place))))
     return notes
+
+
+def key_sources(
+    path: Path | None, environ: Mapping[str, str], settings: Settings, catalog: Catalog
+) -> dict[str, list[str]]:
+    """Return where each provider's keys come from, in the order of its keys; never a key.
+
+    ``GROQ_API_KEY (config/gateway.yaml:3: providers.groq.api_key)``, or the variable alone where the file has no key.
+    """
+    document = _document(path)
+    found: dict[str, list[str]] = {}
+    for name, provider in settings.providers.items():
+        several: list[Place] = [("providers", name, "api_keys", step) for step in provider.api_keys]
+        places: list[Place] = several or [("providers", name, "api_key")] * len(provider.keys)
+        vendor = vendor_of(name, provider, catalog)
+        usual = None if vendor is None else usual_key(vendor, environ)
+        written_in = dict(_keys(document.data))
+        for place in places:
+            value = written_in.get(place)
+            source = variable_of(place, environ) or (usual if value is None else None)
+            if source is None:
+                where = str(Problem(written(place), document.file, document.lines.get(place)))
+                variables = referred(value) if isinstance(value, str) else ""
+                source = f"{variables} ({where})" if variables else where
+            found.setdefault(name, []).append(source)
+    return found
 
 
 def _document(path: Path | None) -> Document:

@@ -176,6 +176,18 @@ def is_literal(text: str) -> bool:
     return not text.startswith((_ENVIRON, *_FILE)) and not _EXPRESSION.search(text)
 
 
+def referred(text: str) -> str:
+    """Return what ``text`` refers to: ``GROQ_API_KEY``, ``file:/run/secrets/groq``; empty if it has no reference."""
+    if text.startswith(_FILE):
+        return text
+    if text.startswith(_ENVIRON):
+        return text.removeprefix(_ENVIRON)
+    inner = [match[1] or "" for match in _EXPRESSION.finditer(text)]
+    named = (_NAMED.fullmatch(each) for each in inner if not each.startswith(_COMMAND))
+    names = [each["name"] for each in named if each is not None]  # not a default, which may be a key
+    return " and ".join([*names, *["a command's output" for each in inner if each.startswith(_COMMAND)]])
+
+
 class UnresolvedError(Exception):
     """A reference has no value. ``missing``: a variable is not set, so the message can propose to set it."""
 

@@ -3,7 +3,9 @@
 import itertools
 import json
 import socket
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,35 @@ def test_a_replica_for_reports_that_does_not_answer_is_a_failure_told_without_it
     assert (result.exit_code, told["ok"]) == (1, False)
     assert any(note.startswith("reports_database_url: the database postgresql") for note in told["warnings"])
     assert "hush" not in result.output
+
+
+def test_a_ledger_that_cannot_be_used_is_a_failure(holeshot: Holeshot, site: Any) -> None:
+    site.answers["/v1/models"] = {"object": "list", "data": [{"id": "here"}, {"id": "gone"}]}
+    configure(site.url)
+    with socket.socket() as taken:  # bound, so that nobody else can listen there
+        taken.bind(("127.0.0.1", 0))
+        away = f"database_url: postgresql://me:hush@127.0.0.1:{taken.getsockname()[1]}/x\n"
+        without = Path("gateway.yaml").read_text()
+        Path("gateway.yaml").write_text(away + without)
+        result = holeshot("check", "--config", "gateway.yaml", "--live", "--json")
+    told = json.loads(result.stdout)
+    [warning] = [each for each in told["warnings"] if each.startswith("database_url: ")]
+    assert (result.exit_code, told["ok"], "; start Postgres there" in warning) == (1, False, True)
+    assert "hush" not in result.output
+
+    Path("gateway.yaml").write_text("database_url: sqlite:///ledger.db\n" + without)
+    tried = ("check", "--config", "gateway.yaml", "--live")
+    assert (holeshot(*tried).exit_code, Path("ledger.db").exists()) == (0, False)  # `serve` makes the file
+    Path("ledger.db").touch()
+    assert holeshot(*tried).exit_code == 0  # and migrates it
+    assert holeshot("migrate", "--config", "gateway.yaml").exit_code == 0
+    assert holeshot(*tried).exit_code == 0
+    with closing(sqlite3.connect("ledger.db")) as ledger, ledger:
+        ledger.execute("update holeshot_version set version_num = '9999'")
+        ledger.execute("update ledger_readers set oldest = '9999'")
+    result = holeshot(*tried)
+    assert result.exit_code == 1
+    assert "database_url: the ledger's schema is 9999, newer than this version's" in " ".join(result.output.split())
 
 
 def test_a_server_that_leaves_out_finish_reasons_is_noted_unless_the_file_says_so(
@@ -155,14 +186,47 @@ def test_an_alias_that_answers_although_it_is_not_listed_is_fine(holeshot: Holes
     assert "mine does not list 'gone' (model 'm'), but answers a request for it" in told["warnings"]
 
 
-def test_a_key_that_is_refused_is_a_failure_and_not_shown(holeshot: Holeshot, site: Any) -> None:
+@pytest.mark.parametrize(
+    ("keys", "source"),
+    [
+        ("api_key: sk-secret", "gateway.yaml:1: providers.mine.api_key"),
+        ("api_key: '${MY_KEY}'", "MY_KEY (gateway.yaml:1: providers.mine.api_key)"),
+        ("api_key: '${MY_OTHER:-sk-secret}'", "MY_OTHER (gateway.yaml:1: providers.mine.api_key)"),
+        ("api_key: 'file:./key'", "file:./key (gateway.yaml:1: providers.mine.api_key)"),
+        ("api_keys: [sk-another, '${MY_KEY}']", "MY_KEY (gateway.yaml:1: providers.mine.api_keys[1])"),
+        ("api_keys: { a: sk-another, b: '${MY_KEY}' }", "MY_KEY (gateway.yaml:1: providers.mine.api_keys.b)"),
+    ],
+)
+def test_a_key_that_is_refused_is_a_failure_that_says_where_the_key_comes_from_and_does_not_show_it(
+    keys: str, source: str, holeshot: Holeshot, site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.key = "sk-another"
+    site.answers["/v1/models"] = {"object": "list", "data": [{"id": "here"}, {"id": "gone"}]}
+    configure(site.url)
+    monkeypatch.setenv("MY_KEY", "sk-secret")
+    Path("key").write_text("sk-secret\n")
+    Path("gateway.yaml").write_text(Path("gateway.yaml").read_text().replace("api_key: sk-secret", keys))
+
+    result = holeshot("check", "--config", "gateway.yaml", "--live", "--json")
+
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["live"]["mine"]["state"]) == (1, "unauthorised")
+    assert any(each.endswith(f"; the refused key comes from {source}") for each in told["warnings"]), told["warnings"]
+    assert "sk-secret" not in result.output
+
+
+def test_the_variable_that_a_provider_without_a_key_in_the_file_takes_its_key_from_is_told(
+    holeshot: Holeshot, site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.key = "sk-another"
     configure(site.url)
+    Path("gateway.yaml").write_text(Path("gateway.yaml").read_text().replace(", api_key: sk-secret", ""))
+    monkeypatch.setenv("HOLESHOT_PROVIDERS__MINE__API_KEY", "sk-secret")
 
-    result = holeshot("check", "--config", "gateway.yaml", "--live")
+    result = holeshot("check", "--config", "gateway.yaml", "--live", "--json")
 
-    assert result.exit_code == 1
-    assert "unauthorised" in result.output
+    warnings = json.loads(result.stdout)["warnings"]
+    assert any(each.endswith("comes from HOLESHOT_PROVIDERS__MINE__API_KEY") for each in warnings), warnings
     assert "sk-secret" not in result.output
 
 
