@@ -52,13 +52,13 @@ from .exchange.prefill import may_begin as may_begin
 from .exchange.prefill import told_to_go_on as told_to_go_on
 from .exchange.quotes import VendorsWords as VendorsWords
 from .exchange.quotes import mark as mark
+from .exchange.sendings import MOST_OF_CALL as MOST_OF_CALL
+from .exchange.sendings import OfCall as OfCall
+from .exchange.sendings import Sendings as Sendings
+from .exchange.sendings import most_of_call as most_of_call
 from .exchange.sizes import amount as amount
 from .exchange.trying import taught as taught
 from .exchange.trying import why_of as why_of
-from .http.sendings import MOST_OF_CALL as MOST_OF_CALL
-from .http.sendings import OfCall as OfCall
-from .http.sendings import SendCount as SendCount
-from .http.sendings import most_of_call as most_of_call
 from .keys.availability import LONG_AGO_S as LONG_AGO_S
 from .keys.availability import Availability as Availability
 from .keys.availability import Readiness as Readiness

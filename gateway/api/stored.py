@@ -47,7 +47,7 @@ from providers import (
     ErrorKind,
     Request,
     Rest,
-    SendCount,
+    Sendings,
     UpstreamAnswer,
     UpstreamError,
     events,
@@ -572,7 +572,7 @@ async def _conversation(request: web.Request, admitted: AdmittedRequest) -> web.
                     f"the conversation {name!r} is not known here, or not to this key: {not_known(context.settings)}"
                 )
             deployment, key_name = deployment_found, maker.key_name
-        sendings = SendCount()
+        sendings = Sendings()
         if request.method == METH_POST:
             upstream_request = Request(
                 "",

@@ -18,7 +18,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import EXTRA_ROLES
 from gateway.steering import Launch, Plan
-from providers import Request, SendCount, UpstreamError, step_by_step
+from providers import Request, Sendings, UpstreamError, step_by_step
 
 TEXTS = (
     "The ship left the harbour before sunrise.",
@@ -125,7 +125,7 @@ async def _embedded(deployment: Deployment) -> list[list[float]]:
         own_headers=deployment.extra_headers,
         extra_body=deployment.extra_body,
         connect_timeout_s=deployment.clocks.connect_s,
-        sendings=SendCount(),
+        sendings=Sendings(),
     )
     async with asyncio.timeout(deployment.clocks.ttft_s):
         answer = await step_by_step(lambda: deployment.upstream.send("embeddings", request), request.sendings)

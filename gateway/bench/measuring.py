@@ -34,7 +34,7 @@ from gateway.racing import (
     translated,
 )
 from gateway.settings import DataPolicy
-from providers import ErrorKind, SendCount, UpstreamError, kinds, step_by_step
+from providers import ErrorKind, Sendings, UpstreamError, kinds, step_by_step
 
 if TYPE_CHECKING:
     from providers import Exchange
@@ -114,7 +114,7 @@ class _Request:
         self._call = call
         self._deployment = deployment
         self._clock = clock
-        self._sends = SendCount()
+        self._sends = Sendings()
         self._exchange: Exchange | None = None
         self.measurement = Measurement(clock())
         self.answer: AnswerStream | None = None

@@ -15,7 +15,7 @@ from gateway.racing.sinks import Forward, Sink
 from gateway.racing.thoughts import Habit, Thoughts
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
-from providers import ErrorKind, Exchange, Facts, Request, SendCount, TranslatedExchange, UpstreamError, events
+from providers import ErrorKind, Exchange, Facts, Request, Sendings, TranslatedExchange, UpstreamError, events
 from providers.dialects import Splicer, UnshownThought, as_call, bound_reasoning, texts_called, translations
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _KEY_ADDED = frozenset({_CACHE_KEY})
 
 
 def request_of(
-    deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, *, whole: bool = False, taught: Facts = ()
+    deployment: Deployment, call: Call, attempt_id: str, sendings: Sendings, *, whole: bool = False, taught: Facts = ()
 ) -> Request:
     """Return the request of ``call`` to ``deployment``, as the upstream gets it."""
     client_request, caller, traits = call.request, call.caller, call.traits

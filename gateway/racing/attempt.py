@@ -33,7 +33,7 @@ from gateway.racing.records import Ending, decide_within, keep_words, mark_words
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Judgement
-from providers import ErrorKind, Exchange, Form, SendCount, UpstreamError, kinds
+from providers import ErrorKind, Exchange, Form, Sendings, UpstreamError, kinds
 
 if TYPE_CHECKING:
     from gateway.racing.seats import Seat
@@ -319,7 +319,7 @@ class Attempt:
         self.overtaken: OvertakeTimes | None = None
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; kept until the task ends: the provider may work on
-        self.sendings = SendCount(of_call=entry.open_call.sent)
+        self.sendings = Sendings(of_call=entry.open_call.sent)
         self.entry = entry
         self.whole, self.measurement = entry.reading.begin(self, at)
         self.answer: Answer | None = None  # set when the request is sent
@@ -641,7 +641,7 @@ class Attempt:
         except UpstreamError as useless:  # the last events do not continue the answer
             error = useless.without_frames()
         again, error = await self.entry.reading.instead(self, error)
-        is_last = again is not None and not self.sendings.may_be_repeated(error, NOT_AGAIN)
+        is_last = again is not None and self.sendings.noted_as_last(error, NOT_AGAIN)
         if again is not None and (is_last or self.entry.keeps_last_for_another()):
             again = None
         self.again, error = again, recorded(error, again)

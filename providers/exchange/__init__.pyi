@@ -25,6 +25,10 @@ from .members import without_refused as without_refused
 from .multipart import Steps as Steps
 from .quotes import VendorsWords as VendorsWords
 from .quotes import mark as mark
+from .sendings import OfCall as OfCall
+from .sendings import Sendings as Sendings
+from .sendings import TriedKeys as TriedKeys
+from .sendings import TriedRotation as TriedRotation
 from .trying import answered as answered
 from .trying import known_of as known_of
 from .trying import learn as learn

@@ -12,7 +12,7 @@ import msgspec
 from providers.bodies import LARGE_BYTES, aside
 from providers.dialects import PIVOT, TELLS, Dialect, Loss, UnshownThought, bound_reasoning
 from providers.exchange.multipart import Form
-from providers.http import SendCount
+from providers.exchange.sendings import Sendings
 from providers.models import Listing, Usage
 from providers.refusals import Facts, MaskedRecord, UpstreamError
 
@@ -57,7 +57,7 @@ class Request(MaskedRecord, frozen=True):
     taught: Facts = ()  # what errors within the request's answers have taught: see ``trying.taught``
     may_have_refused: bool = True  # ``fields`` may have what the vendor refuses in messages or tools; False: surely not
     form: Form | None = None  # instead of ``fields``, for APIs with files
-    sendings: SendCount = msgspec.field(default_factory=SendCount)  # counted by the upstream as it sends
+    sendings: Sendings = msgspec.field(default_factory=Sendings)  # counted by the upstream as it sends
 
     def shown(self) -> Iterable[tuple[str, object]]:
         """Return the fields for the repr; of headers and body only the names, as the values are private."""

@@ -13,6 +13,7 @@ from providers.exchange import betas
 from providers.exchange.forms import FormRequest, SentFields, has_must, is_to_be_kept, understood
 from providers.exchange.interface import Request
 from providers.exchange.quotes import VendorsWords, mark
+from providers.exchange.sendings import TriedForms
 from providers.refusals import (
     LONGEST_NAME,
     NOTHING,
@@ -35,22 +36,6 @@ _REFUSING = frozenset({500, 501})  # statuses with which some servers refuse wha
 _OF_THE_API = frozenset({MissingFeature.MODEL, MissingFeature.TOOLS})  # in another API the request loses nothing
 _OF_MUSTS = frozenset({Kind.BETA, Kind.MUST})
 _COMMON = frozenset({"index", "name", "phase", "response", "scope", "ttl"})  # words of any refusal
-
-
-class TriedForms(msgspec.Struct, eq=False):
-    """The forms in which one request was sent, while it is asked again."""
-
-    known: Facts  # facts from before this request
-    facts: Facts  # ``known``, and what the refusals have taught
-    first: UpstreamError  # the first refusal, unchanged
-    last: str = ""  # why the request was refused last, for the log and the page
-    is_again: bool = False  # whether the request was sent in a second form
-    is_of_must: bool = False  # whether the request was refused for something that it needs
-
-    @property
-    def new(self) -> Facts:
-        """The facts that the refusals have taught."""
-        return self.facts[len(self.known) :]
 
 
 def may_teach(refusal: UpstreamError, request: Request) -> bool:
@@ -80,7 +65,7 @@ async def taken(
         UpstreamError: a refusal, as of ``refused``; or an error that is not about the form.
 
     """
-    request, tried = form_request.request, tried_of(learnt, form_request.request)
+    request, tried = form_request.request, _tried_of(form_request.request)
     facts = known_of(learnt, request) if tried is None else tried.facts
     sent = say(facts)
     try:
@@ -98,15 +83,15 @@ async def taken(
     raise refused(refusal, learnt, form_request, sent, say=say, tried=tried)
 
 
-def tried_of(learnt: LearntFacts, request: Request) -> TriedForms | None:
+def _tried_of(request: Request) -> TriedForms | None:
     """Return the forms in which a request was refused before; None if this is its first form."""
     tried = request.sendings.tried
-    return None if tried is None else tried.get(learnt)
+    return None if tried is None else tried.forms
 
 
 def _has_led_to_answer(learnt: LearntFacts, request: Request, tried: TriedForms, sent: SentFields) -> None:
     """Remember the facts that led to the form that was answered."""
-    request.sendings.trying(learnt, None)
+    request.sendings.trying.forms = None
     for fact in tried.new:
         learnt.note(request.model, fact, client=request.client, why=tried.last)
     _note_sent(request, sent)
@@ -143,12 +128,12 @@ def refused(
         if is_other:
             _suppose(learnt, request, tried.new, refusal)
             is_once = request.once and is_to_be_kept(request.fields)  # then only the next request is sent in this form
-            if not is_once and sendings.may_be_repeated(refusal, "another form was not sent"):
+            if not is_once and not sendings.noted_as_last(refusal, "another form was not sent"):
                 tried.is_again = True
                 refusal.has_another_form = True
-                sendings.trying(learnt, tried)
+                sendings.trying.forms = tried
                 return refusal
-        sendings.trying(learnt, None)  # else another key may take this form
+        sendings.trying.forms = None  # else another key may take this form
     wrong = [fact for fact in tried.known if fact.dialect and mentions(refusal, _names(fact))]
     learnt.forget(request.model, wrong, client)
     # The last refusal is about a form that lacks only the fields of the first refusals; unless it is about a field that

@@ -16,6 +16,5 @@ from .message import READ_BYTES as READ_BYTES
 from .message import Head as Head
 from .message import HttpRequest as HttpRequest
 from .message import Response as Response
+from .message import SendCount as SendCount
 from .message import checked as checked
-from .sendings import OfCall as OfCall
-from .sendings import SendCount as SendCount

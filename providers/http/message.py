@@ -8,7 +8,6 @@ import msgspec
 
 from providers.http.addresses import Place
 from providers.http.batches import Batches
-from providers.http.sendings import SendCount
 from providers.refusals import UpstreamError
 
 # The limits on what a server can make the client store or do, all in one place. They are far above what providers
@@ -282,6 +281,12 @@ class Head:
         line = f"{method} {where} HTTP/1.1\r\nhost: {authority}\r\n".encode("latin-1")
         self.http1 = line + rendered(self.fields)
         self.http2: bytes | None = None  # set by the first HTTP/2 connection that needs it
+
+
+class SendCount(msgspec.Struct, eq=False):  # a struct is made without a Python call
+    """How often one request was written to a connection."""
+
+    number: int = 0
 
 
 class HttpRequest(msgspec.Struct, eq=False):

@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from providers.http import OfCall, SendCount
+from providers.exchange import OfCall, Sendings
 from providers.refusals import UpstreamError
 
 _T = TypeVar("_T")
 
 
-async def step_by_step(ask: Callable[[], Awaitable[_T]], sendings: SendCount) -> _T:
+async def step_by_step(ask: Callable[[], Awaitable[_T]], sendings: Sendings) -> _T:
     """Return what ``ask`` returns with the first key that is not refused, and in a form that is not.
 
     ``ask`` sends one request, which ``sendings`` counts; each further one is sent as its upstream chose when it refused
@@ -27,7 +27,7 @@ async def step_by_step(ask: Callable[[], Awaitable[_T]], sendings: SendCount) ->
             try:
                 return await ask()
             except UpstreamError as error:
-                if not (error.has_another_key or error.has_another_form) or not sendings.may_repeat():
+                if not (error.has_another_key or error.has_another_form) or not sendings.repeat():
                     raise
     finally:
         sendings.of_call = own

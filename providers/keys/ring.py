@@ -12,6 +12,7 @@ Other conversations are spread over the keys.
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from math import inf
 from typing import TypeVar
@@ -19,8 +20,18 @@ from typing import TypeVar
 import msgspec
 
 from providers.dialects import Dialect, Loss
-from providers.exchange import Apart, Exchange, Request, Upstream, UpstreamAnswer, WrappedExchange, connect, taught
-from providers.http import SendCount
+from providers.exchange import (
+    Apart,
+    Exchange,
+    Request,
+    Sendings,
+    TriedKeys,
+    Upstream,
+    UpstreamAnswer,
+    WrappedExchange,
+    connect,
+    taught,
+)
 from providers.keys.availability import Availability, Readiness, Waits
 from providers.keys.each import step_by_step
 from providers.models import Listing
@@ -285,14 +296,6 @@ def _is_crowded(key: _Key, keys: Sequence[_Key]) -> bool:
     return bool(others) and key.in_flight > max(CROWD, CROWD_TIMES * sum(others) / len(others))
 
 
-class _Tried(msgspec.Struct, eq=False):
-    """The tries of one request."""
-
-    numbers: set[int] = msgspec.field(default_factory=set)  # of the keys
-    doubted: list[tuple[_Key, UpstreamError]] = []  # keys that failed, perhaps by the request's fault
-    next: _Key | None = None
-
-
 class KeyRing:
     """An ``Upstream`` around one upstream per key."""
 
@@ -412,7 +415,7 @@ class KeyRing:
             UpstreamError: as for ``stream``.
 
         """
-        sendings = SendCount()
+        sendings = Sendings()
         listing, key = await step_by_step(
             lambda: self._ask("", lambda upstream: upstream.list_models(connect_timeout_s), sendings), sendings
         )
@@ -428,7 +431,7 @@ class KeyRing:
         self,
         model: str,
         ask: Callable[[Upstream], Awaitable[_T]],
-        sendings: SendCount,
+        sendings: Sendings,
         first: str | None = None,
         *,
         keys: Sequence[_Key] = (),
@@ -443,13 +446,10 @@ class KeyRing:
         fails and the request may be at fault, the failures count against the keys for this client. If one key answers,
         they count against the failed keys for everybody.
         """
-        found: _Tried | None = None if sendings.tried is None else sendings.tried.get(self)
-        tried, keys = found or _Tried(), keys or self._keys
-
-        def best() -> _Key | None:
-            return self._best(model, keys, tried.numbers, first, conversation, client, apart)
-
-        key = best() if tried.next is None else tried.next
+        before = sendings.tried
+        tried, keys = (None if before is None else before.keys) or TriedKeys(), keys or self._keys
+        best = partial(self._best, model, keys, tried.numbers, first, conversation, client, apart)
+        key = best() if tried.next is None else self._keys[tried.next - 1]
         if key is None:
             raise self._none_left(model, keys, None, client)
         self._begin(key, model, client)
@@ -461,26 +461,28 @@ class KeyRing:
             self._over(key)
             if not isinstance(error, UpstreamError):
                 raise
-            sendings.trying(self, None)
-            is_rotated = sendings.tried is not None and key.upstream in sendings.tried  # and its former key is left
-            tried.next = key if is_rotated or error.has_another_form else None
+            sendings.trying.keys = None
+            is_rotated = sendings.trying.rotation is not None  # and another key of the same place is left
+            tried.next = key.number if is_rotated or error.has_another_form else None
             if tried.next is None:
                 holds = client is None or error.is_certain
                 if not key.failed(model, error, self._clock(), holds=holds):
                     raise
                 if not holds:
-                    tried.doubted.append((key, error.again(error.kind)))  # whoever asks again changes this one
-                tried.next = best()
-                error.has_another_key = tried.next is not None and sendings.may_be_repeated(error)
+                    tried.doubted.append((key.number, error.again(error.kind)))  # whoever asks again changes this one
+                following = best()
+                tried.next = None if following is None else following.number
+                error.has_another_key = following is not None and not sendings.noted_as_last(error)
             if error.has_another_key or error.has_another_form:
-                sendings.trying(self, tried)
+                sendings.trying.keys = tried
                 raise
             self._settle(model, client, tried.doubted)
             if tried.next is not None or error.scope in OF_ONE_KEY or error.is_barred:
                 raise
             raise self._none_left(model, keys, error, client) from error
-        sendings.trying(self, None)
-        self._settle(model, None, tried.doubted)
+        if sendings.tried is not None:
+            sendings.tried.keys = None
+            self._settle(model, None, tried.doubted)
         return answer, key
 
     def _begin(self, key: _Key, model: str, client: str | None) -> None:
@@ -489,9 +491,10 @@ class KeyRing:
         self._turn += 1
         key.turn = self._turn
 
-    def _settle(self, model: str, client: str | None, doubted: Sequence[tuple[_Key, UpstreamError]]) -> None:
+    def _settle(self, model: str, client: str | None, doubted: Sequence[tuple[int, UpstreamError]]) -> None:
         """Hold failures against keys for ``client``; None: for all, as another key has taken the same request."""
-        for key, error in doubted:
+        for number, error in doubted:
+            key = self._keys[number - 1]
             if client is None:
                 key.failed(model, error, self._clock())
             else:

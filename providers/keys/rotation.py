@@ -13,8 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from providers.dialects import Dialect, Loss
-from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer, connect, taught
-from providers.http import SendCount
+from providers.exchange import Exchange, Request, Sendings, TriedRotation, Upstream, UpstreamAnswer, connect, taught
 from providers.keys.availability import LONG_AGO_S
 from providers.keys.each import step_by_step
 from providers.models import Listing
@@ -53,13 +52,6 @@ class Rotation(Enum):
 
     DONE = auto()  # it has answered, and the former ones are forgotten
     REFUSED = auto()  # it is refused, and a former one is not
-
-
-class _Tried(msgspec.Struct, eq=False):
-    """The tries of one request."""
-
-    left: list[Upstream]  # in their order
-    of_new: UpstreamError | None = None  # its error, as it was
 
 
 class RotatedKey:
@@ -152,10 +144,10 @@ class RotatedKey:
             await upstream.aclose()
 
     async def _with_each(self, ask: Callable[[Upstream], Awaitable[_T]]) -> _T:
-        sendings = SendCount()
+        sendings = Sendings()
         return await step_by_step(lambda: self._ask(ask, sendings), sendings)
 
-    async def _ask(self, ask: Callable[[Upstream], Awaitable[_T]], sendings: SendCount) -> _T:
+    async def _ask(self, ask: Callable[[Upstream], Awaitable[_T]], sendings: Sendings) -> _T:
         """Return the answer with one key: the first of the order, or the next one that ``sendings`` was not sent with.
 
         Raises:
@@ -163,37 +155,39 @@ class RotatedKey:
                 not about keys.
 
         """
-        tried: _Tried | None = None if sendings.tried is None else sendings.tried.get(self)
+        tried = None if sendings.tried is None else sendings.tried.rotation
         if tried is None:
             if len(self._upstreams) == 1:
                 return await ask(self._new)
-            tried = _Tried([*self._order()])
-        upstream = tried.left.pop(0)
+            tried = TriedRotation([*self._order()])
+        place = tried.left.pop(0)
+        upstream = self._opened[place]
         try:
             answer = await ask(upstream)
         except UpstreamError as error:
-            sendings.trying(self, None)
+            sendings.trying.rotation = None
             if error.has_another_form:
-                tried.left.insert(0, upstream)
-                sendings.trying(self, tried)
+                tried.left.insert(0, place)
+                sendings.trying.rotation = tried
                 raise
             if error.kind is not ErrorKind.PROVIDER_AUTH and not error.is_barred:
                 raise
             if upstream is self._new:
                 tried.of_new = error.again(error.kind)  # whoever asks again changes this one
-            error.has_another_key = bool(tried.left) and sendings.may_be_repeated(error)
+            error.has_another_key = bool(tried.left) and not sendings.noted_as_last(error)
             if error.has_another_key:
-                sendings.trying(self, tried)
+                sendings.trying.rotation = tried
                 raise
             if tried.left or upstream is self._new or tried.of_new is None:
                 raise
             raise tried.of_new from error
-        sendings.trying(self, None)
+        if sendings.tried is not None:
+            sendings.tried.rotation = None
         self._note(upstream, is_new_refused=tried.of_new is not None)
         return answer
 
-    def _order(self) -> Iterable[Upstream]:
-        """Return the keys' upstreams in the order of tries.
+    def _order(self) -> Iterable[int]:
+        """Return the places of the keys in the order of tries.
 
         The first one is tried again at the end: the provider may switch to its key between two refusals.
         """
@@ -202,7 +196,7 @@ class RotatedKey:
         if now_s - self._tried_at_s >= TRY_NEW_EVERY_S:
             self._tried_at_s = now_s
             first.reverse()
-        return *dict.fromkeys([*first, *self._upstreams]), first[0]
+        return map(self._opened.index, (*dict.fromkeys([*first, *self._upstreams]), first[0]))
 
     def _note(self, upstream: Upstream, *, is_new_refused: bool) -> None:
         """Handle an answer: keys that are older than this one are forgotten."""

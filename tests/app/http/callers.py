@@ -8,7 +8,8 @@ from typing import Protocol
 import aiohttp
 from yarl import URL
 
-from providers.http import HttpClient, HttpRequest, SendCount, checked
+from providers import Sendings
+from providers.http import HttpClient, HttpRequest, checked
 from providers.refusals import ErrorKind, UpstreamError
 from tests.patience import PATIENCE_S, until
 
@@ -44,7 +45,7 @@ class Own:
 
     def __init__(self, client: HttpClient, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
         self.client = client
-        self.sendings = SendCount()  # of the last request
+        self.sendings = Sendings()  # of the last request
         self._connect_timeout_s = connect_timeout_s
 
     async def send(
@@ -57,7 +58,7 @@ class Own:
         once: bool = False,
     ) -> Answer:
         head = self.client.head(method, target, {})
-        self.sendings = SendCount()
+        self.sendings = Sendings()
         request = HttpRequest(head, checked(headers or {}), body, once=once, sendings=self.sendings)
         return await self.client.send(request, self._connect_timeout_s)
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import astuple
 
 from gateway.api.vectors import _embedded
 from gateway.cli.live import _ask_for_a_token
 from gateway.fleet.models import Clocks, Deployment
-from providers import OfCall, step_by_step
+from providers import OfCall, Sendings, step_by_step
 from providers.dialects import CHAT
 from providers.exchange import Exchange, FormRequest, Request, SentFields, Upstream, UpstreamAnswer, adapted, taken
-from providers.http import SendCount
 from providers.keys import KeyRing, RotatedKey
 from providers.refusals import ErrorKind, Fact, Kind, LearntFacts, UpstreamError
 from tests.unit.providers.keys.inside.test_key_ring import OneKey, limited
@@ -103,7 +103,7 @@ async def test_who_asks_without_a_race_sends_one_form_after_the_other_with_the_s
     assert await ask(upstream, asked)
     assert strict.sent == [FIELDS, ("temperature", "top_p"), ("temperature",)]
     assert (asked.sendings.number, asked.sendings.left_out) == (3, ("verbosity", "top_p"))
-    assert not asked.sendings.tried
+    assert not any(astuple(asked.sendings.trying))
     assert strict.learnt.of("m") == (fact("verbosity"), fact("top_p"))
 
 
@@ -176,7 +176,7 @@ async def test_where_the_next_form_is_refused_too_it_is_kept_unless_that_is_abou
 @pytest.mark.parametrize("once", [True, False])
 async def test_where_it_must_not_be_sent_twice_or_no_request_is_left_it_is_supposed_all_the_same(once: bool) -> None:
     strict = Strict("verbosity")
-    asked = request(*FIELDS, once=once, sendings=SendCount(of_call=OfCall(number=3, most=9 if once else 3)))
+    asked = request(*FIELDS, once=once, sendings=Sendings(of_call=OfCall(number=3, most=9 if once else 3)))
     asked.fields["store"] = msgspec.Raw(b"true")  # type: ignore[index] # a dict
     with pytest.raises(UpstreamError) as raised:
         await stream(strict, asked)

@@ -6,7 +6,7 @@ import pytest
 from gateway.racing import MOST_ANSWERS, RequestParameters
 from gateway.racing.answer import request_of
 from gateway.racing.validation import requested
-from providers import SendCount
+from providers import Sendings
 from providers.dialects import CHAT, COMPLETIONS, DIALECTS
 from providers.upstreams.http_upstream import streamed_body
 from providers.vendors import Quirks
@@ -85,5 +85,5 @@ def test_planning_s_finding_that_nothing_is_refused_holds_for_what_was_planned_a
         planned.rendered_as("alpha", dropped=("messages.cache_control",)),
     )
     quirks = Quirks(refused_members=frozenset({"*.cache_control"}))
-    sent = [streamed_body(request_of(deployment, call, "1", SendCount()), quirks) for call in (planned, *others)]
+    sent = [streamed_body(request_of(deployment, call, "1", Sendings()), quirks) for call in (planned, *others)]
     assert [b"cache_control" in body for body in sent] == [True, False, False]

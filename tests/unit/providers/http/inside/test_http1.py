@@ -51,7 +51,7 @@ async def test_a_request_without_a_body_promises_none(line: Line) -> None:
     request = HttpRequest(HEAD, (), None)
     line.client.send(request)
     assert line.heard() == START + b"\r\n"
-    assert request.sendings.times == 1
+    assert request.sendings.number == 1
 
 
 async def test_a_request_with_an_empty_body_says_so(line: Line) -> None:

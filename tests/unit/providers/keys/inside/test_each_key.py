@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
+from msgspec.structs import astuple
 
 from gateway.api.vectors import _embedded
 from gateway.cli.live import _ask_for_a_token
 from gateway.fleet.models import Clocks, Deployment
-from providers import MOST_OF_CALL, OfCall, step_by_step
+from providers import MOST_OF_CALL, OfCall, Sendings, step_by_step
 from providers.exchange import Request, Upstream
-from providers.http import SendCount
 from providers.keys import KeyRing, RotatedKey
 from providers.refusals import ErrorKind, UpstreamError
 from tests.unit.providers.keys.inside.test_key_ring import OneKey, limited, refused
@@ -113,7 +113,7 @@ async def test_one_request_is_one_key_and_its_error_tells_of_another(first: str)
 @pytest.mark.parametrize("first", FIRST_KEYS)
 async def test_where_no_request_is_left_the_error_stays_and_says_so(first: str) -> None:
     upstream, keys = FIRST_KEYS[first]()
-    request = Request("m", {}, sendings=SendCount(of_call=OfCall(number=3, most=3)))
+    request = Request("m", {}, sendings=Sendings(of_call=OfCall(number=3, most=3)))
     with pytest.raises(UpstreamError) as raised:
         await step_by_step(partial(upstream.stream, request), request.sendings)
     assert not raised.value.has_another_key
@@ -129,7 +129,7 @@ async def test_an_error_that_is_not_about_keys_is_the_last_and_the_next_request_
         with pytest.raises(UpstreamError, match="down"):
             await step_by_step(partial(upstream.stream, request), request.sendings)
         assert [key.asked for key in keys] == asked
-        assert not request.sendings.tried
+        assert not any(astuple(request.sendings.trying))
 
 
 async def test_of_no_call_it_is_as_many_requests_as_a_call_may_make_and_its_error_says_so() -> None:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import pytest
 
-from providers import step_by_step
+from providers import Sendings, step_by_step
 from providers.dialects import CHAT, Dialect, Loss
 from providers.exchange import Apart, Exchange, Request, UpstreamAnswer
-from providers.http import SendCount
 from providers.keys import KeyRing
 from providers.keys.ring import TRY_REFUSED_EVERY_S
 from providers.models import Listing
@@ -474,7 +473,7 @@ async def test_keys_of_other_accounts_come_last_and_are_sent_no_reasoning(three_
     one, two, three = KEYS
     three_keys.keys[1].error = limited(30)  # of the maker
     for left_out in ((), ("messages[1].content[0]",)):
-        request = Request("m", {"messages": msgspec.Raw(b"[]")}, first_key="#2", apart=apart, sendings=SendCount())
+        request = Request("m", {"messages": msgspec.Raw(b"[]")}, first_key="#2", apart=apart, sendings=Sendings())
         await three_keys.ask(request)
         assert request.sendings.left_out == left_out
         three_keys.keys[2].error = limited(30)

@@ -1,0 +1,116 @@
+"""How often a request was sent, with which key and in what form, also if it was dropped before any response."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from providers.http import SendCount
+from providers.refusals import Facts, UpstreamError
+
+MOST_OF_CALL: Final = 15  # requests, by default: deployments, keys, forms and fallbacks multiply
+MOST_WITH_KEYS: Final = 25  # requests, by default, where a provider has a long ring of keys
+
+
+def most_of_call(keys: int) -> int:
+    """Return how many requests one call makes by default: a ring of so many keys is tried to its end and one more."""
+    return max(MOST_OF_CALL, min(keys + 1, MOST_WITH_KEYS))
+
+
+class OfCall(msgspec.Struct, eq=False):
+    """How many requests were made for one call, by all its attempts."""
+
+    number: int = 0
+    most: int = MOST_OF_CALL  # that may be made
+
+    @property
+    def left(self) -> int:
+        """How many more may be made."""
+        return self.most - self.number
+
+    def one_more(self) -> bool:
+        """Count one more request; return whether it may be made."""
+        if self.number >= self.most:
+            return False
+        self.number += 1
+        return True
+
+
+# What was tried of a request that is sent again, in the places that decide what is sent next.
+
+
+class TriedForms(msgspec.Struct, eq=False):
+    """The forms in which one request was sent: see ``trying.py``."""
+
+    known: Facts  # facts from before this request
+    facts: Facts  # ``known``, and what the refusals have taught
+    first: UpstreamError  # the first refusal, unchanged
+    last: str = ""  # why the request was refused last, for the log and the page
+    is_again: bool = False  # whether the request was sent in a second form
+    is_of_must: bool = False  # whether the request was refused for something that it needs
+
+    @property
+    def new(self) -> Facts:
+        """The facts that the refusals have taught."""
+        return self.facts[len(self.known) :]
+
+
+class TriedKeys(msgspec.Struct, eq=False):
+    """The keys of a provider with which one request was sent, by their numbers: see ``ring.py``."""
+
+    numbers: set[int] = msgspec.field(default_factory=set)
+    doubted: list[tuple[int, UpstreamError]] = []  # keys that failed, perhaps by the request's fault
+    next: int | None = None  # the key with which the request is sent next
+
+
+class TriedRotation(msgspec.Struct, eq=False):
+    """The new key and those that it replaces, as far as one request was sent with them: see ``rotation.py``."""
+
+    left: list[int]  # the places of the keys that are tried next, in this order
+    of_new: UpstreamError | None = None  # the new key's error, as it was
+
+
+class Tried(msgspec.Struct):
+    """What was tried of one request, and so what is sent next. Each part belongs to one upstream; None: nothing."""
+
+    forms: TriedForms | None = None
+    keys: TriedKeys | None = None
+    rotation: TriedRotation | None = None  # of the key in ``keys.next``
+
+
+class Sendings(SendCount, eq=False):
+    """How often one request was written to a connection, and with which key and form; set by the upstream."""
+
+    key_name: str | None = None  # of the last key, by ``key_names``; None if the provider has only one key
+    # Paths of fields that its provider was not sent, or not so, as it refuses them.
+    left_out: tuple[str, ...] = ()
+    most: int = 0  # tokens of the answer that were asked for, where its provider was asked for more; 0: it was not
+    # Tells the key ring, once the answer has begun: an event with an error is known to whoever reads the events.
+    failed: Callable[[UpstreamError], object] | None = None
+    is_known: bool = True  # with litellm, only once the answer's headers have arrived
+    tried: Tried | None = None  # of the same request, before this time: whoever sends it again hands this on
+    of_call: OfCall | None = None  # counts those of its attempt's first request already; None: of no call
+
+    def repeat(self) -> bool:
+        """Count the same request with another key, or in another form; return whether it may be sent."""
+        return self.of_call is None or self.of_call.one_more()
+
+    def noted_as_last(self, error: UpstreamError, what: str = "another key was not asked") -> bool:
+        """Return whether the same request may not be sent once more; if so, its ``error`` tells that, and ``what``."""
+        of_call = self.of_call
+        if of_call is None or of_call.left > 0:
+            return False
+        error.noted(f" ({what}: this call has made {of_call.number} requests, its max_requests)")
+        return True
+
+    @property
+    def trying(self) -> Tried:
+        """What was tried, to be changed by the upstream that has sent the request."""
+        if self.tried is None:
+            self.tried = Tried()
+        return self.tried
+
+    @property
+    def times(self) -> int | None:
+        """How often it was sent; more than once if a kept connection was lost. None: unknown."""
+        return self.number if self.is_known else None
