@@ -12,7 +12,7 @@ from strict_vendors.vendor import Json, Refused
 _MODELS = "https://www.alibabacloud.com/help/en/model-studio/models"
 _KNOWN = Models(
     *alike(
-        ("qwen3.5-plus", "qwen3.7-plus", "qwen3.8-max"),
+        ("qwen3.5-plus", "qwen3.7-plus", "qwen3.8-flash", "qwen3.8-max"),
         Model(context=1_000_000, longest=65_536, efforts=("enabled",), page=_MODELS),
     )
 )

@@ -17,10 +17,11 @@ Json = dict[str, Any]
 
 _EFFORTS = ("max", "xhigh", "high", "medium", "low", "minimal", "none")
 _TOOLS, _PICTURES, _SIGNED, _ALWAYS = "tools", "pictures", "signed", "always thinks"
+_OPEN = "unknown"  # the form of thoughts that nobody signs: those of open-weight models
 _PROVIDERS = {
-    "anthropic": ("Anthropic", "anthropic-claude-v1"),
-    "google": ("Google AI Studio", "google-gemini-v1"),
-    "openai": ("OpenAI", "openai-responses-v1"),
+    "anthropic/": ("Anthropic", "anthropic-claude-v1"),
+    "google/": ("Google AI Studio", "google-gemini-v1"),
+    "openai/gpt-4": ("OpenAI", "openai-responses-v1"),
 }
 _PRESERVE = (
     "Gemini models require OpenRouter reasoning details to be preserved in each request. Please refer to our docs:"
@@ -48,6 +49,22 @@ class VENDOR(OwnServer):
             "anthropic/claude-sonnet-4.5",
             context=1_000_000,
             longest=64_000,
+            efforts=_EFFORTS,
+            usual="none",
+            marks=frozenset({_TOOLS, _PICTURES}),
+        ),
+        Model(
+            "openai/gpt-oss-120b",
+            context=131_072,
+            longest=131_072,
+            efforts=("high", "medium", "low"),
+            usual="medium",
+            marks=frozenset({_TOOLS, _ALWAYS}),
+        ),
+        Model(
+            "moonshotai/kimi-k2.6",
+            context=262_144,
+            longest=65_536,
             efforts=_EFFORTS,
             usual="none",
             marks=frozenset({_TOOLS, _PICTURES}),
@@ -241,6 +258,8 @@ class VENDOR(OwnServer):
         if not given.thoughts:
             return []
         text: Json = {"type": "reasoning.text", "text": given.thoughts, "format": form, "index": 0}
+        if form == _OPEN:
+            return [text]
         if form == "anthropic-claude-v1":
             return [{**text, "signature": signature(self.ids)}]
         sealed = {"type": "reasoning.encrypted", "data": signature(self.ids), "format": form, "index": 1}
@@ -260,7 +279,8 @@ def _googles(message: str) -> str:
 
 
 def _provider(model: str) -> tuple[str, str]:
-    return _PROVIDERS.get(model.partition("/")[0], ("DeepInfra", "unknown"))
+    found = (provider for begins, provider in _PROVIDERS.items() if model.startswith(begins))
+    return next(found, ("DeepInfra", _OPEN))
 
 
 def _priced(usage: Json) -> Json:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from strict_vendors.apis.chat import asked_tokens
 from strict_vendors.apis.kept import KeptResponse, as_items
 from strict_vendors.apis.own import OwnServer
-from strict_vendors.models import Model, Models
+from strict_vendors.models import Model, Models, alike
 from strict_vendors.rules import xai as rules
 from strict_vendors.script import Asked, Broken, Given
 from strict_vendors.shapes import Fault
@@ -52,14 +52,16 @@ class VENDOR(OwnServer):
             marks=frozenset({_NO_STOP}),
             page=rules.REASONING,
         ),
-        Model(
-            "grok-4.6",
-            context=500_000,
-            longest=500_000,
-            efforts=("low", "medium", "high", "xhigh"),
-            usual="high",
-            marks=frozenset({_NO_STOP}),
-            page=rules.REASONING,
+        *alike(
+            ("grok-4.6", "grok-4.7"),
+            Model(
+                context=500_000,
+                longest=500_000,
+                efforts=("low", "medium", "high", "xhigh"),
+                usual="high",
+                marks=frozenset({_NO_STOP}),
+                page=rules.REASONING,
+            ),
         ),
         Model(
             "grok-4.20-0309-reasoning",

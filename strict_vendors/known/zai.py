@@ -9,6 +9,7 @@ from strict_vendors.models import Model, Models, alike
 from strict_vendors.vendor import Json, Refused, Reply
 
 _MESSAGES_PAGE = "https://docs.z.ai/scenario-example/develop-tools/claude"
+_FLASH = "https://docs.z.ai/guides/vlm/glm-5.3-flash"
 _ERRORS = "https://docs.z.ai/api-reference/api-code"
 # The same number for each wrong field, and words that name none.
 _NO_FIELD = "https://github.com/cline/cline/issues/9939"
@@ -17,7 +18,8 @@ _KNOWN = Models(
     *alike(
         ("glm-4.7", "glm-5.2", "glm-5.3"),
         Model(context=200_000, longest=131_072, efforts=("enabled",), page=_MESSAGES_PAGE),
-    )
+    ),
+    Model("glm-5.3-flash", context=1_048_576, longest=131_072, efforts=("enabled",), page=_FLASH),
 )
 _WORDS = {
     "1210": "Invalid API parameter, please check the documentation.",

@@ -90,3 +90,11 @@ def test_a_stream_begins_with_a_comment_and_ends_with_the_price(openrouter: Vend
 
 def test_a_way_to_a_model_is_the_same_model(openrouter: Vendor) -> None:
     assert chat(openrouter, f"{GPT}:nitro").status == 200
+
+
+def test_thoughts_of_an_open_model_are_plain_and_some_models_always_have_them(openrouter: Vendor) -> None:
+    came = chat(openrouter, "openai/gpt-oss-120b", tools=[WEATHER])
+    assert came.body["provider"] != "OpenAI"
+    assert {each["type"] for each in came.body["choices"][0]["message"]["reasoning_details"]} == {"reasoning.text"}
+    assert chat(openrouter, "openai/gpt-oss-120b", reasoning={"effort": "none"}).status == 400
+    assert "reasoning_details" not in chat(openrouter, "moonshotai/kimi-k2.6").body["choices"][0]["message"]

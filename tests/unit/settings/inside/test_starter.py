@@ -23,6 +23,7 @@ from gateway.settings import (
 )
 from gateway.settings.vendor_models import EQUIVALENTS, OWN
 from providers import DatasheetTable, load_catalog
+from strict_vendors import NAMES, made
 
 CATALOG = load_catalog()
 ROOT = Path(__file__).parents[4]
@@ -174,6 +175,29 @@ def test_the_tables_of_models_name_vendors_of_the_catalog() -> None:
     named = {vendor for equivalent in EQUIVALENTS for vendor in equivalent.names} | set(OWN)
 
     assert named <= set(CATALOG)
+
+
+# Their names are those of Anthropic's stand-in, with a region before them, or in the address.
+UNLISTED = {"bedrock_invoke", "vertex"}
+PROPOSED = sorted(
+    {(vendor, name) for each in EQUIVALENTS for vendor, name in each.names.items()}
+    | {
+        (vendor, name)
+        for vendor, own in OWN.items()
+        for name in (own.small, own.large, own.example, *own.asked)
+        if name is not None and not is_pattern(name)
+    }
+)
+
+
+@pytest.mark.parametrize("vendor", sorted({vendor for vendor, _ in PROPOSED} & set(NAMES) - UNLISTED))
+def test_each_proposed_model_is_one_that_the_vendors_stand_in_lists(vendor: str) -> None:
+    stand_in, header = made(vendor), CATALOG[vendor].auth
+    key: dict[str, str] = {"authorization": f"Bearer {stand_in.key}"} if "key" not in header else {header: stand_in.key}
+    asked = {**key, "anthropic-version": "2023-06-01", "anthropic-workspace-id": "wrkspc_1"}
+    listed = stand_in.answer("GET", f"{stand_in.base}/models", asked).body
+    names = {each.get("id") or each["name"].removeprefix("models/") for each in listed.get("data") or listed["models"]}
+    assert {name for seller, name in PROPOSED if seller == vendor} <= names
 
 
 # Keys that people have, with what `init` wrote for each alone before it wrote races by size; the names are of today.
