@@ -251,8 +251,17 @@ async def test_so_they_are_where_only_the_refusal_says_it(serve: Serve) -> None:
             assert len(running["alpha"].received) == sendings
 
 
+@pytest.mark.parametrize("model", ["gpt-4.1", "gpt-5"])
+async def test_azure_is_asked_in_a_version_that_has_all_of_its_models(serve: Serve, model: str) -> None:
+    asked = {"model": NAME, "messages": QUESTION}
+    async with at(serve, [("azure", model)]) as (running, [azure]), running.post(asked) as response:
+        assert response.status == 200, await response.text()
+        assert azure.refusals == []
+
+
 async def test_azures_remedy_is_told_to_its_operator_as_a_setting(serve: Serve) -> None:
-    async with at(serve, [("azure", "gpt-5")]) as (running, _):
+    older = {"query": {"api-version": "2024-10-21"}}
+    async with at(serve, [("azure", "gpt-5")], provider=older) as (running, _):
         async with running.post({"model": NAME, "messages": QUESTION}) as response:
             assert (response.status, "enabled only for api" in await response.text()) == (400, True)
         [row] = await running.rows("select error_message from attempts")

@@ -1,7 +1,7 @@
 """Conversations whose turns name what was said before by its id, at vendors as strict as the real ones."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -37,9 +37,14 @@ MODELS: dict[str, Sequence[tuple[str, str]]] = {
 
 @asynccontextmanager
 async def at(
-    serve: Serve, kinds: Sequence[tuple[str, str]], *, account: str | None = "one", **config: Any
+    serve: Serve,
+    kinds: Sequence[tuple[str, str]],
+    *,
+    account: str | None = "one",
+    provider: Mapping[str, Any] = {},
+    **config: Any,
 ) -> AsyncIterator[tuple[RunningGateway, list[Served]]]:
-    """Serve a gateway with one model, a deployment at each of these vendors."""
+    """Serve a gateway with one model, a deployment at each of these vendors; ``provider`` is said of each besides."""
     async with AsyncExitStack() as stack:
         vendors, providers, deployments = [], {}, []
         for number, (vendor, model) in enumerate(kinds):
@@ -48,7 +53,7 @@ async def at(
             )
             vendors.append(served)
             name = f"{vendor}{number}"
-            providers[name] = {"preset": vendor, "base_url": served.base_url, "api_key": served.key}
+            providers[name] = {"preset": vendor, "base_url": served.base_url, "api_key": served.key, **provider}
             deployments.append(f"{name}/{model}")
         models = {NAME: {"deployments": deployments, "race": {"mode": "race", "width": len(kinds)}}}
         whole = {"providers": providers, "models": models, **config}
