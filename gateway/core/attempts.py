@@ -253,7 +253,9 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     connect_ms: Annotated[float | None, Column("Null for a reused connection; else when it was made.", traced=True)] = (
         None
     )
-    headers_ms: Annotated[float | None, Column("When the headers came.", traced=True)] = None
+    headers_ms: Annotated[
+        float | None, Column("When the headers of the answer or the refusal came; null if none came.", traced=True)
+    ] = None
     first_event_ms: Annotated[float | None, Column("When the first event came.", listed=True)] = None
     ttft_ms: Annotated[float | None, Column("First meaningful delta.", traced=True, listed=True)] = None
     ttft_answer_ms: Annotated[float | None, Column("First meaningful delta that is not reasoning.")] = None

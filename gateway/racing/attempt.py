@@ -629,9 +629,11 @@ class Attempt:
 
     async def _failed(self, error: UpstreamError) -> None:
         """Handle an error of the stream: after a finish reason the answer still counts as complete."""
-        now = self.entry.open_call.services.clock()
+        now, measurement = self.entry.open_call.services.clock(), self.measurement
+        if error.read_s is not None and measurement.headers_at is None:
+            measurement.headers_at = max(measurement.started, now - error.read_s)
         mark_words(error, self.entry.call, self.deployment, self.entry.reading.form)
-        if self.exchange is not None and self.measurement.first_at is None:  # an answer that has begun was not refused
+        if self.exchange is not None and measurement.first_at is None:  # an answer that has begun was not refused
             decide_within(error, self.entry.call, self.deployment)
         if self.sendings.failed is not None:
             self.sendings.failed(error)

@@ -325,7 +325,8 @@ class UpstreamError(Exception):
     decided. ``before``: the events that a translation has made of earlier bytes in the same read. ``answer``: the event
     with status 200 that reports the error to clients of the vendor's own API.
 
-    ``request_id``: the provider's id of the refused request, which its support asks for.
+    ``request_id``: the provider's id of the refused request, which its support asks for. ``read_s``: how long ago the
+    response's headers came when the error was raised, seconds; None: none came, or the exchange was open by then.
 
     ``has_another_key``: the key was refused, and the upstream has chosen another for the same request
     (``step_by_step``). ``has_another_form``: the form was refused, and the upstream has chosen another form.
@@ -340,6 +341,7 @@ class UpstreamError(Exception):
     has_another_form = False
     meant: int | None = None
     request_id: str | None = None
+    read_s: float | None = None
     judge: "Callable[[UpstreamError, Callable[[str], str]], object] | None" = None
     _said: str | None = None
     _kept: str | None = None

@@ -433,7 +433,7 @@ class HttpUpstream:
             fewest = fewest_entries(path, {**request.fields, **request.extra_body})
             beginning, rest = await read_beginning(path, response, self._secrets, fewest)
         except UpstreamError as error:
-            error.status = error.status or response.status
+            error.status, error.read_s = error.status or response.status, perf_counter() - at
             mark(error, words_of_vendor(request))
             decide_by_fields(error, _asked_by_client(request))
             raise
@@ -547,7 +547,9 @@ class HttpUpstream:
         try:
             if response.status in _SUCCESS:
                 return decoded(response)
+            began = perf_counter()
             refusal = await self._refusal(response, request)
+            refusal.read_s = perf_counter() - began
         except BaseException:
             response.abort()
             raise

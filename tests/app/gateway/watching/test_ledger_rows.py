@@ -11,6 +11,8 @@ from providers.simulator.script import Done, Gate, Hang, JsonEvent, RoleOnly, St
 from tests.app.gateway.connections.test_client_disconnects import socket_with
 from tests.app.gateway.running_gateway import MODEL, PROMPT, RunningGateway, Serve, chat_body
 
+Json = dict[str, Any]
+
 PRICE = {"input": 1.0, "output": 2.0}
 
 
@@ -55,6 +57,44 @@ async def test_the_figures_of_a_race_agree_with_each_other(serve: Serve, stream:
 
     assert lost["censored_at_ms"] > 0
     assert (lost["ttft_ms"], lost["error_kind"], lost["decode_tps"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_who_refuses_has_the_time_of_its_headers_and_who_cannot_be_reached_none(
+    serve: Serve, stream: bool
+) -> None:
+    scripts = {"busy": [Status(503)], "limited": [Status(429)], "fast": answer("a")}
+    unreachable = {"base_url": "http://127.0.0.1:1/v1"}
+    config: Json = {"providers": {"away": unreachable}, "models": {MODEL: {"race": {"mode": "single"}}}}
+    names = ["away", "busy", "limited", "fast"]
+    config["models"][MODEL]["deployments"] = [f"{name}/m" for name in names]
+    async with serve(**scripts, config=config) as running:
+        async with running.chat(stream=stream, provider={"order": names}) as response:
+            assert response.status == 200, await response.text()
+            await response.read()
+        rows = await running.rows("select provider, headers_ms, status_code from attempts order by number")
+    assert [(row["provider"], row["status_code"]) for row in rows] == [*zip(names, (None, 503, 429, 200), strict=True)]
+    assert [row["headers_ms"] is None for row in rows] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/embeddings", "/v1/messages", "/v1/responses", "/v1beta/models/{}:generateContent"]
+)
+async def test_a_refusal_in_any_api_has_the_time_of_its_headers(serve: Serve, path: str) -> None:
+    said = [{"role": "user", "content": "Hi"}]
+    body: Json = {"model": MODEL, "input": "Hi"}
+    if path.endswith("messages"):
+        body = {"model": MODEL, "max_tokens": 99, "messages": said}
+    elif path.endswith("generateContent"):
+        body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+    async with serve(busy=[Status(503)], config={"models": {MODEL: {"deployments": ["busy/m"]}}}) as running:
+        async with running.post(body, path=path.format(MODEL)) as response:
+            await response.read()
+        rows = await running.rows("select headers_ms, status_code, outcome from attempts")
+    assert rows
+    for row in rows:
+        assert (row["status_code"], row["outcome"]) == (503, "failed")
+        assert row["headers_ms"] >= 0
 
 
 def said(*content: Any) -> dict[str, Any]:
