@@ -319,6 +319,17 @@ async def test_what_a_vendor_takes_reaches_it(tmp_path: Path, stream: bool) -> N
         assert {name: vendor.said for name, vendor in vendors.items() if vendor.refusals} == {}
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("top_k", [1, 40])
+async def test_vllm_reads_the_top_k_of_clients_of_each_api(tmp_path: Path, top_k: int, stream: bool) -> None:
+    place = {"vllm": TAKING["vllm"]._replace(says_api=True)}
+    asks: Mapping[str, Json] = {"messages": {"top_k": top_k}, "gemini": {"generationConfig": {"topK": top_k}}}
+    async with standing_in(place) as vendors, gateway_before(tmp_path, place, vendors) as running:
+        for api, fields in asks.items():
+            assert await asked(running, api, "vllm", fields, stream=stream) == ""
+            assert vendors["vllm"].seen[-1].body["top_k"] == top_k
+
+
 REFUSING_BLANKS: Mapping[str, Place] = {
     "claude-4.5": Place("anthropic", "anthropic", "claude-haiku-4-5", "messages"),
     "claude-5.5": Place("anthropic", "anthropic", "claude-opus-5-5", "messages"),
