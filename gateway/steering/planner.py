@@ -268,6 +268,7 @@ class Draft:
             return
         if self.race.value_usd_per_s and self.strategy.decides and self._is_valued():
             return
+        alone = alone and self._primary.condition.state is not HealthState.OUT  # one look a call is enough there
         for delay_s, why in self.strategy.starts(self):
             if alone and self.strategy.races_itself and self._primary.tier < Tier.FULL:
                 self._launch(self._primary, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)

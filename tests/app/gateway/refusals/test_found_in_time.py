@@ -97,3 +97,39 @@ async def test_what_is_dead_is_found_in_as_many_calls_as_ever(serve: Serve, what
         for client in islice(cycle(were), 3 * STRIKES if were else 0):
             await answered(running, client)
         assert len(alpha.received) - before <= fault.most + (2 if fault.most > 1 else 0)
+
+
+@pytest.mark.parametrize("mode", ["auto", "race", "hedge", "single"])
+@pytest.mark.parametrize("what", ["a dead key, OpenAI's", "a model that is gone"])
+async def test_who_alone_has_a_model_is_asked_once_in_each_call_and_answers_as_soon_as_it_can(
+    serve: Serve, what: str, mode: str
+) -> None:
+    models = {MODEL: {"deployments": ["alpha/m"], "race": {"mode": mode}}}
+    async with serve(alpha=FAULTS[what].script, config={"models": models}) as running:
+        alpha = running["alpha"]
+        for number in range(4):
+            before = len(alpha.received)
+            async with running.chat() as response:
+                assert response.status in {404, 424}
+                await response.read()
+            assert len(alpha.received) == before + 1 or not number, number
+        alpha.script = answer("well")
+        await answered(running, None)
+
+
+async def test_who_is_out_is_looked_at_once_a_minute_where_another_answers(serve: Serve) -> None:
+    passed_s = 0.0
+    config = {
+        "clock": lambda: monotonic() + passed_s,
+        "models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "auto", "budget": 1.0}}},
+    }
+    gone = FAULTS["a model that is gone"].script
+    async with serve(alpha=gone, beta=answer("well"), in_one_minute=True, config=config) as running:
+        running.prefer("alpha", "beta", first_s=5.0)
+        asked = []
+        for minute in range(3):
+            passed_s = 61.0 * minute
+            for _ in range(5):
+                await answered(running, None)
+            asked.append(len(running["alpha"].received))
+    assert asked == [1, 2, 3]
