@@ -65,16 +65,22 @@ class OutageSource:
 
     def __init__(
         self,
-        models: Callable[[], Mapping[str, Collection[str]]],
+        models: Callable[[], Mapping[str, Mapping[str, float]]],
         not_asked: Callable[[Collection[str]], Sequence[SkippedDeployment]],
+        silent: Callable[[str, Mapping[str, float]], Sequence[SkippedDeployment]],
         *,
         model_out_s: Callable[[], float],
         deployment_out_s: Callable[[], float],
         utc_now: Callable[[], datetime],
     ) -> None:
-        """``models`` returns the deployments by model, ``not_asked`` which of some are not used now, and why."""
+        """``models`` returns the time-outs of a first token by deployment, by model.
+
+        ``not_asked`` returns which deployments are not used now, and why; ``silent`` all of these of one model, if they
+        are asked and do not answer, else none.
+        """
         self._models = models
         self._not_asked = not_asked
+        self._silent = silent
         self._model_out_s = model_out_s
         self._deployment_out_s = deployment_out_s
         self._utc_now = utc_now
@@ -91,8 +97,10 @@ class OutageSource:
             if number % MODELS_A_TURN == 0:
                 await asyncio.sleep(0)
             unused = self._not_asked(deployments)
-            if unused and len(unused) == len(deployments):
-                out[model] = unused
+            out_now = {each.deployment for each in unused}
+            silent = self._silent(model, {name: deployments[name] for name in deployments if name not in out_now})
+            if deployments and len(unused) + len(silent) == len(deployments):
+                out[model] = [*unused, *silent]
                 covers |= dict.fromkeys(deployments, model)
             for each in unused:
                 if each.is_broken:

@@ -145,8 +145,9 @@ def _sources(
 ) -> list[Source]:
     sources: list[Source] = [
         OutageSource(
-            lambda: {name: each.deployments.keys() for name, each in context().fleet.models.items()},
+            lambda: {name: each.ttft_s for name, each in context().fleet.models.items()},
             lambda deployments: context().steering.not_asked(deployments, (), on_trial=True),
+            lambda model, ttft_s: context().steering.silent(model, ttft_s),  # noqa: PLW0108 - there is no context yet
             model_out_s=lambda: current().model_out_s,
             deployment_out_s=lambda: current().deployment_out_s,
             utc_now=runtime.utc_now,

@@ -115,6 +115,8 @@ LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another mode
 LATE_QUANTILE = 0.9  # judgement: the p95 collapses where one attempt in twenty hangs
 # judgement: if median and q90 of an effort differ by less, all are one population
 EFFORT_ALIKE = 1.5
+SILENT_SHARE = 0.25  # judgement: of ttft_timeout_s: a model that is asked and silent for so long is told as out
+SILENT_ATTEMPTS = 3  # judgement: so many must wait: one long thought is no outage
 LATE_UNKNOWN_S = 10.0  # judgement: the least with fewer than KNOWN_EVENTS first tokens
 LATE_HANGING = 4  # judgement: of one that never answered: two that hang halve it, three and four make it less
 RUN_ON_EVERY = 10  # judgement: one of so many overtaken known primaries runs on to its first token

@@ -104,11 +104,11 @@ class Launches:
 class Load:
     """The fit of one deployment. Times are seconds of any one monotonic clock."""
 
-    __slots__ = ("_at_s", "_by_class", "_fit", "_surprise", "_surprised")
+    __slots__ = ("_by_class", "_fit", "_surprise", "_surprised", "at_s")
 
     def __init__(self) -> None:
         self._by_class: dict[PromptClass, _Moments] = {}
-        self._at_s = 0.0  # of the last first token
+        self.at_s = 0.0  # of the last first token
         self._fit: tuple[float, float] | None = (0.0, 0.0)  # b and the usual ln(1 + in flight); None: to be computed
         self._surprise = 0.0  # sum of the fit's errors, in ln(ttft), over the first tokens of the last seconds
         self._surprised = 0.0  # the number of these first tokens
@@ -122,7 +122,7 @@ class Load:
         """Learn from a first token whose attempt was launched beside ``in_flight`` others."""
         x, y = log1p(in_flight), log(max(ttft_s, FIRST_EDGE_S))
         elasticity, _ = self._fit or self._fitted()
-        passed_s, self._at_s = now_s - self._at_s, now_s
+        passed_s, self.at_s = now_s - self.at_s, now_s
         moments = self._by_class.get(prompt_class)
         if moments is None:
             moments = self._by_class[prompt_class] = _Moments()
@@ -148,7 +148,7 @@ class Load:
         elasticity, usual = self._fit or self._fitted()
         if elasticity <= 0.0:
             return 1.0
-        faded = exp2((self._at_s - now_s) / SURPRISE_HALF_LIFE_S)
+        faded = exp2((self.at_s - now_s) / SURPRISE_HALF_LIFE_S)
         surprise = self._surprise * faded / (self._surprised * faded + SURPRISE_PRIOR)
         slower = exp(LOAD_GAIN * elasticity * (log1p(in_flight) - usual) + surprise)
         return min(CROWDING_MAX, max(1.0 / CROWDING_MAX, slower)) * (1.0 + elasticity)
@@ -263,15 +263,25 @@ class Condition(msgspec.Struct, eq=False):
         )
 
 
+# Why a breaker opens without an error of the provider: as in the log, and in words.
+_WITHOUT_ERROR = {
+    "hangs": "no first token where others answered",
+    "other replicas": "it failed at other replicas",
+    "silent": "no first token in several calls",
+    "slow": "first tokens came far later than usual",
+}
+
+
 class Trouble(msgspec.Struct, frozen=True):
-    """The last error of a deployment."""
+    """The last error of a deployment, or why it is broken without one."""
 
     kind: str
     status: int | None = None
     message: str | None = None  # the provider's message, without secrets
 
     def __str__(self) -> str:
-        return f"{self.head}: {self.message}" if self.message else self.head
+        said = self.message or _WITHOUT_ERROR.get(self.kind)
+        return f"{self.head}: {said}" if said else self.head
 
     @property
     def for_others(self) -> str:
@@ -281,7 +291,7 @@ class Trouble(msgspec.Struct, frozen=True):
     @property
     def in_words(self) -> str:
         """Return the error for operators: its kind as words."""
-        words = CAUSES.get(self.kind, self.kind)
+        words = CAUSES.get(self.kind) or _WITHOUT_ERROR.get(self.kind, self.kind)
         return self._without_requests(words if self.status is None else f"{words} ({self.status})")
 
     def _without_requests(self, head: str) -> str:

@@ -12,6 +12,7 @@ from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart, Outcom
 from gateway.core.calls import CallRecord
 from gateway.core.log import get_logger
 from gateway.core.prompt_classes import PromptClass, decoded_class
+from gateway.core.race_failures import CAUSES
 from gateway.core.rules import STEPS
 from gateway.steering.board import Board
 from gateway.steering.clientele import Blame
@@ -523,6 +524,22 @@ class Learning:
         """Return the ids of the running attempts at ``deployment``, of all models."""
         return tuple(each for each, launched in self._launched.items() if launched.deployment == deployment)
 
+    def silence(self, deployments: Mapping[str, object], least_s: float) -> tuple[int, float]:
+        """Return how many running attempts began after the last first token there, and the age of the oldest.
+
+        In seconds; none if there was a first token within ``least_s``. ``deployments`` are those of one model.
+        """
+        now_s, unix_s = self._clock(), self._unix_clock()
+        healths = [self.healths[name] for name in deployments if name in self.healths]
+        if not any(each.in_flight for each in healths):
+            return 0, 0.0
+        answered_s = now_s - max(each.load.at_s for each in healths)
+        if answered_s < least_s:
+            return 0, 0.0
+        ages_s = [unix_s - each.unix_s for each in self._launched.values() if each.deployment in deployments]
+        waiting_s = [age_s for age_s in ages_s if age_s < answered_s]
+        return len(waiting_s), max(waiting_s, default=0.0)
+
     def keep(self, models: set[str], deployments: set[str]) -> None:
         """Forget all other models and deployments, except those with running attempts."""
         now_s = self._clock()
@@ -650,7 +667,9 @@ class Learning:
         deployment, now_s = loser.deployment, self._clock() - ago_s
         met = self._suspects.met(deployment)
         if loser.client is not None:
-            self.own.of(loser.client, deployment).open_breaker(now_s)
+            own = self.own.of(loser.client, deployment)
+            own.trouble = Trouble(reason)
+            own.open_breaker(now_s)
             self.held.add(deployment)
         if self.health_of(deployment).open_breaker(now_s, met):
             self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
@@ -681,6 +700,8 @@ class Learning:
     def _opened(self, deployment: str, cause: str | None, model: str | None = None, ago_s: float = 0.0) -> None:
         """Record that the breaker opened, with the model and client that observed it; drop the samples of the fault."""
         self._suspects.drop(deployment)
+        if cause is not None and cause not in CAUSES:  # else the trouble is the error
+            self.health_of(deployment).trouble = Trouble(cause)
         self.outages.opened(deployment, cause, model, ago_s)
 
     def _fails_elsewhere(self, deployment: str) -> None:

@@ -32,6 +32,8 @@ from gateway.steering.constants import (
     PREFIX_BYTES,
     REFRESH_MOST_S,
     RUN_ON_EVERY,
+    SILENT_ATTEMPTS,
+    SILENT_SHARE,
     SLOT_S,
     TURN_S,
     TURNS_S,
@@ -392,6 +394,25 @@ class Steering:
         names = list(deployments)
         out = self._tenants.not_asked(learnt_as, names, asked, now_s)
         return out + not_asked(healths, [name for name in names if name not in learnt_as], asked, now_s)
+
+    def silent(self, model: str, ttft_s: Mapping[str, float]) -> tuple[SkippedDeployment, ...]:
+        """Return all deployments of a model, if attempts wait there and none has begun to answer for long; else none.
+
+        ``ttft_s``: the time-outs of a first token, by deployment.
+        """
+        if not ttft_s:
+            return ()
+        self._catch_up()
+        least_s = SILENT_SHARE * max(ttft_s.values())
+        waiting, age_s = self._learning.silence(ttft_s, least_s)
+        if waiting < SILENT_ATTEMPTS or age_s < least_s:
+            return ()
+        window = read_window(self._board.slots(model, self._unix_clock()))
+        standings = self._snapshots.fresh(model, window.busiest_class)
+        if age_s < max(standings.of(name).overdue_s for name in ttft_s):
+            return ()
+        cause = f"no first token for {age_s:.0f} s"
+        return tuple(SkippedDeployment(name, "silent", for_good=False, cause=cause) for name in ttft_s)
 
     def leaderboard(self, model: str) -> Leaderboard:
         """Return the published leaderboard of one model, up to now."""

@@ -61,8 +61,9 @@ def not_asked(*reasons: str) -> Callable[[Collection[str]], Sequence[SkippedDepl
 
 def outages(*reasons: str, deployments: Sequence[str] = ("a", "b")) -> OutageSource:
     return OutageSource(
-        lambda: {ODD: deployments},
+        lambda: {ODD: dict.fromkeys(deployments, 120.0)},
         not_asked(*reasons),
+        lambda *_: (),
         model_out_s=lambda: 30,
         deployment_out_s=lambda: 300,
         utc_now=lambda: NOW,
@@ -164,8 +165,9 @@ async def test_the_sentence_says_since_when_why_and_how_many_others_answer() -> 
         ]
 
     source = OutageSource(
-        lambda: {"fast": ["a/x", "b/x", "c/x"]},
+        lambda: {"fast": dict.fromkeys(["a/x", "b/x", "c/x"], 120.0)},
         unused,
+        lambda *_: (),
         model_out_s=lambda: 30,
         deployment_out_s=lambda: 300,
         utc_now=lambda: now,

@@ -216,8 +216,9 @@ class Simulation:
 
         return [
             OutageSource(
-                lambda: MODELS,
+                lambda: {model: dict.fromkeys(names, 120.0) for model, names in MODELS.items()},
                 lambda deployments: self.month.not_asked(deployments, self.now_s),
+                lambda *_: (),
                 model_out_s=lambda: SETTINGS.model_out_s,
                 deployment_out_s=lambda: SETTINGS.deployment_out_s,
                 utc_now=lambda: self.now,

@@ -1,6 +1,6 @@
 """A provider that goes out with many models is one incident; what goes out alone is told for itself, at once."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
@@ -19,10 +19,12 @@ class Fleet:
 
     def __init__(self, world: World, models: dict[str, list[str]], replica: int = 0) -> None:
         self.out: set[str] = set()
+        self.silent: set[str] = set()
         self._told = world.sources[replica]
         self._source = OutageSource(
-            lambda: models,
+            lambda: {model: dict.fromkeys(names, 120.0) for model, names in models.items()},
             self._unused,
+            self._all_silent,
             model_out_s=lambda: MODEL_OUT_S,
             deployment_out_s=lambda: DEPLOYMENT_OUT_S,
             utc_now=lambda: world.now,
@@ -36,6 +38,11 @@ class Fleet:
         return [
             SkippedDeployment(each, "open: …", for_good=False, cause=cause) for each in deployments if each in self.out
         ]
+
+    def _all_silent(self, _model: str, ttft_s: Mapping[str, float]) -> Sequence[SkippedDeployment]:
+        cause = "no first token for 31 s"
+        silent = [SkippedDeployment(each, "silent", for_good=False, cause=cause) for each in ttft_s]
+        return silent if self.silent.issuperset(ttft_s) else []
 
 
 async def run(world: World, *fleets: Fleet, seconds: float) -> None:
@@ -144,3 +151,23 @@ async def test_a_replica_that_has_met_fewer_adds_no_message_of_its_own() -> None
     await run(world, many, few, seconds=120)
     assert await world.said() == [(OPENED, SEVERAL)]
     assert world.now > START
+
+
+async def test_a_model_whose_deployments_are_out_or_silent_is_one_incident() -> None:
+    world = World()
+    fleet = Fleet(world, {"chat": ["p/a", "q/a"]})
+    fleet.silent = {"p/a"}
+    await run(world, fleet, seconds=2 * MODEL_OUT_S)
+    assert await world.said() == []  # the other one may answer
+    fleet.out = {"q/a"}
+    await run(world, fleet, seconds=MODEL_OUT_S + EVERY_S)
+    assert await world.said() == [(OPENED, "model_out:chat")]
+    await run(world, fleet, seconds=EVERY_S)
+    [alert] = await world.watches[0].open_alerts()
+    assert alert.summary == (
+        "chat is out since 12:01 UTC. None of its 2 deployments can answer:"
+        " q/a: it answered with an error (503); p/a: no first token for 31 s"
+    )
+    fleet.out, fleet.silent = {"p/a", "q/a"}, set()  # its attempts have ended
+    await run(world, fleet, seconds=MODEL_OUT_S)
+    assert await world.said() == []

@@ -2,8 +2,10 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,10 +15,10 @@ from gateway.alerts.alert import AlertEvent, AlertKind
 from gateway.alerts.slowdowns import Happened, Metric, Slowdown, SlowdownChange
 from gateway.alerts.stated_models import FIRST_LOOK, LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
 from gateway.ledger import Reader, Slowdowns
-from providers.simulator.script import Raw, Status, Step
+from providers.simulator.script import Hang, Raw, Status, Step
 from tests.app.alerts.receiver import Receiver
-from tests.app.gateway.running_gateway import RunningGateway, Serve
-from tests.patience import PATIENCE_S
+from tests.app.gateway.running_gateway import RunningGateway, Serve, serving
+from tests.patience import PATIENCE_S, until
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -56,6 +58,33 @@ async def test_a_model_that_is_out_is_said_once_shown_and_counted(serve: Serve, 
     assert len(receiver.received) == len(messages) == 1
     seen = repr([found, row, messages, metrics, configured, logged, receiver.received[0][1]])
     assert not [word for word in (SECRET, SECRET.removeprefix("whsec_"), "T0P-S3CRET") if word in seen]
+
+
+async def test_a_model_whose_providers_accept_calls_and_send_nothing_is_out_before_a_time_out(tmp_path: Path) -> None:
+    ahead_s = 0.0
+
+    def unix_clock() -> float:
+        return time.time() + ahead_s
+
+    async with (
+        serving(
+            tmp_path, {"alpha": [Hang()], "beta": [Hang()]}, unix_clock=unix_clock, alerts={"model_out_s": 0}
+        ) as running,
+        asyncio.TaskGroup() as group,
+    ):
+        calls = [group.create_task(running.answered_by()) for _ in range(3)]
+        await until(lambda: running.requests >= 3)
+        alerts = running.gateway.operations.alerts
+        await alerts.look()
+        assert (await shown(running))["open"] == []
+        ahead_s = 60.0
+        await alerts.look()
+        await alerts.look()  # which reads what the first one has opened
+        [found] = (await shown(running))["open"]
+        for each in calls:
+            each.cancel()
+    assert found["key"] == "model_out:llama"
+    assert re.search(r"None of its 2 deployments can answer: alpha/m: no first token for 6\d s", found["summary"])
 
 
 async def test_what_builds_up_and_the_outages_of_the_day_are_shown_before_an_alert_opens(serve: Serve) -> None:

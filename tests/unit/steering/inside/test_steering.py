@@ -325,6 +325,12 @@ def test_a_hang_counts_at_the_claim_not_at_the_end_of_the_answer() -> None:
     for _ in range(4):
         replica.lose("a", 5.0)  # its call goes on: the winner is still streaming
     assert replica.state("a") == "open"
+    assert [row.reason for row in replica.steering.leaderboard(MODEL).deployments] == [
+        None,
+        "hangs: no first token where others answered",
+    ]
+    [out] = replica.steering.not_asked(("a", "b"), ())
+    assert (out.reason, out.cause) == ("open: hangs", "no first token where others answered")
     for _ in range(8):
         replica.lose("b", 5.0, Role.HEDGE)  # a hedge started late: its age says less
     assert replica.state("b") == "ok"
