@@ -38,7 +38,6 @@ from .exchange.interface import Request as Request
 from .exchange.interface import Rest as Rest
 from .exchange.interface import Upstream as Upstream
 from .exchange.interface import UpstreamAnswer as UpstreamAnswer
-from .exchange.interface import connect as connect
 from .exchange.interface import sound_has_begun as sound_has_begun
 from .exchange.multipart import LONGEST_VALUE_BYTES as LONGEST_VALUE_BYTES
 from .exchange.multipart import Form as Form
@@ -57,7 +56,6 @@ from .exchange.sendings import OfCall as OfCall
 from .exchange.sendings import Sendings as Sendings
 from .exchange.sendings import most_of_call as most_of_call
 from .exchange.sizes import amount as amount
-from .exchange.trying import taught as taught
 from .exchange.trying import why_of as why_of
 from .keys.availability import LONG_AGO_S as LONG_AGO_S
 from .keys.availability import Availability as Availability
@@ -137,7 +135,6 @@ from .refusals.learnt import Kind as Kind
 from .refusals.learnt import LearntFacts as LearntFacts
 from .refusals.learnt import ListedFact as ListedFact
 from .refusals.learnt import Met as Met
-from .refusals.learnt import learnt_of as learnt_of
 from .refusals.meanings import Meaning as Meaning
 from .refusals.meanings import meaning_of as meaning_of
 from .refusals.one_request import decide_by_fields as decide_by_fields

@@ -28,7 +28,7 @@ from gateway.fleet.models import Deployment, Model
 from gateway.racing import tier_wanted
 from gateway.settings import Cause, Profile
 from gateway.steering import Explanation, Leaderboard, Terms
-from providers import FORMER, LearntFacts, encoded, learnt_of
+from providers import FORMER, LearntFacts, encoded
 from providers.dialects import raw_json
 
 _MOST_TOKENS = 10**9  # far beyond any model's
@@ -225,7 +225,7 @@ def _standings(context: Context, model: Model) -> Leaderboard:
     rows = []
     for row in board.deployments:
         deployment = model.deployments.get(row.deployment)
-        known = None if deployment is None else learnt_of(deployment.upstream)
+        known = None if deployment is None else deployment.upstream.learnt
         refuses = {} if deployment is None or known is None else _refusals(known, deployment.model)
         rows.append(msgspec.structs.replace(row, refuses=tuple(refuses)) if refuses else row)
     return msgspec.structs.replace(board, deployments=tuple(rows))

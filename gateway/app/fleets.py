@@ -25,7 +25,6 @@ from providers import (
     Setup,
     Upstream,
     Vendor,
-    connect,
     load_catalog,
     open_upstream,
     succeeded,
@@ -264,7 +263,7 @@ class Fleets:
         """Keep a connection open to each deployment with ``race.keep_connected``, until cancelled."""
         while True:
             for upstream in fleet().to_keep_connected(callers()):
-                connect(upstream)
+                upstream.connect()
             await asyncio.sleep(CONNECTED_S)
 
     def retire(self, old: Fleet, new: Fleet) -> None:

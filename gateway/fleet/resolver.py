@@ -38,7 +38,6 @@ from providers import (
     apis_of,
     apis_perhaps,
     is_added,
-    learnt_of,
     lets_search,
     raw_json,
     refusing,
@@ -184,7 +183,7 @@ class Resolver:
             apis=frozenset(apis),
             speaks=_spoken(apis) or (PIVOT,),
             may_have=None if settings.apis else _may_have(provided, vendor, apis),
-            learnt=learnt_of(self._upstreams[provider]),
+            learnt=self._upstreams[provider].learnt,
             drop_params=settings.drop_params,
             adapts_forced=settings.forced_tools == "adapt",
             extra_headers=tuple(

@@ -24,8 +24,6 @@ from providers import (
     Upstream,
     UpstreamAnswer,
     UpstreamError,
-    learnt_of,
-    taught,
 )
 from providers.dialects import Dialect, Loss
 
@@ -123,7 +121,7 @@ class TenantUpstreams:
     def learnt(self, client: str | None, provider: str, key: str) -> LearntFacts | None:
         """Return what refusals have taught with a client's key; None: the key was not used, or is forgotten."""
         known = self._kept.get((client, provider, key))
-        return None if known is None else learnt_of(known[0])
+        return None if known is None else known[0].learnt
 
     def forget(self) -> None:
         """Forget upstreams that were not used for a while."""
@@ -175,11 +173,14 @@ class LazyUpstream:
     @property
     def learnt(self) -> LearntFacts | None:
         """What refusals have taught with this key; None: the key has not been used."""
-        return None if self._opened is None else learnt_of(self._opened)
+        return None if self._opened is None else self._opened.learnt
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
         """Return what an error within an answer teaches of the model, with this key."""
-        return taught(self._asked(), request, error)
+        return self._asked().learn(request, error)
+
+    def connect(self) -> None:
+        """Do nothing: connections are kept open for the operator's keys alone."""
 
     async def stream(self, request: Request) -> Exchange:
         """Request an answer in events."""

@@ -32,7 +32,6 @@ from providers import (
     blames_request_within,
     held_of,
     lacking,
-    learnt_of,
     maker_of,
     offered,
     parameters_of,
@@ -41,7 +40,6 @@ from providers import (
     refuses_to_stream,
     room_of,
     stated_limit,
-    taught,
     types_of_tools,
     unforced,
     why_of,
@@ -195,7 +193,7 @@ def _refusal_of(deployment: Deployment, call: Call, error: UpstreamError) -> Ref
 
 def _learnt_of(deployment: Deployment) -> LearntFacts | None:
     """Return the place where a refusal is remembered: apart from all others if a client's own key was used."""
-    return deployment.learnt if deployment.tenant is None else learnt_of(deployment.upstream)
+    return deployment.learnt if deployment.tenant is None else deployment.upstream.learnt
 
 
 def facts_of(attempt: FormAttempt) -> Facts:
@@ -215,7 +213,7 @@ def taught_after(attempt: FormAttempt, call: Call, error: UpstreamError, request
     """Return the form that is taught by an ``error`` within a stream, before anything of an answer."""
     if attempt.start.continues is not None:
         return None
-    facts = taught(attempt.deployment.upstream, request(), error)
+    facts = attempt.deployment.upstream.learn(request(), error)
     if not facts or call.request.stateful:  # a stateful request is never sent twice; the next one has the form
         return None
     error.kind = ErrorKind.BAD_REQUEST  # no strike against the deployment

@@ -20,7 +20,6 @@ from .interface import Request as Request
 from .interface import Upstream as Upstream
 from .interface import UpstreamAnswer as UpstreamAnswer
 from .interface import WrappedExchange as WrappedExchange
-from .interface import connect as connect
 from .members import without_refused as without_refused
 from .multipart import Steps as Steps
 from .quotes import VendorsWords as VendorsWords
@@ -35,4 +34,3 @@ from .trying import learn as learn
 from .trying import may_teach as may_teach
 from .trying import refused as refused
 from .trying import taken as taken
-from .trying import taught as taught

@@ -14,7 +14,7 @@ from providers.dialects import PIVOT, TELLS, Dialect, Loss, UnshownThought, boun
 from providers.exchange.multipart import Form
 from providers.exchange.sendings import Sendings
 from providers.models import Listing, Usage
-from providers.refusals import Facts, MaskedRecord, UpstreamError
+from providers.refusals import Facts, LearntFacts, MaskedRecord, UpstreamError
 
 
 class Apart(MaskedRecord, frozen=True):
@@ -54,7 +54,7 @@ class Request(MaskedRecord, frozen=True):
     client: str | None = None  # the sender: what one client alone meets takes no key from others; None: unnamed
     key_name: str | None = None  # of several keys only this one may be used; None: any
     apart: Apart | None = None  # what is sent instead with the keys of other accounts
-    taught: Facts = ()  # what errors within the request's answers have taught: see ``trying.taught``
+    taught: Facts = ()  # what errors within the request's answers have taught: see ``Upstream.learn``
     may_have_refused: bool = True  # ``fields`` may have what the vendor refuses in messages or tools; False: surely not
     form: Form | None = None  # instead of ``fields``, for APIs with files
     sendings: Sendings = msgspec.field(default_factory=Sendings)  # counted by the upstream as it sends
@@ -163,13 +163,6 @@ class Exchange(Protocol):
         """
 
 
-def connect(upstream: object) -> None:
-    """Have a connection of ``upstream`` open for the next request, if the gateway makes its connections."""
-    connecting: Callable[[], None] | None = getattr(upstream, "connect", None)
-    if connecting is not None:
-        connecting()
-
-
 class Upstream(Protocol):
     """A provider. Cancelling a task inside any method aborts its request at the provider."""
 
@@ -182,6 +175,20 @@ class Upstream(Protocol):
     can_fetch: bool
     # Whether the first request would wait for a library, or for credentials: see ``warm_up``.
     needs_warming: bool
+
+    @property
+    def learnt(self) -> LearntFacts | None:
+        """What refusals have taught about the provider's models; None: nothing yet, or such things are not kept."""
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
+        """Return what an ``error`` in a stream, before anything of the answer to ``request``, teaches.
+
+        The request is to be sent again with these facts. No facts: the error teaches nothing, or there is no other
+        form.
+        """
+
+    def connect(self) -> None:
+        """Have a connection open for the next request, if the gateway makes the provider's connections."""
 
     async def warm_up(self) -> None:
         """Load the library or credentials for the first request: in the background, before the provider is raced."""

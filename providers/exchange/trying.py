@@ -204,15 +204,6 @@ def known_of(learnt: LearntFacts, request: Request) -> Facts:
     return facts if not request.taught else (*facts, *(fact for fact in request.taught if fact not in facts))
 
 
-def taught(upstream: object, request: Request, error: UpstreamError) -> Facts:
-    """Return what an ``error`` in a stream, before any answer to ``request``, teaches of ``upstream``.
-
-    The request is to be sent again with these facts. No facts: the error teaches nothing, or there is no other form.
-    """
-    learn: Callable[[Request, UpstreamError], Facts] | None = getattr(upstream, "learn", None)
-    return NOTHING if learn is None else learn(request, error)
-
-
 def learn(
     learnt: LearntFacts, form_request: FormRequest, error: UpstreamError, say: Callable[[Facts], SentFields]
 ) -> Facts:

@@ -29,13 +29,11 @@ from providers.exchange import (
     Upstream,
     UpstreamAnswer,
     WrappedExchange,
-    connect,
-    taught,
 )
 from providers.keys.availability import Availability, Readiness, Waits
 from providers.keys.each import step_by_step
 from providers.models import Listing
-from providers.refusals import OF_ONE_KEY, About, ErrorKind, Facts, UpstreamError, headroom, learnt_of
+from providers.refusals import OF_ONE_KEY, About, ErrorKind, Facts, UpstreamError, headroom
 
 # The names of a provider's keys in the ledger. Names distinguish the keys, and are not secret.
 
@@ -315,7 +313,7 @@ class KeyRing:
         self.refused_fields = frozenset[str]().union(*(key.upstream.refused_fields for key in self._keys))
         self.can_fetch = all(key.upstream.can_fetch for key in self._keys)
         self.needs_warming = any(key.upstream.needs_warming for key in self._keys)
-        self.learnt = learnt_of(self._keys[0].upstream)
+        self.learnt = self._keys[0].upstream.learnt
         self._clock = clock
         self._turn = 0
         self._conversations = Conversations()
@@ -325,7 +323,7 @@ class KeyRing:
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
         """Return what an error within an answer teaches of the model, with any key."""
-        return taught(self._keys[0].upstream, request, error)
+        return self._keys[0].upstream.learn(request, error)
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         """Return the parts of a request that the provider would refuse, with any key."""
@@ -334,7 +332,7 @@ class KeyRing:
     def connect(self) -> None:
         """Have a connection open with each key."""
         for key in self._keys:
-            connect(key.upstream)
+            key.upstream.connect()
 
     async def warm_up(self) -> None:
         """Prepare the upstreams of all keys."""

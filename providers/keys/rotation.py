@@ -13,11 +13,11 @@ from typing import TypeVar
 import msgspec
 
 from providers.dialects import Dialect, Loss
-from providers.exchange import Exchange, Request, Sendings, TriedRotation, Upstream, UpstreamAnswer, connect, taught
+from providers.exchange import Exchange, Request, Sendings, TriedRotation, Upstream, UpstreamAnswer
 from providers.keys.availability import LONG_AGO_S
 from providers.keys.each import step_by_step
 from providers.models import Listing
-from providers.refusals import ErrorKind, Facts, UpstreamError, learnt_of
+from providers.refusals import ErrorKind, Facts, UpstreamError
 
 TRY_NEW_EVERY_S = 10.0  # a provider may need minutes until it knows a key everywhere; each try costs a round trip
 _MOST_KEYS = 3  # of one place: the new one, the previous one, and the one that has answered
@@ -79,14 +79,14 @@ class RotatedKey:
         self.refused_fields = self._new.refused_fields
         self.can_fetch = self._new.can_fetch
         self.needs_warming = self._new.needs_warming
-        self.learnt = learnt_of(self._new)
+        self.learnt = self._new.learnt
 
     def __repr__(self) -> str:
         return f"RotatedKey({len(self._keys)} keys)"
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
         """Return what an error within an answer teaches of the model, with any key."""
-        return taught(self._new, request, error)
+        return self._new.learn(request, error)
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         """Return the parts of a request that the provider would refuse, with any key."""
@@ -131,7 +131,7 @@ class RotatedKey:
     def connect(self) -> None:
         """Have a connection open with each key."""
         for upstream in self._opened:
-            connect(upstream)
+            upstream.connect()
 
     async def warm_up(self) -> None:
         """Load what the first request would wait for, with each key."""

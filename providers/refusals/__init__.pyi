@@ -27,7 +27,6 @@ from .learnt import Fact as Fact
 from .learnt import Facts as Facts
 from .learnt import Kind as Kind
 from .learnt import LearntFacts as LearntFacts
-from .learnt import learnt_of as learnt_of
 from .meanings import Meaning as Meaning
 from .one_request import decide_by_fields as decide_by_fields
 from .one_request import decide_by_request as decide_by_request

@@ -492,12 +492,6 @@ def _is_api(fact: Fact, *, tools: bool) -> bool:
     return fact.kind is Kind.API or (tools and fact.kind is Kind.TOOLS)
 
 
-def learnt_of(upstream: object) -> LearntFacts | None:
-    """Return the facts that an upstream has learnt of its models; None if it learns nothing."""
-    learnt = getattr(upstream, "learnt", None)
-    return learnt if isinstance(learnt, LearntFacts) else None
-
-
 def _replaces(fact: Fact, other: Fact) -> bool:
     """Whether ``fact`` is about the same thing as ``other``, and says something else about that."""
     if fact == other or fact.dialect != other.dialect or fact.kind is not other.kind:

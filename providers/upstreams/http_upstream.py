@@ -374,7 +374,7 @@ class HttpUpstream:
         return FormRequest(request, request.dialect.name, request.dialect.requests, self._quirks.rename)
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
-        """Return what an ``error`` within an answer that had not begun teaches about the model: see ``taught``."""
+        """Return what an ``error`` within an answer that had not begun teaches about the model."""
         request = self._without_overruled(request)
         return learn(self.learnt, self._of_form(request), error, lambda facts: _said(request, self._quirks, facts))
 

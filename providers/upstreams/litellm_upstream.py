@@ -369,8 +369,11 @@ class LiteLLMUpstream:
             ask=lambda sent: self._opened(litellm, msgspec.structs.replace(sent.of(request), fields=sent.fields)),
         )
 
+    def connect(self) -> None:
+        """Do nothing: litellm makes its own connections."""
+
     def learn(self, request: Request, error: UpstreamError) -> Facts:
-        """Return what an ``error`` within an answer that had not begun teaches about the model: see ``taught``."""
+        """Return what an ``error`` within an answer that had not begun teaches about the model."""
         asked = FormRequest(request, CHAT.name, CHAT.requests)
         return learn(self.learnt, asked, error, lambda facts: adapted(request.fields, facts, asked))
 

@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 
-from providers import ErrorKind, Exchange, Listing, Request, UpstreamAnswer, UpstreamError, Usage
+from providers import ErrorKind, Exchange, Facts, LearntFacts, Listing, Request, UpstreamAnswer, UpstreamError, Usage
 from providers.dialects import Dialect, Loss
 from providers.refusals import kind_of_status
 from tests.schedules.loop import ShuffledLoop
@@ -125,9 +125,16 @@ class SimulatedUpstream:
 
     def __init__(self, provider: Simulated) -> None:
         self.provider = provider
+        self.learnt = LearntFacts()
         self.closed = False
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> tuple[Loss, ...]:
+        return ()
+
+    def connect(self) -> None:
+        """Do nothing."""
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
         return ()
 
     async def warm_up(self) -> None:

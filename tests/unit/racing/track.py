@@ -33,7 +33,7 @@ from gateway.racing import (
 from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
 from gateway.steering.estimates import Estimate
-from providers import Exchange, Listing, Price, Request, UpstreamAnswer, UpstreamError, events
+from providers import Exchange, Facts, LearntFacts, Listing, Price, Request, UpstreamAnswer, UpstreamError, events
 from providers.dialects import PIVOT, Dialect, Loss
 from tests.support.calls import made_call
 
@@ -130,6 +130,7 @@ class Timetable:
 
     def __init__(self, name: str, *timetables: Sequence[tuple[float, Step]], headers_at: float = 0.0) -> None:
         self.name = name
+        self.learnt = LearntFacts()
         self.requests: list[Request] = []
         self.aborts = 0
         self.cancelled_before_headers = 0
@@ -137,6 +138,12 @@ class Timetable:
         self._headers_at = headers_at
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> tuple[Loss, ...]:
+        return ()
+
+    def connect(self) -> None:
+        """Do nothing."""
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
         return ()
 
     async def warm_up(self) -> None:

@@ -12,7 +12,7 @@ from providers.exchange import Apart, Exchange, Request, UpstreamAnswer
 from providers.keys import KeyRing
 from providers.keys.ring import TRY_REFUSED_EVERY_S
 from providers.models import Listing
-from providers.refusals import ErrorKind, UpstreamError, headroom
+from providers.refusals import ErrorKind, Facts, LearntFacts, UpstreamError, headroom
 
 KEYS = ("sk-first-secret", "sk-second-secret", "sk-third-secret")
 REQUEST = Request("m", {})
@@ -64,6 +64,7 @@ class OneKey:
         self.refused_fields = frozenset[str]()
         self.can_fetch = can_fetch
         self.needs_warming = needs_warming
+        self.learnt = LearntFacts()
         self.key = key
         self.asked = 0
         self.headers: dict[str, str] = {}
@@ -73,6 +74,12 @@ class OneKey:
         self.closed = False
         self.saw: Callable[[Request], object] = lambda _: None
         self.meanwhile: Callable[[], None] = lambda: None  # what happens while it is asked
+
+    def connect(self) -> None:
+        """Do nothing."""
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
+        return ()
 
     async def warm_up(self) -> None:
         """Do nothing."""
