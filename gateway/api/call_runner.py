@@ -196,6 +196,7 @@ class CallRunner:
         ``on_use``: called with the fallback whose answer is about to begin.
         """
         allowance = Allowance(self.purse, planned)
+        allowance.begin()
         late_s = self.late_s(planned) if self._fallbacks.hedges else None
         following = None if late_s is None else self._following(planned, late_s, beside, on_use)
         return Race(
@@ -203,7 +204,7 @@ class CallRunner:
             planned.model,
             planned.plan,
             sink,
-            may_launch=allowance.permits,
+            may_launch=allowance.pay,
             on_slot_refused=allowance.no_seat,
             call=planned.call,
             reading=planned.reading,
@@ -322,7 +323,7 @@ class CallRunner:
     async def use_next(self) -> bool:
         """Go on with the next model that limits and money allow; return whether there is one."""
         while (following := await self._fallbacks.following(self._last_errors)) is not None:
-            if await self.purse.holds(following):
+            if await self.purse.reserve(following):
                 self.use(following)
                 return True
         return False
@@ -330,7 +331,7 @@ class CallRunner:
     async def use_own(self) -> bool:
         """Plan the requested model once more; return whether limits and money allow it."""
         planned = await self._fallbacks.again()
-        if planned is None or not await self.purse.holds(planned):
+        if planned is None or not await self.purse.reserve(planned):
             return False
         self.failed.clear()
         self.planned = planned
@@ -360,7 +361,7 @@ class CallRunner:
         if call is None:
             return False
         planned = msgspec.structs.replace(planned, call=call, plan=planned.plan.in_another_form(roomy.deployment))
-        if not await self.purse.holds(planned):
+        if not await self.purse.reserve(planned):
             return False
         self.failed[:] = [each for each in self.failed if each[0] != planned.model.name]
         self.use(planned)
@@ -423,15 +424,15 @@ class Beside:
             return None
         while (planned := await self._fallbacks.beside(self._late, first.model.name)) is not None:
             self._late = planned.model.name
-            if await runner.purse.holds(planned) and self._is_paid(planned, is_second=is_rescued):
+            if await runner.purse.reserve(planned) and self._is_paid(planned, is_second=is_rescued):
                 self._raced[planned.model.name] = planned
-                allowance = Allowance(runner.purse, planned, beside=True)
+                allowance = Allowance(runner.purse, planned, is_told=False)
                 return FallbackModel(
                     planned.model,
                     planned.plan,
                     planned.call,
                     self._sink,
-                    allowance.permits,
+                    allowance.pay,
                     allowance.no_seat,
                     runner.late_s(planned),
                     planned.reading,
@@ -443,7 +444,7 @@ class Beside:
         launches = fallback.plan.launches
         if self.late_s == 0.0 or not launches:  # the late model cannot answer at all, or there is nothing to pay for
             return True
-        is_permitted = self._runner.purse.permits_beside(fallback, self._first, launches[0], is_second=is_second)
+        is_permitted = self._runner.purse.pay_beside(fallback, self._first, launches[0], is_second=is_second)
         if not is_permitted:
             self._fallbacks.keep(fallback.model.name)
         return is_permitted

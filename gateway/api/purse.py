@@ -37,19 +37,19 @@ class Purse:
         self._context = context
         self._response_headers = response_headers
 
-    def permits_beside(self, fallback: PlannedCall, late: PlannedCall, launch: Launch, *, is_second: bool) -> bool:
-        """Charge a fallback's launch to the late model beside which it starts; return whether that model may pay.
+    def pay_beside(self, fallback: PlannedCall, late: PlannedCall, launch: Launch, *, is_second: bool) -> bool:
+        """Pay for a fallback's launch from the late model beside which it starts; return whether that model may pay.
 
         Want of money refuses a launch only if the call has had a rescue already, or if the fallback costs over ten
         times as much.
         """
         is_needed = not (is_second or late.model.is_dear(fallback.model))
-        reason = self.refusal(late.model, launch, fallback.plan, is_needed=is_needed, of=fallback.model)
+        reason = self.charge(late.model, launch, fallback.plan, is_needed=is_needed, of=fallback.model)
         if reason is not None:
             self.tell(reason)
         return reason is None
 
-    async def holds(self, planned: PlannedCall) -> bool:
+    async def reserve(self, planned: PlannedCall) -> bool:
         """Reserve the expected use of limits by a further model; return whether the limits allow the use."""
         self.kept_out.pop(planned.model.name, None)
         if is_counted(planned.call, planned.model):
@@ -61,10 +61,10 @@ class Purse:
                 return False
         return True
 
-    def refusal(
+    def charge(
         self, model: Model, launch: Launch, plan: Plan, *, is_needed: bool, of: Model | None = None
     ) -> Narrowed | None:
-        """Charge an extra attempt of ``plan`` to ``model``; return why the attempt may not start now.
+        """Charge an extra attempt of ``plan`` to ``model``; return why it may not start now. None: it is paid.
 
         ``is_needed``: the call's first rescue or fallback, which no limit in dollars refuses. ``of``: the model to ask;
         None: ``model``.
@@ -98,25 +98,25 @@ class Purse:
         the model ``beside`` may not pay.
         """
 
-        async def holds(launch: Launch) -> bool:
+        async def reserve(launch: Launch) -> bool:
             if beside is None:
                 return True  # reserved when the call began
-            return await self.holds(msgspec.structs.replace(planned, plan=planned.plan.continued(launch)))
+            return await self.reserve(msgspec.structs.replace(planned, plan=planned.plan.continued(launch)))
 
-        def permits(launch: Launch, stopped: StopKind) -> bool:
+        def pay(launch: Launch, stopped: StopKind) -> bool:
             if stopped is StopKind.BROKE:
                 return True
             if stopped is StopKind.SLOW:
                 return self._context.services.rescues.spend(self.open_call.call.caller.client)
             if beside is None:
                 is_needed = launch.role is Role.FAILOVER
-                return self.refusal(planned.model, launch, planned.plan, is_needed=is_needed) is None
-            is_permitted = self.permits_beside(planned, beside, launch, is_second=False)
+                return self.charge(planned.model, launch, planned.plan, is_needed=is_needed) is None
+            is_permitted = self.pay_beside(planned, beside, launch, is_second=False)
             if not is_permitted:
                 on_refused()
             return is_permitted
 
-        return Continuer(planned.model, planned.plan, planned.call, holds, permits)
+        return Continuer(planned.model, planned.plan, planned.call, reserve, pay)
 
     def left_out(self, planned: PlannedCall) -> None:
         """Count the attempts asked for by a plan and not started."""
@@ -132,21 +132,17 @@ class Purse:
         open_call.narrowed = self._response_headers[NARROWED] = reason.before(open_call.narrowed)
 
 
-class Allowance:
-    """The money that one plan may spend: asked before each launch that is due.
+class Allowance(msgspec.Struct, eq=False):
+    """The money that one plan may spend: asked before each launch that is due."""
 
-    The client is told why the plan starts fewer attempts than asked for, unless the plan runs ``beside`` another model.
-    """
+    purse: Purse
+    planned: PlannedCall
+    is_told: bool = True  # the client, why the plan starts fewer attempts; False: it runs beside another model's
+    is_rescued: bool = False
 
-    __slots__ = ("_is_rescued", "_is_told", "_planned", "_purse")
-
-    def __init__(self, purse: Purse, planned: PlannedCall, *, beside: bool = False) -> None:
-        self._purse = purse
-        self._planned = planned
-        self._is_told = not beside
-        self._is_rescued = False
-        if beside:
-            return
+    def begin(self) -> None:
+        """Note in the call what its plan asks for, and tell why the plan has fewer attempts already."""
+        purse, planned = self.purse, self.planned
         open_call, plan = purse.open_call, planned.plan
         open_call.width_asked, open_call.cached = plan.width_asked or None, plan.cached
         if open_call.narrowed is not Narrowed.LIMITS:  # a limit kept another fallback out
@@ -155,29 +151,29 @@ class Allowance:
             purse.left_out(planned)
             purse.tell(plan.narrowed)
 
-    def permits(self, launch: Launch) -> bool:
+    def pay(self, launch: Launch) -> bool:
         """Pay for a launch beside another attempt; return whether the launch may start now. Probes are only counted."""
-        planned, rescues = self._planned, launch.role is Role.FAILOVER
+        planned, rescues = self.planned, launch.role is Role.FAILOVER
         plan = planned.plan
         if plan.withheld_by is not None and launch is plan.withheld:
-            self._purse.left_out(planned)
+            self.purse.left_out(planned)
             self._tell(plan.withheld_by)
             return False
-        is_needed = rescues and not self._is_rescued
-        reason = self._purse.refusal(planned.model, launch, plan, is_needed=is_needed)
-        self._is_rescued |= rescues and reason is None
+        is_needed = rescues and not self.is_rescued
+        reason = self.purse.charge(planned.model, launch, plan, is_needed=is_needed)
+        self.is_rescued |= rescues and reason is None
         if reason is not None:
             self._tell(reason)
         return reason is None
 
     def no_seat(self, launch: Launch) -> None:  # noqa: ARG002 - whichever it is
         """Tell that an extra launch gets no seat."""
-        self._purse.no_seat(self._planned)
+        self.purse.no_seat(self.planned)
         self._tell(Narrowed.CAPACITY)
 
     def _tell(self, reason: Narrowed) -> None:
-        if self._is_told:
-            self._purse.tell(reason)
+        if self.is_told:
+            self.purse.tell(reason)
 
 
 # The expected use of limits by a planned call, and the model that pays.

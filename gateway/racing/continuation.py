@@ -45,8 +45,8 @@ class Continuer(msgspec.Struct, frozen=True):
     model: Model
     plan: Plan
     call: Call  # as built for this model
-    holds: Callable[[Launch], Awaitable[bool]]  # whether limits allow the launch, whose expected use is then reserved
-    permits: Callable[[Launch, StopKind], bool]  # whether the launch may be paid
+    reserve: Callable[[Launch], Awaitable[bool]]  # reserves the launch's expected use; whether limits allow it
+    pay: Callable[[Launch, StopKind], bool]  # pays for the launch; whether it may start
 
 
 class Continuers(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ class Continuation:
             return False
         candidates = self._candidates = self._chosen()
         # Beside an answer that still runs, a continuation counts as a rescue, like one before the first token.
-        if not candidates or not self._permits(Launch(candidates[0].name, 0.0, Role.FAILOVER)):
+        if not candidates or not self._pay(Launch(candidates[0].name, 0.0, Role.FAILOVER)):
             return False
         # The answer as it is now: later text is held back, and dropped if another deployment continues.
         part = msgspec.structs.replace(self._broken, again_tokens=again_tokens(self._begun.text))
@@ -121,7 +121,7 @@ class Continuation:
         """Ask the chosen deployments until one has continued the answer."""
         sink, takeover = self._sink, self._own.model.takeover
         ending: CallRecord | NoAnswer | BrokenAnswer = NoAnswer()
-        candidates = [each for each in self._candidates if await each.of.holds(Launch(each.name, 0.0, Role.TAKEOVER))]
+        candidates = [each for each in self._candidates if await each.of.reserve(Launch(each.name, 0.0, Role.TAKEOVER))]
         if candidates and self._is_counted:
             with suppress(MemoryError):  # no memory for requests with the delivered text: the answer is not continued
                 self._race = self._race_of(candidates)
@@ -201,10 +201,10 @@ class Continuation:
                 able[name] = ContinuationCandidate(deployment, of)
         return able
 
-    def _permits(self, launch: Launch) -> bool:
-        """Whether a launch may be paid."""
+    def _pay(self, launch: Launch) -> bool:
+        """Pay for a launch; return whether it may start."""
         of = next((each.of for each in self._candidates if each.name == launch.deployment), self._own)
-        return of.permits(launch, self._stopped)
+        return of.pay(launch, self._stopped)
 
     # How the deployments are asked.
 
@@ -227,7 +227,7 @@ class Continuation:
         repeating = {each.name for each in candidates if _way(each) == "repeated_prefix"}
         sink = self._sink_for(lambda deployment: repeated if deployment in repeating else tail, spent, sent=spent)
         # A slow stream's continuation was paid as a whole when it was planned.
-        may_launch = (lambda _: True) if self._stopped is StopKind.SLOW else self._permits
+        may_launch = (lambda _: True) if self._stopped is StopKind.SLOW else self._pay
         return Race(self._open_call, _hurried(model, candidates, within_s), plan, sink, may_launch=may_launch)
 
     def _spent(self) -> int:

@@ -265,7 +265,7 @@ class Steering:
         learnt_as: Mapping[str, str] | None = None,
         client: str | None = None,
     ) -> bool:
-        """Whether an attempt may start now; if it is extra, charge it to the model, or to ``payer``, if given.
+        """Charge an attempt that is extra to the model, or to ``payer``, if given; return whether it may start now.
 
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
         no price of the model is known. ``is_needed``: the call's first rescue, which no limit in dollars refuses.

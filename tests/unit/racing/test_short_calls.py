@@ -144,7 +144,7 @@ class Course:
         entry.model, entry.plan, entry.call = model, plan, call
         allowance = Allowance(Purse(cast("Any", context), open_call, {}), cast("Any", entry))
         outlet, reading = RememberingOutlet(RememberingRecorder()), RelayedRequest(path="embeddings")
-        may_launch = allowance.permits
+        may_launch = allowance.pay
         record = await Race(open_call, model, plan, outlet, reading=reading, may_launch=may_launch).run()
         assert isinstance(record, CallRecord)
         if is_kept:
