@@ -66,7 +66,7 @@ class Afterwards(msgspec.Struct, frozen=True):
         if remembering is None:
             return
         if parsed.stores:
-            deployment = self.runner.planned.model.deployments[maker.deployment]
+            deployment = self.runner.models.planned.model.deployments[maker.deployment]
             if deployment.stores and deployment.spoken_in(self.runner.call) is parsed.dialect:
                 return
         remembering.keep_soon()
@@ -80,7 +80,7 @@ class Afterwards(msgspec.Struct, frozen=True):
         deployment, key_name = maker.deployment, maker.key_name
         responses, client = self.context.responses, self.client_context.client.name
         names = {} if self.given is None else self.given.names
-        deployment_asked = self.runner.planned.model.deployments[deployment]
+        deployment_asked = self.runner.models.planned.model.deployments[deployment]
         if self.parsed.relayed is not None:
             pass  # all names are the provider's own
         elif deployment_asked.spoken_in(self.runner.call) is not self.parsed.dialect:

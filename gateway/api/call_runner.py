@@ -107,13 +107,12 @@ class CallRunner:
         self._fleet = fleet
         self._answer_here = answer_here
         self._begun = begun
-        self._fallbacks = FallbackChain(
+        self.models = FallbackChain(
             fleet, model, preferences.models[1:], partial(plan, fleet=fleet), may_fall_back=may_fall_back
         )
         self.first_call: Call  # for the first usable model
-        self.planned: PlannedCall  # for the current model
         self.open_call: OpenCall
-        self.response_headers = self._fallbacks.response_headers  # besides those of the answer
+        self.response_headers = self.models.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
         self.failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with errors
         self._unanswered: list[tuple[str, NoAnswer]] = []  # the failed models of a race, in order
@@ -132,7 +131,7 @@ class CallRunner:
             ApiError: no model can be used.
 
         """
-        planned = self.planned = await self._fallbacks.begin()
+        planned = await self.models.begin()
         self.first_call = planned.call
         self.open_call = OpenCall(
             self._services,
@@ -145,7 +144,7 @@ class CallRunner:
 
     @property
     def call(self) -> Call:
-        """The call for the current model."""
+        """The call for the current model (``models.planned``), in the form in which the model was asked last."""
         return self.open_call.call
 
     async def run(self, run: Run) -> CallRecord:
@@ -157,9 +156,10 @@ class CallRunner:
 
         """
         try:
-            if is_counted(self.planned.call, self.planned.model):
+            planned = self.models.planned
+            if is_counted(planned.call, planned.model):
                 await self._hold()
-            while isinstance(ending := await run(self.planned), NoAnswer):
+            while isinstance(ending := await run(self.models.planned), NoAnswer):
                 self._note_failures()
                 if not await has_next(self):
                     self._refuse(all_failed(self.failed, self.purse.kept_out))
@@ -174,8 +174,9 @@ class CallRunner:
             self.open_call.finish(None, status_code=InternalError.status, error_kind=InternalError.code)
             raise
         else:
-            if self.planned.prefix is not None:
-                remember_prefix(self._context, self.planned, ending)
+            planned = self.models.planned
+            if planned.prefix is not None:
+                remember_prefix(self._context, planned, ending)
             return ending
         finally:
             self._context.limits.drop(self.first_call.caller.id)
@@ -197,7 +198,7 @@ class CallRunner:
         """
         allowance = Allowance(self.purse, planned)
         allowance.begin()
-        late_s = self.late_s(planned) if self._fallbacks.hedges else None
+        late_s = self.late_s(planned) if self.models.hedges else None
         following = None if late_s is None else self._following(planned, late_s, beside, on_use)
         return Race(
             self.open_call,
@@ -217,11 +218,11 @@ class CallRunner:
         """Return the fallbacks that are asked beside the model of ``planned``; explain when the next one is asked."""
         late_s = late_at_first_s(self._context, planned, late_s)
         explanation = planned.plan.explanation
-        if explanation is not None and (following := self._fallbacks.after(planned.model.name)) is not None:
+        if explanation is not None and (following := self.models.after(planned.model.name)) is not None:
             explanation = msgspec.structs.replace(explanation, late_s=late_s, fallback=following[0])
             self.response_headers[PLAN_HEADER] = written(explanation)
         self._raced = {planned.model.name: planned}
-        return Beside(self, self._fallbacks, self._raced, planned, late_s=late_s, sink=sink, on_use=on_use)
+        return Beside(self, self.models, self._raced, planned, late_s=late_s, sink=sink, on_use=on_use)
 
     def runs_on(self, planned: PlannedCall, attempts: Sequence[str]) -> bool:
         """Whether the primary of a plan runs on to its first token after another model has overtaken it."""
@@ -246,13 +247,13 @@ class CallRunner:
             ending = await race.run()
         self._unanswered = race.unanswered
         while isinstance(ending, BrokenAnswer):
-            continuers = self._continuers(self.planned)  # of the model whose answer has begun
+            continuers = self._continuers(self.models.planned)  # of the model whose answer has begun
             ending = await Continuation(open_call, sink, continuers, ending).finish()
         return ending
 
     def _continuers(self, planned: PlannedCall) -> Continuers:
         """Return the models that may continue an answer of the model of ``planned``: itself, then its fallbacks."""
-        purse, fallbacks = self.purse, self._fallbacks
+        purse, fallbacks = self.purse, self.models
 
         def others(stopped: StopKind) -> Iterator[Continuer]:
             for other in fallbacks.to_continue(beside=stopped is not StopKind.BROKE):
@@ -262,13 +263,12 @@ class CallRunner:
 
     def late_s(self, planned: PlannedCall) -> float | None:
         """Return when the next model is asked beside the model of ``planned``, seconds after the start; None: never."""
-        following = self._fallbacks.after(planned.model.name)
+        following = self.models.after(planned.model.name)
         return None if following is None else late_after_s(self._context, self._fleet, planned, following)
 
     def use(self, planned: PlannedCall) -> None:
         """Make the model of ``planned`` the one that answers."""
-        self._fallbacks.use(planned)
-        self.planned = planned
+        self.models.use(planned)
         self.open_call.continue_as(planned.call)
         self.response_headers.update(self._limit_headers)
 
@@ -281,14 +281,15 @@ class CallRunner:
         """
         line_s, hold = 0.0, self._context.limits.hold
         while True:
-            planned, by, model = self.planned, self.planned.call.caller, self.planned.model
+            planned = self.models.planned
+            by, model = planned.call.caller, planned.model
             free = {"spends": not model.is_free, "is_free": model.costs_nothing}
             try:
                 self._limit_headers = await hold(
                     by.id, by.levels, payer_of(planned), use_of(planned), begun=self._begun, line_s=line_s, **free
                 )
             except LimitReached as error:
-                following = await self._fallbacks.following([(planned.model.name, error)])
+                following = await self.models.following([(planned.model.name, error)])
                 if following is not None:
                     self.use(following)
                 elif line_s or not isinstance(error, LimitHeld):
@@ -303,7 +304,8 @@ class CallRunner:
 
     def _note_failures(self) -> None:
         """Note the errors of the last race's models."""
-        plans = {self.planned.model.name: self.planned, **self._raced}
+        planned = self.models.planned
+        plans = {planned.model.name: planned, **self._raced}
         self._last_errors = [(name, self._total_failure(plans[name], failures)) for name, failures in self._unanswered]
         self.failed += self._last_errors
         for name, failures in self._unanswered:
@@ -314,7 +316,7 @@ class CallRunner:
     @property
     def own(self) -> str | None:
         """The requested model; None: it cannot be used."""
-        return self._fallbacks.own
+        return self.models.own
 
     def turn_s(self, model: str, wait_s: float) -> float:
         """Return after how many seconds it is this call's turn to ask ``model``, which is free in ``wait_s``."""
@@ -322,7 +324,7 @@ class CallRunner:
 
     async def use_next(self) -> bool:
         """Go on with the next model that limits and money allow; return whether there is one."""
-        while (following := await self._fallbacks.following(self._last_errors)) is not None:
+        while (following := await self.models.following(self._last_errors)) is not None:
             if await self.purse.reserve(following):
                 self.use(following)
                 return True
@@ -330,11 +332,10 @@ class CallRunner:
 
     async def use_own(self) -> bool:
         """Plan the requested model once more; return whether limits and money allow it."""
-        planned = await self._fallbacks.again()
+        planned = await self.models.again()
         if planned is None or not await self.purse.reserve(planned):
             return False
         self.failed.clear()
-        self.planned = planned
         self.open_call.continue_as(planned.call)
         self.response_headers.update(self._limit_headers)
         return True
@@ -455,7 +456,7 @@ class Beside:
         runner.use(self._raced[model])
         if (reason := runner.open_call.narrowed) is not None:  # the late model's reason counts
             runner.response_headers[NARROWED] = reason
-        self._on_use(runner.planned)
+        self._on_use(runner.models.planned)
 
     def runs_on(self, model: str, attempts: Sequence[str]) -> bool:
         """Whether the overtaken primary of ``model`` runs on to its first token."""

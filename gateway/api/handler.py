@@ -332,7 +332,7 @@ class Responder:
 
     def _told(self, error: ApiError) -> ApiError:
         """Return the error to answer with: ``lost_thread`` for a thread's next turn that others could answer."""
-        model, parsed = self._runner.planned.model, self._parsed
+        model, parsed = self._runner.models.planned.model, self._parsed
         has_others = len(model.deployments) > 1 or bool(model.fallbacks or parsed.preferences.models[1:])
         if parsed.converses != THREAD or not has_others or cause_of(error) is None:
             return error
@@ -346,7 +346,7 @@ class Responder:
         sink.given = after.given
         if self._parsed.remembering is not None:
             sink.remember(self._parsed.remembering, after.remember)
-        silence_s, is_late = runner.planned.model.keepalive_s, call.decision.win_on is WinOn.VALID
+        silence_s, is_late = runner.models.planned.model.keepalive_s, call.decision.win_on is WinOn.VALID
         sink.keepalive_s = silence_s
         every_s = COMMENT_S if silence_s is None and is_late else silence_s  # the first token may be the last
         if every_s is not None:
@@ -362,7 +362,7 @@ class Responder:
             if (answer := self._answer_here(error)) is None:
                 raise
             return answer
-        sink = PassingSink(self._request, runner.response_headers, runner.planned.model.keepalive_s)
+        sink = PassingSink(self._request, runner.response_headers, runner.models.planned.model.keepalive_s)
         try:
             record = await runner.run(partial(runner.gather, sink))
         except AnsweredHere as here:
