@@ -71,6 +71,7 @@ class Resolver:
         self._upstreams = upstreams
         self._find_datasheet = find_datasheet
         self._limits, self._of_fleet = limits(settings), fleet_limits(settings)
+        self._proxies = tuple(getproxies_environment().values())  # once: it reads the whole environment
 
     def model(self, name: str, settings: ModelSettings, *, adhoc: bool = False, payer: str = "") -> Model:
         """Return a model as configured, and under each profile; ``payer``'s budget pays for its extra attempts."""
@@ -226,9 +227,7 @@ class Resolver:
             quantization=settings.quantization,
             hardware=settings.hardware,
             whole=vendor.quirks.whole if vendor is not None else {},
-            addresses=addresses(
-                (*([str(provided.base_url)] if provided.base_url else []), *getproxies_environment().values())
-            ),
+            addresses=addresses((*([str(provided.base_url)] if provided.base_url else []), *self._proxies)),
         )
 
     def _marked(self, deployment: Deployment) -> Deployment:
