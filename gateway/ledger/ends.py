@@ -2,7 +2,7 @@
 
 The process that takes an end keeps the row in the same transaction, and then spools the row. If this process is killed
 in between, another process finds the row here and writes it, with the same ids and instants, so that the row is stored
-once.
+once. Also the responses that have no end so far.
 """
 
 from collections.abc import Collection
@@ -13,6 +13,7 @@ from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.core.calls import CallRecord
+from gateway.core.records import StoredName
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import Finished, decode, encode
 from gateway.ledger.errors import is_sqlite
@@ -21,6 +22,7 @@ from providers import UNREADABLE
 
 AFTER = timedelta(seconds=30)  # a row is spooled at once after its end is taken; if not by now, the process was killed
 AT_ONCE = 500
+MOST_UNENDED = 1_000  # the newest responses in the background that a process counts and asks for after its start
 
 
 def kept_end(row: CallRecord) -> str:
@@ -61,6 +63,24 @@ async def kept_ends(engine: AsyncEngine) -> tuple[dict[str, CallRecord], list[st
         raise unreachable(engine.url, error) from error
     written = [each for each, row in rows.items() if row.id in stored]
     return {each: row for each, row in rows.items() if row.id not in stored}, written, unreadable
+
+
+async def unended(engine: AsyncEngine, now: datetime) -> list[StoredName]:
+    """Return the newest responses that some process left running, without an end so far, at most 1,000.
+
+    Raises:
+        DatabaseUnreachableError: the database cannot be reached.
+
+    """
+    row = stored_names.c
+    runs = (row.sealed.is_not(None), row.known != "", row.expires_at > _instant(engine, now))
+    query = select(row.id, row.expires_at, row.client, row.known, row.sealed).where(*runs)
+    query = query.order_by(row.expires_at.desc()).limit(MOST_UNENDED)
+    try:
+        async with engine.connect() as connection:
+            return [StoredName(**found) for found in (await connection.execute(query)).mappings()]
+    except DATABASE_ERRORS as error:
+        raise unreachable(engine.url, error) from error
 
 
 def _read(ended: str) -> CallRecord | None:

@@ -33,7 +33,6 @@ WITHIN_S = 3.0  # of a query
 ADOPTED_WITHIN_S = 3.0  # a moment after the start, the rows that a dead process had spooled are in SQL
 MOST_AT_ONCE = 500  # names in one query; SQLite takes 32,766 values
 MOST_IN_AN_ENTRY = 100  # about 20 KB of the spool
-MOST_UNENDED = 1_000  # the newest responses in the background that a process counts and asks for after its start
 AWAY: Final = ""  # in place of a row, which is never empty: the database did not answer
 _NONCE_BYTES = 12
 
@@ -138,12 +137,12 @@ class LedgerNames:
 
         """
         await self._ledger.adopted()
-        row = stored_names.c
-        runs = (row.sealed.is_not(None), row.known != "", row.expires_at > self._instant())
-        query = select(row.id, row.client, row.known, row.sealed).where(*runs)
-        async with self._database.open(WITHIN_S) as connection:
-            rows = list(await connection.execute(query.order_by(row.expires_at.desc()).limit(MOST_UNENDED)))
-        return [Unended(name, client, maker, self._opened(name, sealed)) for name, client, maker, sealed in rows]
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                rows = await self._ledger.unended()
+        except (LedgerError, TimeoutError) as error:
+            raise NamesUnreachable(str(error)) from error
+        return [Unended(row.id, row.client, row.known, self._opened(row.id, row.sealed or "")) for row in rows]
 
     async def claim(self, row: str, for_s: float) -> bool:
         """Return whether this process, of all, is to ask for the end of the running response ``row``, for ``for_s``.

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from sqlalchemy import Row, TextClause, text
 
 from gateway.core.calls import CallRecord, HourlySum, Spent, Used
-from gateway.core.records import PROBES
+from gateway.core.records import PROBES, StoredName
 from gateway.ledger import ends, folding, inserts, queries, retention
 from gateway.ledger.connections import (
     Database,
@@ -298,6 +298,9 @@ class Store(Protocol):
     async def forget_ends(self, names: Collection[str]) -> None:
         """Clear the kept rows of these names."""
 
+    async def unended(self, now: datetime) -> list[StoredName]:
+        """Return what ``ends.unended`` returns."""
+
     async def aclose(self) -> None:
         """Close all connections."""
 
@@ -415,6 +418,11 @@ class SqlStore:
     async def forget_ends(self, names: Collection[str]) -> None:
         """Delete kept ends."""
         await ends.forget_ends(self._engine, names)
+
+    async def unended(self, now: datetime) -> list[StoredName]:
+        """Return what ``ends.unended`` returns."""
+        async with self._turns:
+            return await ends.unended(self._engine, now)
 
     async def aclose(self) -> None:
         """Dispose of the engine."""

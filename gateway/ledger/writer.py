@@ -546,6 +546,15 @@ class Ledger:
         if self._tasks:
             await self._adopted.wait()
 
+    async def unended(self) -> list[StoredName]:
+        """Return what ``ends.unended`` returns, over the connection that a start has opened already.
+
+        Raises:
+            DatabaseUnreachableError: the database cannot be reached.
+
+        """
+        return await self._store.unended(self.clock.now())
+
     async def fold(self) -> None:
         """Add up all rows in SQL now, for views that read sums; without this it takes about a second.
 

@@ -29,6 +29,7 @@ from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import Call, CallRecord, CallStart, HourlySum, Recorder, Spent, Used
 from gateway.core.ids import uuid7
 from gateway.core.prompt_classes import PromptClass
+from gateway.core.records import StoredName
 from gateway.ledger import Finished, Retention
 from gateway.ledger.entries import Audited, Entry, Outage, Refused, Started, decode, encode
 from gateway.ledger.folding import FoldResult
@@ -145,6 +146,9 @@ class MemoryStore:
         return {}, [], 0
 
     async def forget_ends(self, names: Collection[str]) -> None: ...
+
+    async def unended(self, now: datetime) -> list[StoredName]:
+        return []
 
     async def aclose(self) -> None:
         self.closed = True

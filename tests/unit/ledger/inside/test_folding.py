@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.core.calls import CallRecord, HourlySum, Spent, Used
+from gateway.core.records import StoredName
 from gateway.ledger import DatabaseUnreachableError, Retention
 from gateway.ledger.entries import Entry
 from gateway.ledger.folding import FULL, FoldResult
@@ -78,6 +79,9 @@ class Notes:
         return {}, [], 0
 
     async def forget_ends(self, names: Collection[str]) -> None: ...
+
+    async def unended(self, now: datetime) -> list[StoredName]:
+        return []
 
     async def aclose(self) -> None: ...
 
