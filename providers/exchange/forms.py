@@ -345,7 +345,11 @@ def understood(
     if (reading.of_history or reading.of_roles) and formats.vendors.with_history is not None:
         only = _ROLE if reading.of_roles and _has_developer(fields, formats) else ""
         facts.append(Fact(Kind.HISTORY, only, dialect=api))
-    return tuple(dict.fromkeys(facts)) or _of_forced(reading, fields, form_request)
+    return (
+        tuple(dict.fromkeys(facts))
+        or _of_forced(reading, fields, form_request)
+        or _of_mentioned(reading, fields, form_request)
+    )
 
 
 def _of_turns(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
@@ -508,6 +512,30 @@ def _of_fields(reading: RefusalReading, fields: Fields, form_request: FormReques
     return facts
 
 
+def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
+    """Return the fact that the field that a refusal in unknown words mentions is not taken.
+
+    The words may be about the value alone, so they teach nothing of others. The next answer confirms the fact.
+    """
+    place = _find(fields, reading.mentioned, form_request) if reading.mentioned else None
+    if place is None or place.top in form_request.request.extra_body:
+        return NOTHING
+    value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
+    only = value if _may_be_told(place, value, form_request.formats) else ""
+    is_clients = (
+        reading.of_names and not named_by_client(fields).isdisjoint(reading.mentioned)
+    ) or place.top in _PRIVATE
+    if _may_lose(fields, place, form_request) is not None:
+        if not only and value.startswith('"') and place.top not in _PRIVATE:
+            return NOTHING  # the client's own text, and no vendor's value
+        return (Fact(Kind.FIELD, place.path, value=only, dialect=form_request.api, passing=is_clients),)
+    if place.top in _KEPT | _essential(form_request.formats) or not _is_must(
+        RefusedField(reading.mentioned), place, form_request
+    ):
+        return NOTHING
+    return (Fact(Kind.MUST, _clients_name(place, form_request), dialect=form_request.api, passing=is_clients),)
+
+
 def _is_must(refused: RefusedField, place: FieldPlace, asked: FormRequest) -> bool:
     """Whether a refusal says that a field, which may not be left out, is taken from no request."""
     formats = asked.formats
@@ -597,13 +625,17 @@ def _may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _
     is_preferred = demand is not Demand.MUST and (demand is not None or _is_preference(place, value, formats))
     if is_preferred or top in _optional(formats, fields):
         return _Why(is_told=is_clients)
-    essential = {formats.prompt, *formats.reading_order, *formats.essential, *formats.json_formats}
-    essential |= formats.tools.offered.keys()
-    if top in _KEPT or top in essential or top == formats.choices or top in formats.omissible.items:
+    if top in _KEPT or top in _essential(formats) or top == formats.choices or top in formats.omissible.items:
         return None
     if clients_name not in request.fields:
         return _Why(is_told=top in _OF_USAGE)  # the gateway has added the field; without it the usage is an estimate
     return _Why(is_told=True) if request.drop_params else None
+
+
+def _essential(formats: RequestFormat) -> frozenset[str]:
+    """Return the fields of prompts, tools and formats."""
+    own = {formats.prompt, *formats.reading_order, *formats.essential, *formats.json_formats}
+    return frozenset(own | formats.tools.offered.keys())
 
 
 def _may_be_stored(form_request: FormRequest, *, is_clients: bool) -> _Why | None:

@@ -145,18 +145,18 @@ def refused(
         if tried.is_again:
             learnt.forget(request.model, [fact for fact in tried.new if fact not in unchanged], client)
             refusal = tried.first if changed else refusal
-    _note_musts(learnt, request, tried)
+    _note_musts(learnt, request, tried.new, tried.last)
     if tried.is_of_must and refusal.kind is ErrorKind.SERVER_ERROR:
         refusal.kind, refusal.body = ErrorKind.BAD_REQUEST, None  # its type blames the server
     refusal.is_declined = refusal.is_declined or tried.is_of_must  # another provider may know the beta
     return refusal
 
 
-def _note_musts(learnt: LearntFacts, request: Request, tried: TriedForms) -> None:
+def _note_musts(learnt: LearntFacts, request: Request, facts: Facts, why: str) -> None:
     """Remember the betas and fields that were refused and may not be left out."""
-    for fact in tried.new:
+    for fact in facts:
         if fact.kind in _OF_MUSTS:
-            learnt.note(request.model, fact, client=request.client, why=tried.last)
+            learnt.note(request.model, fact, client=request.client, why=why)
 
 
 def _with(new_facts: Facts, tried: Facts, known_facts: Facts) -> Facts:
@@ -223,6 +223,7 @@ def learn(
     if say((*known_facts, *new_facts)).is_as(sent):
         wrong = [fact for fact in known_facts if fact.dialect and mentions(error, _names(fact))]
         learnt.forget(request.model, wrong, request.client)
+        _note_musts(learnt, request, new_facts, why_of(error))
         return NOTHING
     _suppose(learnt, request, new_facts, error)
     return new_facts

@@ -28,6 +28,8 @@ LARGE_BYTES = 2**20  # of an answer: larger answers are long lists of numbers, w
 # vLLM, Mistral; FastAPI; Cloudflare; zod; Anthropic; Baidu; AWS's Lambda
 COMPLAINTS = ("message", "detail", "errors", "issues", "msg", "error_message", "error_msg", "errorMessage")
 _TEXTS = ("message", "detail", "description", "title")  # of each in a list of these: Cloudflare; JSON:API; Writer
+_PLACES = ("field", "property", "propertyPath", "param", "path")  # of an entry: Java's validators; zod
+_PLACED = ("details", "errors", "issues", "validation", "violations")  # lists of these, beside a message
 _PHRASES = frozenset(status.phrase for status in HTTPStatus)
 
 _LONGEST_MESSAGE = 4096  # characters: its caller sees so many, which is more than is kept
@@ -161,7 +163,9 @@ def error_of_response(
     if (id_of_request := request_id(headers)) is not None:
         refusal.request_id = redact_word(id_of_request, secrets)[:_LONGEST_ID]
     if own is not None:
-        refusal.said = own(refusal.message) if words else refusal.message
+        is_refused_page = kind is ErrorKind.BAD_REQUEST and error is None and _is_page(body)
+        read = _presentable(_text_of_page(body), secrets) if is_refused_page else refusal.message
+        refusal.said = own(read) if words else read
     return refusal
 
 
@@ -263,11 +267,15 @@ def base_code(base_resp: object) -> int:
 
 def message_of_text(body: bytes) -> str:
     """Return the message of a body that is not a JSON error: the title of a web page, or the text's beginning."""
+    if not _is_page(body):
+        return _text_of_page(body)
     text = body[:_LONGEST_TEXT].decode(errors="replace")
-    if _is_page(body):
-        title = _TITLE.search(text) or _HEADING.search(text)
-        text = f"a web page: {title[1]}" if title else "a web page"
-    return html.unescape(_TAG.sub(" ", text))
+    title = _TITLE.search(text) or _HEADING.search(text)
+    return html.unescape(_TAG.sub(" ", f"a web page: {title[1]}" if title else "a web page"))
+
+
+def _text_of_page(body: bytes) -> str:
+    return html.unescape(_TAG.sub(" ", body[:_LONGEST_TEXT].decode(errors="replace")))
 
 
 def _is_page(body: bytes) -> bool:
@@ -326,13 +334,20 @@ def _error_object(answer: Any) -> dict[str, Any] | None:
 def _with_message(error: dict[str, Any]) -> dict[str, Any]:
     """Return an error whose message says all: also zod's issues, and what a google.rpc.BadRequest says of fields."""
     message = error.get("message") or next((_words_of(said) for name in COMPLAINTS if (said := error.get(name))), "")
-    for detail in _list(error.get("details")):
-        for violation in _list(detail.get("fieldViolations")) if isinstance(detail, dict) else ():
-            match violation:
-                case {"description": str(said), **more} if isinstance(message, str) and said not in message:
-                    about = f"{field}: {said}" if (field := more.get("field")) else said
-                    message = f"{message}; {about}" if message else about
+    if isinstance(message, str):
+        message = _with_places(message, error)
     return error if not message or message == error.get("message") else {**error, "message": message}
+
+
+def _with_places(message: str, error: Mapping[str, Any]) -> str:
+    """Return a message with the fields that lists beside it complain about: Fastify's ``validation``, zod's issues."""
+    entries = [each for name in _PLACED for each in _list(error.get(name)) if isinstance(each, dict)]
+    violations = [each for entry in entries for each in _list(entry.get("fieldViolations")) if isinstance(each, dict)]
+    for entry in (*violations, *(each for each in entries if _place_in(each))):
+        said = _said_of(entry)
+        if (about := _text_of(entry) or _place_in(entry)) and (not said or said not in message):
+            message = f"{message}; {about}" if message else about
+    return message
 
 
 def _with_text(said: str, answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -355,7 +370,7 @@ def _without_name(answer: Mapping[str, Any]) -> dict[str, Any] | None:
             return {**error, "type": error.get("type") or answer.get("error_type")}
     for name in COMPLAINTS:
         if error_type := answer.get(name):
-            return _openai_error(_words_of(error_type), answer)
+            return _openai_error(_with_places(_words_of(error_type), answer), answer)
     return None
 
 
@@ -368,11 +383,29 @@ def _words_of(error_object: Any) -> str:
 
 
 def _text_of(told: Any) -> str:
-    """Return the text in an entry of a list of complaints; "" if it also says where (FastAPI), or has none."""
+    """Return the text in an entry of a list of complaints, and where it applies; "" if it is FastAPI's, or has none."""
     if not isinstance(told, dict):
         return told if isinstance(told, str) else ""
-    said = next((text for name in _TEXTS if isinstance(text := told.get(name), str)), "")
-    return "" if "loc" in told else said
+    said, place = _said_of(told), _place_in(told)
+    if "loc" in told or not said:
+        return ""
+    return f"{place}: {said}" if place and place not in said else said
+
+
+def _said_of(told: Mapping[str, Any]) -> str:
+    return next((text for name in _TEXTS if isinstance(text := told.get(name), str)), "")
+
+
+def _place_in(told: Mapping[str, Any]) -> str:
+    """Return the field that a complaint is about: JSON:API's pointer, Ajv's property, zod's keys or path; "": none."""
+    match told:
+        case {"source": {"pointer": str(place)}} | {"params": {"additionalProperty": str(place)}}:
+            return place
+        case {"keys": [str(place), *_]}:
+            return place
+    found = (told.get(name) for name in _PLACES)
+    places = (".".join(map(str, each)) if isinstance(each, list) else each for each in found)
+    return next((place for place in places if place and isinstance(place, str)), "")
 
 
 def _openai_error(message: str, source: Mapping[str, Any]) -> dict[str, Any]:

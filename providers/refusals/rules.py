@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from providers.refusals.errors import SURPRISES, UNREADABLE, UpstreamError, kinds
+from providers.refusals.errors import SURPRISES, UNREADABLE, RefusalScope, UpstreamError, kinds
 from providers.refusals.learnt import LEAST_ROOM, Fact, Kind
 from providers.refusals.too_long import is_too_long
 from providers.refusals.vendor_limits import longest_in
@@ -323,13 +323,17 @@ _OF_VALUES = re.compile(
 )
 _PLAIN = "temperature|seed|logprobs|verbosity|metadata|prediction|modalities|truncation"  # words for nothing else
 _NAMED_HERE = re.compile(
-    rf"(?i:{_NO_VALUE})(?:[`'\"](?:body\.)?(?P<quoted>[A-Za-z_][\w.]{{0,59}})[`'\"]"
-    rf"|\b(?i:{_NOUN}):? (?!(?:is|are|was|not|in|of|for|to|that|and|or)\b)(?P<after>[A-Za-z_][\w.]{{0,59}})"
-    rf"|#?/(?P<pointed>\w{{1,60}})\b"
+    rf"(?i:{_NO_VALUE})(?:[`'\"\u201c\u201e\u2018\xab\u300c\u300e] ?(?:\$\.|body\.)?(?P<quoted>[A-Za-z_][\w.]{{0,59}})"
+    r" ?[`'\"\u201c\u201d\u2019\xbb\u300d\u300f]"
+    rf"|\b(?i:{_NOUN}):? (?!(?:is|are|was|not|in|of|for|to|that|and|or|named|called)\b)"
+    r"(?P<after>[A-Za-z_][\w.]{0,59})"
+    r"|(?:#?/|\$\.)(?P<pointed>\w{1,60})\b"
     r"|(?<![\w./-])(?![\w.]{61})(?P<joined>[a-z]+(?:_[a-z0-9]+)+(?:\.\w+)*|[a-z]+(?:[A-Z][a-z0-9]*)+)(?![A-Za-z0-9_])"
     # Metadata: the keys and values are the client's.
     rf"|(?<![\w./-])(?P<plain>{_PLAIN})\b(?! (?:key|field|value|name|label|entry)))"
 )
+# Codes of errors, which are no fields: "unknown_parameter: verbosity".
+_OF_ERRORS = re.compile(r"^(?:bad|error|invalid|not|request|un[a-z]+)_|_(?:error|failed|id)$", re.IGNORECASE)
 _LISTED = re.compile(
     rf"{_NOUN}\b[^:;!?\n]{{0,60}}: ?(?P<names>[a-z]\w{{0,59}}(?:, ?[a-z]\w{{0,59}}){{0,15}})\s*(?:$|\.)"
 )
@@ -355,7 +359,7 @@ _OF_FIELDS = re.compile(
     rf"|Additional properties are not allowed \({_Q}\w{{1,100}}{_Q} was unexpected\)",
     re.IGNORECASE,
 )
-_SENTENCES = re.compile(r"(?<=[.;!?])\s+|\n")
+_SENTENCES = re.compile(r"(?<=[.;!?])\s+|(?<=[\u3002\uff1b\uff01\uff1f])|\n")
 _ONLY_IF = re.compile(r"\b(?:when|if|while|unless|with(?:out)?|together|in combination|alongside|for)\b", re.IGNORECASE)
 
 # A forced call is refused while the model thinks, as it does unless told otherwise: by DeepSeek in
@@ -430,6 +434,8 @@ _OF_STREAMING = re.compile(
     rf"{_NOT}[^.;!?\n]{{0,80}}{_STREAM}|{_STREAM}[^.;!?\n]{{0,80}}{_NOT}",
     re.IGNORECASE,
 )
+_SCOPES = {None, RefusalScope.MODEL, RefusalScope.REQUEST}  # not of length, a vendor's limit, a filter
+_STATUSES_OF_FIELDS = frozenset({None, 200, 400, 422})
 _REFUSING_STREAMS = frozenset({400, 403, 404, 405, 422, 501})  # HTTP statuses
 
 # llama.cpp answers with 500 if the model's template refuses a history, or the model cannot see pictures
@@ -548,6 +554,7 @@ class RefusalReading(NamedTuple):
     of_schemas: bool = False  # a strict schema breaks the rules
     of_forced: str = ""  # no tool is called by force while the model thinks: the field that stops the thinking
     betas: "Betas | None" = None  # some betas are not taken
+    mentioned: tuple[str, ...] = ()  # the only path that is named, where nothing else is understood
 
     def __bool__(self) -> bool:
         return any(self._replace(of_names=False))
@@ -589,6 +596,8 @@ def read(refusal: UpstreamError) -> RefusalReading:
         betas=_betas_in(text, fields),
     )
     reading = reading or reading._replace(fields=tuple(_in_other_words(text)))
+    if not reading and refusal.status in _STATUSES_OF_FIELDS and refusal.scope in _SCOPES and not is_too_long(text):
+        reading = reading._replace(mentioned=_mentioned(text, param))
     of_names = _OF_FIELDS.fullmatch(text) is None and _OF_NAMES.search(text) is not None
     return reading._replace(of_names=of_names)
 
@@ -614,6 +623,15 @@ def _in_other_words(text: str) -> Iterator[RefusedField]:
     for name, is_conditional in list(names.items())[:_MOST_FIELDS]:
         if path := _path(name):
             yield RefusedField(path, is_conditional=is_conditional)
+
+
+def _mentioned(text: str, param: str) -> tuple[str, ...]:
+    """Return the one path that a refusal in unknown words mentions, such as "Parametro sconosciuto: seed"; else ()."""
+    sentences = [each for each in _SENTENCES.split(text) if _OF_VALUES.search(each) is None]
+    matches = (match for sentence in sentences for match in _NAMED_HERE.finditer(sentence))
+    names = [name for match in matches if _OF_ERRORS.search(name := match[match.lastgroup or 0]) is None]
+    paths = {_path(name) for name in ([param] if param else names)}
+    return paths.pop() if len(paths) == 1 else ()
 
 
 def _details_in(text: str, param: str) -> Iterator[RefusedField]:

@@ -715,3 +715,26 @@ async def test_an_own_servers_500_about_a_field_that_is_not_left_out_is_a_400(
             told = (await response.json())["error"]
     assert (response.status, named in told["message"]) == (status, True)
     assert told["type"] == ("invalid_request_error" if status == 400 else "api_error")
+
+
+@pytest.mark.parametrize("how", ["an event", "a JSON body with 200", "a web page"])
+async def test_a_must_refused_otherwise_than_by_a_status_is_asked_of_another_first(serve: Serve, how: str) -> None:
+    said = "Unbekannter Parameter: wibble_depth"
+
+    def answered(body: Any) -> Sequence[Step]:
+        if how == "a web page":
+            page = f"<html><title>Error</title><pre>{said}</pre></html>"
+            return [Status(400, page.encode(), {"content-type": "text/html"})]
+        error = {"error": {"message": said, "code": 400}}
+        return [Raw(b"data: " + json.dumps(error).encode() + b"\n\n")] if how == "an event" else [Status(200, error)]
+
+    both = {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single", "budget": 0}}
+    models = {"alone": {**both, "deployments": ["alpha/m"]}, "both": both}
+    async with serve(alpha=None, beta=None, config={"models": models}) as running:
+        running["alpha"].answers, running["beta"].answers = answered, lambda _: ANSWERS["chat"]
+        for model, calls, status in (("alone", 1, 400), ("both", 8, 200)):
+            for _ in range(calls):
+                async with running.chat(model=model, wibble_depth=3) as response:
+                    assert response.status == status, await response.text()
+        assert len(running["alpha"].received) == 1
+        assert all(each.body["wibble_depth"] == 3 for each in running["beta"].received)

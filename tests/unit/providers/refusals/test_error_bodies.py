@@ -42,6 +42,11 @@ def client_error(error: UpstreamError) -> dict[str, Any]:
         (b'{"error":{"errors":[{"message":"old google","reason":"badRequest"}],"code":400}}', "old google"),
         (b'{"errors":[{"status":"400","title":"Bad","detail":"json api"}]}', "json api"),
         (b'{"errors":[{"description":"writer","key":"fail"}]}', "writer"),
+        (b'{"errors":[{"source":{"pointer":"/a/b"},"detail":"json api"}]}', "/a/b: json api"),
+        (b'{"message":"ajv","validation":[{"params":{"additionalProperty":"a"}}]}', "ajv; a"),
+        (b'{"error":{"issues":[{"message":"zod","path":["a",0]}]}}', "a.0: zod"),
+        (b'{"message":"wrong","errors":[{"field":"a","message":"is unknown"}]}', "wrong; a: is unknown"),
+        (b'{"errors":[{"field":"a","message":"a is unknown"}]}', "a is unknown"),
         (
             b'{"error":{"message":"Invalid.","details":[{"fieldViolations":[{"field":"a.b","description":"no"}]}]}}',
             "Invalid.; a.b: no",

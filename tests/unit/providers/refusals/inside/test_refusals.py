@@ -11,7 +11,7 @@ import pytest
 from providers.dialects import CHAT, DIALECTS, Dialect, raw_json
 from providers.exchange import FormRequest, Request, adapted
 from providers.exchange.forms import understood
-from providers.refusals import NOTHING, UpstreamError, error_of_response, read
+from providers.refusals import NOTHING, Kind, UpstreamError, error_of_response, read
 from providers.refusals.rules import RULES
 
 RESPONSES, MESSAGES, GEMINI = (DIALECTS[name] for name in ("responses", "messages", "gemini"))
@@ -190,6 +190,68 @@ IN_OTHER_WORDS = [
 def test_a_refused_field_is_found_in_words_that_no_rule_has(said: str, field: str) -> None:
     asked = {field: "value", "frequency_penalty": 1}
     assert form(Case("any", said, asked, {"frequency_penalty": 1}, drop_params=True))[0] == {"frequency_penalty": 1}
+
+
+UNKNOWN_WORDS = [
+    "Le param\u00e8tre \u00ab verbosity \u00bb n'est pas pris en charge par ce mod\u00e8le.",
+    "Unbekannter Parameter: verbosity",
+    "\u30d1\u30e9\u30e1\u30fc\u30bf\u300cverbosity\u300d\u306f\u30b5\u30dd\u30fc\u30c8\u3055\u308c\u3066\u3044\u307e\u305b\u3093\u3002",
+    "found unpermitted parameter: :verbosity",
+    "unknown_parameter: verbosity",
+    "This model has no parameter named verbosity.",
+    openai("Request rejected", param="verbosity", code="parameter_not_allowed"),
+    {"errors": {"$.verbosity": ["The JSON property 'verbosity' could not be mapped to any .NET member."]}},
+    {"errors": [{"source": {"pointer": "/verbosity"}, "detail": "This attribute does not exist."}]},
+    {"message": "body is wrong", "validation": [{"params": {"additionalProperty": "verbosity"}}]},
+    {"message": "validation failed", "errors": [{"path": ["verbosity"], "message": "Unrecognized key"}]},
+]
+
+
+@pytest.mark.parametrize("said", UNKNOWN_WORDS, ids=str)
+def test_the_only_field_that_unknown_words_name_is_left_out(said: Any) -> None:
+    one = request({"verbosity": "low", "temperature": 0.3}, CHAT)
+    facts = understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert [fact.field for fact in facts] == ["verbosity"]
+
+
+def test_unknown_words_may_be_about_the_value_and_teach_of_this_value_alone() -> None:
+    one = request({"verbosity": "low"}, CHAT)
+    facts = understood(read(refusal("Unbekannt: verbosity")), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert [(fact.field, fact.value) for fact in facts] == [("verbosity", '"low"')]
+
+
+@pytest.mark.parametrize("said", UNKNOWN_WORDS, ids=str)
+def test_a_must_that_unknown_words_name_is_asked_of_others_first(said: Any) -> None:
+    said = msgspec.json.decode(msgspec.json.encode(said).replace(b"verbosity", b"wibble_depth"))
+    one = request({"wibble_depth": 3}, CHAT)
+    facts = understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert [(fact.kind, fact.field) for fact in facts] == [(Kind.MUST, "wibble_depth")]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Bekannt sind temperature und top_p, unbekannt verbosity",  # which of the three, no rule knows
+        "Unbekannter Parameter: messages",
+        "Unbekannter Parameter: tools",
+        "max_tokens: zu viele",
+        "response_format ist falsch",
+        "La temperature est trop \u00e9lev\u00e9e: prompt is too long: 9000 tokens > 8000 maximum",
+        "Dein Text wurde geblockt: content_filter, verbosity",
+    ],
+)
+def test_other_words_leave_nothing_out_and_keep_nobody_out(said: str) -> None:
+    asked = {
+        "verbosity": "low",
+        "temperature": 0.3,
+        "top_p": 0.5,
+        "max_tokens": 9,
+        "messages": [],
+        "tools": [],
+        "response_format": {"type": "json_object"},
+    }
+    one = request(asked, CHAT)
+    assert understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests)) == NOTHING
 
 
 @pytest.mark.parametrize(
