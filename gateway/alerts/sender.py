@@ -103,7 +103,7 @@ def _sign(message: AlertMessage) -> str:
     if message.event is AlertEvent.TEST:
         return "*Test:*"
     if message.event is AlertEvent.RESOLVED:
-        return "*Resolved:*"
+        return "*Resolved.* At its start:"
     return "*Look now:*" if message.alert.severity is Severity.PAGE else "*Look today:*"
 
 

@@ -63,13 +63,15 @@ def _alerts(
             fail("write --json after the verb: holeshot alerts test --json", MISUSED)
         return
     from gateway.cli.remote import GatewayError  # noqa: PLC0415 - only where it is needed
-    from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
+    from gateway.ledger import DatabaseUnreachableError, LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
 
     try:
         if url is not None:
             rows = _told(gateway_url(url, config), key)
         else:
             rows = [_stated(row) for row in asyncio.run(_rows(read_database_url(config)))]
+    except DatabaseUnreachableError as error:
+        fail(f"{error}. A running gateway knows what is open now: --url GATEWAY")
     except (GatewayError, LedgerError) as error:
         fail(str(error))
     rows = [row for row in rows if row["state"] != "resolved" or not open_only]
@@ -151,6 +153,8 @@ def _cell(row: dict[str, Any], column: str) -> object:
     value = row.get(column)
     if column == "opened_at" and row["state"] == "building":
         return f"in {row['opens_in_s']:.0f} s, if it goes on"
+    if column == "summary" and row["state"] == "resolved":
+        return f"over; at its start: {value}"
     if column.endswith("_at") and isinstance(value, str):
         value = datetime.fromisoformat(value)
     if isinstance(value, datetime):

@@ -82,6 +82,10 @@ _NO_MODELS = """
 _RACE = "    race: { mode: auto, budget: 1.0 }   # extra attempts per call: 1.0 races the best two, 0.1 is economy\n"
 
 _TAIL = """
+# What is promised of all calls: there is an alert (`holeshot alerts`, the page, the log) when far more of them fail.
+slo:
+  answered: { objective: 0.99 }
+
 # Who may call. Without clients the gateway listens on this machine only; `holeshot keys new NAME` prints an entry.
 # clients:
 #   my-team: { key_sha256: "..." }

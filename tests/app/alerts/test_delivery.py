@@ -24,7 +24,7 @@ from tests.app.alerts.verifying import verified
 from tests.app.http.tunnels import TunnelProxy
 from tests.patience import PATIENCE_S
 from tests.support.servers import free_port
-from tests.unit.alerts.world import START, World, condition
+from tests.unit.alerts.world import RESOLVE_AFTER_S, START, World, condition
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HANGS_S = 2.0  # then a receiver hangs
@@ -96,7 +96,12 @@ async def test_slack_gets_a_text_in_which_nobody_is_called(receiver: Receiver) -
         post.webhooks = {"chat": WebhookSettings(url=SecretStr(receiver.url), format=Format.SLACK)}
         await post.open("<!channel> & friends")
         await post.deliver()
-    [(headers, body)] = receiver.received
+        post.world.sources[0].now.clear()
+        await post.world.run(2 * RESOLVE_AFTER_S)
+        await post.deliver()
+    (headers, body), (_, over) = receiver.received
+    text = msgspec.json.decode(over)["text"]
+    assert text == "*Resolved.* At its start: &lt;!channel&gt; &amp; friends: model_out"
     said = msgspec.json.decode(body)
     assert said["text"] == "*Look now:* &lt;!channel&gt; &amp; friends: model_out"
     assert [each["type"] for each in said["blocks"]] == ["section", "context", "section"]

@@ -122,6 +122,9 @@ def test_alerts_are_listed_the_open_ones_first(holeshot: Holeshot, tmp_path: Pat
     assert "now is out" in shown.stdout
     assert "select 1 as one" in shown.stdout
     assert "past is out" not in shown.stdout
+    everything = " ".join(holeshot("alerts", **ledger).stdout.split())
+    assert "over; at its start: past is out" in everything
+    assert "at its start: now" not in everything
 
 
 def building(site: Site, *, is_open: bool = False) -> None:
@@ -212,6 +215,7 @@ def test_a_database_that_is_away_is_one_sentence(holeshot: Holeshot, url: str, w
     result = holeshot("alerts", HOLESHOT_DATABASE_URL=url)
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
     assert words in result.stderr
+    assert result.stderr.endswith(" A running gateway knows what is open now: --url GATEWAY\n")
 
 
 def test_an_option_of_the_verb_given_before_it_is_a_wrong_use(holeshot: Holeshot) -> None:

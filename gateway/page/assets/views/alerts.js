@@ -27,7 +27,7 @@ const KINDS = {
 };
 
 const COLUMNS = [
-  { title: "What", head: true, wraps: true, wide: true, cell: (each) => each.summary },
+  { title: "What", head: true, wraps: true, wide: true, cell: (each) => (each.resolved_at ? `Over; at its start: ${each.summary}` : each.summary) },
   { title: "Kind", sort: (each) => each.kind, cell: (each) => KINDS[each.kind] ?? each.kind },
   { title: "Severity", sort: (each) => each.severity, cell: severity, help: "page: look now; ticket: look today" },
   { title: "Opened", right: true, sort: (each) => each.opened_at, cell: (each) => time(each.opened_at) },
