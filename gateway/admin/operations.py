@@ -83,15 +83,22 @@ async def ready(request: web.Request) -> web.Response:
 
     The gateway stays ready when its database or Redis goes away: calls are answered, rows wait in the spool, each
     replica steers with its own statistics, and known keys stay good. The body has the state of both. ``degraded``: a
-    part is sick, and calls are answered all the same, unless ``ledger.required`` refuses them.
+    store or another part is sick, and calls are answered all the same, unless ``ledger.required`` refuses them.
     """
     from gateway.admin.answers import Readiness  # noqa: PLC0415 - memory: with what operators use
 
     context = request.app[CONTEXT]
     readiness = request.app[OPERATIONS].readiness()
     workers, is_unrecorded = readiness.workers, context.is_unrecorded()
-    stands_still = readiness.database.sums_stand_still_s is not None
-    is_degraded = is_unrecorded or stands_still or (workers is not None and bool(workers.stopped))
+    database, redis = readiness.database, readiness.redis
+    is_degraded = (
+        is_unrecorded
+        or database.connected is False
+        or database.sums_stand_still_s is not None
+        or readiness.spool.problem is not None
+        or (redis is not None and not redis.connected)
+        or (workers is not None and bool(workers.stopped))
+    )
     status: Literal["ok", "degraded", "keys_not_loaded", "stopping"] = "degraded" if is_degraded else "ok"
     accepts = not (is_unrecorded and context.settings.ledger.required)
     if not context.admission.keys.table.is_loaded:

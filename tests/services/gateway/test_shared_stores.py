@@ -48,7 +48,8 @@ async def test_the_whole_path_on_a_real_postgres_and_a_real_redis(
             assert (await response.read()).endswith(b"data: [DONE]\n\n")
         await running["slow"].reach(disconnects_before_first_token=1)
         async with running.get("/health/ready") as ready:
-            assert (await ready.json())["redis"] == {"connected": True, "topology": "redis"}
+            body = await ready.json()
+            assert (body["status"], body["redis"]) == ("ok", {"connected": True, "topology": "redis"})
         await running.gateway.ledger.flush()
         await running.gateway.ledger.fold()
         [call] = await rows(postgres_url, "select *, tags ->> 'prompt' as prompt from calls")
@@ -156,7 +157,9 @@ async def test_a_gateway_serves_on_when_its_redis_is_not_there(tmp_path: Path, p
     async with serving(tmp_path, {"alpha": None}, **nowhere) as running:
         await chat(running)
         async with running.get("/health/ready") as ready:
-            assert (ready.status, (await ready.json())["redis"]) == (200, {"connected": False, "topology": "redis"})
+            body = await ready.json()
+            assert (ready.status, body["redis"]) == (200, {"connected": False, "topology": "redis"})
+            assert body["status"] == "degraded"
         assert running.gateway.steering.leaderboard(MODEL).deployments[0].events == 1
 
 
@@ -165,7 +168,8 @@ async def test_a_gateway_serves_on_when_its_postgres_is_not_there(tmp_path: Path
     async with serving(tmp_path, {"alpha": None}, **nowhere) as running:
         call_id = await chat(running)
         async with running.get("/health/ready") as ready:
-            assert (ready.status, (await ready.json())["database"]["pending"]) == (200, 1)
+            body = await ready.json()
+            assert (ready.status, body["database"]["pending"], body["status"]) == (200, 1, "degraded")
     assert any(call_id.encode() in path.read_bytes() for path in (tmp_path / "spool").rglob("*.jsonl"))
     async with serving(tmp_path, {"alpha": None}, database_url=postgres_url):
         pass  # adopts what the other left
