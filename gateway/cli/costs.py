@@ -1,9 +1,9 @@
-"""``holeshot costs``: what the ledger says a vendor's answers cost, beside what the vendor bills."""
+"""``holeshot costs``: what the ledger says that answers cost, by itself or beside what a vendor bills."""
 
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +16,13 @@ from gateway.cli.terminal import MISUSED, fail, prose, write_json, write_table
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from gateway.ledger import Words
 
+    _Ask = Callable[[str], Awaitable[list[tuple[Any, ...]]]]
+
+_LATEST_DAYS = 7  # shown without a bill and a month
 ROUNDING_USD = 1e-6  # vendors round, and so do sums
 # One row for each day, deployment, version of the model and tier.
 _KEYS = "provider, deployment, model_version, tier_served"
@@ -78,25 +83,38 @@ class ComparedCost(msgspec.Struct, frozen=True):
 
 def costs(
     invoice: Annotated[
-        list[Path], typer.Option("--invoice", metavar="FILE", help="The vendor's export; once for each of its pages.")
-    ],
+        list[Path] | None,
+        typer.Option("--invoice", metavar="FILE", help="The vendor's export; once for each of its pages."),
+    ] = None,
     provider: Annotated[
         list[str] | None,
-        typer.Option("--provider", help="The provider that the bill is for. [default: the one named like the vendor]"),
+        typer.Option(
+            "--provider",
+            help="Only this provider; the one that the bill is for. [default: all, of a bill the one named like the"
+            " vendor]",
+        ),
     ] = None,
-    month: Annotated[str | None, typer.Option(metavar="YYYY-MM", help="Only this month. [default: all days]")] = None,
+    month: Annotated[
+        str | None,
+        typer.Option(
+            metavar="YYYY-MM", help="Only this month. [default: the last seven days, of a bill all of its days]"
+        ),
+    ] = None,
     config: ConfigOption = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare the ledger with a vendor's bill, by day and model.
+    """Show what answers cost by day, or beside a vendor's bill.
 
-    The bill should lie between the least and the most that the ledger says. The page 'Limits' of the documentation
-    says which exports are read, and what cannot be compared. No key is needed, and nothing is sent.
+    A vendor's bill (--invoice) should lie between the least and the most that the ledger says. The page 'Limits' of
+    the documentation says which exports are read, and what cannot be compared. No key is needed, and nothing is sent.
 
 
     Example: holeshot costs --invoice anthropic-2026-10.json --month 2026-10
     """
+    if not invoice:
+        _show_spending(config, provider or (), month, as_json=as_json)
+        return
     try:
         bill = read_invoice(invoice)
     except InvoiceError as error:
@@ -122,11 +140,59 @@ def costs(
         _write(rows, notes)
 
 
-def _of_month(bill: Invoice, month: str) -> frozenset[date]:
+def _show_spending(config: Path | None, providers: Sequence[str], month: str | None, *, as_json: bool) -> None:
+    """Print the ledger's costs of the last days, or of ``month``, by day and deployment, and their sum."""
+    today = datetime.now(UTC).date()
+    first, last = today - timedelta(days=_LATEST_DAYS - 1), today
+    if month is not None:
+        first = _first_of(month)
+        last = (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
+    from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
+
     try:
-        first = date.fromisoformat(f"{month}-01")
+        rows = asyncio.run(spent(read_database_url(config, for_reports=True), providers, frozenset((first, last))))
+    except LedgerError as error:
+        fail(str(error))
+    total = BookedCosts()
+    for booked in rows.values():
+        total.add(booked)
+    if as_json:
+        each = [{"day": day, "deployment": name, **msgspec.structs.asdict(one)} for (day, name), one in rows.items()]
+        write_json({"from": first, "to": last, "rows": each, "total": msgspec.structs.asdict(total)})
+        return
+    if rows:
+        lines = [[day.isoformat(), name, *msgspec.structs.astuple(one)] for (day, name), one in rows.items()]
+        lines.append(["all days", "all", *msgspec.structs.astuple(total)])
+        write_table(["day", "deployment", "attempts", "low_usd", "known_usd", "high_usd"], lines)
+    else:
+        prose(f"the ledger has no attempts from {first} to {last} (UTC)")
+
+
+async def spent(url: str, providers: Sequence[str], days: frozenset[date]) -> dict[tuple[date, str], BookedCosts]:
+    """Return the cost of each day and deployment from the first of the days to the last, the newest day first.
+
+    ``providers``: only of these; empty: all. Attempts with keys that clients bring are not the operator's costs.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+
+    """
+    found: dict[tuple[date, str], BookedCosts] = {}
+    ask, words = _open(url)
+    for row in await _costs_by_day(ask, words, _within(words, providers, *_bounds(words, days))):
+        found.setdefault((row.day, row.deployment), BookedCosts()).add(row.booked)
+    return dict(sorted(found.items(), key=lambda each: (-each[0][0].toordinal(), -each[1].known_usd, each[0][1])))
+
+
+def _first_of(month: str) -> date:
+    try:
+        return date.fromisoformat(f"{month}-01")
     except ValueError:
         fail(f"--month {month} is not a month: write it as 2026-10", MISUSED)
+
+
+def _of_month(bill: Invoice, month: str) -> frozenset[date]:
+    first = _first_of(month)
     days = frozenset(day for day in bill.days if (day.year, day.month) == (first.year, first.month))
     if not days:
         fail(f"the export has nothing of {month}: it is from {min(bill.days)} to {max(bill.days)}", MISUSED)
@@ -160,34 +226,15 @@ async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: f
         LedgerError: it cannot be read.
 
     """
-    from gateway.ledger import Words, is_sqlite, parse_url, queries  # noqa: PLC0415 - as above
-
-    words = Words(is_postgres=not is_sqlite(parse_url(url)))
-
-    async def ask(sql: str) -> "list[tuple[Any, ...]]":
-        result: queries.Result = await queries.run(url, sql)
-        return result.rows
-
+    ask, words = _open(url)
     since, until = _bounds(words, days)
     within = _within(words, providers, since, until)
-    day = "cast(started_at at time zone 'UTC' as date)" if words.is_postgres else "date(started_at)"
-    rows = [
-        LedgerCost(
-            _date(at),
-            deployment,
-            version,
-            tier,
-            BookedCosts(n, low or 0.0, known or 0.0, None if n_open else high or 0.0),
-        )
-        for at, _, deployment, version, tier, n, low, known, high, n_open in await ask(
-            _ROWS.format(day=day, keys=_KEYS, within=within)
-        )
-    ]
+    rows = await _costs_by_day(ask, words, within)
     units = []
     if rows and bill.format.units_apart:
         listed = f"({', '.join(map(words.text, bill.format.units_apart))})"
         for at, _, deployment, version, tier, n, unit, known, n_open in await ask(
-            _UNITS.format(day=day, keys=_KEYS, within=within, units=listed)
+            _UNITS.format(day=_day(words), keys=_KEYS, within=within, units=listed)
         ):
             booked = BookedCosts(n, known or 0.0, known or 0.0, None if n_open else known or 0.0)
             units.append(LedgerCost(_date(at), deployment, version, tier, booked, unit))
@@ -196,12 +243,42 @@ async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: f
     return FromLedger(rows, units, None if begins is None else _date(begins), [str(name) for (name,) in others])
 
 
+def _open(url: str) -> "tuple[_Ask, Words]":
+    """Return a function that asks the ledger, and the words of its database."""
+    from gateway.ledger import Words, is_sqlite, parse_url, queries  # noqa: PLC0415 - as above
+
+    async def ask(sql: str) -> "list[tuple[Any, ...]]":
+        result: queries.Result = await queries.run(url, sql)
+        return result.rows
+
+    return ask, Words(is_postgres=not is_sqlite(parse_url(url)))
+
+
+async def _costs_by_day(ask: "_Ask", words: "Words", within: str) -> list[LedgerCost]:
+    return [
+        LedgerCost(
+            _date(at),
+            deployment,
+            version,
+            tier,
+            BookedCosts(n, low or 0.0, known or 0.0, None if n_open else high or 0.0),
+        )
+        for at, _, deployment, version, tier, n, low, known, high, n_open in await ask(
+            _ROWS.format(day=_day(words), keys=_KEYS, within=within)
+        )
+    ]
+
+
+def _day(words: "Words") -> str:
+    return "cast(started_at at time zone 'UTC' as date)" if words.is_postgres else "date(started_at)"
+
+
 def _within(words: "Words", providers: Sequence[str], since: str, until: str) -> str:
-    """Return the condition for attempts at the providers with the operator's keys, between two instants."""
+    """Return the condition for attempts at the providers (none: all) with the operator's keys, between two instants."""
     from gateway.core.calls import TENANT  # noqa: PLC0415 - as above
 
-    named = f"provider in ({', '.join(map(words.text, providers))})"
-    return f"started_at >= {since} and started_at <= {until} and {named} and coalesce(key_name, '') <> '{TENANT}'"
+    named = f" and provider in ({', '.join(map(words.text, providers))})" if providers else ""
+    return f"started_at >= {since} and started_at <= {until}{named} and coalesce(key_name, '') <> '{TENANT}'"
 
 
 def _bounds(words: "Words", days: frozenset[date]) -> tuple[str, str]:

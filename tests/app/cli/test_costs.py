@@ -247,3 +247,40 @@ def test_a_wrong_file_is_one_sentence(holeshot: Holeshot, config: Path, tmp_path
     result = holeshot("costs", "--invoice", str(path), "--config", str(config))
     assert result.exit_code == 1
     assert f"{path}, line 1: JSON is malformed" in result.output
+
+
+def test_without_a_bill_the_costs_of_the_last_days_are_shown_by_day_and_deployment(
+    tmp_path: Path, config: Path, holeshot: Holeshot
+) -> None:
+    now = datetime.now(UTC)
+    store(
+        tmp_path,
+        at_anthropic(1.0, 2.0, 3.0, started_at=now - A_DAY),
+        at_anthropic(1.0, 1.0, 1.0, started_at=now - A_DAY, model_version="another version"),
+        at_anthropic(4.0, 4.0, None, started_at=now - A_DAY, provider="groq", deployment="groq/m"),
+        at_anthropic(9.0, 9.0, 9.0, started_at=now - A_DAY, key_name=TENANT),  # on its client's bill
+        at_anthropic(9.0, 9.0, 9.0, started_at=now - 8 * A_DAY),
+    )
+    told = json.loads(holeshot("costs", "--json", "--config", str(config)).stdout)
+    day = (now - A_DAY).date().isoformat()
+    groq = {
+        "day": day, "deployment": "groq/m", "attempts": 1, "low_usd": 4.0, "known_usd": 4.0, "high_usd": None,
+    }  # fmt: skip
+    claude = {
+        "day": day, "deployment": "anthropic/claude-opus-5", "attempts": 2,
+        "low_usd": 2.0, "known_usd": 3.0, "high_usd": 4.0,
+    }  # fmt: skip
+    assert told["rows"] == [groq, claude]
+    assert told["total"] == {"attempts": 3, "low_usd": 6.0, "known_usd": 7.0, "high_usd": None}
+    one = json.loads(holeshot("costs", "--provider", "groq", "--json", "--config", str(config)).stdout)
+    assert one["rows"] == [groq]
+    shown = holeshot("costs", "--config", str(config)).stdout
+    assert [word in shown for word in ("groq/m", "all days")] == [True, True]
+
+
+def test_without_a_bill_a_month_can_be_named(tmp_path: Path, config: Path, holeshot: Holeshot) -> None:
+    store(tmp_path, at_anthropic(1.0, 2.0, 3.0), since=None)
+    told = json.loads(holeshot("costs", "--month", "2025-08", "--json", "--config", str(config)).stdout)
+    assert (told["from"], told["to"], told["total"]["known_usd"]) == ("2025-08-01", "2025-08-31", 2.0)
+    assert "the ledger has no attempts from" in holeshot("costs", "--config", str(config)).stdout
+    assert holeshot("costs", "--month", "august", "--config", str(config)).exit_code == 2
