@@ -534,6 +534,10 @@ ANTHROPIC, GOOGLE = "anthropic", "google"  # who signs thoughts
 SIGNED, REDACTED = "thinking", "redacted_thinking"
 OF_TEXT, OF_CALL = "google-text", "google-call"  # Google's signature of a message, and of the call that follows
 GOOGLES = b'"google-'  # how these begin in JSON
+# What stands in Messages in place of a signature, where nobody has signed the thoughts: with none at all, Qwen Code
+# 0.24.4 ends its session at the first call of a tool (dropUnsignedThinkingFromAssistantMessages).
+NOBODYS = f"{OF_TEXT}:"
+NOT_SIGNED = frozenset({b'""', f'"{NOBODYS}"'.encode()})
 CLAUDES, GEMINIS = "anthropic-claude-v1", "google-gemini-v1"  # the makers of a detail of thoughts at OpenRouter
 OPENAIS = "openai-responses-v1"  # a maker, too
 # How a block begins that the gateway has sealed (``sealed.py``): reasoning of OpenAI's Responses in any other API.
@@ -613,7 +617,7 @@ def blocks_within(signature: str) -> list[dict[str, Any]]:
 
 
 _BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, and what comes before the text
-    (name, re.compile(rb"%b\s*:\s*\"(?:(?:redacted_)?thinking:|google-(?:text|call):)?([^\"]+)\"" % name))
+    (name, re.compile(rb'%b\s*:\s*"(?!google-text:")(?:(?:redacted_)?thinking:|google-(?:text|call):)?([^"]+)"' % name))
     for name in (b'"encrypted_content"', b'"signature"', b'"thoughtSignature"', b'"thought_signature"')
 ] + [
     (b'"redacted_thinking"', re.compile(rb'"redacted_thinking"\s*,\s*"data"\s*:\s*"(?!%b)([^"]+)"' % SEALED_MARK)),

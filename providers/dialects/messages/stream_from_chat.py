@@ -28,7 +28,7 @@ from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.fields import allowed_id
 from providers.dialects.messages.toolsets import offered_members
 from providers.dialects.partial_calls import PartialCalls
-from providers.dialects.wording import OF_CALL, OF_TEXT, REDACTED, SIGNED, UniqueIds, sealed_data, short_name
+from providers.dialects.wording import NOBODYS, OF_CALL, OF_TEXT, REDACTED, SIGNED, UniqueIds, sealed_data, short_name
 from providers.models import Usage
 
 _STOP_REASONS: Mapping[str, str] = {  # any other reason becomes end_turn
@@ -265,9 +265,12 @@ class FromChat(ChunkTranslation):
                 self._open_block(SIGNED, {"thinking": "", "signature": ""}, said)
                 if text := block.get("thinking"):
                     self._say_delta(text, said)
-            delta = {"type": "signature_delta", "signature": block["signature"]}
-            said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
-        self._close(said)
+            self._say_signature(block["signature"], said)
+        self._close(said, is_signed=True)
+
+    def _say_signature(self, signature: str, said: list[bytes]) -> None:
+        delta = {"type": "signature_delta", "signature": signature}
+        said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
 
     def _open_block(self, kind: str, fields: Mapping[str, Any], said: list[bytes]) -> None:
         block = {"type": kind, **fields}
@@ -280,7 +283,9 @@ class FromChat(ChunkTranslation):
         delta = {"type": kind, field: text}
         said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
 
-    def _close(self, said: list[bytes]) -> None:
+    def _close(self, said: list[bytes], *, is_signed: bool = False) -> None:
+        if self._open == SIGNED and not is_signed:
+            self._say_signature(NOBODYS, said)
         if self._open == "text" and self._references.beside:
             self._cite(self._references.rest(), said)
         if self._open is not None:

@@ -17,6 +17,7 @@ from providers.dialects.wording import (
     BOUND_REASON,
     CANNOT_STOP_THINKING,
     GOOGLES,
+    NOT_SIGNED,
     OTHERS_REASON,
     PLAIN,
     Fields,
@@ -102,7 +103,7 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
     is_whole = is_whole and GOOGLES not in conversation and b'"redacted_thinking"' not in conversation
     if is_whole and not (habits.signs and _lacks_signatures(conversation)):
         return _without_thinking_on(fields) if habits.signs and b'"tool_result"' in conversation else Wording(fields)
-    refused = frozenset({b"", b"null", b'""'} if habits.signs else {b'""'})
+    refused = NOT_SIGNED | {b"", b"null"} if habits.signs else NOT_SIGNED
     return _without_thoughts(
         fields,
         lambda kind, block: (

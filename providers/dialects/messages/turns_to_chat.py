@@ -11,6 +11,7 @@ from providers.dialects.reading import Object, RawObject, object_at, objects_at,
 from providers.dialects.wording import (
     GOOGLE,
     MARK,
+    NOT_SIGNED,
     OF_CALL,
     REDACTED,
     SEALED,
@@ -253,7 +254,7 @@ class _Thinking:
                 self._googles = extra_content(sealed[1])
         elif self._thoughts and kind == SIGNED:
             self._texts.append(text_at(block, "thinking", at))
-        elif self._signed == SEALED and kind == SIGNED and bytes(block.get("signature", b'""')) == b'""':
+        elif self._signed == SEALED and kind == SIGNED and bytes(block.get("signature", b'""')) in NOT_SIGNED:
             self._unsigned.append(at)
         else:
             self._losses.add(at, _OWN_THOUGHTS, hint=True)

@@ -111,9 +111,9 @@ async def test_a_call_without_thoughts_in_words_is_sent_with_a_blank_one(place: 
     assert place.deepseek.refusals == [], place.deepseek.said
 
 
-async def test_thoughts_that_nobody_has_signed_go_back_in_words(place: Place) -> None:
-    """A client that has them of a translated answer, or of this vendor, has an empty signature."""
-    thought = {"type": "thinking", "thinking": "Hm", "signature": ""}
+@pytest.mark.parametrize("signature", ["", "google-text:"], ids=["of this vendor", "of a translated answer"])
+async def test_thoughts_that_nobody_has_signed_go_back_in_words(place: Place, signature: str) -> None:
+    thought = {"type": "thinking", "thinking": "Hm", "signature": signature}
     call = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}}
     turns = [
         user("read it"),

@@ -178,6 +178,10 @@ def test_what_both_have_a_place_for_is_told(
     if target is GEMINI:  # its last part is empty, where a stream ends
         parts = said["candidates"][0]["content"]["parts"]
         said["candidates"][0]["content"]["parts"] = [part for part in parts if part != {"text": ""}]
+    if target is MESSAGES:
+        for block in said["content"]:
+            if block.get("signature") == "google-text:":  # in place of one, where nobody has signed
+                block["signature"] = ""
     assert differences(expected, said) == []
 
 

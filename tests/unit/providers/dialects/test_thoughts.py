@@ -21,8 +21,8 @@ def said(one: Wording) -> list[dict[str, Any]]:
     return messages
 
 
-def thought(text: str) -> dict[str, Any]:
-    return {"type": "thinking", "thinking": text, "signature": ""}
+def thought(text: str, signature: str = "") -> dict[str, Any]:
+    return {"type": "thinking", "thinking": text, "signature": signature}
 
 
 USE = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
@@ -31,6 +31,7 @@ TURNS = [
     {"role": "assistant", "content": [thought("I should look."), USE]},
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]},
 ]
+UNSIGNED_TURN = {"role": "assistant", "content": [thought("I should look.", "google-text:"), USE]}
 ITEMS = [
     {"role": "user", "content": "Hi"},
     {"type": "reasoning", "id": "rs_translated_0", "summary": [{"type": "summary_text", "text": "I should look."}]},
@@ -39,6 +40,7 @@ ITEMS = [
 ]
 ASKED: list[tuple[Dialect, dict[str, Any]]] = [
     (MESSAGES, {"max_tokens": 9, "messages": TURNS}),
+    (MESSAGES, {"max_tokens": 9, "messages": [TURNS[0], UNSIGNED_TURN, TURNS[2]]}),
     (RESPONSES, {"input": ITEMS}),
 ]
 

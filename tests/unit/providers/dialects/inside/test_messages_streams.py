@@ -15,6 +15,7 @@ from providers.dialects import Chunk, Translation, read_event
 from providers.dialects.messages.answers import MessageGathering
 from providers.dialects.messages.stream_from_chat import FromChat
 from providers.dialects.messages.stream_to_chat import ToChat
+from providers.dialects.wording import NOBODYS
 from providers.refusals import ErrorKind, UpstreamError
 
 SHOWN = {"thinking": {"type": "adaptive"}, "stop_sequences": ["END"]}
@@ -142,6 +143,7 @@ def test_a_chat_answer_is_told_in_the_events_of_messages() -> None:
         STARTED,
         begin(0, type="thinking", thinking="", signature=""),
         add(0, type="thinking_delta", thinking="hm"),
+        add(0, type="signature_delta", signature=NOBODYS),
         over(0),
         begin(1, type="text", text=""),
         add(1, type="text_delta", text="Let"),
@@ -240,7 +242,7 @@ def test_a_client_that_did_not_ask_for_thinking_sees_none(asked: dict[str, Any])
 def test_thoughts_are_found_wherever_servers_put_them(thought: dict[str, Any]) -> None:
     said = message(translated(from_chat(), chat(delta(**thought), delta(content=[{"type": "text", "text": "Yes"}]))))
     assert said["content"] == [
-        {"type": "thinking", "thinking": "hm", "signature": ""},
+        {"type": "thinking", "thinking": "hm", "signature": NOBODYS},
         {"type": "text", "text": "Yes"},
     ]
 

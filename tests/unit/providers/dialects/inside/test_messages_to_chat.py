@@ -8,6 +8,7 @@ import pytest
 from providers.dialects import Malformed
 from providers.dialects.messages.request_to_chat import to_chat
 from providers.dialects.messages.thoughts import without_unsigned_thoughts
+from providers.dialects.wording import NOBODYS
 from tests.unit.providers.dialects.inside.messages_wordings import (
     ASK,
     MARK,
@@ -186,8 +187,9 @@ def test_a_whole_number_may_be_written_with_a_point() -> None:
         chat_of(max_tokens=9.5)
 
 
-def test_thoughts_that_nobody_signed_do_not_go_to_messages() -> None:
-    unsigned = {"type": "thinking", "thinking": "hm", "signature": ""}
+@pytest.mark.parametrize("signature", ["", NOBODYS])
+def test_thoughts_that_nobody_signed_do_not_go_to_messages(signature: str) -> None:
+    unsigned = {"type": "thinking", "thinking": "hm", "signature": signature}
     signed = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     text = {"type": "text", "text": 'I wrote "signature":""'}
     turns = [

@@ -191,6 +191,11 @@ def test_who_made_them_is_known_in_every_api(client: str) -> None:
     assert set(bound_reasoning(msgspec.json.encode(request))) == set(made)
 
 
+def test_thoughts_that_nobody_signed_have_no_maker() -> None:
+    assert bound_reasoning(of_messages([{**THOUGHT, "signature": "google-text:"}])) == []
+    assert len(bound_reasoning(of_messages([{**THOUGHT, "signature": "google-text:x"}]))) == 1
+
+
 def test_openrouters_details_are_the_same_blocks() -> None:
     details = [
         {"type": "reasoning.text", "text": TEXT, "signature": SIGNATURE, "format": "anthropic-claude-v1", "index": 0},
