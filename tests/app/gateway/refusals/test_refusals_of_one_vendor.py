@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from providers.simulator.script import Raw, RoleOnly, Status, Step, answer
+from tests.app.gateway.refusals.test_found_in_time import STRIKES
 from tests.app.gateway.refusals.test_meanings import asked
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.shared_gateway import SharedGateways
@@ -385,12 +386,14 @@ async def test_alone_it_is_told_in_the_vendors_words_and_takes_nobody_out(
 ) -> None:
     said = {**REFUSED, **MISTAKES}[vendor]
     async with shared.row(alpha=said.whole()) as running:
-        for _ in range(8):
+        for _ in range(STRIKES):
             status, told = await asked(running, "chat", stream=stream)
             assert 400 <= status < 500
             assert status == 400 or said.status != 400
             assert said.message.split("\n", maxsplit=1)[0] in json.dumps(told, ensure_ascii=False).replace("\\\\", "")
-        assert counts(running, "alpha") == [8]
+        assert counts(running, "alpha") == [STRIKES]
+        [deployment] = running.gateway.steering.leaderboard(MODEL + running.suffix).deployments
+        assert deployment.state == "ok"
         running["alpha"].script = answer("Hello")
         assert (await asked(running, "chat"))[0] == 200
 
