@@ -9,7 +9,9 @@ import pytest
 from providers.simulator.script import Raw, Status, Step, answer
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 WRITTEN = [
     "maximum context length is 100 tokens",
     "max_tokens: 5 > 100, which is the maximum",
@@ -29,7 +31,6 @@ QUOTES = [
     "{} is not a valid effort",
 ]
 USUAL = {
-    "model": MODEL,
     "messages": [{"role": "user", "content": "Hi " * 400}],
     "max_tokens": 9000,
     "service_tier": "auto",
@@ -52,17 +53,18 @@ def refusing(quote: str, how: str) -> Any:
 @pytest.mark.parametrize("how", ["a status", "an event", "a JSON body with 200"])
 @pytest.mark.parametrize("quote", QUOTES)
 @pytest.mark.parametrize("written", WRITTEN)
-async def test_a_quote_changes_nothing_for_others(serve: Serve, written: str, quote: str, how: str) -> None:
-    async with serve(alpha=None) as running:
+async def test_a_quote_changes_nothing_for_others(shared: SharedGateways, written: str, quote: str, how: str) -> None:
+    async with shared.row(alpha=None) as running:
+        model = MODEL + running.suffix
         running["alpha"].answers = refusing(quote, how)
         seen = []
         for more in ({}, {"reasoning_effort": written}, {"reasoning_effort": written, "stream": False}, {}):
-            async with running.post(USUAL | more) as response:
+            async with running.post(USUAL | {"model": model} | more) as response:
                 status, _ = response.status, await response.text()
             seen.append((status, running["alpha"].received[-1].body))
-        async with running.get("/leaderboard") as response:
+        async with running.get("/leaderboard", params={"model": model}) as response:
             [row] = (await response.json())["models"][0]["deployments"]
-        kinds = await running.rows("select distinct error_kind from attempts")
+        kinds = await running.rows(f"select distinct error_kind from attempts where provider = 'alpha{running.suffix}'")
         assert {each["error_kind"] for each in kinds} <= {None, "bad_request", "form_refused"}
         assert row["state"] == "ok"
         # A value of one word is no more than that: others that send it are told what the vendor says of it.

@@ -9,11 +9,13 @@ import pytest
 from providers.simulator.script import Step
 from tests.app.gateway.refusals.test_refused_fields import refused
 from tests.app.gateway.refusals.test_unforced import KINDS, text_in
-from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.running_gateway import MODEL
+from tests.app.gateway.shared_gateway import SharedGateways
 from tests.app.vendors.test_autumn import answered
 from tests.app.vendors.test_autumn import said as saying
 
 Json = dict[str, Any]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Rule(NamedTuple):
@@ -137,13 +139,15 @@ CELLS = [
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("rule", "spoken", "api"), CELLS)
 async def test_each_rule_of_an_unknown_model_is_learnt_by_two_refusals_at_most(
-    serve: Serve, rule: Rule, spoken: str, api: str, stream: bool
+    shared: SharedGateways, rule: Rule, spoken: str, api: str, stream: bool
 ) -> None:
     server = Server(spoken, rule)
-    async with serve(alpha=None, config=settings(spoken)) as running:
+    async with shared.row(alpha=None, config=settings(spoken)) as running:
         running["alpha"].answers = server
         for _ in range(3):
-            _, headers = await answered(running, api, MODEL, {**saying(api), **rule.asked[api]}, stream=stream)
+            _, headers = await answered(
+                running, api, MODEL + running.suffix, {**saying(api), **rule.asked[api]}, stream=stream
+            )
             assert server.refusals <= 2
             assert bool(headers.get("x-holeshot-dropped")) or not rule.is_told or not server.refusals
 
@@ -151,12 +155,12 @@ async def test_each_rule_of_an_unknown_model_is_learnt_by_two_refusals_at_most(
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("spoken", ["chat", "responses"])
 async def test_who_forbids_thinking_hears_where_nobody_knows_how_to_say_so(
-    serve: Serve, spoken: str, stream: bool
+    shared: SharedGateways, spoken: str, stream: bool
 ) -> None:
-    async with serve(alpha=None, config=settings(spoken)) as running:
+    async with shared.row(alpha=None, config=settings(spoken)) as running:
         running["alpha"].answers = Server(spoken, RULES["sampling, as OpenAI says it"])
         forbidden = {**saying("messages"), **OFF["messages"]}
-        _, headers = await answered(running, "messages", MODEL, forbidden, stream=stream)
+        _, headers = await answered(running, "messages", MODEL + running.suffix, forbidden, stream=stream)
         assert "thinking" in headers.get("x-holeshot-dropped", "").split(", ")
-        _, headers = await answered(running, "messages", MODEL, saying("messages"), stream=stream)
+        _, headers = await answered(running, "messages", MODEL + running.suffix, saying("messages"), stream=stream)
         assert "x-holeshot-dropped" not in headers
