@@ -58,6 +58,7 @@ def test_a_loser_that_is_still_watched_when_its_call_goes_on_keeps_its_number_an
     rows = [*record.attempts, *first.recorder.audited]
     assert sorted((row.number, row.deployment) for row in rows) == [(1, "breaks"), (2, "late"), (3, "late"), (4, "c")]
     assert record.launched == 4
+    assert len(first.recorder.starts) == 1  # it had begun before
 
 
 def test_the_time_of_the_model_that_failed_is_not_the_gateways_own() -> None:

@@ -118,13 +118,14 @@ def test_a_failure_before_commit_is_replaced_at_once_and_unseen() -> None:
 def test_a_failure_brings_the_planned_hedge_forward_without_asking_the_budget() -> None:
     track = Track(
         refuses("bad", ErrorKind.SERVER_ERROR, 500, at=0.1),
-        answers("hedge", 0.2),
+        answers("hedge", 9.0),
         launches=[("bad", 0.0, Role.PRIMARY), ("hedge", 5.0, Role.HEDGE)],
         permits=0,
     )
     record = run(track.run())
-    assert record.total_ms == pytest.approx(300)
-    assert track.recorder.launched[1].role is Role.FAILOVER
+    assert record.total_ms == pytest.approx(9100)
+    assert [start.role for start in track.recorder.launched] == [Role.PRIMARY, Role.FAILOVER]
+    assert track.asked == []
 
 
 def test_a_failure_ends_no_race_while_another_runs() -> None:
@@ -160,9 +161,10 @@ def test_all_rate_limited_is_429_with_the_least_retry_after() -> None:
 
 
 def test_all_cooling_down_launches_nothing_and_is_recorded() -> None:
-    track = Track(answers("a", 1.0), launches=[])
-    with pytest.raises(AllRateLimited):
+    track = Track(answers("a", 1.0), launches=[], retry_after_s=7.0)
+    with pytest.raises(AllRateLimited) as caught:
         run(track.run())
+    assert caught.value.headers["retry-after"] == "7"
     assert (track.recorder.records[0].launched, track.recorder.records[0].status_code) == (0, 429)
     assert track.upstreams["a"].requests == []
 

@@ -281,6 +281,88 @@ def test_a_client_that_leaves_while_it_waits_frees_its_place_at_once() -> None:
     left_clean(seats)
 
 
+@pytest.mark.parametrize("leaves_first", [True, False])
+def test_who_leaves_in_the_instant_it_is_called_up_leaves_its_seat_to_the_next(*, leaves_first: bool) -> None:
+    upstream, seats = server("a"), limited(a=1)
+    line = seats.lines["a"]
+    line.take()
+    leaving, staying = single(upstream, seats=seats), single(upstream, seats=seats)
+
+    async def leave() -> CallRecord | ApiError:
+        first, second = asyncio.create_task(leaving.run()), asyncio.create_task(called(staying))
+        await asyncio.sleep(1.0)
+        for happens in (first.cancel, line.give_back)[:: 1 if leaves_first else -1]:
+            happens()
+        await asyncio.wait([first])
+        return await second
+
+    record = run(leave())
+    assert isinstance(record, CallRecord)
+    assert record.attempts[0].launch_offset_ms == pytest.approx(1000)
+    [gone] = leaving.recorder.records
+    assert gone.status_code == 499
+    left_clean(seats)
+
+
+def test_a_rescue_whose_deployment_is_full_goes_where_there_is_room() -> None:
+    hanging, full, free = Server("hanging", [(60.0, None)]), server("full"), server("free")
+    seats = limited(full=1)
+    seats.lines["full"].take()
+    launches = [("hanging", 0.0, Role.PRIMARY), ("full", 0.6, Role.FAILOVER)]
+    record = run(called(Track(hanging, full, free, launches=launches, rest=["free"], rescue_s=0.6, seats=seats)))
+    assert isinstance(record, CallRecord)
+    assert [(each.deployment, round(each.launch_offset_ms)) for each in record.attempts] == [
+        ("hanging", 0), ("free", 600),
+    ]  # fmt: skip
+
+
+def test_a_call_that_has_waited_is_hedged_when_it_is_late_from_then_on() -> None:
+    first, hedge, seats = server("first", ttft=0.2), server("hedge"), limited(first=1, hedge=1)
+    for line in seats.lines.values():
+        line.take()
+    track = Track(first, hedge, launches=[("first", 0.0, Role.PRIMARY), ("hedge", 0.3, Role.HEDGE)], seats=seats)
+
+    async def wait() -> CallRecord | ApiError:
+        calling = asyncio.create_task(called(track))
+        await asyncio.sleep(1.0)
+        for line in seats.lines.values():
+            line.give_back()
+        return await calling
+
+    record = run(wait())
+    assert isinstance(record, CallRecord)
+    assert (record.ttft_ms, record.extras) == (pytest.approx(1200), 0)
+    left_clean(seats)
+
+
+def test_a_full_primary_changes_places_with_its_hedge() -> None:
+    full, slow, seats = server("full"), Server("slow", [(60.0, None)]), limited(full=1)
+    seats.lines["full"].take()
+    track = Track(full, slow, launches=[("full", 0.0, Role.PRIMARY), ("slow", 0.3, Role.HEDGE)], seats=seats)
+
+    async def wait() -> CallRecord | ApiError:
+        calling = asyncio.create_task(called(track))
+        await asyncio.sleep(0.1)
+        seats.lines["full"].give_back()
+        return await calling
+
+    record = run(wait())
+    assert isinstance(record, CallRecord)
+    assert [(each.deployment, round(each.launch_offset_ms)) for each in record.attempts] == [
+        ("slow", 0), ("full", 300),
+    ]  # fmt: skip
+    left_clean(seats)
+
+
+def test_a_full_deployment_that_would_race_itself_is_named_once() -> None:
+    seats = limited(twin=1)
+    seats.lines["twin"].take()
+    track = Track(server("twin"), launches=[("twin", 0.0, Role.PRIMARY), ("twin", 0.3, Role.HEDGE)], seats=seats)
+    error = run(called(track))
+    assert isinstance(error, AtCapacity)
+    assert error.message.count("twin") == 1
+
+
 def test_a_loser_that_is_watched_keeps_its_seat_until_its_watching_ends() -> None:
     quick = server("quick", ttft=0.1, total=0.2)
     watched = server("watched", ttft=1.0, total=1.5)

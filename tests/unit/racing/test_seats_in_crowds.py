@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
-from gateway.racing import Seats
+from gateway.racing import RelayedRequest, Seats
 from providers import ErrorKind, UpstreamError
 from tests.support.searched import examples
 from tests.unit.racing.server import PATIENCE_S, Server, answer, left_clean, limited
-from tests.unit.racing.track import Step, Track, delta
+from tests.unit.racing.track import RelayedSink, RememberingSink, Step, Track, delta
 from tests.unit.racing.virtual_time import run
 
 BROKEN = UpstreamError(ErrorKind.SERVER_ERROR, "broken", status=500)
@@ -36,6 +36,8 @@ class Person(msgspec.Struct, frozen=True):
     raced: bool  # all at once; else one after the other
     leaves: int | None  # after so long
     audited: bool
+    relayed: bool  # the answer passes unread
+    gone_after: int | None  # pieces of the answer
 
 
 class Crowd:
@@ -64,6 +66,8 @@ class Crowd:
             rest=[] if person.raced else [name for name in others if name != first],
             rescue_s=0.75 if person.raced else None,
             audited=person.asked if person.audited else "",
+            sink=(RelayedSink if person.relayed else RememberingSink)(gone_after=person.gone_after),
+            reading=RelayedRequest(path="audio/speech") if person.relayed else None,
             seats=self.seats,
         )
         self._tracks.append(track)
@@ -95,6 +99,8 @@ PERSONS = st.builds(
     raced=st.booleans(),
     leaves=st.one_of(st.none(), st.integers(0, 20)),
     audited=st.booleans(),
+    relayed=st.booleans(),
+    gone_after=st.one_of(st.none(), st.integers(1, 3)),
 )
 LIMITS = st.dictionaries(st.sampled_from(NAMES), st.integers(1, 3))
 

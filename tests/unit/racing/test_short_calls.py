@@ -22,8 +22,8 @@ from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
 from providers import Price, Request, UpstreamAnswer
 from tests.support.calls import made_call
-from tests.unit.racing.test_relay import CLOCKS, RememberingOutlet, Speaker, in_virtual_time
-from tests.unit.racing.track import RememberingRecorder
+from tests.unit.racing.track import CLOCKS, RelayedSink, Timetable
+from tests.unit.racing.virtual_time import in_virtual_time
 
 MODEL, NAMES = "vectors", ("a", "b")
 BODY_S, STRAGGLER_S, KNEE_TOKENS = 0.2, 17.0, 2000.0
@@ -33,11 +33,11 @@ PRICE = Price(input_usd=1e-6, output_usd=0.0)
 SIZES = [8, 20, 60, 200, 200, 500, 1000, 2000, 4000]  # tokens
 
 
-class Embedder(Speaker):
+class Embedder(Timetable):
     """Answers after a time that is drawn: with the size of the request, and now and then far too late."""
 
     def __init__(self, dice: Random, sigma: float, stragglers: float) -> None:
-        super().__init__(0.0, b"")
+        super().__init__("embedder")
         self._dice, self._sigma, self._stragglers = dice, sigma, stragglers
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
@@ -143,7 +143,7 @@ class Course:
         context, entry = SimpleNamespace(steering=self._steering, services=self._services), SimpleNamespace()
         entry.model, entry.plan, entry.call = model, plan, call
         allowance = Allowance(Purse(cast("Any", context), open_call, {}), cast("Any", entry))
-        outlet, reading = RememberingOutlet(RememberingRecorder()), RelayedRequest(path="embeddings")
+        outlet, reading = RelayedSink(), RelayedRequest(path="embeddings")
         may_launch = allowance.pay
         record = await Race(open_call, model, plan, outlet, reading=reading, may_launch=may_launch).run()
         assert isinstance(record, CallRecord)

@@ -19,12 +19,15 @@ from gateway.racing import (
     Block,
     BrokenAnswer,
     ClientGone,
+    FallbackModels,
     Forward,
     GatheringSink,
     NoAnswer,
     OpenCall,
     PausesByDeployment,
     Race,
+    RelayedExchange,
+    RelayedRequest,
     Seats,
     Services,
     Winner,
@@ -33,7 +36,18 @@ from gateway.racing import (
 from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
 from gateway.steering.estimates import Estimate
-from providers import Exchange, Facts, LearntFacts, Listing, Price, Request, UpstreamAnswer, UpstreamError, events
+from providers import (
+    Exchange,
+    Facts,
+    LearntFacts,
+    Listing,
+    Price,
+    Request,
+    UpstreamAnswer,
+    UpstreamError,
+    Usage,
+    events,
+)
 from providers.dialects import PIVOT, Dialect, Loss
 from tests.support.calls import made_call
 
@@ -74,9 +88,12 @@ class TimetableExchange:
 
     finishing = False
     usage_so_far = None
+    model: str | None = None
+    error: UpstreamError | None = None
 
     def __init__(self, upstream: "Timetable", steps: Sequence[tuple[float, Step]], started: float) -> None:
         self.headers: Mapping[str, str] = {"x-request-id": upstream.name, "x-ratelimit-remaining-requests": "7"}
+        self.usage = upstream.usage
         self._upstream = upstream
         self._steps = list(steps)
         self._started = started
@@ -105,6 +122,14 @@ class TimetableExchange:
             return b""
         return step
 
+    async def begun(self) -> bytes:
+        """Return the first bytes; with them the end, if that is due at the same time."""
+        at, _ = self._steps[0]
+        first = await self.read()
+        if self._steps[:1] == [(at, None)]:
+            await self.read()
+        return first
+
     def conclude(self) -> bytes:
         return b""
 
@@ -121,7 +146,10 @@ class Timetable:
     """An upstream that answers each request by the next of its timetables: seconds after the launch, and what happens.
 
     ``headers_at`` is when the response's headers come; an ``UpstreamError`` before that time is raised instead of them.
+    What passes unread is whole if its end is due with its first bytes.
     """
+
+    usage: Usage | None = None  # of what passes unread in pieces
 
     accepts_all_parameters = True
     refused_fields = frozenset[str]()
@@ -167,7 +195,15 @@ class Timetable:
         return TimetableExchange(self, steps, started)
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
-        raise AssertionError("not asked for here")
+        exchange = await self.stream(request)
+        assert isinstance(exchange, TimetableExchange)
+        try:
+            body = await exchange.begun()
+        except BaseException:
+            exchange.abort()
+            raise
+        rest = None if exchange.ended else exchange
+        return UpstreamAnswer(200, exchange.headers, body, exchange.connect_ms, 1.0, rest)
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         raise AssertionError("not asked for here")
@@ -218,6 +254,20 @@ class RememberingSink:
     @property
     def bytes(self) -> bytes:
         return b"".join(self.blocks)
+
+
+class RelayedSink(RememberingSink):
+    """Streams what passes unread if it comes in pieces."""
+
+    streams = False
+
+    def __init__(self, *, gone_after: int | None = None) -> None:
+        super().__init__(gone_after=gone_after, understands=False)
+
+    async def begin(self, winner: Winner) -> Forward | None:
+        assert isinstance(winner.exchange, RelayedExchange)
+        self.streams = not winner.exchange.is_whole
+        return await super().begin(winner)
 
 
 class DefectiveTasks(AttemptTasks[Attempt]):
@@ -325,8 +375,16 @@ class Track:
         fields: Mapping[str, Any] | None = None,
         deadline_ms: float | None = None,
         mode: Mode = Mode.RACE,
+        reading: RelayedRequest | None = None,
+        prompt_tokens: int = 10,
+        withheld: Launch | None = None,
+        retry_after_s: float | None = None,
+        following: FallbackModels | None = None,
     ) -> None:
-        """``permits``: how many extra launches the budget has; ``refuses``: it permits nothing beside another."""
+        """``reading``: of answers that pass unread.
+
+        ``permits``: how many extra launches the budget has; ``refuses``: it permits nothing beside another.
+        """
         self.seats = seats or Seats()
         self.asked: list[Role] = []  # for a permit
         self._refuses = refuses
@@ -339,7 +397,10 @@ class Track:
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
         self.recorder = RememberingRecorder()
         self.tasks: AttemptTasks[Attempt] = AttemptTasks()
-        self.sink = sink or RememberingSink()
+        self.sink = sink or (RememberingSink() if reading is None else RelayedSink())
+        self._of_race: dict[str, Any] = {"following": following}
+        if reading is not None:
+            self._of_race["reading"] = reading
         self._permits = permits
         names = list(self.upstreams)
         if launches is None:
@@ -355,6 +416,8 @@ class Track:
             tripped=frozenset(tripped),
             decode_s=decode_s or {},
             explores=explores,
+            withheld=withheld,
+            retry_after_s=retry_after_s,
         )
         self.model = Model(
             name="m",
@@ -381,6 +444,7 @@ class Track:
             "sentence_words": sentence_words,
             "invalid": invalid,
             "deadline_ms": deadline_ms,
+            "prompt_tokens": prompt_tokens,
         }
         more = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in (fields or {}).items()}
         self._fields = {"messages": msgspec.Raw(b"[]"), **more}
@@ -412,7 +476,6 @@ class Track:
             mode=Mode.RACE,
             objective=Objective.FIRST_TOKEN,
             prompt_class=answer_class(0),
-            prompt_tokens=10,
             fields=self._fields,
             headers={},
             tags={},
@@ -442,6 +505,7 @@ class Track:
             self.sink,
             may_launch=lambda launch: self._permit(launch.role),
             on_slot_refused=lambda launch: self.full.append(launch.deployment),
+            **self._of_race,
         )
 
     def _permit(self, role: Role) -> bool:

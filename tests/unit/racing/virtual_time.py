@@ -2,7 +2,7 @@
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -54,3 +54,13 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return result
     finally:
         loop.close()
+
+
+def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run a test in virtual time, and see that it leaves nothing behind."""
+
+    def in_no_time() -> None:
+        run(test())
+
+    in_no_time.__name__, in_no_time.__doc__ = test.__name__, test.__doc__
+    return in_no_time
