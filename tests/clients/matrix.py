@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from tests.clients.conversation import LAST
+from tests.clients.conversation import WRONG
 from tests.clients.gateways import refused_in
 from tests.clients.mixed import CONTEXT, MIXES, MOST_REFUSED
 from tests.clients.places import DIRECTLY, EVERYWHERE, MIXED, SETUPS, setups_of
@@ -111,7 +111,7 @@ class Matrix:
         alike = (
             self._found.get((row, mix.name, DIRECTLY)) for mix in MIXES if mix.vendor == kind and mix.name != place
         )
-        return next((talk for talk in alike if talk is not None and talk.why and talk.turn == LAST), None)
+        return next((talk for talk in alike if talk is not None and talk.why and talk.turn >= WRONG), None)
 
     @property
     def defects(self) -> list[Talked]:

@@ -298,12 +298,12 @@ def test_what_ends_earlier_than_directly_is_a_defect(directly: int, behind: int,
 
 def test_a_turn_that_is_lost_where_the_api_is_another_is_measured_at_the_vendor_that_has_it() -> None:
     its, other = [mix for mix in mixed.MIXES if mix.goes == BROKEN][:2]
-    for why in ("lost", ""):
+    for why, ended in (("lost", LAST), ("lost", WRONG), ("lost", 1), ("", LAST)):
         matrix = Matrix(SETUPS)
-        for place, setup, words in ((its, DIRECTLY, why), (other, MIXED, "lost")):
+        for place, setup, words, turn in ((its, DIRECTLY, why, ended), (other, MIXED, "lost", LAST)):
             talk = talked("pi", setup, "2026-01-01", place=place.name, why=words)
-            matrix.add([msgspec.structs.replace(talk, turn=LAST)])
-        assert bool(matrix.defects) != bool(why)
+            matrix.add([msgspec.structs.replace(talk, turn=turn)])
+        assert bool(matrix.defects) == (not why or ended < WRONG)
 
 
 def test_what_a_small_context_does_not_hold_is_refused_on_purpose() -> None:
