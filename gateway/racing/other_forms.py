@@ -143,7 +143,7 @@ class OtherForms:
 def note_refusal(attempt: FormAttempt, call: Call, error: UpstreamError) -> None:
     """Remember what an ``error`` says of the size of requests, and of reasoning that cannot be read."""
     if blames_request_within(error):
-        error.kind = ErrorKind.BAD_REQUEST
+        error.turn_into(ErrorKind.BAD_REQUEST)
     if error.is_too_long:
         _note_length(attempt.deployment, call, error)
         _note_room(attempt.deployment, call, error)
@@ -174,7 +174,7 @@ async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamErr
     tried = {refusal.spoken for refusal in refusals}
     for dialect in attempt.deployment.others(offered(error.said)):
         if dialect not in tried and (reworded := await reword(call, attempt.deployment, dialect)) is not None:
-            error.kind = ErrorKind.NO_SUCH_API
+            error.turn_into(ErrorKind.NO_SUCH_API)
             if learnt is not None:
                 for fact in _facts(refusals, dialect):  # now, as in each race the next one may be cut before its answer
                     learnt.suppose(model, fact, client=call.caller.client, why=why_of(error))
@@ -216,7 +216,7 @@ def taught_after(attempt: FormAttempt, call: Call, error: UpstreamError, request
     facts = attempt.deployment.upstream.learn(request(), error)
     if not facts or call.request.stateful:  # a stateful request is never sent twice; the next one has the form
         return None
-    error.kind = ErrorKind.BAD_REQUEST  # no strike against the deployment
+    error.turn_into(ErrorKind.BAD_REQUEST)  # no strike against the deployment
     return RetryForm(Role.FORM, facts=facts)
 
 
@@ -241,7 +241,7 @@ async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError,
         return None
     if learnt is not None and _NO_CHOICE in learnt.met_by_others(model, call.caller.client):
         fact = _NO_CHOICE  # the next refusal is known by another client, and this one has seen that the first is so
-    error.kind = ErrorKind.BAD_REQUEST
+    error.turn_into(ErrorKind.BAD_REQUEST)
     reworded = None
     if deployment.adapts_forced and not call.request.stateful:
         traits = unforced(deployment.traits, forbids=fact is _UNFORCED)
@@ -299,7 +299,8 @@ def whole_after(attempt: FormAttempt, call: Call, error: UpstreamError) -> Retry
         learnt.forget(model, [_stream_of(call, deployment)], call.caller.client)
     if attempt.whole or call.request.stream or not deployment.upstream_stream or not refuses_to_stream(error):
         return None
-    error.kind, fact = ErrorKind.BAD_REQUEST, _stream_of(call, deployment)
+    error.turn_into(ErrorKind.BAD_REQUEST)
+    fact = _stream_of(call, deployment)
     if learnt is not None:
         learnt.suppose(model, fact, client=call.caller.client, why=why_of(error))
     return None if call.request.stateful else RetryForm(Role.WHOLE, facts=(fact,))
@@ -539,7 +540,7 @@ def _told(refusals: Sequence[Refusal]) -> UpstreamError:
     kind = ErrorKind.NO_SUCH_API if is_unknown else first.kind  # the model's name is right
     if len(refusals) > 1:
         return first.error.again(kind)
-    first.error.kind = kind
+    first.error.turn_into(kind)
     return first.error
 
 

@@ -147,7 +147,7 @@ def refused(
             refusal = tried.first if changed else refusal
     _note_musts(learnt, request, tried.new, tried.last)
     if tried.is_of_must and refusal.kind is ErrorKind.SERVER_ERROR:
-        refusal.kind, refusal.body = ErrorKind.BAD_REQUEST, None  # its type blames the server
+        refusal.turn_into(ErrorKind.BAD_REQUEST, without_body=True)  # its type blames the server
     refusal.is_declined = refusal.is_declined or tried.is_of_must  # another provider may know the beta
     return refusal
 

@@ -229,7 +229,8 @@ def _judge(
     status = _status(unquoted)
     meant_status = _meant_status(unquoted) if status is None else status
     error.meant = meant_status
-    kind = error.kind = _kind(meant_status, unquoted, kind=otherwise if meant_status is None else None)
+    kind = _kind(meant_status, unquoted, kind=otherwise if meant_status is None else None)
+    error.turn_into(kind)
     about, is_own = refused(meant_status, unquoted, _message(unquoted)), kind is ErrorKind.BAD_REQUEST
     error.body = _client_body(error_object, secrets) if is_own else None
     error.is_bound = is_own and _is_bound(unquoted)

@@ -477,6 +477,15 @@ class UpstreamError(Exception):
         same.is_of_day, same.answer = self.is_of_day, self.answer
         return same
 
+    def turn_into(self, kind: ErrorKind, *, without_body: bool = False) -> None:
+        """Change what the error means: more is known than when it was made, of its request or of the deployment.
+
+        ``without_body``: the provider's own error object says otherwise, so the client does not get it.
+        """
+        self.kind = kind
+        if without_body:
+            self.body = None
+
     def noted(self, note: str) -> None:
         """Add a ``note`` for the operator."""
         self.caller = self.caller or self.message

@@ -133,12 +133,13 @@ def decide_by_request(
     500 "Unsupported parameter: 'verbosity'" ``bad_request``.
     """
     if is_unknown(model, error):
-        error.kind, error.body, error.is_certain = ErrorKind.NOT_FOUND, None, True
+        error.turn_into(ErrorKind.NOT_FOUND, without_body=True)
+        error.is_certain = True
     if error.status == HTTPStatus.INTERNAL_SERVER_ERROR and blames_request(error.said):
-        error.kind, error.body = ErrorKind.BAD_REQUEST, None  # its type blames the server
+        error.turn_into(ErrorKind.BAD_REQUEST, without_body=True)  # its type blames the server
     decide_by_fields(error, fields)
     if may_lack_path and lacks_path(error):
-        error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
+        error.turn_into(ErrorKind.NO_SUCH_API)  # the model may still work in chat
 
 
 def decide_by_fields(error: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> None:
@@ -146,7 +147,7 @@ def decide_by_fields(error: UpstreamError, fields: Mapping[str, msgspec.Raw]) ->
     status = error.status if error.meant is None else error.meant
     about = _found(status, {name.lower() for name in error.names}, error.said, fields)
     if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):
-        error.kind, error.body = ErrorKind.BAD_REQUEST, None
+        error.turn_into(ErrorKind.BAD_REQUEST, without_body=True)
         error.is_declined, error.is_outsized = about is RefusedPart.TERMS, about is RefusedPart.SIZE
 
 

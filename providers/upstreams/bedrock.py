@@ -135,7 +135,7 @@ class BedrockUpstream(SignedUpstream):
             return await self._ask(head, CHAT.name, request, body)
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and WRONG_MODEL.search(error.said):
-                error.kind, error.body = ErrorKind.NOT_FOUND, None
+                error.turn_into(ErrorKind.NOT_FOUND, without_body=True)
             raise
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:  # noqa: ARG002 - part of the protocol

@@ -170,7 +170,7 @@ class InvokeUpstream(SignedUpstream):
             return await super()._accepted(head, request)
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and WRONG_MODEL.search(error.said):
-                error.kind, error.body = ErrorKind.NOT_FOUND, None
+                error.turn_into(ErrorKind.NOT_FOUND, without_body=True)
             raise
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:

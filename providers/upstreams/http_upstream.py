@@ -456,7 +456,7 @@ class HttpUpstream:
             response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and error.status == _NOT_FOUND:
-                error.kind = ErrorKind.NOT_FOUND  # of what is fetched, and not of what a request names
+                error.turn_into(ErrorKind.NOT_FOUND)  # of what is fetched, and not of what a request names
             raise
         headers_ms = (perf_counter() - started) * 1000
         rest = events_to_come(response, self._secrets) if streams else None

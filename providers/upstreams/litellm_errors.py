@@ -67,7 +67,7 @@ def upstream_error(
         own=own,
     )
     if opened and told.kind is ErrorKind.SERVER_ERROR:
-        told.kind = ErrorKind.STREAM_ERROR
+        told.turn_into(ErrorKind.STREAM_ERROR)
     return told
 
 

@@ -269,6 +269,19 @@ def test_the_kind_of_a_refusal_is_known_by_its_vendor_s_own_words() -> None:
     assert found == []
 
 
+def test_the_kind_of_an_error_is_changed_by_one_method() -> None:
+    """``UpstreamError.turn_into``: whoever looks for it sees where an error becomes another."""
+    changed = re.compile(r"\b(?!self\.)\w+\.kind\b(?:, [\w.]+)* =(?!=)")
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for room in ("providers", "gateway")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if changed.search(line)
+    ]
+    assert found == []
+
+
 _SLEEPERS = {
     "tests/patience.py": "between two looks at what tells nobody",
     "tests/app/gateway/balancer.py": "a balancer asks its gateways ten times a second",
