@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 
 from gateway.core.attempts import AnswerKind, WinOn
-from gateway.core.calls import Mode, Objective
+from gateway.core.calls import Objective
 from gateway.core.prompt_classes import Effort
 from gateway.settings import RaceSettings
 from gateway.steering.affinity import CachedBytes
@@ -30,6 +30,7 @@ from gateway.steering.constants import (
 from gateway.steering.estimates import Estimate
 from gateway.steering.health import Condition, HealthState
 from gateway.steering.plans import Explanation, Launch, Plan, Prospect, Start, Why
+from gateway.steering.strategies import STRATEGIES
 
 
 def explained(
@@ -322,7 +323,7 @@ def _facts(  # noqa: PLR0917 - what is known of a plan
 
 def _hedged_share(race: RaceSettings, terms: Terms) -> float:
     """Return in how many calls the primary is late for a hedge."""
-    if terms.spoken and race.mode is Mode.HEDGE:
+    if terms.spoken and STRATEGIES[race.mode].hedges:
         return min(1.0, SPOKEN_HEDGED_PART * race.budget)
     return min(race.budget, HEDGE_SHARE)
 

@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 
 from gateway.core.attempts import EXPLORING, Narrowed, Role
-from gateway.core.calls import Mode, Objective
+from gateway.core.calls import Objective
 from gateway.settings import RaceSettings
 from gateway.steering.affinity import NOTHING_HELD, CachedBytes
 from gateway.steering.budget import hedge_quantile, hedged_at_s
@@ -171,7 +171,7 @@ class Draft:
         race, demands = self.race, self._demands
         if not demands.once or self._terms.asked is not None:
             self.ask()
-            if race.mode is Mode.HEDGE and self.withheld_s is None and not self._is_spent:
+            if self.strategy.hedges and self.withheld_s is None and not self._is_spent:
                 self.withheld_s = race.hedge_delay_s or self._late_s(HEDGE_SHARE)
         if demands.once or not demands.rescued or (self.strategy.in_turn and race.budget <= 0):
             return None
@@ -285,7 +285,7 @@ class Draft:
         if race is not self.race:
             strategy = STRATEGIES[race.mode]
             self.asked = 0 if strategy.waits_for_the_deadline(race, self.cost_first) else strategy.asks(race, drawn)
-            if race.mode is Mode.HEDGE:
+            if strategy.hedges:
                 self.withheld_s = race.hedge_delay_s or self._late_s(HEDGE_SHARE)
         elif self._means.unlimited is not None:
             self.asked = strategy.asks(race.model_copy(update={"budget": self._means.unlimited}), drawn)
@@ -474,7 +474,7 @@ class Draft:
         delay_s = launch.delay_s
         if launch.why not in _WHEN_LATE or not delay_s:
             return delay_s
-        asked_s = self.race.hedge_delay_s if launch.why is Why.LATE and self.race.mode is Mode.HEDGE else None
+        asked_s = self.race.hedge_delay_s if launch.why is Why.LATE and self.strategy.hedges else None
         return max(delay_s - self._lead_s(delay_s), asked_s or 0.0)
 
     def _lead_s(self, delay_s: float) -> float:
@@ -533,7 +533,7 @@ class Draft:
 
     def late(self) -> Start:
         """Return the start of a hedge that the budget pays for: of an answer that is read not in more than a tenth."""
-        if self._terms.spoken and self.race.mode is Mode.HEDGE:
+        if self._terms.spoken and self.strategy.hedges:
             # In some of these calls an attempt speaks by then, and no hedge is needed.
             return self._late_s(min(1.0, SPOKEN_HEDGED_PART * self.race.budget)), Why.LATE
         return self._late_s((1.0 - hedge_quantile(self.race.budget)) * self._terms.hedged_part), Why.LATE

@@ -47,6 +47,7 @@ from gateway.steering.outages import Outages, Strikes
 from gateway.steering.plans import Launch, Plan, Why
 from gateway.steering.prediction import size_of
 from gateway.steering.snapshots import Snapshots, recall, recollect
+from gateway.steering.strategies import STRATEGIES
 
 _NOTHING_COSTS: Mapping[str, float] = {}
 _LIMITED = "rate limits leave room for {:.2f} extra attempts a call"
@@ -222,7 +223,7 @@ class Steering:
         self._learning.overtaken(attempts)
         if not plan.is_known:
             return True
-        if len(plan.launches) > 1 and plan.mode is not Mode.SINGLE:
+        if len(plan.launches) > 1 and not STRATEGIES[plan.mode].in_turn:
             return False
         overtaken = self._overtaken[model] = self._overtaken.get(model, 0) + 1
         return overtaken % RUN_ON_EVERY == 0

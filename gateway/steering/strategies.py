@@ -37,6 +37,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     # The number of further attempts that settings ask for at the start of a call, for its draw in (0, 1).
     asks: Callable[[RaceSettings, float], int] = lambda _, __: 0
     decides: bool = False  # omits attempts without an expected gain; races at a cold start; explores new deployments
+    hedges: bool = False  # one further attempt, if the primary is late; settings say how late, and it may be withheld
     in_turn: bool = False  # one deployment after the other, so that the next one is not an extra attempt
     races_itself: bool = False  # a model's only deployment gets two attempts, which also helps against a slow tail
     # Whether the further attempt is for calls that may miss ``ttft_ms``; by the settings, and whether cost comes first.
@@ -73,6 +74,7 @@ STRATEGIES: Mapping[Mode, Strategy] = {
     Mode.SINGLE: Strategy(starts=lambda _: (), in_turn=True),
     Mode.HEDGE: Strategy(
         starts=_hedged,
+        hedges=True,
         races_itself=True,
         waits_for_the_deadline=lambda race, _: race.hedge_delay_s is None and race.ttft_ms is not None,
     ),
