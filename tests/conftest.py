@@ -18,7 +18,7 @@ import pytest
 import structlog
 from aiohttp import web_app
 
-from gateway.core.tasks import collect_less
+from gateway.core.processes import collect_less
 from tests.support.ledgers import migrated
 from tests.support.searched import SEED, examples
 from tests.support.servers import free_port

@@ -19,7 +19,7 @@ import msgspec
 from benchmarks.harness.command import Run, Told, carry_out, command
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import CallKind, CallRecord, CallStart, Objective
-from gateway.core.tasks import collect_less
+from gateway.core.processes import collect_less
 from gateway.settings import RaceSettings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, RedisBoard, Steering, Terms
 from gateway.steering.board import Board

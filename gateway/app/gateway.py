@@ -64,8 +64,9 @@ from gateway.limits import Zones
 from gateway.live.live import Live
 from gateway.memory.answers import AnswerMemory
 from gateway.memory.sealed import SealedAnswers
-from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
+from gateway.overload.bodies import Bodies
 from gateway.overload.intake import Intake
+from gateway.overload.memory import body_bytes_in, calls_in, memory_limit
 from gateway.racing import Attempt, AttemptTasks, Outbox
 from gateway.settings import ConfigurationError, Problem, Settings, brought, signing_secret, targets_of
 from gateway.steering import Outages, Spending, Strikes

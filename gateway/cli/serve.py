@@ -15,7 +15,7 @@ import typer
 
 from gateway.cli.configuration import ConfigOption, read_clickhouse, read_database_url, read_settings, report
 from gateway.cli.terminal import MISUSED, fail, prose, say, write_json
-from gateway.core.tasks import collect_less
+from gateway.core.processes import collect_less
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:

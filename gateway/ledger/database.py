@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 from sqlalchemy.util import await_only
 
-from gateway.core import tasks
+from gateway.core import processes
 from gateway.core.addresses import Address, text_of
 from gateway.ledger.blocked import PATIENCE, Patience
 from gateway.ledger.errors import (
@@ -265,9 +265,9 @@ async def prepare_schema(url: str) -> bool:
             raise
         # In a child process, so that a serving process does not import the modules of migrations.
         process = await asyncio.create_subprocess_exec(
-            *tasks.command("gateway.cli", "migrate"),
+            *processes.command("gateway.cli", "migrate"),
             stdout=asyncio.subprocess.DEVNULL,
-            env={**tasks.environment(), "HOLESHOT_DATABASE_URL": url},
+            env={**processes.environment(), "HOLESHOT_DATABASE_URL": url},
         )
         if await process.wait():
             raise

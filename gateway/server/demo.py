@@ -9,7 +9,7 @@ from urllib.request import getproxies_environment
 import msgspec
 import structlog
 
-from gateway.core import tasks
+from gateway.core import processes
 from gateway.settings import Settings
 from providers.http import is_direct
 from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL
@@ -37,12 +37,12 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
 
     """
     process = await asyncio.create_subprocess_exec(
-        *tasks.command("providers.simulator", "--seed", str(seed)),
+        *processes.command("providers.simulator", "--seed", str(seed)),
         start_new_session=True,  # Ctrl-C is for this process only, which lets streams end and then stops the child
         stdin=asyncio.subprocess.PIPE,  # closed however this process ends, which ends the child
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,  # ours may be a pipe without a reader
-        env=tasks.environment(),
+        env=processes.environment(),
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -19,7 +19,7 @@ from gateway.api.aiohttp_adapter import serving_task
 from gateway.api.context import GatewayPhase
 from gateway.api.routes import calls_first
 from gateway.app.gateway import Gateway
-from gateway.overload.bodies import connections_in, memory_limit
+from gateway.overload.memory import connections_in, memory_limit
 from gateway.server.connection import Connection
 from gateway.server.connections import Connections
 

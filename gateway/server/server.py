@@ -34,10 +34,11 @@ from gateway.api.context import GatewayPhase
 from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
 from gateway.app.stores import check_redis
-from gateway.core.tasks import Lifeline, mask_signals, pause
+from gateway.core.processes import Lifeline, mask_signals
+from gateway.core.tasks import pause
 from gateway.core.terminal_text import counted, program
 from gateway.ledger import prepare_schema
-from gateway.overload.bodies import SHARE_FOR_ANSWERS, memory_limit, return_freed_memory
+from gateway.overload.memory import SHARE_FOR_ANSWERS, memory_limit, return_freed_memory
 from gateway.server.listener import (
     REPLACED_S,
     Beats,

@@ -12,7 +12,7 @@ from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord
 from gateway.core.ids import TraceContext, begun_here
 from gateway.core.log import get_logger
-from gateway.core.tasks import mask_signals
+from gateway.core.processes import mask_signals
 from gateway.settings import Settings, TracingSettings
 from gateway.tracing.naming import Ended, EndedCall, LateAttempt, peers
 

@@ -19,7 +19,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gateway.core.calls import CallRecord
 from gateway.core.columns import names_of
-from gateway.core.tasks import mask_signals
+from gateway.core.processes import mask_signals
 from gateway.core.terminal_text import visible, visible_json
 from providers import redact, redact_json
 

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from gateway.core.tasks import collect_less
+from gateway.core.processes import collect_less
 from tests.schedules.checks import wrong
 from tests.schedules.scenario import Scenario, drawn, read
 from tests.schedules.shrinking import shrunk

@@ -151,7 +151,7 @@ async def forked(
 def _import() -> None:
     """Import what the command needs."""
     from gateway.cli import serve  # noqa: PLC0415 - imported by the parent alone
-    from gateway.core.tasks import collect_less  # noqa: PLC0415 - likewise
+    from gateway.core.processes import collect_less  # noqa: PLC0415 - likewise
 
     collect_less()
     serve._import_without("rich", "structlog")

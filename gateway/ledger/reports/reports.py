@@ -13,7 +13,7 @@ import structlog
 
 from gateway.alerts.sources import OpenSlowdown
 from gateway.alerts.stated_models import ModelHour, StatedModel
-from gateway.core import tasks
+from gateway.core import processes
 from gateway.core.addresses import Address, text_of
 from gateway.core.calls import CallStart
 from gateway.core.reports import (
@@ -185,11 +185,11 @@ class Replays:
 
     async def _run(self, request: bytes) -> bytes:
         child = await asyncio.create_subprocess_exec(
-            *tasks.command(_CHILD),
+            *processes.command(_CHILD),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=tasks.environment(),
+            env=processes.environment(),
         )
         try:
             async with asyncio.timeout(TIMEOUT_S):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.overload.bodies import (
+from gateway.overload.memory import (
     FEWEST_CALLS,
     FEWEST_CONNECTIONS,
     UNKNOWN_MEMORY_BYTES,
