@@ -40,7 +40,6 @@ from gateway.racing import (
     without_reasoning,
     without_unread,
 )
-from gateway.settings import RaceSettings
 from gateway.steering import (
     CONVERSATION_BYTES,
     NO_DEMANDS,
@@ -123,11 +122,11 @@ async def plan_call(
     fitting, index = _AS_SENT, None
     if cached is None:
         client.check_model(name)
-        fleet_model, resolved, race_asked = _resolved(allow, parsed, client, fleet, name, made_by)
+        resolved = _resolved(allow, parsed, client, fleet, name, made_by)
         if relayed is not None and relayed.is_indexed:
-            index = first_of(fleet.known(parsed.model) or fleet_model, relayed)
+            index = first_of(fleet.known(parsed.model) or resolved.configured, relayed)
         fitting = await _fitting(context, resolved, client_context, fleet, index, vectors)
-        cached = _decision_of(fleet_model, resolved, fitting, race_asked, client)
+        cached = _decision_of(resolved, fitting, client)
         if shape is not None:
             keep(fleet, client, shape, cached, fitting)
     model, sent = cached.model, parsed if resolved is None else resolved.parsed
@@ -171,14 +170,14 @@ def plan_hypothetical(context: CallContext, parsed: ParsedRequest, client_contex
 
     """
     client, fleet = client_context.client, context.fleet
-    fleet_model, resolved, race_asked = _resolved(None, parsed, client, fleet, parsed.model, None)
+    resolved = _resolved(None, parsed, client, fleet, parsed.model, None)
     try:
         if client.unpriced == REFUSE:
             _refuse_unpriced(resolved, client_context)
         fitting = resolved.fitted(client, context.settings.limits.max_values)
     except NoDeploymentFits as error:
         fitting = Fitting([], dict(error.reasons), {})
-    cached = _decision_of(fleet_model, resolved, fitting, race_asked, client)
+    cached = _decision_of(resolved, fitting, client)
     model, sent = cached.model, resolved.parsed
     call = Call(
         sent,
@@ -262,8 +261,8 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
     fleet: Fleet,
     name: str,
     made_by: StoredAt | None,
-) -> tuple[Model, ResolvedModel, RaceSettings]:
-    """Return a model as configured; the model with a request's settings, keys and preferences; and the requested race.
+) -> ResolvedModel:
+    """Return a model with a request's settings, keys and preferences.
 
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: as for ``plan_call``.
@@ -278,15 +277,10 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
     is_race_set = model.race.mode is not Mode.AUTO
     if parsed.relayed is not None and not parsed.stateful:
         model = hedged(model)
-    resolved = ResolvedModel(model, parsed, client, is_race_set=is_race_set, is_fallback=name != parsed.model)
-    if made_by is not None:
-        resolved.restrict_to(made_by)
-    race_asked = resolved.race_asked
-    # A count of tokens is requested once, and leaves nothing behind, so there is no race to report about.
-    counts = parsed.relayed is not None and parsed.relayed.endpoint is MeasuredApi.COUNT_TOKENS
-    if parsed.stateful and not counts and (parsed.relayed is None or parsed.race != NOTHING):
-        race_asked = with_override(fleet_model, parsed.race, client, stateful=False).race
-    return fleet_model, resolved, race_asked
+    is_fallback = name != parsed.model
+    return ResolvedModel(
+        model, parsed, client, configured=fleet_model, made_by=made_by, is_race_set=is_race_set, is_fallback=is_fallback
+    )
 
 
 async def _fitting(  # noqa: PLR0917 - what is known of a request
@@ -334,11 +328,14 @@ def _not_against_itself(model: Model) -> Model:
     return msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
 
 
-def _decision_of(
-    fleet_model: Model, resolved: ResolvedModel, fitting: Fitting, race_asked: RaceSettings, client: Client
-) -> CachedDecision:
-    """Return what is decided of the requests of a shape: of ``fleet_model``, as configured, and as it is resolved."""
-    is_read = resolved.parsed.relayed is None
+def _decision_of(resolved: ResolvedModel, fitting: Fitting, client: Client) -> CachedDecision:
+    """Return what is decided of the requests of a shape, for the model as it is resolved."""
+    fleet_model, asked, race_asked = resolved.configured, resolved.asked, resolved.race_asked
+    is_read = asked.relayed is None
+    # A count of tokens is requested once, and leaves nothing behind, so there is no race to report about.
+    counts = asked.relayed is not None and asked.relayed.endpoint is MeasuredApi.COUNT_TOKENS
+    if asked.stateful and not counts and (is_read or asked.race != NOTHING):
+        race_asked = with_override(fleet_model, asked.race, client, stateful=False).race
     is_alone = len(fitting.deployments) == 1 < len(fleet_model.deployments) and is_read
     model = _not_against_itself(resolved.model) if is_alone else resolved.model
     race_given = fleet_model.under(client.profile).race

@@ -43,9 +43,26 @@ class ResolvedModel:
     """A model with one request's preferences: permitted deployments, parameters, and headers that report them."""
 
     def __init__(
-        self, model: Model, parsed: ParsedRequest, client: Client, *, is_race_set: bool, is_fallback: bool = False
+        self,
+        model: Model,
+        parsed: ParsedRequest,
+        client: Client,
+        *,
+        configured: Model,
+        made_by: StoredAt | None,
+        is_race_set: bool,
+        is_fallback: bool,
     ) -> None:
-        """``is_race_set``: the operator or the client has set the race; ``is_fallback``: another model has failed."""
+        """``model``: with the client's keys and what the request sets; ``configured``: without.
+
+        ``made_by``: where the objects are that the request names; None: it names none. ``is_race_set``: the operator or
+        the client has set the race. ``is_fallback``: another model has failed.
+
+        Raises:
+            ResponseNotFound, NothingStored: as for ``having``.
+
+        """
+        self.configured = configured
         self.is_fallback = is_fallback
         self.model = model
         self.is_race_set = is_race_set
@@ -63,6 +80,8 @@ class ResolvedModel:
             self._prefer(client)
         if model.parameters is not None and parsed.relayed is None:
             self._apply(model.parameters)
+        if made_by is not None:
+            self._restrict_to(made_by)
 
     @property
     def race_asked(self) -> RaceSettings:
@@ -77,7 +96,7 @@ class ResolvedModel:
         chosen = self._chosen
         return self._is_kept or (chosen is not None and bool(chosen.excluded or chosen.order))
 
-    def restrict_to(self, stored: StoredAt) -> None:
+    def _restrict_to(self, stored: StoredAt) -> None:
         """Keep only the deployments that have the objects that the request names; all, if its answer was translated.
 
         Requests that pass unread are never translated.
