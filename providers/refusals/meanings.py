@@ -32,7 +32,11 @@ _STATUSES_OF_WORDS = (None, HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)  # th
 # Zhipu say it with 429 (platform.moonshot.ai/docs/api/chat, read on 2026-11-27).
 _OVERLOADED_BY_429 = frozenset({"engine_overloaded", "engine_overloaded_error", "1305"})
 _CODES_OF_OVERLOAD = _OVERLOADED_BY_429 | {"overloaded_error", "server_is_overloaded", "slow_down"}
-_OF_OVERLOAD = re.compile(r"\boverloaded\b|\bat capacity\b|experiencing high demand", re.IGNORECASE)
+_OF_OVERLOAD = re.compile(
+    r"\boverloaded\b|\bat capacity\b|experiencing high demand"
+    r"|\b(?:no|out of|insufficient|not enough) (?:\w+ )?capacity\b|\b(?:is|are) (?:\w+ )?busy\b",
+    re.IGNORECASE,
+)
 _OF_DAYS = re.compile(r"\bper day\b|\b[RT]PD\b|\bdaily\b", re.IGNORECASE)
 
 

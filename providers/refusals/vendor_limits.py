@@ -114,7 +114,7 @@ RULES: Final = (
     LimitRule(
         BYTES,
         r"request exceeds the maximum size"
-        r"|(?:request entity|payload|request body|content) too large(?!.{0,60}\d tokens\b)",
+        r"|(?:request entity|payload|request body|content) too large(?!.{0,60}\btokens\b)",
         f"Anthropic, with 413: github.com/anthropics/anthropic-sdk-python/issues/938; HTTP's own words, {_READ}",
     ),
     LimitRule(

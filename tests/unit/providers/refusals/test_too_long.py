@@ -46,6 +46,7 @@ def refusal(message: str, status: int = 400, *names: str, outsized: bool = False
         "Input token length too long",
         "The total length of the input exceeds 32000",
         "Request body too large for gpt-4o model. Max size: 8000 tokens.",
+        "Request Entity Too Large: prompt has too many tokens (limit 32768)",
         "the request exceeded the maximum number of tokens for the model: 40021 > 32768",
         "max tokens of 32768 exceeded",
         "The prompt has more tokens than the model takes",

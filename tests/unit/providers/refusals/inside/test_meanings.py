@@ -75,3 +75,11 @@ def test_a_model_that_is_gone_is_known(status: int, body: object) -> None:
 )
 def test_a_server_that_is_overloaded_is_told_apart_from_a_limit(body: object, meant: str) -> None:
     assert meaning(429, body) == meant
+
+
+@pytest.mark.parametrize(
+    "said", ["No capacity", "Insufficient GPU capacity, retry later", "The server is too busy", "Model m is overloaded"]
+)
+def test_an_unavailable_server_that_speaks_of_its_load_is_overloaded(said: str) -> None:
+    assert meaning(503, openai(said)) is Meaning.OVERLOADED
+    assert meaning(503, openai("The database is gone")) is None
