@@ -517,6 +517,10 @@ def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormReq
 
     The words may be about the value alone, so they teach nothing of others. The next answer confirms the fact.
     """
+    as_member = reading._replace(fields=(RefusedField(reading.mentioned),)) if len(reading.mentioned) > 1 else reading
+    of_member = _of_fields(as_member, fields, form_request)
+    if of_member and of_member[0].kind is not Kind.MUST:
+        return tuple(of_member)
     place = _find(fields, reading.mentioned, form_request) if reading.mentioned else None
     if place is None or place.top in form_request.request.extra_body:
         return NOTHING
@@ -548,7 +552,11 @@ def _member_of(refused: RefusedField, fields: Fields, form_request: FormRequest)
     formats, api = form_request.formats, form_request.api
     if not OF_CLIENTS.isdisjoint(refused.path[1:-1]):
         return None  # behind these a client's own names follow
-    if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools.offered, *formats.json_formats}:
+    around = {*formats.tools.offered, *formats.json_formats}
+    is_alone = refused == RefusedField(("strict",)) and "strict" not in fields  # named without what is around it
+    if (refused.path[-1] == "strict" and refused.path[0] in around) or (
+        is_alone and _be_lax(dict(fields), Fact(Kind.SCHEMAS, dialect=api), formats)
+    ):
         # A wrong value of one request says nothing of others.
         return Fact(Kind.SCHEMAS, value=_digest(fields, formats) if refused.is_of_value else "", dialect=api)
     path = f"{refused.path[0]}.{refused.path[-1]}"

@@ -327,11 +327,13 @@ _NAMED_HERE = re.compile(
     r" ?[`'\"\u201c\u201d\u2019\xbb\u300d\u300f]"
     rf"|\b(?i:{_NOUN}):? (?!(?:is|are|was|not|in|of|for|to|that|and|or|named|called)\b)"
     r"(?P<after>[A-Za-z_][\w.]{0,59})"
-    r"|(?:#?/|\$\.)(?P<pointed>\w{1,60})\b"
+    r"|(?:#?/|\$\.)(?P<pointed>\w{1,60}(?:/\d{1,4}/[\w/]{1,150})?)\b"
     r"|(?<![\w./-])(?![\w.]{61})(?P<joined>[a-z]+(?:_[a-z0-9]+)+(?:\.\w+)*|[a-z]+(?:[A-Z][a-z0-9]*)+)(?![A-Za-z0-9_])"
     # Metadata: the keys and values are the client's.
     rf"|(?<![\w./-])(?P<plain>{_PLAIN})\b(?! (?:key|field|value|name|label|entry)))"
 )
+# The path of a member of a list: ``tools[0].strict``, ``/input/1/phase``.
+_PATH = re.compile(r"(?<![\w.])/?[A-Za-z_]\w{0,60}(?:\[\d{1,4}\]|[./]\d{1,4}(?=[./]))[\w.\[\]/]{1,150}\w")
 # Codes of errors, which are no fields: "unknown_parameter: verbosity".
 _OF_ERRORS = re.compile(r"^(?:bad|error|invalid|not|request|un[a-z]+)_|_(?:error|failed|id)$", re.IGNORECASE)
 _LISTED = re.compile(
@@ -628,10 +630,13 @@ def _in_other_words(text: str) -> Iterator[RefusedField]:
 def _mentioned(text: str, param: str) -> tuple[str, ...]:
     """Return the one path that a refusal in unknown words mentions, such as "Parametro sconosciuto: seed"; else ()."""
     sentences = [each for each in _SENTENCES.split(text) if _OF_VALUES.search(each) is None]
-    matches = (match for sentence in sentences for match in _NAMED_HERE.finditer(sentence))
+    named = [param] if param else [match[0] for each in sentences for match in _PATH.finditer(each)]
+    matches = (match for each in sentences for match in _NAMED_HERE.finditer(_PATH.sub(" ", each)))
     names = [name for match in matches if _OF_ERRORS.search(name := match[match.lastgroup or 0]) is None]
-    paths = {_path(name) for name in ([param] if param else names)}
-    return paths.pop() if len(paths) == 1 else ()
+    paths = {_path(each) for each in named} or {_path(name) for name in names}
+    ends = {path[-1] for path in paths if path}
+    is_one = len(paths) == 1 and (not named or all(_path(name)[-1:] == (*ends,) for name in names if not param))
+    return paths.pop() if is_one else ()
 
 
 def _details_in(text: str, param: str) -> Iterator[RefusedField]:

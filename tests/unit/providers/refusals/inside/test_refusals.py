@@ -229,6 +229,45 @@ def test_a_must_that_unknown_words_name_is_asked_of_others_first(said: Any) -> N
 
 
 @pytest.mark.parametrize(
+    ("path", "taught"),
+    [
+        ("tools[0].function.strict", (Kind.SCHEMAS, "")),
+        ("messages[0].content[0].cache_control.ttl", (Kind.FIELD, "*.cache_control.ttl")),
+        ("messages[1].tool_calls[0].extra_content", (Kind.FIELD, "messages.tool_calls.extra_content")),
+        ("messages[1].reasoning_content", (Kind.FIELD, "messages.reasoning_content")),
+        ("messages[1].content", None),
+        ("tools[0].function.name", None),
+    ],
+)
+@pytest.mark.parametrize("words", ["Unbekannter Parameter: {}", "{} : inconnu (\u00ab {last} \u00bb)", "a pointer"])
+def test_a_member_of_a_list_is_found_by_its_path_in_unknown_words(
+    words: str, path: str, taught: tuple[Kind, str] | None
+) -> None:
+    pointer = {"source": {"pointer": f"/{path.replace('[', '/').replace(']', '').replace('.', '/')}"}, "detail": "no"}
+    said: Any = words.format(path, last=path.rpartition(".")[2]) if words != "a pointer" else {"errors": [pointer]}
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}, "extra_content": {"a": 1}}
+    marked = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    messages = [
+        {"role": "user", "content": [marked]},
+        {"role": "assistant", "content": "b", "reasoning_content": "c", "tool_calls": [call]},
+    ]
+    tools = [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object"}}}]
+    one = request({"messages": messages, "tools": tools}, CHAT)
+    facts = understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert [(fact.kind, fact.field) for fact in facts] == ([] if taught is None else [taught])
+
+
+def test_strict_is_known_where_a_decoder_names_it_alone() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object"}}}]
+    for fields, kinds in (({"tools": tools}, [Kind.SCHEMAS]), ({"tools": []}, [])):
+        one = request(fields, CHAT)
+        facts = understood(
+            read(refusal('json: unknown field "strict"')), one.fields, FormRequest(one, "chat", CHAT.requests)
+        )
+        assert [fact.kind for fact in facts] == kinds
+
+
+@pytest.mark.parametrize(
     "said",
     [
         "Bekannt sind temperature und top_p, unbekannt verbosity",  # which of the three, no rule knows
