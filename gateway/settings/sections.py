@@ -208,7 +208,7 @@ class OverloadSettings(Section):
     # 50 ms apart. 0: neither.
     loop_delay_ms: Annotated[float, Field(ge=0)] = 20.0
     # Calls that may wait for room in a burst, by their client's priority. Under lasting overload only a few may wait,
-    # and only briefly: see gateway/overload/intake.py.
+    # and only briefly: see gateway/overload/call_queue.py.
     queue: Annotated[int, Field(ge=0)] = 2000
     queue_timeout_s: Annotated[float, Field(ge=0, le=60)] = 2.0  # how long they may wait; 0: not at all
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import Overloaded
-from gateway.overload.intake import PERIOD_S, STANDING_CALLS, Intake, LimitCause, ShedReason
+from gateway.overload.call_queue import STANDING_CALLS
+from gateway.overload.intake import Intake, LimitCause, ShedReason
+from gateway.overload.loop_delay import PERIOD_S
 from gateway.settings import OverloadSettings
 from tests.unit.racing import virtual_time
 

@@ -1,6 +1,6 @@
 """The limit of calls in flight, as turns of the loop lower and raise it."""
 
-from gateway.overload.intake import LEAST_LIMIT, CallLimit
+from gateway.overload.call_limit import LEAST_LIMIT, CallLimit
 
 TARGET_S = 0.025
 LATE_S, IN_TIME_S = 0.05, 0.001

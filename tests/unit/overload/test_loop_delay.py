@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.overload.intake import PEAK_WINDOW_S, PERIOD_S, LoopDelay
+from gateway.overload.loop_delay import PEAK_WINDOW_S, PERIOD_S, LoopDelay
 from tests.unit.racing import virtual_time
 
 

@@ -1,6 +1,6 @@
 """How many calls may wait and how long: a crowd as configured, a standing queue hardly."""
 
-from gateway.overload.intake import STANDING_CALLS, STANDING_WAIT_S, QueuePatience
+from gateway.overload.call_queue import STANDING_CALLS, STANDING_WAIT_S, QueuePatience
 
 CALLS, WAIT_S = 100, 2.0
 CROWD, STANDING = (CALLS, WAIT_S), (STANDING_CALLS, STANDING_WAIT_S)

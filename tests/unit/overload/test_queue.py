@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.overload.intake import Queue
+from gateway.overload.call_queue import Queue
 
 
 class Call(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 import uvloop
 
-from gateway.overload.intake import PERIOD_S, LoopDelay
+from gateway.overload.loop_delay import PERIOD_S, LoopDelay
 from tests.unit.racing.virtual_time import VirtualTimeLoop
 
 FOR_S = 1.0
