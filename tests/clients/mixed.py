@@ -50,6 +50,7 @@ PARTS = (
 )
 # Those that change to one of them.
 GROQ, XAI = Part("groq", "openai/gpt-oss-120b", "chat"), Part("xai", "grok-4.5", "chat")
+DEEPSEEK = Part("deepseek", "deepseek-v4-pro", "chat")
 
 
 class Mix(msgspec.Struct, frozen=True):
@@ -119,6 +120,7 @@ MIXES = (
     *(Mix(CHANGE, pair) for pair in itertools.permutations(PARTS, 2)),
     Mix(CHANGE, (GROQ, PARTS[0]), sees=False),
     Mix(CHANGE, (XAI, PARTS[1])),
+    *(Mix(CHANGE, pair, sees=False) for pair in ((DEEPSEEK, PARTS[1]), (PARTS[2], DEEPSEEK), (DEEPSEEK, PARTS[3]))),
     *(Mix(SMALL, (part,), CONTEXT) for part in PARTS),
     Mix(UNKNOWN, PARTS[2:3], show=("unknown or revoked gateway key", "Invalid API key")),
     Mix(SPENT, PARTS[2:3], show=("usd_total", "Quota exceeded", "exhausted your daily quota")),
