@@ -56,6 +56,7 @@ from providers.vendors import (
     nearest_effort,
     runs_among,
     runs_there,
+    samples,
     types_of_tools,
 )
 
@@ -82,6 +83,7 @@ _DOCUMENT = "document"  # a block of Messages
 _TOOL_NAME, _ARGUMENTS = "tool_name", "call_arguments"
 _FIT_NAME = re.compile(r"[\w-]{1,64}", re.ASCII)  # what all vendors take
 _BESIDE_NAMES = frozenset({"args", "arguments", "input", "input_schema", "parameters"})  # in a call or a function
+_TWO_EFFORTS = ("low", "high")  # one of them is near to any other that is known
 _LEVELS = 6  # of a prompt, down to the calls
 _BLANK = "blank"  # turns of the assistant that say nothing
 # OpenAI: 400 "The 'metadata' parameter is only allowed when 'store' is enabled." So the refusal holds for all others.
@@ -348,7 +350,7 @@ def understood(
     return (
         tuple(dict.fromkeys(facts))
         or _of_forced(reading, fields, form_request)
-        or _of_mentioned(reading, fields, form_request)
+        or (_of_value if reading.mentions_value else _of_mentioned)(reading, fields, form_request)
     )
 
 
@@ -447,6 +449,8 @@ def _of_betas(
     every = {beta for each in all_asked for beta in each.betas}
     if not every:
         return None
+    if not refused_betas.is_sure and every.isdisjoint(refused_betas.refused):
+        return None
     named = every & refused_betas.refused or (every - refused_betas.taken if refused_betas.taken else set[str]())
     left_out = named or (every - betas.needed(every, fields)) or every
     if musts := betas.demanded(left_out, fields):
@@ -538,6 +542,20 @@ def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormReq
     ):
         return NOTHING
     return (Fact(Kind.MUST, _clients_name(place, form_request), dialect=form_request.api, passing=is_clients),)
+
+
+def _of_value(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
+    """Return the fact that a value is not taken that other vendors take: of sampling, or an effort."""
+    place = _find(fields, reading.mentioned, form_request)
+    if place is None or place.top in form_request.request.extra_body:
+        return NOTHING
+    value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
+    effort, is_of_thinking = value.strip('"'), place.path in form_request.formats.thinking.paths
+    is_effort = is_of_thinking and nearest_effort(effort, [each for each in _TWO_EFFORTS if each != effort])
+    is_chance = samples(place.path) and demand_of(place.path, fields, form_request.request.unchosen) is not None
+    if not (is_effort or is_chance):
+        return NOTHING
+    return (Fact(Kind.FIELD, place.path, value=value, dialect=form_request.api),)
 
 
 def _is_must(refused: RefusedField, place: FieldPlace, asked: FormRequest) -> bool:

@@ -6,7 +6,7 @@ says that the model or the server does not have the field, or does not take the 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -194,7 +194,7 @@ _OF_THINKING = re.compile(
 # An effort is refused without its name: by Gemini that of no thinking where a model always thinks
 # (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460), and by xAI.
 _OF_EFFORT = re.compile(
-    r"only works in thinking mode|invalid reasoning effort\."
+    r"\bxhigh\b|only works in thinking mode|invalid reasoning effort\."
     r"|(?:not support setting|cannot set|can't set) thinking_?budget to 0"
     # In other words: of OpenRouter, where a model always thinks, of Gemini's budgets, and of proxies.
     r"|\b(?:reasoning|thinking) (?:is mandatory|cannot be (?:disabled|turned off))|only supports thinking\b"
@@ -334,8 +334,10 @@ _NAMED_HERE = re.compile(
 )
 # The path of a member of a list: ``tools[0].strict``, ``/input/1/phase``.
 _PATH = re.compile(r"(?<![\w.])/?[A-Za-z_]\w{0,60}(?:\[\d{1,4}\]|[./]\d{1,4}(?=[./]))[\w.\[\]/]{1,150}\w")
-# Codes of errors, which are no fields: "unknown_parameter: verbosity".
-_OF_ERRORS = re.compile(r"^(?:bad|error|invalid|not|request|un[a-z]+)_|_(?:error|failed|id)$", re.IGNORECASE)
+# Codes of errors, values and removed quotes (``quotes.py``), which are no fields: "unknown_parameter: verbosity".
+_OF_ERRORS = re.compile(
+    rf"^(?:bad|error|invalid|not|request|un[a-z]+)_|_(?:error|failed|id)$|^{_LITERALS}$|^x+$", re.IGNORECASE
+)
 _LISTED = re.compile(
     rf"{_NOUN}\b[^:;!?\n]{{0,60}}: ?(?P<names>[a-z]\w{{0,59}}(?:, ?[a-z]\w{{0,59}}){{0,15}})\s*(?:$|\.)"
 )
@@ -361,6 +363,7 @@ _OF_FIELDS = re.compile(
     rf"|Additional properties are not allowed \({_Q}\w{{1,100}}{_Q} was unexpected\)",
     re.IGNORECASE,
 )
+_OF_LACKS = re.compile(r"\b(?:missing|required)\b", re.IGNORECASE)
 _SENTENCES = re.compile(r"(?<=[.;!?])\s+|(?<=[\u3002\uff1b\uff01\uff1f])|\n")
 _ONLY_IF = re.compile(r"\b(?:when|if|while|unless|with(?:out)?|together|in combination|alongside|for)\b", re.IGNORECASE)
 
@@ -407,16 +410,17 @@ _OF_CALLS = re.compile(
 _OF_BETAS = re.compile(
     r"\b(?:unexpected|invalid|unknown|unsupported|unrecogni[sz]ed) (?:[\w-]{1,20} ){0,2}betas?\b"
     r"|\b(?:(?:anthropic|openai)[-_]betas?|beta (?:flag|header|feature|value)s?)\b[^.;!?\n]{0,80}"
-    r"(?:\bnot (?:supported|allowed|permitted|available|enabled|recogni[sz]ed|known|valid)|unsupported|\binvalid"
-    r"|\bun(?:known|expected|recogni[sz]ed))",
+    r"(?:\bnot (?:supported|accepted|allowed|permitted|available|enabled|recogni[sz]ed|known|valid)|unsupported"
+    r"|\binvalid|\bun(?:known|expected|recogni[sz]ed))",
     re.IGNORECASE,
 )
 _UNEXPECTED = re.compile(r"\bunexpected value\(s\)", re.IGNORECASE)
 _FOR_BETAS = re.compile(r"\bfor the ['\"`]?(?:anthropic|openai)[-_]beta\b", re.IGNORECASE)
 _BETA = re.compile(r"(?<![\w.=-])\w[\w.=-]*[\w]", re.ASCII)
+_DATED = re.compile(r"\w-20\d\d-\d\d")  # most betas have a day
 # After these words the accepted betas are listed.
 _TAKEN = re.compile(
-    r"input should be|expected one of|must be one of|\b(?:supported|allowed|valid|known|available) "
+    r"input should be|expected one of|must be one of|\bnot in\b|\b(?:supported|allowed|valid|known|available) "
     r"(?:values|betas|flags|headers|ones)\b",
     re.IGNORECASE,
 )
@@ -528,6 +532,7 @@ class Betas(NamedTuple):
 
     refused: frozenset[str]
     taken: frozenset[str]
+    is_sure: bool = True  # False: no rule has the words, so a beta counts only if it is named
 
 
 class RefusalReading(NamedTuple):
@@ -557,6 +562,7 @@ class RefusalReading(NamedTuple):
     of_forced: str = ""  # no tool is called by force while the model thinks: the field that stops the thinking
     betas: "Betas | None" = None  # some betas are not taken
     mentioned: tuple[str, ...] = ()  # the only path that is named, where nothing else is understood
+    mentions_value: bool = False  # the words around that path are about values
 
     def __bool__(self) -> bool:
         return any(self._replace(of_names=False))
@@ -599,7 +605,9 @@ def read(refusal: UpstreamError) -> RefusalReading:
     )
     reading = reading or reading._replace(fields=tuple(_in_other_words(text)))
     if not reading and refusal.status in _STATUSES_OF_FIELDS and refusal.scope in _SCOPES and not is_too_long(text):
-        reading = reading._replace(mentioned=_mentioned(text, param))
+        path, is_of_value = _mentioned(text, param)
+        dated = _words_of_betas(text, is_sure=False) if _DATED.search(text) is not None else None
+        reading = reading._replace(mentioned=path, mentions_value=is_of_value, betas=dated)
     of_names = _OF_FIELDS.fullmatch(text) is None and _OF_NAMES.search(text) is not None
     return reading._replace(of_names=of_names)
 
@@ -627,9 +635,21 @@ def _in_other_words(text: str) -> Iterator[RefusedField]:
             yield RefusedField(path, is_conditional=is_conditional)
 
 
-def _mentioned(text: str, param: str) -> tuple[str, ...]:
-    """Return the one path that a refusal in unknown words mentions, such as "Parametro sconosciuto: seed"; else ()."""
-    sentences = [each for each in _SENTENCES.split(text) if _OF_VALUES.search(each) is None]
+def _mentioned(text: str, param: str) -> tuple[tuple[str, ...], bool]:
+    """Return the one path that a refusal in unknown words mentions, such as "Parametro sconosciuto: seed"; else ().
+
+    And whether the words are about values.
+    """
+    about = [each for each in _SENTENCES.split(text) if _OF_LACKS.search(each) is None]
+    sentences = [(each, _OF_VALUES.search(each) is not None) for each in about]
+    for of_values in (False, True):
+        chosen = [each for each, is_of_value in sentences if is_of_value is of_values]
+        if path := _only_path(chosen, param) if chosen else ():
+            return path, of_values
+    return (), False
+
+
+def _only_path(sentences: Sequence[str], param: str) -> tuple[str, ...]:
     named = [param] if param else [match[0] for each in sentences for match in _PATH.finditer(each)]
     matches = (match for each in sentences for match in _NAMED_HERE.finditer(_PATH.sub(" ", each)))
     names = [name for match in matches if _OF_ERRORS.search(name := match[match.lastgroup or 0]) is None]
@@ -657,8 +677,12 @@ def _betas_in(text: str, paths: Iterable[tuple[str, ...]]) -> Betas | None:
         and not any(_IS_OF_BETAS.fullmatch(name) for path in paths for name in path)
     ):
         return None
+    return _words_of_betas(text)
+
+
+def _words_of_betas(text: str, *, is_sure: bool = True) -> Betas:
     refused, *accepted = _TAKEN.split(text, maxsplit=1)
-    return Betas(frozenset(_BETA.findall(refused)), frozenset(_BETA.findall("".join(accepted))))
+    return Betas(frozenset(_BETA.findall(refused)), frozenset(_BETA.findall("".join(accepted))), is_sure)
 
 
 def _ids_in(text: str) -> tuple[str, int] | None:

@@ -18,6 +18,7 @@ from .demands import demand_of as demand_of
 from .demands import demanded as demanded
 from .demands import may_go as may_go
 from .demands import members_named as members_named
+from .demands import samples as samples
 from .hosted import runs_among as runs_among
 from .hosted import runs_there as runs_there
 from .hosted import types_of_tools as types_of_tools

@@ -143,6 +143,11 @@ def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> D
     return Demand.PREFERENCE if _is_unasked(name, _said(field, fields)) else None
 
 
+def samples(field: str) -> bool:
+    """Whether the field at this path shapes chance."""
+    return _plain(field) in _SAMPLING
+
+
 def may_go(field: str, fields: Fields) -> bool:
     """Whether the field at this path is only a preference or a hint, in a request with these ``fields``."""
     return demand_of(field, fields) in _NO_MUSTS

@@ -257,6 +257,58 @@ def test_a_member_of_a_list_is_found_by_its_path_in_unknown_words(
     assert [(fact.kind, fact.field) for fact in facts] == ([] if taught is None else [taught])
 
 
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("temperature must be between 0 and 1", {"temperature": 1.5}),
+        ("temperature: range: 0..1", {"temperature": 1.5}),
+        ({"issues": [{"path": ["temperature"], "message": "Number must be at most 1"}]}, {"temperature": 1.5}),
+        (openai("Expected a value <= 1, but got 1.5 instead.", param="temperature"), {"temperature": 1.5}),
+        ("xhigh isn't one of low, medium, high", {"reasoning_effort": "xhigh"}),
+        ("reasoning_effort: Expected 'low' | 'high', received another", {"reasoning_effort": "medium"}),
+    ],
+    ids=str,
+)
+def test_a_value_that_other_vendors_take_is_left_out_and_no_other_value(said: Any, asked: Mapping[str, Any]) -> None:
+    one = request(asked, CHAT)
+    facts = understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests))
+    [[name, value]] = asked.items()
+    assert [(fact.field, fact.value) for fact in facts] == [(name, bytes(raw_json(value)).decode())]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("temperature must be between 0 and 2", {"temperature": 3}),
+        ("temperature must be at least 0.1", {"temperature": 0}),
+        ("reasoning_effort must be a string", {"reasoning_effort": "banana"}),
+        ("verbosity must be a known value", {"verbosity": "loud"}),
+        ("stop must be a list", {"stop": "a"}),
+    ],
+)
+def test_a_value_that_decides_or_that_no_api_takes_stays_the_clients_mistake(
+    said: str, asked: Mapping[str, Any]
+) -> None:
+    one = request(asked, CHAT)
+    assert understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests)) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("Beta 'wibble-2026-11-01' wordt niet ondersteund", {"wibble-2026-11-01"}),
+        ("anthropic-beta: wibble-2026-11-01 not in [context-1m-2025-08-07]", {"wibble-2026-11-01"}),
+        ("We have not enabled wibble-2026-11-01 for your account", {"wibble-2026-11-01"}),
+        ("The account has a problem", set()),
+    ],
+)
+def test_a_beta_that_unknown_words_name_is_left_out_and_no_other(said: str, left: set[str]) -> None:
+    one = request({"messages": []}, MESSAGES)
+    sent = {"anthropic-beta": "wibble-2026-11-01,context-1m-2025-08-07"}
+    facts = understood(read(refusal(said)), one.fields, FormRequest(one, "messages", MESSAGES.requests), sent)
+    assert {fact.value for fact in facts} == left
+
+
 def test_strict_is_known_where_a_decoder_names_it_alone() -> None:
     tools = [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object"}}}]
     for fields, kinds in (({"tools": tools}, [Kind.SCHEMAS]), ({"tools": []}, [])):
