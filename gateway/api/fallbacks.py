@@ -1,6 +1,6 @@
 """The models that are asked after the one that a request names, and when one is asked beside another."""
 
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Protocol, cast
@@ -48,7 +48,7 @@ class PlanModel(Protocol):
     """Builds the call for a model: a ``PlanCall`` of one fleet."""
 
     def __call__(
-        self, name: str, instead_of: Call | None, *, beside: str | None = None
+        self, name: str, instead_of: Call | None, *, beside: str | None = None, asked: Collection[str] = ()
     ) -> Coroutine[Any, Any, PlannedCall]:
         """As ``PlanCall``."""
 
@@ -59,6 +59,8 @@ class FallbackChain:
     After a failure the order is: the request's own fallbacks, for any cause; the fallbacks that are configured for the
     first model and this cause; then the fallbacks of these.
     """
+
+    asked: frozenset[str] = frozenset()  # deployments that have failed in this call, or that a late model has asked
 
     def __init__(
         self, fleet: Fleet, asked: str, wanted: Sequence[str], plan_model: PlanModel, *, may_fall_back: bool = True
@@ -173,7 +175,7 @@ class FallbackChain:
         for name, _ in self._waiting(self._causes, beside=beside is not None):
             self._tried.add(name)
             with suppress(ApiError):
-                return await self._plan_model(name, self._first_call, beside=beside)
+                return await self._plan_model(name, self._first_call, beside=beside, asked=self.asked)
         return None
 
     def _waiting(self, causes: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:

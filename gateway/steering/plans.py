@@ -1,6 +1,6 @@
 """A plan and its launches: the planner's result, which a race carries out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -227,6 +227,10 @@ class Plan(msgspec.Struct, frozen=True):
     def continued(self, launch: Launch) -> "Plan":
         """Return a plan of a model that only continues another's answer, by this ``launch``."""
         return msgspec.structs.replace(self, launches=(launch,))
+
+    def before(self, last: Iterable[str]) -> "Plan":
+        """Return the plan with the deployments ``last`` after all others."""
+        return msgspec.structs.replace(self, rest=(*self.rest, *last))
 
     def in_another_form(self, deployment: str) -> "Plan":
         """Return a plan that asks this deployment alone once more, in another form."""

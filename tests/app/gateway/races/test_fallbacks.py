@@ -76,6 +76,34 @@ async def test_a_prompt_over_the_context_is_never_sent_but_to_who_holds_it(serve
         assert (call["model"], call["answered_model"]) == (MODEL, OTHER)
 
 
+@pytest.mark.parametrize("after", ["failure", "auto"])
+async def test_a_fallback_asks_who_has_just_failed_in_the_call_last(serve: Serve, after: str) -> None:
+    config = falling_back(fallback_after=after)
+    config["models"][OTHER]["deployments"] = ["alpha/m", "beta/m"]
+    async with serve(alpha=[Status(500)], beta=answer("Hi"), config=config) as running:
+        running.prefer("alpha", "beta", model=OTHER)
+        assert await running.answered_by() == (200, OTHER)
+        assert await running.attempts() == [("alpha", "primary", "failed"), ("beta", "primary", "won")]
+
+
+async def test_a_fallback_asks_who_has_just_failed_where_nobody_else_is_left(serve: Serve) -> None:
+    config = falling_back()
+    config["models"][OTHER]["deployments"] = ["alpha/m", "beta/m"]
+    async with serve(alpha=[Status(500)], beta=[Status(503)], config=config) as running:
+        running.prefer("alpha", "beta", model=OTHER)
+        assert (await running.answered_by())[0] == 502
+        tried = [provider for provider, _, _ in await running.attempts()]
+    assert tried == ["alpha", "beta", "alpha"]
+
+
+async def test_a_fallback_with_the_same_deployment_alone_asks_it_again(serve: Serve) -> None:
+    config = falling_back()
+    config["models"][OTHER]["deployments"] = ["alpha/m"]
+    async with serve(config=config, alpha=[Status(500)], beta=None) as running:
+        assert (await running.answered_by())[0] == 502
+        assert [provider for provider, _, _ in await running.attempts()] == ["alpha", "alpha"]
+
+
 async def test_when_the_fallback_fails_as_well_the_client_hears_of_its_failure(serve: Serve) -> None:
     async with serve(alpha=[Status(500)], beta=[Status(500)], config=falling_back()) as running:
         async with running.chat() as response:
