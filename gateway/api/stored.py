@@ -219,6 +219,7 @@ class _FollowingSink(UnreadSink):
                     await self._send(block)
         except UpstreamError as error:
             deployment.hide_addresses(error)
+            error.deployment = deployment.name
             last = broken(error, self._dialect, None)
             last = last if (numbers := self._dialect.answers.numbers) is None else numbers.numbered(last, latest)
         except (ClientGone, ConnectionError):

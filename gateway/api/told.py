@@ -51,10 +51,14 @@ def failure(error: ApiError, dialect: Dialect, request_id: str | None) -> bytes:
 
 
 def broken(error: UpstreamError, dialect: Dialect, request_id: str | None) -> bytes:
-    """Return the event of a provider's ``error`` that breaks off a response."""
+    """Return the event of a provider's ``error`` that breaks off a response.
+
+    ``server error: the stream ended early (groq/openai/gpt-oss-120b)``; words with a meaning stay the vendor's own.
+    """
     telling = _telling(meaning_of(error), dialect)
     if telling is None:
         message = f"{_FAILED}: {error.message}" if error.kind in _SILENT else error.message
+        message = message if error.deployment is None else f"{message} ({error.deployment})"
         return dialect.answers.failure(error.kind, message, (), request_id)
     kind = _kept(telling, *error.names) or telling.code or telling.type
     details = telling.details(error.retry_after_s)

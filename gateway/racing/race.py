@@ -265,6 +265,7 @@ class Race:
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
         times, heard_part = self._times(winner), winner.measurement.heard
+        error.deployment = winner.deployment.name
         winner.cut(outcome, None if outcome is Outcome.SUPERSEDED else error)
         self.open_call.services.outbox.drain()
         assert winner.record is not None  # built by the outbox
@@ -293,6 +294,7 @@ class Race:
         If no other deployment may finish the answer, the client gets an error.
         """
         self.open_call.services.outbox.drain()
+        error.deployment = attempt.deployment.name
         sink, rescue = attempt.entry.sink, self.open_call.rescue
         if attempt.record is not None and sink.may_be_continued(error):
             broken = BrokenAnswer(attempt.record, error, self._times(attempt), heard=attempt.measurement.heard)

@@ -327,6 +327,7 @@ class UpstreamError(Exception):
 
     ``request_id``: the provider's id of the refused request, which its support asks for. ``read_s``: how long ago the
     response's headers came when the error was raised, seconds; None: none came, or the exchange was open by then.
+    ``deployment``: whose answer the error has broken off.
 
     ``has_another_key``: the key was refused, and the upstream has chosen another for the same request
     (``step_by_step``). ``has_another_form``: the form was refused, and the upstream has chosen another form.
@@ -342,6 +343,7 @@ class UpstreamError(Exception):
     meant: int | None = None
     request_id: str | None = None
     read_s: float | None = None
+    deployment: str | None = None
     judge: "Callable[[UpstreamError, Callable[[str], str]], object] | None" = None
     _said: str | None = None
     _kept: str | None = None

@@ -307,6 +307,7 @@ async def test_an_answer_that_breaks_off_without_a_word_is_told_so_that_programs
 ) -> None:
     event = await event_of_break(serve, api, SILENT[name])
     assert event["error"]["message"].startswith("server error: ")
+    assert event["error"]["message"].endswith(" (alpha/m)")  # as errors before an answer name it
     more = IN_EVENT.get(api, {})
     assert {each: event[each] for each in more} == more
 
