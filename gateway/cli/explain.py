@@ -12,7 +12,7 @@ from gateway.core.attempts import Narrowed
 from gateway.core.modes import Mode
 
 # The gateway's names, and the headings; a gateway of another version may send more or fewer.
-_LAUNCHES = {"delay_s": "after s", "deployment": "deployment", "role": "role", "extra": "extra"}
+_LAUNCHES = {"delay_s": "after s", "deployment": "deployment", "role": "role", "extra": "beside"}
 _DEPLOYMENTS = {
     "deployment": "deployment",
     "score_s": "score s",

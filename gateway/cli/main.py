@@ -16,8 +16,11 @@ from gateway.cli.terminal import check_arguments, discard_standard_output, headi
 
 
 def version() -> None:
-    """Print the version, and the Python it runs on."""
-    say(f"holeshot {__version__} (Python {platform.python_version()}, {platform.system()} {platform.machine()})")
+    """Print the version, its ledger's schema, and its Python."""
+    from gateway.ledger import head_revision  # noqa: PLC0415 - SQLAlchemy only where it is needed
+
+    runs_on = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    say(f"holeshot {__version__} (ledger schema {head_revision()}, {runs_on})")
 
 
 _HELP = """An LLM gateway that races providers.
@@ -125,7 +128,7 @@ def _options(
             "--version",
             is_eager=True,
             callback=lambda asked: _print_version() if asked else None,
-            help="Print the version, and the Python it runs on.",
+            help="Print the version, its ledger's schema, and its Python.",
         ),
     ] = False,
 ) -> None:
