@@ -22,9 +22,11 @@ from tests.app.gateway.rules.table import (
     response_text,
     text_block,
 )
-from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.running_gateway import MODEL
+from tests.app.gateway.shared_gateway import SharedGateways
 from tests.support.orders import wrong_order
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 WORDS = ["Hello", " there", ",", " how", " are", " you", "?"]
 USED = {"input_tokens": 7, "output_tokens": 16, "total_tokens": 23}
 TOOL = {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}
@@ -49,11 +51,12 @@ LEAST = "Invalid 'max_output_tokens': integer below minimum value. Expected a va
 async def asked(running: Any, client: str, most: int, *, stream: bool, **more: Any) -> tuple[int, Any, bytes]:
     path, body, field = CLIENTS[client]
     body = {**body, **more}
+    path = path.replace(MODEL, MODEL + running.suffix)
     if client == "gemini":
         path += ":streamGenerateContent?alt=sse" if stream else ":generateContent"
         body["generationConfig"] = {"maxOutputTokens": most}
     else:
-        body |= {"model": MODEL, "stream": stream, field: most}
+        body |= {"model": MODEL + running.suffix, "stream": stream, field: most}
         if client == "chat" and stream:
             body["stream_options"] = {"include_usage": True}
     async with running.post(body, path=path) as response:
@@ -109,30 +112,32 @@ def at_least_16(given: Any) -> Any:
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("client", ["chat", "messages", "gemini"])
 async def test_sixteen_are_asked_and_no_more_than_was_asked_for_is_given(
-    serve: Serve, client: str, stream: bool, raced: bool
+    shared: SharedGateways, client: str, stream: bool, raced: bool
 ) -> None:
     config: dict[str, Any] = {"providers": {"alpha": speaking("responses")}}
     scripts: dict[str, Any] = {"alpha": None}
     if raced:
         scripts["beta"] = [Hang()]
-    async with serve(**scripts, config=config) as running:
+    async with shared.row(**scripts, config=config) as running:
         running["alpha"].answers = at_least_16(answer(WORDS))
         status, headers, body = await asked(running, client, 5, stream=stream)
         assert status == 200, body
-        assert [each.body["max_output_tokens"] for each in running["alpha"].received] == [16]
+        assert [each.body["max_output_tokens"] for each in running.received("alpha")] == [16]
         assert headers["x-holeshot-dropped"] == CLIENTS[client][2]
         end = {"chat": "length", "messages": "max_tokens", "gemini": "MAX_TOKENS"}[client]
         assert said_in(client, body, stream=stream) == ("Hello there, how are", end, 16)
         if stream:
             assert wrong_order(client, body) is None
-        [row, *_] = await running.rows("select completion_tokens from attempts where provider = 'alpha'")
+        [row, *_] = await running.rows(
+            f"select completion_tokens from attempts where provider = 'alpha{running.suffix}'"
+        )
         assert row == {"completion_tokens": 16}
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("client", ["chat", "messages", "gemini"])
-async def test_an_answer_that_is_short_enough_ends_as_it_did(serve: Serve, client: str, stream: bool) -> None:
-    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+async def test_an_answer_that_is_short_enough_ends_as_it_did(shared: SharedGateways, client: str, stream: bool) -> None:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
         running["alpha"].answers = at_least_16(answer(WORDS[:2]))
         status, _, body = await asked(running, client, 2, stream=stream)
     end = {"chat": "stop", "messages": "end_turn", "gemini": "STOP"}[client]
@@ -140,14 +145,14 @@ async def test_an_answer_that_is_short_enough_ends_as_it_did(serve: Serve, clien
 
 
 @pytest.mark.parametrize("client", ["chat", "messages"])
-async def test_a_call_is_cut_at_the_limit(serve: Serve, client: str) -> None:
+async def test_a_call_is_cut_at_the_limit(shared: SharedGateways, client: str) -> None:
     written = '{"x":"a long text of many words"}'
     pieces = ['{"x":"', "a long", " text of", ' many words"}']
     whole = responded(item_call(0, "a", "f", written), usage=USED)
     script = Raw(
         named(response_begun(), *response_call(0, "a", "f", *pieces, whole=written), response_end(whole)), token=True
     )
-    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
         running["alpha"].answers = at_least_16(script)
         status, _, body = await asked(running, client, 8, stream=True)
     assert status == 200
@@ -156,7 +161,7 @@ async def test_a_call_is_cut_at_the_limit(serve: Serve, client: str) -> None:
     assert (b'"length"' if client == "chat" else b'"max_tokens"') in body
 
 
-async def test_thoughts_count(serve: Serve) -> None:
+async def test_thoughts_count(shared: SharedGateways) -> None:
     thought = [
         {
             "type": "response.output_item.added",
@@ -167,7 +172,7 @@ async def test_thoughts_count(serve: Serve) -> None:
     ]
     cut = responded(usage=USED, status="incomplete", why="max_output_tokens")
     script = Raw(named(response_begun(), *thought, response_end(cut)), token=True)
-    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
         running["alpha"].answers = at_least_16(script)
         status, _, body = await asked(running, "chat", 5, stream=True)
     assert status == 200
@@ -207,11 +212,11 @@ def text_in(api: str, body: bytes, *, stream: bool) -> tuple[str, str]:
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("api", OWN_LEAST)
 async def test_in_its_own_api_a_least_is_learnt_from_the_refusal(
-    serve: Serve, api: str, stream: bool, raced: bool
+    shared: SharedGateways, api: str, stream: bool, raced: bool
 ) -> None:
     config: dict[str, Any] = {"providers": {name: speaking(api) for name in ("alpha", "beta")[: 1 + raced]}}
     scripts: dict[str, Any] = {"alpha": None} | ({"beta": [Hang()]} if raced else {})
-    async with serve(**scripts, config=config) as running:
+    async with shared.row(**scripts, config=config) as running:
         running["alpha"].answers = of_own(api, WORDS)
         for _ in range(3):
             status, headers, body = await asked(running, api, 5, stream=stream)
@@ -220,15 +225,17 @@ async def test_in_its_own_api_a_least_is_learnt_from_the_refusal(
             assert text_in(api, body, stream=stream) == ("Hello there, how are", end)
             if stream:
                 assert wrong_order(api, body) is None
-        assert [each.body[OWN_LIMIT[api]] for each in running["alpha"].received] == [5, 16, 16, 16]
+        assert [each.body[OWN_LIMIT[api]] for each in running.received("alpha")] == [5, 16, 16, 16]
         status, headers, body = await asked(running, api, 40, stream=stream)
         assert (status, text_in(api, body, stream=stream)[0]) == (200, "".join(WORDS))
         assert "x-holeshot-dropped" not in headers
 
 
 @pytest.mark.parametrize("client", ["chat", "gemini"])
-async def test_a_least_that_a_server_of_messages_states_is_learnt_for_others(serve: Serve, client: str) -> None:
-    async with serve(alpha=None, config={"providers": {"alpha": speaking("messages")}}) as running:
+async def test_a_least_that_a_server_of_messages_states_is_learnt_for_others(
+    shared: SharedGateways, client: str
+) -> None:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking("messages")}}) as running:
         running["alpha"].answers = of_own("messages", WORDS)
         for _ in range(2):
             status, headers, body = await asked(running, client, 5, stream=True)
@@ -245,36 +252,36 @@ async def test_a_least_that_a_server_of_messages_states_is_learnt_for_others(ser
     ],
 )
 async def test_what_cannot_be_shortened_is_refused_as_by_its_vendor(
-    serve: Serve, api: str, more: dict[str, Any]
+    shared: SharedGateways, api: str, more: dict[str, Any]
 ) -> None:
     """What its vendor keeps is the whole of it, and what its tools have found has no place in a shortened answer."""
-    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
         running["alpha"].answers = of_own(api, WORDS)
         for number in (1, 2):
             status, _, body = await asked(running, api, 5, stream=False, **more)
-            assert (status, [each.body[OWN_LIMIT[api]] for each in running["alpha"].received]) == (400, [5] * number)
+            assert (status, [each.body[OWN_LIMIT[api]] for each in running.received("alpha")]) == (400, [5] * number)
             assert b"16" in body
 
 
 @pytest.mark.parametrize("most", [16, 17, 1000])
-async def test_who_asks_for_sixteen_or_more_gets_them(serve: Serve, most: int) -> None:
-    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+async def test_who_asks_for_sixteen_or_more_gets_them(shared: SharedGateways, most: int) -> None:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
         running["alpha"].answers = at_least_16(answer(WORDS * 4))
         status, headers, body = await asked(running, "chat", most, stream=True)
-        assert running["alpha"].received[0].body["max_output_tokens"] == most
+        assert running.received("alpha")[0].body["max_output_tokens"] == most
     assert (status, said_in("chat", body, stream=True)[0]) == (200, "".join(WORDS * 4))
     assert "x-holeshot-dropped" not in headers
 
 
-async def test_a_deployment_that_writes_so_few_comes_first(serve: Serve) -> None:
+async def test_a_deployment_that_writes_so_few_comes_first(shared: SharedGateways) -> None:
     config: dict[str, Any] = {"providers": {"alpha": speaking("responses"), "beta": speaking("chat")}}
     config["models"] = {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}}
-    async with serve(alpha=None, beta=None, config=config) as running:
+    async with shared.row(alpha=None, beta=None, config=config) as running:
         running["alpha"].answers = at_least_16(answer(WORDS))
         running["beta"].answers = lambda _: ANSWERS["chat"]
         for _ in range(5):
             _, headers, _ = await asked(running, "chat", 5, stream=False)
-            assert headers["x-holeshot-deployment"] == "beta/m"
+            assert headers["x-holeshot-deployment"] == f"beta{running.suffix}/m"
 
 
 # Of a server of chat that says in its refusal what the least is (dotnet/extensions/issues/6945).
@@ -290,12 +297,12 @@ def of_chat(words: list[str], least: int = 16) -> Any:
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("client", ["chat", "messages", "gemini", "responses"])
 async def test_a_least_that_a_server_of_chat_states_is_learnt(
-    serve: Serve, client: str, stream: bool, raced: bool
+    shared: SharedGateways, client: str, stream: bool, raced: bool
 ) -> None:
     scripts: dict[str, Any] = {"alpha": None}
     if raced:
         scripts["beta"] = [Hang()]
-    async with serve(**scripts) as running:
+    async with shared.row(**scripts) as running:
         running["alpha"].answers = of_chat(WORDS)
         for _ in range(3):
             status, headers, body = await asked(running, client, 5, stream=stream)
@@ -309,28 +316,28 @@ async def test_a_least_that_a_server_of_chat_states_is_learnt(
                 assert said_in(client, body, stream=stream)[:2] == ("Hello there, how are", end)
             if stream:
                 assert wrong_order(client, body) is None
-        limits = [limit_of(each.body) for each in running["alpha"].received]
+        limits = [limit_of(each.body) for each in running.received("alpha")]
         assert limits == [5, 16, 16, 16]
         status, headers, body = await asked(running, client, 40, stream=stream)
-        assert (status, limit_of(running["alpha"].received[-1].body)) == (200, 40)
+        assert (status, limit_of(running.received("alpha")[-1].body)) == (200, 40)
         assert "x-holeshot-dropped" not in headers
         assert b"you" in body
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize("client", ["chat", "messages"])
-async def test_an_answer_in_many_pieces_is_cut_at_the_limit(serve: Serve, client: str, api: str) -> None:
+async def test_an_answer_in_many_pieces_is_cut_at_the_limit(shared: SharedGateways, client: str, api: str) -> None:
     words = ["w", *[" w"] * 99]
-    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
         running["alpha"].answers = of_chat(words) if api == "chat" else at_least_16(answer(words))
         for _ in range(2):
             status, _, body = await asked(running, client, 14, stream=True)
             assert (status, said_in(client, body, stream=True)[0].count("w")) == (200, 14)
 
 
-async def test_each_of_several_answers_is_given_as_many(serve: Serve) -> None:
+async def test_each_of_several_answers_is_given_as_many(shared: SharedGateways) -> None:
     both = [{"index": n, "delta": {"content": "Hello there, how are you?"}, "finish_reason": "stop"} for n in range(2)]
-    async with serve(alpha=None) as running:
+    async with shared.row(alpha=None) as running:
         running["alpha"].answers = lambda body: (
             refused(CHAT_LEAST)
             if limit_of(body) < 16
@@ -348,24 +355,24 @@ async def test_each_of_several_answers_is_given_as_many(serve: Serve) -> None:
     "said",
     ["`max_tokens` must be at least 1, got 0.", "max_tokens: Expected a value >= 4096", "budget_tokens must be >= 16"],
 )
-async def test_other_words_of_a_least_are_told(serve: Serve, said: str) -> None:
-    async with serve(alpha=None) as running:
+async def test_other_words_of_a_least_are_told(shared: SharedGateways, said: str) -> None:
+    async with shared.row(alpha=None) as running:
         running["alpha"].answers = lambda _: refused(said)
         status, _, body = await asked(running, "chat", 5, stream=False)
-        assert (status, len(running["alpha"].received)) == (400, 1), body
+        assert (status, len(running.received("alpha"))) == (400, 1), body
 
 
-async def test_one_that_is_known_to_write_more_is_asked_after_one_that_is_not(serve: Serve) -> None:
-    async with serve(alpha=None, beta=None, config=servers({"mode": "single"})) as running:
+async def test_one_that_is_known_to_write_more_is_asked_after_one_that_is_not(shared: SharedGateways) -> None:
+    async with shared.row(alpha=None, beta=None, config=servers({"mode": "single"})) as running:
         running["alpha"].answers = of_chat(WORDS)
         running["beta"].answers = lambda _: ANSWERS["chat"]
         answerers: list[str] = []
-        while "alpha/m" not in answerers:
+        while f"alpha{running.suffix}/m" not in answerers:
             _, headers, _ = await asked(running, "chat", 5, stream=True)
             answerers.append(headers["x-holeshot-deployment"])
         for _ in range(5):
             _, headers, _ = await asked(running, "chat", 5, stream=True)
-            assert headers["x-holeshot-deployment"] == "beta/m"
+            assert headers["x-holeshot-deployment"] == f"beta{running.suffix}/m"
 
 
 # More than fit beside the prompt.
@@ -393,16 +400,18 @@ def limit_of(body: Any) -> int:
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("api", ["chat", "messages", "responses"])
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_as_many_are_asked_as_fit_beside_the_prompt(serve: Serve, client: str, api: str, stream: bool) -> None:
-    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+async def test_as_many_are_asked_as_fit_beside_the_prompt(
+    shared: SharedGateways, client: str, api: str, stream: bool
+) -> None:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
         running["alpha"].answers = lambda body: refused(FULL) if limit_of(body) > 30_000 else ANSWERS[api]
         status, headers, body = await asked(running, client, 32_000, stream=stream)
         assert status == 200, body
         assert headers["x-holeshot-lowered"] == CLIENTS[client][2]
-        assert [limit_of(each.body) for each in running["alpha"].received] == [32_000, 30_000]
+        assert [limit_of(each.body) for each in running.received("alpha")] == [32_000, 30_000]
         status, headers, _ = await asked(running, client, 29_000, stream=stream)  # where it fits, it stays
         assert (status, headers.get("x-holeshot-lowered")) == (200, None)
-        assert limit_of(running["alpha"].received[-1].body) == 29_000
+        assert limit_of(running.received("alpha")[-1].body) == 29_000
 
 
 def fits(text: str, api: str) -> Any:
@@ -422,22 +431,22 @@ def fits(text: str, api: str) -> Any:
 @pytest.mark.parametrize("most", [32_000, 128_000])
 @pytest.mark.parametrize("api", ["chat", "messages", "responses"])
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_how_much_fits_is_learnt_by_one_refusal(serve: Serve, client: str, api: str, most: int) -> None:
+async def test_how_much_fits_is_learnt_by_one_refusal(shared: SharedGateways, client: str, api: str, most: int) -> None:
     """An agent asks for as much in each request, beside a prompt that grows."""
-    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
         running["alpha"].answers = fits("words ", api)
         for words in (3_000, 6_000, 12_000, 24_000):
             prompt = prompt_of(client, "words " * words)
             status, headers, body = await asked(running, client, most, stream=False, **prompt)
             assert (status, headers["x-holeshot-lowered"]) == (200, CLIENTS[client][2]), body
             room = CONTEXT - words
-            assert room * 0.75 < limit_of(running["alpha"].received[-1].body) <= room
-        assert len(running["alpha"].received) == 5
+            assert room * 0.75 < limit_of(running.received("alpha")[-1].body) <= room
+        assert len(running.received("alpha")) == 5
 
 
-async def test_one_that_is_known_to_have_no_room_is_asked_after_one_that_may_have(serve: Serve) -> None:
+async def test_one_that_is_known_to_have_no_room_is_asked_after_one_that_may_have(shared: SharedGateways) -> None:
     prompt = [{"role": "user", "content": "words " * 3_000}]
-    async with serve(alpha=None, beta=None, config=servers({"mode": "single"})) as running:
+    async with shared.row(alpha=None, beta=None, config=servers({"mode": "single"})) as running:
         running.prefer("alpha", "beta")
         running["alpha"].answers = fits("words ", "chat")
         running["beta"].answers = lambda _: ANSWERS["chat"]
@@ -445,29 +454,33 @@ async def test_one_that_is_known_to_have_no_room_is_asked_after_one_that_may_hav
             status, headers, _ = await asked(running, "chat", 32_000, stream=True, messages=prompt)
             assert (status, headers["x-holeshot-deployment"], headers.get("x-holeshot-lowered")) == (
                 200,
-                "beta/m",
+                f"beta{running.suffix}/m",
                 None,
             )
-        assert len(running["alpha"].received) == 1
+        assert len(running.received("alpha")) == 1
 
 
-async def test_who_asks_for_32000_where_they_fit_gets_them(serve: Serve) -> None:
-    async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
+async def test_who_asks_for_32000_where_they_fit_gets_them(shared: SharedGateways) -> None:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
         running["alpha"].answers = lambda _: ANSWERS["chat"]
         status, headers, _ = await asked(running, "responses", 32_000, stream=True)
         assert (status, headers.get("x-holeshot-lowered")) == (200, None)
-        assert [limit_of(each.body) for each in running["alpha"].received] == [32_000]
+        assert [limit_of(each.body) for each in running.received("alpha")] == [32_000]
 
 
-async def test_another_deployment_where_they_fit_is_asked_for_all_of_them(serve: Serve) -> None:
+async def test_another_deployment_where_they_fit_is_asked_for_all_of_them(shared: SharedGateways) -> None:
     config: dict[str, Any] = {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}}}
-    async with serve(alpha=None, beta=None, config=config) as running:
+    async with shared.row(alpha=None, beta=None, config=config) as running:
         running.prefer("alpha", "beta")
         running["alpha"].answers = lambda _: refused(FULL)
         running["beta"].answers = lambda _: ANSWERS["chat"]
         status, headers, _ = await asked(running, "chat", 32_000, stream=True)
-        assert (status, headers["x-holeshot-deployment"], headers.get("x-holeshot-lowered")) == (200, "beta/m", None)
-        assert [limit_of(each.body) for each in running["beta"].received] == [32_000]
+        assert (status, headers["x-holeshot-deployment"], headers.get("x-holeshot-lowered")) == (
+            200,
+            f"beta{running.suffix}/m",
+            None,
+        )
+        assert [limit_of(each.body) for each in running.received("beta")] == [32_000]
 
 
 SEVERAL: dict[str, dict[str, Any]] = {
@@ -493,78 +506,87 @@ def servers(race: dict[str, Any], **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("race", SEVERAL)
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_of_several_the_one_with_most_room_is_asked_for_less_once_all_have_refused(
-    serve: Serve, client: str, race: str, stream: bool
+    shared: SharedGateways, client: str, race: str, stream: bool
 ) -> None:
-    async with serve(alpha=None, beta=None, config=servers(SEVERAL[race])) as running:
+    async with shared.row(alpha=None, beta=None, config=servers(SEVERAL[race])) as running:
         running.prefer("alpha", "beta")
         for name, room in {"alpha": 29_000, "beta": 30_000}.items():
             running[name].answers = lambda body, room=room: room_at(room)(body) or ANSWERS["chat"]
         status, headers, body = await asked(running, client, 32_000, stream=stream)
         assert status == 200, body
         assert headers["x-holeshot-lowered"] == CLIENTS[client][2]
-        limits = [limit_of(each.body) for name in ("alpha", "beta") for each in running[name].received]
+        limits = [limit_of(each.body) for name in ("alpha", "beta") for each in running.received(name)]
         if client != "messages":  # whose limit each deployment lowers, as its clients have to set one
             assert limits == [32_000, 32_000, 30_000]
-            assert headers["x-holeshot-deployment"] == "beta/m"
-        assert len(await running.rows("select id from calls")) == 1
+            assert headers["x-holeshot-deployment"] == f"beta{running.suffix}/m"
+        assert len(await running.rows(f"select id from calls where model = '{MODEL}{running.suffix}'")) == 1
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("client", ["chat", "gemini", "responses"])
-async def test_a_fallback_that_takes_all_is_asked_for_all(serve: Serve, client: str, stream: bool) -> None:
+async def test_a_fallback_that_takes_all_is_asked_for_all(shared: SharedGateways, client: str, stream: bool) -> None:
     config = servers({"mode": "single"}, other={"deployments": ["gamma/m"]})
     config["models"][MODEL] |= {"deployments": ["alpha/m"], "fallbacks": ["other"]}
-    async with serve(alpha=None, gamma=None, config=config) as running:
+    async with shared.row(alpha=None, gamma=None, config=config) as running:
         running["alpha"].answers = lambda _: refused(FULL)
         running["gamma"].answers = lambda _: ANSWERS["chat"]
         status, headers, _ = await asked(running, client, 32_000, stream=stream)
-        assert (status, headers["x-holeshot-fallback"], headers.get("x-holeshot-lowered")) == (200, "other", None)
-        assert [limit_of(each.body) for each in running["gamma"].received] == [32_000]
-        assert len(running["alpha"].received) == 1
+        assert (status, headers["x-holeshot-fallback"], headers.get("x-holeshot-lowered")) == (
+            200,
+            f"other{running.suffix}",
+            None,
+        )
+        assert [limit_of(each.body) for each in running.received("gamma")] == [32_000]
+        assert len(running.received("alpha")) == 1
 
 
 @pytest.mark.parametrize("room", [29_000, 31_000], ids=["less", "more"])
 async def test_of_a_model_and_its_fallback_that_both_refuse_the_one_with_more_room_is_asked(
-    serve: Serve, room: int
+    shared: SharedGateways, room: int
 ) -> None:
     config = servers({"mode": "single"}, other={"deployments": ["gamma/m"]})
     config["models"][MODEL] |= {"deployments": ["alpha/m"], "fallbacks": ["other"]}
-    async with serve(alpha=None, gamma=None, config=config) as running:
+    async with shared.row(alpha=None, gamma=None, config=config) as running:
         running["alpha"].answers = lambda body: room_at(30_000)(body) or ANSWERS["chat"]
         running["gamma"].answers = lambda body: room_at(room)(body) or ANSWERS["chat"]
         status, headers, _ = await asked(running, "chat", 32_000, stream=False)
-        assert (status, headers.get("x-holeshot-fallback")) == (200, "other" if room > 30_000 else None)
+        assert (status, headers.get("x-holeshot-fallback")) == (
+            200,
+            f"other{running.suffix}" if room > 30_000 else None,
+        )
         assert headers["x-holeshot-lowered"] == "max_tokens"
-        assert len(running["alpha"].received) + len(running["gamma"].received) == 3
+        assert len(running.received("alpha")) + len(running.received("gamma")) == 3
 
 
 @pytest.mark.parametrize("race", SEVERAL)
-async def test_it_is_asked_for_less_once_and_a_failure_of_that_is_told(serve: Serve, race: str) -> None:
-    async with serve(alpha=None, beta=None, config=servers(SEVERAL[race])) as running:
+async def test_it_is_asked_for_less_once_and_a_failure_of_that_is_told(shared: SharedGateways, race: str) -> None:
+    async with shared.row(alpha=None, beta=None, config=servers(SEVERAL[race])) as running:
         for name in ("alpha", "beta"):
             running[name].answers = lambda _: refused(FULL)
         status, _, body = await asked(running, "chat", 32_000, stream=True)
         assert (status, json.loads(body)["error"]["code"]) == (400, "context_length_exceeded")
-        assert sum(len(running[name].received) for name in ("alpha", "beta")) == 3
+        assert sum(len(running.received(name)) for name in ("alpha", "beta")) == 3
 
 
 @pytest.mark.parametrize("race", SEVERAL)
-async def test_a_prompt_that_is_too_long_itself_is_refused_in_the_words_of_its_client(serve: Serve, race: str) -> None:
-    async with serve(alpha=None, beta=None, config=servers(SEVERAL[race])) as running:
+async def test_a_prompt_that_is_too_long_itself_is_refused_in_the_words_of_its_client(
+    shared: SharedGateways, race: str
+) -> None:
+    async with shared.row(alpha=None, beta=None, config=servers(SEVERAL[race])) as running:
         for name in ("alpha", "beta"):
             running[name].answers = lambda body: room_at(100)(body) or ANSWERS["chat"]
         status, _, body = await asked(running, "responses", 32_000, stream=False)
         assert (status, json.loads(body)["error"]["code"]) == (400, "context_length_exceeded")
-        assert sum(len(running[name].received) for name in ("alpha", "beta")) == 2
+        assert sum(len(running.received(name)) for name in ("alpha", "beta")) == 2
 
 
-async def test_where_one_is_down_that_might_take_all_nobody_is_asked_for_less(serve: Serve) -> None:
-    async with serve(alpha=None, beta=[Status(503)], config=servers({"mode": "single"})) as running:
+async def test_where_one_is_down_that_might_take_all_nobody_is_asked_for_less(shared: SharedGateways) -> None:
+    async with shared.row(alpha=None, beta=[Status(503)], config=servers({"mode": "single"})) as running:
         running.prefer("alpha", "beta")
         running["alpha"].answers = lambda _: refused(FULL)
         status, _, _ = await asked(running, "chat", 32_000, stream=False)
         assert status == 502
-        assert len(running["alpha"].received) == 1
+        assert len(running.received("alpha")) == 1
 
 
 # vLLM 0.25 counts a prompt no further than it would fit, and its signs first (its renderers/params.py).
@@ -578,16 +600,18 @@ UNCOUNTED = {
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("said", UNCOUNTED)
-async def test_the_room_beside_a_prompt_that_was_not_counted_is_estimated(serve: Serve, said: str, client: str) -> None:
+async def test_the_room_beside_a_prompt_that_was_not_counted_is_estimated(
+    shared: SharedGateways, said: str, client: str
+) -> None:
     words = f"This model's maximum context length is {CONTEXT} tokens. However, you requested 32000 output tokens and "
     prompt = prompt_of(client, "word " * 1800)
-    async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
         running["alpha"].answers = lambda body: (
             refused(words + UNCOUNTED[said]) if limit_of(body) > CONTEXT - 1800 else ANSWERS["chat"]
         )
         status, headers, _ = await asked(running, client, 32_000, stream=False, **prompt)
         assert (status, headers["x-holeshot-lowered"]) == (200, CLIENTS[client][2])
-        first, second = (limit_of(each.body) for each in running["alpha"].received)
+        first, second = (limit_of(each.body) for each in running.received("alpha"))
         assert first == 32_000
         assert second > 28_000
 
@@ -607,16 +631,16 @@ OTHERS_WORDS = {
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("said", OTHERS_WORDS)
 async def test_an_answer_that_is_longer_than_the_context_is_asked_for_as_it_fits(
-    serve: Serve, said: str, client: str
+    shared: SharedGateways, said: str, client: str
 ) -> None:
     prompt = prompt_of(client, "word " * 1800)
-    async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
         running["alpha"].answers = lambda body: (
             refused(OTHERS_WORDS[said]) if limit_of(body) > CONTEXT - 1800 else ANSWERS["chat"]
         )
         status, headers, _ = await asked(running, client, 40_000, stream=False, **prompt)
         assert (status, headers["x-holeshot-lowered"]) == (200, CLIENTS[client][2])
-        first, second = (limit_of(each.body) for each in running["alpha"].received)
+        first, second = (limit_of(each.body) for each in running.received("alpha"))
         assert first == 40_000
         assert second > 28_000
 
@@ -639,14 +663,14 @@ def at_most(tokens: int, said: str = TOO_MANY) -> Any:
 @pytest.mark.parametrize("said", [TOO_MANY, GROQS], ids=["OpenAI", "Groq"])
 @pytest.mark.parametrize("client", ["chat", "gemini", "responses"])
 async def test_as_many_are_asked_as_the_model_writes_and_one_refusal_teaches_it(
-    serve: Serve, client: str, said: str, stream: bool
+    shared: SharedGateways, client: str, said: str, stream: bool
 ) -> None:
-    async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
         running["alpha"].answers = at_most(16_384, said)
         for _ in range(2):
             status, headers, body = await asked(running, client, 64_000, stream=stream)
             assert (status, headers.get("x-holeshot-lowered")) == (200, CLIENTS[client][2]), body
-        assert [limit_of(each.body) for each in running["alpha"].received] == [64_000, 16_384, 16_384]
+        assert [limit_of(each.body) for each in running.received("alpha")] == [64_000, 16_384, 16_384]
         status, headers, _ = await asked(running, client, 9_000, stream=stream)
         assert (status, headers.get("x-holeshot-lowered")) == (200, None)
 
@@ -654,9 +678,9 @@ async def test_as_many_are_asked_as_the_model_writes_and_one_refusal_teaches_it(
 @pytest.mark.parametrize("race", SEVERAL)
 @pytest.mark.parametrize("client", ["chat", "gemini", "responses"])
 async def test_who_writes_that_much_is_asked_first_and_of_those_that_do_not_the_one_that_writes_most(
-    serve: Serve, client: str, race: str
+    shared: SharedGateways, client: str, race: str
 ) -> None:
-    async with serve(alpha=None, beta=None, config=servers(SEVERAL[race])) as running:
+    async with shared.row(alpha=None, beta=None, config=servers(SEVERAL[race])) as running:
         running.prefer("alpha", "beta")
         running["alpha"].answers = at_most(16_384)
         running["beta"].answers = lambda _: ANSWERS["chat"]
@@ -664,31 +688,35 @@ async def test_who_writes_that_much_is_asked_first_and_of_those_that_do_not_the_
             status, headers, body = await asked(running, client, 64_000, stream=True)
             assert (status, headers["x-holeshot-deployment"], headers.get("x-holeshot-lowered")) == (
                 200,
-                "beta/m",
+                f"beta{running.suffix}/m",
                 None,
             ), body
-        assert len(running["alpha"].received) == 1
+        assert len(running.received("alpha")) == 1
         running["beta"].answers = at_most(32_768)
         status, headers, body = await asked(running, client, 64_000, stream=True)
-        assert (status, headers["x-holeshot-deployment"]) == (200, "beta/m"), body
+        assert (status, headers["x-holeshot-deployment"]) == (200, f"beta{running.suffix}/m"), body
         assert headers["x-holeshot-lowered"] == CLIENTS[client][2]
-        assert limit_of(running["beta"].received[-1].body) == 32_768
+        assert limit_of(running.received("beta")[-1].body) == 32_768
 
 
-async def test_a_fallback_that_writes_that_much_is_asked_for_all_of_it(serve: Serve) -> None:
+async def test_a_fallback_that_writes_that_much_is_asked_for_all_of_it(shared: SharedGateways) -> None:
     config = servers({"mode": "single"}, other={"deployments": ["gamma/m"]})
     config["models"][MODEL] |= {"deployments": ["alpha/m"], "fallbacks": ["other"]}
-    async with serve(alpha=None, gamma=None, config=config) as running:
+    async with shared.row(alpha=None, gamma=None, config=config) as running:
         running["alpha"].answers = at_most(16_384)
         running["gamma"].answers = lambda _: ANSWERS["chat"]
         status, headers, _ = await asked(running, "chat", 64_000, stream=True)
-        assert (status, headers["x-holeshot-fallback"], headers.get("x-holeshot-lowered")) == (200, "other", None)
+        assert (status, headers["x-holeshot-fallback"], headers.get("x-holeshot-lowered")) == (
+            200,
+            f"other{running.suffix}",
+            None,
+        )
 
 
-async def test_a_shorter_answer_that_is_refused_too_is_told_in_the_vendors_words(serve: Serve) -> None:
-    async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
+async def test_a_shorter_answer_that_is_refused_too_is_told_in_the_vendors_words(shared: SharedGateways) -> None:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
         running["alpha"].answers = lambda _: refused(TOO_MANY)
         status, _, body = await asked(running, "chat", 64_000, stream=True)
         assert (status, b"supports at most 16384" in body) == (400, True)
         assert b"context_length" not in body
-        assert len(running["alpha"].received) == 2
+        assert len(running.received("alpha")) == 2
