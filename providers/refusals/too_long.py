@@ -24,7 +24,9 @@ _TOO_LONG = re.compile(
     r"|\btotal (?:number of )?tokens\b.{0,60}(?:\bcannot exceed \d|exceeds? (?:the )?max)"
     # Codes of GitHub Models, with 413, of Baidu and of Copilot.
     r"|\btokens_limit_reached\b|\btokens_too_long\b|\bmodel_max_prompt_tokens_exceeded\b|\bmax size: \d+ tokens\b"
-    r"|\bmax tokens of \d+ exceeded\b",  # Snowflake's
+    r"|\bmax tokens of \d+ exceeded\b"  # Snowflake's
+    # Of own servers, from memory.
+    r"|\bsequence length\b.{0,20}\bexceeded\b|\bexceeds? n_ctx\b|\bcontext overflow",
     re.IGNORECASE,
 )
 # In words that the list does not have: a sentence about a prompt, that says that it is too much, in tokens or as a
@@ -36,7 +38,7 @@ _IS_TOO_MUCH = re.compile(
     r"exceed|overflow|\btoo (?:long|large|big)\b|\btoo many (?:\w+ ){0,2}tokens\b|\bover the\b"
     r"|\b(?:longer|greater|larger|bigger) than\b"
     r"|\bmore (?:tokens )?than (?:the |its |our |this |a )?(?:\d[\d,]{2}|max|limit|model|context|allowed|supported)"
-    r"|\bno more than \d"
+    r"|\bno more than \d|\bcan only (?:handle|hold|process|take)\b"
     r"|\bmaximum supported\b|\bsupports? (?:only )?(?:up to|at most|a maximum)\b|\bonly (?:supports?|takes|accepts)\b",
     re.IGNORECASE,
 )
@@ -70,7 +72,15 @@ _IN_KOREAN = re.compile(
     r"(?:입력|프롬프트|컨텍스트|대화|메시지(?! ?수)|(?<!출력 )토큰 ?수)"
     r"(?:(?!이미지|음성|영상|파일|출력|매개변수|파라미터)[^.;\n_]){0,40}(?:초과|너무 [길깁긴]|넘[었습는어])"
 )
-_WORDS = (_TOO_LONG, _IN_CHINESE, _IN_JAPANESE, _IN_KOREAN)
+# In languages of Europe.
+_IN_EUROPEAN = re.compile(
+    r"^(?!.*(?:\bausgabe|\bsalida|\bsa\u00edda|\bsortie|\buscita|\bminut))"
+    r".*\b(?:eingabe|kontext|prompt|entrada|contexto|invite|entr\u00e9e|contexte|contesto|invoer)\w*\b[^.;\n]{0,60}"
+    r"(?:\b\u00fcberschr|\bzu lang|\bexced|\bsuper(?:a|ó)\b|\bdemasiad|\bd\u00e9pass"
+    r"|\btrop (?:de|long)|\btroppo|\bte lang)",
+    re.IGNORECASE,
+)
+_WORDS = (_TOO_LONG, _IN_CHINESE, _IN_JAPANESE, _IN_KOREAN, _IN_EUROPEAN)
 # The limit in them: "188240 + 21333 > 200000", "maximum context length is 8192 tokens", "allowed (1048575)", "limit:
 # 262144 (requested: 300000)", "65673 tokens, too large for model with 32768 maximum context length", "should be
 # [1, 129024]", "must have less than 4096 tokens", "cannot exceed 8192",

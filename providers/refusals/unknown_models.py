@@ -17,10 +17,10 @@ _UNKNOWN_MODEL = re.compile(
     r"|The provided model identifier is invalid|Unable to access model\b"
     rf"|Invocation of model ID {_NAMED.format('invoked')} with on-demand throughput isn"
     rf"|(?:The )?(?:requested )?model {_NAMED.format('named')},? (?:is not found|not found|(?:does not|doesn.t) exist"
-    r"|(?:has been|was|is) (?:retired|discontinued)|(?:has )?reached (?:the|its) end of (?:its )?life"
-    r"|is no longer (?:available|supported|served))"
+    r"|(?:has been|was|is) (?:deprecated|retired|discontinued|shut down)\b"
+    r"|(?:has )?reached (?:the|its) end of (?:its )?life|is no longer (?:available|supported|served))"
     rf"|{_NAMED.format('id')} is not a valid model ID"
-    rf"|(?:Unknown model|Model not found|No such model):? {_NAMED.format('unknown')}(?=[.,]?(?:\s|$))",
+    rf"|(?:(?:Unknown|Unsupported|No such) model|Model not found):? {_NAMED.format('unknown')}(?=[.,]?(?:\s|$))",
     re.IGNORECASE,
 )
 

@@ -364,6 +364,9 @@ async def test_a_model_that_is_not_there_is_no_missing_api(origin: Origin, upstr
         ('{"object":"error","message":"Invalid model: llama-3","code":"1500"}', ErrorKind.NOT_FOUND),  # Mistral
         ('{"error":{"message":"The model `llama-3` has been decommissioned and is ..."}}', ErrorKind.NOT_FOUND),  # Groq
         ('{"error":{"message":"llama-3 is not a valid model ID","code":400}}', ErrorKind.NOT_FOUND),  # OpenRouter
+        ('{"error":"unsupported model: llama-3"}', ErrorKind.NOT_FOUND),
+        ('{"error":"Model llama-3 was shut down on 2026-11-01"}', ErrorKind.NOT_FOUND),
+        ('{"error":"The requested model \'llama-3\' is deprecated and no longer served."}', ErrorKind.NOT_FOUND),
         (
             '{"error":{"code":"1211","message":"Unknown Model, please check the model code."}}',
             ErrorKind.NOT_FOUND,
@@ -403,6 +406,7 @@ async def test_a_model_that_is_not_there_is_no_missing_api(origin: Origin, upstr
             )
         ),
         ('{"error":{"message":"llama-4 is not a valid model ID","code":400}}', ErrorKind.BAD_REQUEST),  # of "models"
+        ('{"error":"unsupported model: llama-4"}', ErrorKind.BAD_REQUEST),
         ('{"error":{"message":"Invalid model parameter: temperature"}}', ErrorKind.BAD_REQUEST),
     ],
 )

@@ -47,6 +47,12 @@ def refusal(message: str, status: int = 400, *names: str, outsized: bool = False
         "The total length of the input exceeds 32000",
         "Request body too large for gpt-4o model. Max size: 8000 tokens.",
         "Request Entity Too Large: prompt has too many tokens (limit 32768)",
+        "Maximum sequence length exceeded (40000 > 32768)",
+        "n_tokens 40000 exceeds n_ctx 32768",
+        "Your request has 40000 tokens but the model can only handle 32768",
+        "Die Eingabe \u00fcberschreitet die maximale Kontextl\u00e4nge von 32768 Tokens",
+        "L'invite d\u00e9passe la longueur maximale du contexte (32768 jetons)",
+        "La entrada supera el l\u00edmite de contexto de 32768 tokens",
         "the request exceeded the maximum number of tokens for the model: 40021 > 32768",
         "max tokens of 32768 exceeded",
         "The prompt has more tokens than the model takes",
@@ -81,6 +87,8 @@ def test_a_code_or_a_status_says_so_too() -> None:
 @pytest.mark.parametrize(
     "message",
     [
+        "La salida excede el contexto; entrada: 5",
+        "Limite pro Minute: Eingabe zu lang",
         "max_tokens is too large: 100000. This model supports at most 16384 completion tokens",
         "Invalid 'input[0].id': string too long. Expected a string with maximum length 64",
         "Rate limit reached: too many tokens per minute (TPM): Limit 6000, Requested 8000",
