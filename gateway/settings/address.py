@@ -34,22 +34,20 @@ def leave_note(spool_dir: str, url: str, pid: int) -> None:
 
     Notes of gateways that were killed are removed.
     """
-    path = _folder(spool_dir) / f"address-{pid}.json"
+    path = _path(spool_dir, pid)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         for other, note in _notes(spool_dir):
             if not note.is_alive():
-                other.unlink()
+                other.unlink(missing_ok=True)  # another gateway that starts may have removed it
         path.with_suffix(".new").write_bytes(encoded(Note(url, pid)))
         path.with_suffix(".new").replace(path)
 
 
 def remove_note(spool_dir: str, pid: int) -> None:
     """Remove the note of this process; those of other gateways stay."""
-    for path, note in _notes(spool_dir):
-        if note.pid == pid:
-            with suppress(OSError):
-                path.unlink()
+    with suppress(OSError):
+        _path(spool_dir, pid).unlink()
 
 
 def read_note(spool_dir: str) -> Note | None:
@@ -64,12 +62,13 @@ def read_note(spool_dir: str) -> Note | None:
 def _notes(spool_dir: str) -> list[tuple[Path, Note]]:
     """Return the notes beside ``spool_dir`` that can be read, the newest first."""
     found: list[tuple[int, Path, Note]] = []
-    for path in _folder(spool_dir).glob("address-*.json"):
+    pattern = _path(spool_dir, "*")
+    for path in pattern.parent.glob(pattern.name):
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
             note = msgspec.json.decode(path.read_bytes(), type=Note)
             found.append((path.stat().st_mtime_ns, path, note))
     return [(path, note) for _, path, note in sorted(found, key=lambda each: each[:2], reverse=True)]
 
 
-def _folder(spool_dir: str) -> Path:
-    return Path(spool_dir).absolute().parent
+def _path(spool_dir: str, pid: int | str) -> Path:
+    return Path(spool_dir).absolute().parent / f"address-{pid}.json"
