@@ -521,25 +521,23 @@ def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormReq
 
     The words may be about the value alone, so they teach nothing of others. The next answer confirms the fact.
     """
-    as_member = reading._replace(fields=(RefusedField(reading.mentioned),)) if len(reading.mentioned) > 1 else reading
-    of_member = _of_fields(as_member, fields, form_request)
-    if of_member and of_member[0].kind is not Kind.MUST:
-        return tuple(of_member)
-    place = _find(fields, reading.mentioned, form_request) if reading.mentioned else None
+    refused = RefusedField(reading.mentioned)
+    if len(refused.path) > 1:
+        of_member = _of_fields(reading._replace(fields=(refused,)), fields, form_request)
+        if of_member and of_member[0].kind is not Kind.MUST:
+            return tuple(of_member)
+    place = _find(fields, refused.path, form_request) if refused.path else None
     if place is None or place.top in form_request.request.extra_body:
         return NOTHING
     value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
     only = value if _may_be_told(place, value, form_request.formats) else ""
-    is_clients = (
-        reading.of_names and not named_by_client(fields).isdisjoint(reading.mentioned)
-    ) or place.top in _PRIVATE
+    is_clients = (reading.of_names and not named_by_client(fields).isdisjoint(refused.path)) or place.top in _PRIVATE
     if _may_lose(fields, place, form_request) is not None:
         if not only and value.startswith('"') and place.top not in _PRIVATE:
             return NOTHING  # the client's own text, and no vendor's value
         return (Fact(Kind.FIELD, place.path, value=only, dialect=form_request.api, passing=is_clients),)
-    if place.top in _KEPT | _essential(form_request.formats) or not _is_must(
-        RefusedField(reading.mentioned), place, form_request
-    ):
+    is_kept = place.top in _KEPT | _essential(form_request.formats)
+    if is_kept or not _is_must(refused, place, form_request):
         return NOTHING
     return (Fact(Kind.MUST, _clients_name(place, form_request), dialect=form_request.api, passing=is_clients),)
 

@@ -164,7 +164,7 @@ def error_of_response(
         refusal.request_id = redact_word(id_of_request, secrets)[:_LONGEST_ID]
     if own is not None:
         is_refused_page = kind is ErrorKind.BAD_REQUEST and error is None and _is_page(body)
-        read = _presentable(_text_of_page(body), secrets) if is_refused_page else refusal.message
+        read = _presentable(_without_tags(body), secrets) if is_refused_page else refusal.message
         refusal.said = own(read) if words else read
     return refusal
 
@@ -269,13 +269,13 @@ def base_code(base_resp: object) -> int:
 def message_of_text(body: bytes) -> str:
     """Return the message of a body that is not a JSON error: the title of a web page, or the text's beginning."""
     if not _is_page(body):
-        return _text_of_page(body)
+        return _without_tags(body)
     text = body[:_LONGEST_TEXT].decode(errors="replace")
     title = _TITLE.search(text) or _HEADING.search(text)
     return html.unescape(_TAG.sub(" ", f"a web page: {title[1]}" if title else "a web page"))
 
 
-def _text_of_page(body: bytes) -> str:
+def _without_tags(body: bytes) -> str:
     return html.unescape(_TAG.sub(" ", body[:_LONGEST_TEXT].decode(errors="replace")))
 
 

@@ -74,9 +74,9 @@ _IN_KOREAN = re.compile(
 )
 # In languages of Europe.
 _IN_EUROPEAN = re.compile(
-    r"^(?!.*(?:\bausgabe|\bsalida|\bsa\u00edda|\bsortie|\buscita|\bminut))"
-    r".*\b(?:eingabe|kontext|prompt|entrada|contexto|invite|entr\u00e9e|contexte|contesto|invoer)\w*\b[^.;\n]{0,60}"
-    r"(?:\b\u00fcberschr|\bzu lang|\bexced|\bsuper(?:a|ó)\b|\bdemasiad|\bd\u00e9pass"
+    r"^(?!.*(?:\bausgabe|\bsalida|\bsaída|\bsortie|\buscita|\bminut))"
+    r".*\b(?:eingabe|kontext|prompt|entrada|contexto|invite|entrée|contexte|contesto|invoer)\w*\b[^.;\n]{0,60}"
+    r"(?:\büberschr|\bzu lang|\bexced|\bsuper(?:a|ó)\b|\bdemasiad|\bdépass"
     r"|\btrop (?:de|long)|\btroppo|\bte lang)",
     re.IGNORECASE,
 )

@@ -329,6 +329,7 @@ def test_strict_is_known_where_a_decoder_names_it_alone() -> None:
         "response_format ist falsch",
         "La temperature est trop \u00e9lev\u00e9e: prompt is too long: 9000 tokens > 8000 maximum",
         "Dein Text wurde geblockt: content_filter, verbosity",
+        "gpt-5.1-codex-xhigh macht Pause",
     ],
 )
 def test_other_words_leave_nothing_out_and_keep_nobody_out(said: str) -> None:
@@ -340,6 +341,7 @@ def test_other_words_leave_nothing_out_and_keep_nobody_out(said: str) -> None:
         "messages": [],
         "tools": [],
         "response_format": {"type": "json_object"},
+        "reasoning_effort": "low",
     }
     one = request(asked, CHAT)
     assert understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests)) == NOTHING
