@@ -28,7 +28,7 @@ from providers.dialects.messages.fields import (
     thinking_of_effort,
 )
 from providers.dialects.messages.request_from_chat import Turns, is_error
-from providers.dialects.messages.thoughts import CONTROLS, HAVE_SWITCH, MessagesHabits, habits_of, of_messages
+from providers.dialects.messages.thoughts import CONTROLS, HAVE_SWITCH, MessagesHabits, habits_of
 from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, said_of, text_at
 from providers.dialects.wording import (
     SIGNED,
@@ -360,7 +360,7 @@ def _dropping_unfit(extra: Object, said: Object) -> Object:
 
 
 def _habits(model: str) -> MessagesHabits:
-    return of_messages(habits_of(traits_of(model), None, _KNOWN))
+    return habits_of(traits_of(model), None, _KNOWN)
 
 
 def _as_messages(turns: list[Object]) -> list[Object]:

@@ -123,9 +123,6 @@ def _habits_of(traits: Traits, _: int | None, habits: Habits) -> Habits:
         habits,
         signs=traits.family == "gpt",
         instructions_last=habits.instructions_last or traits.instructions_last,
-        takes_forced=habits.takes_forced,
-        forbids_calls=habits.forbids_calls,
-        takes_none=habits.takes_none,
     )
 
 

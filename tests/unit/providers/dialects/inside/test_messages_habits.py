@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects import CHAT, MESSAGES, Habits, rendered
+from providers.dialects import CHAT, GEMINI, MESSAGES, Dialect, Habits, Seal, rendered
 from providers.dialects.messages.thoughts import habits_of
 from providers.models import traits_of
 
@@ -74,3 +74,26 @@ def test_a_claude_that_cannot_stop_thinking_thinks_its_least(model: str, said: d
     assert {name: told[name] for name in ("thinking", "output_config") if name in told} == said
     hints = [] if "thinking" in said else [("reasoning_effort", True)]
     assert [(loss.field, loss.hint) for loss in wording.losses] == hints
+
+
+# Of what is known of a model, what these dialects do not need, or know better.
+NOT_READ = {
+    "beyond", "encrypts", "instructions_last", "may_think", "seal", "signs", "takes_marks", "takes_none",
+    "takes_signed", "takes_thoughts",
+}  # fmt: skip
+NOT_READ_BY = {MESSAGES: NOT_READ, GEMINI: NOT_READ | {"reads_bills", "takes_unsigned"}}
+USUAL, OTHERS = Habits(), {"beyond": frozenset({"results"}), "seal": Seal(b"secret", "acme"), "takes_signed": "google"}
+
+
+@pytest.mark.parametrize("dialect", NOT_READ_BY, ids=lambda dialect: dialect.name)
+def test_no_habit_is_forgotten_where_a_dialect_has_habits_of_its_own(dialect: Dialect) -> None:
+    assert dialect.pivoting is not None
+    habits_in = dialect.pivoting.habits_of
+    assert habits_in is not None
+
+    def own(known: Habits) -> Habits:
+        return habits_in(traits_of("m"), None, known)
+
+    other = {name: OTHERS.get(name, not getattr(USUAL, name)) for name in Habits.__struct_fields__}
+    same = {name for name in other if own(msgspec.structs.replace(USUAL, **{name: other[name]})) == own(USUAL)}
+    assert same == NOT_READ_BY[dialect]
