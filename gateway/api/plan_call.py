@@ -235,7 +235,7 @@ def _planned(  # noqa: PLR0917 - what is known of a call
     if asked and 0 < len(others := [name for name in names if name not in asked]) < len(names):
         plan = _planned(context, call, model, others, terms, client_context, ())
         if plan.launches:
-            return plan.before(name for name in names if name in asked)
+            return plan.asking_last(name for name in names if name in asked)
     for learnt in model.learnt:
         if learnt.is_of_some:
             terms = _with_supposed(terms, call, model, names)

@@ -237,15 +237,15 @@ def key_sources(
     ``GROQ_API_KEY (config/gateway.yaml:3: providers.groq.api_key)``, or the variable alone where the file has no key.
     """
     document = _document(path)
+    written_keys = dict(_keys(document.data))
     found: dict[str, list[str]] = {}
     for name, provider in settings.providers.items():
         several: list[Place] = [("providers", name, "api_keys", step) for step in provider.api_keys]
         places: list[Place] = several or [("providers", name, "api_key")] * len(provider.keys)
         vendor = vendor_of(name, provider, catalog)
         usual = None if vendor is None else usual_key(vendor, environ)
-        written_in = dict(_keys(document.data))
         for place in places:
-            value = written_in.get(place)
+            value = written_keys.get(place)
             source = variable_of(place, environ) or (usual if value is None else None)
             if source is None:
                 where = str(Problem(written(place), document.file, document.lines.get(place)))

@@ -228,7 +228,7 @@ class Plan(msgspec.Struct, frozen=True):
         """Return a plan of a model that only continues another's answer, by this ``launch``."""
         return msgspec.structs.replace(self, launches=(launch,))
 
-    def before(self, last: Iterable[str]) -> "Plan":
+    def asking_last(self, last: Iterable[str]) -> "Plan":
         """Return the plan with the deployments ``last`` after all others."""
         return msgspec.structs.replace(self, rest=(*self.rest, *last))
 
