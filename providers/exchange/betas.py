@@ -16,7 +16,7 @@ from providers.refusals import UNREADABLE
 from providers.vendors import may_go
 
 HEADERS: Final = ("anthropic-beta", "openai-beta")
-IN_BODY: Final = "anthropic_beta"  # of Bedrock, also before other names of its: a list
+IN_BODY: Final = "anthropic_beta"  # a list, at Bedrock
 NAMES: Final = frozenset({*HEADERS, IN_BODY})
 _SHOWN: Final = re.compile(r"[\w.=-]{1,64}", re.ASCII)  # may stand in the log, as a client's short values may
 _list = msgspec.json.Decoder(list[str])
@@ -35,7 +35,7 @@ class Need(NamedTuple):
 NEEDS: Final = (
     Need("compact", "compaction"),
     Need("compact", "context_management"),
-    Need("computer-use", "tools.type", b'"computer_2'),  # a toolset needs none
+    Need("computer-use", "tools.type", b'"computer_2'),  # a toolset (``toolsets.json``) needs no beta
     Need("context-management", "context_management"),
     Need("fallback-credit", "fallback_credit_token"),
     Need("fast-mode", "speed"),
@@ -103,8 +103,8 @@ def written(betas: Iterable[str]) -> str:
 def without(place: str, said: str, fields: Fields, headers: Mapping[str, str]) -> "ReducedRequest":
     """Return a request without the betas of a fact, if the request asks for all of them.
 
-    Which of the betas was refused is unknown. ``said``: the betas as ``written`` has them; "": all betas. A beta stays
-    if the request may not lose it.
+    Which of the fact's betas was refused is unknown. ``said``: the betas as ``written`` has them; "": all betas. A
+    beta without which the request loses something stays.
     """
     betas_asked = next((each.betas for each in asked_for(headers, fields) if each.place == place), ())
     refused = frozenset(said.split(",")) if said else frozenset(betas_asked)
@@ -132,7 +132,7 @@ class ReducedRequest(NamedTuple):
 
 
 def quotable(headers: Mapping[str, str]) -> list[str]:
-    """Return the texts of these headers that a refusal may quote and that are no beta's name: a client wrote them."""
+    """Return the client's own texts in these headers, which a refusal may quote: parts that are no name of a beta."""
     parts = (part.strip() for name in HEADERS for part in headers.get(name, "").split(","))
     return [part for part in parts if part and not _SHOWN.fullmatch(part)]
 

@@ -83,14 +83,14 @@ _DOCUMENT = "document"  # a block of Messages
 _TOOL_NAME, _ARGUMENTS = "tool_name", "call_arguments"
 _FIT_NAME = re.compile(r"[\w-]{1,64}", re.ASCII)  # what all vendors take
 _BESIDE_NAMES = frozenset({"args", "arguments", "input", "input_schema", "parameters"})  # in a call or a function
-_TWO_EFFORTS = ("low", "high")  # one of them is near to any other that is known
+_TWO_EFFORTS = ("low", "high")  # every known effort is near to one of these
 _LEVELS = 6  # of a prompt, down to the calls
 _BLANK = "blank"  # turns of the assistant that say nothing
 # OpenAI: 400 "The 'metadata' parameter is only allowed when 'store' is enabled." So the refusal holds for all others.
 _ONLY_BESIDE: Mapping[str, str] = {"metadata": "store"}
 _OF_USAGE = ("stream_options", "include_usage")  # a client that sets these wants the usage itself
 _OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.LEAST, Kind.MUST, Kind.NAME, Kind.VALUE})
-_OF_TYPES = "tools.type"  # of which the default may be a value that a server does not know
+_OF_TYPES = "tools.type"  # some servers refuse even the default, such as ``custom`` in Messages
 _AROUND_SCHEMAS = ("function", "json_schema", "format")
 _DIGEST = 16  # characters
 _DISABLED = '"disabled"'
@@ -492,7 +492,8 @@ def _of_fields(reading: RefusalReading, fields: Fields, form_request: FormReques
     formats, api, facts = form_request.formats, form_request.api, list[Fact]()
     of_client = named_by_client(fields) if reading.of_names else frozenset[str]()
     for refused in reading.fields:
-        # Which of the two was refused, the next answer does not tell either; a path would.
+        # The name may be the API's field, or a name that the client gave something. The next answer does not tell which
+        # of the two was refused; a path would.
         of_this_alone = {"passing": True} if len(refused.path) == 1 and refused.path[0] in of_client else {}
         if (member := _member_of(refused, fields, form_request)) is not None:
             facts.append(msgspec.structs.replace(member, **of_this_alone))
@@ -517,9 +518,10 @@ def _of_fields(reading: RefusalReading, fields: Fields, form_request: FormReques
 
 
 def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
-    """Return the fact that the field that a refusal in unknown words mentions is not taken.
+    """Return the fact that a field is refused, of a refusal that mentions the field in words of no rule.
 
-    The words may be about the value alone, so they teach nothing of others. The next answer confirms the fact.
+    The words may be about the value alone, so the fact is about this value, if the value may be shown. The next answer
+    confirms the fact.
     """
     refused = RefusedField(reading.mentioned)
     if len(refused.path) > 1:
@@ -543,7 +545,7 @@ def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormReq
 
 
 def _of_value(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
-    """Return the fact that a value is not taken that other vendors take: of sampling, or an effort."""
+    """Return the fact that a value is refused which other vendors take: a temperature of 1.5, or an effort of "max"."""
     place = _find(fields, reading.mentioned, form_request)
     if place is None or place.top in form_request.request.extra_body:
         return NOTHING
@@ -663,7 +665,7 @@ def _essential(formats: RequestFormat) -> frozenset[str]:
 
 
 def _may_be_stored(form_request: FormRequest, *, is_clients: bool) -> _Why | None:
-    """Return why a request may be sent without ``store: false``; None if the client needs that said.
+    """Return why a request may be sent without ``store: false``; None if the client itself wants nothing stored.
 
     The client is told where nothing else keeps the vendor from storing.
     """
@@ -716,7 +718,7 @@ def _within_limit(
 
 
 def _limit_below(fields: Fields, fact: Fact, form_request: FormRequest) -> int:
-    """Return the client's limit of the answer if the limit is lower than the model takes; 0: the limit is not.
+    """Return the client's limit of the answer if this is lower than the model takes; 0: it is not lower.
 
     The gateway then shortens the answer itself, by way of chat. So requests whose answers are stored at the provider,
     or that have tools which run there, stay unchanged.
@@ -756,7 +758,7 @@ def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) 
 
 
 def _is_strict(shape: Mapping[str, Any], *, named: bool) -> bool:
-    """Whether a tool or format has the field (``named``), or is strict: the default of some that have a schema."""
+    """Whether a tool or format has the field ``strict`` (``named``); else whether it is strict, said or by default."""
     if named or "strict" in shape:
         return "strict" in shape and (named or shape["strict"] is None or shape["strict"] is True)
     return bool(shape.keys() & {"parameters", "schema"})
@@ -810,7 +812,11 @@ def _place_of(fields: Fields, path: str) -> FieldPlace | None:
 
 
 def _find(fields: Fields, named: tuple[str, ...], form_request: FormRequest) -> FieldPlace | None:
-    """Return the place of a field as a refusal names it: spelt otherwise, without the objects around it, or deeper."""
+    """Return the place of a field as a refusal names it.
+
+    A refusal may spell the name otherwise (``reasoningEffort``), or leave out the objects around the field
+    (``effort`` for ``reasoning.effort``).
+    """
     path = tuple(_spelt(name) for name in named)
     if (alias := form_request.aliases.get(path[-1])) is not None:
         return FieldPlace(alias) if alias in fields else None

@@ -1,7 +1,8 @@
-"""Members of tools, turns, blocks and calls, by the paths that refusals name (``messages[3].name``); and left out.
+"""Finds members of tools, turns, blocks and calls by the paths that refusals name, and leaves them out.
 
-A path has no numbers: what is refused of one tool is left out of all. ``EVERYWHERE`` begins the path of what is left
-out wherever a mark of what to cache may stand.
+For example, 400 "messages[3].name: Extra inputs are not permitted" names ``messages.name``: a path here has no numbers,
+as what is refused of one turn is left out of all. A path that begins with ``EVERYWHERE`` is of cache marks
+(``cache_control``): the member is left out of each mark, or each mark is.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,8 +31,8 @@ class Member(NamedTuple):
 def found(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> Member | None:
     """Return the member of something in a list that a refusal has ``named``; None if there is none such.
 
-    ``spelt`` makes names comparable. In pydantic's paths there are types of unions, which are no names. A mark alone,
-    of which it is not told where, is left out of tools first: Vertex takes those elsewhere.
+    ``spelt`` makes names comparable. Paths of pydantic have types of unions among the names; these are skipped. If a
+    refusal names a cache mark without its place, marks in tools are left out first: Vertex takes all other marks.
     """
     try:
         return _member(fields, named, spelt)
@@ -49,7 +50,7 @@ def _member(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -
     if MARK in names[:-1] and names[-1] != "type":
         path = f"{EVERYWHERE}{MARK}.{names[-1]}"
         return Member(path, value) if without(fields, path) is not fields else None
-    if top is not None and within is None:  # of a turn, Groq does not tell in which part of it
+    if top is not None and within is None:  # Groq names the turn and the member, but not the part of the turn between
         return _named(fields, [path for path in members_named(names[-1]) if path.startswith(f"{top}.")])
     return None if top is None or within is None else Member(".".join((top, *within[0])), value)
 
@@ -77,7 +78,7 @@ def _found(
             continue
         if number == len(names) - 1:
             return ([own], item[own]) if in_list else None
-        # What it does not have by this path, it has by no later part of that.
+        # A value that has no such member after an earlier name has none after a later one.
         within = None if own in searched else _found(item[own], names[number + 1 :], spelt, in_list=in_list)
         if within is not None:
             return [own, *within[0]], within[1]

@@ -13,7 +13,7 @@ MOST_WITH_KEYS: Final = 25  # requests, by default, where a provider has a long 
 
 
 def most_of_call(keys: int) -> int:
-    """Return how many requests one call makes by default: a ring of so many keys is tried to its end and one more."""
+    """Return how many requests one call makes by default: as many as there are ``keys``, and one; from 15 up to 25."""
     return max(MOST_OF_CALL, min(keys + 1, MOST_WITH_KEYS))
 
 
@@ -21,7 +21,7 @@ class OfCall(msgspec.Struct, eq=False):
     """How many requests were made for one call, by all its attempts."""
 
     number: int = 0
-    most: int = MOST_OF_CALL  # that may be made
+    most: int = MOST_OF_CALL  # the requests that may be made
 
     @property
     def left(self) -> int:
@@ -82,21 +82,22 @@ class Sendings(SendCount, eq=False):
     """How often one request was written to a connection, and with which key and form; set by the upstream."""
 
     key_name: str | None = None  # of the last key, by ``key_names``; None if the provider has only one key
-    # Paths of fields that its provider was not sent, or not so, as it refuses them.
+    # Paths of the fields that the provider refuses, and so was not sent, or was sent with another value.
     left_out: tuple[str, ...] = ()
-    most: int = 0  # tokens of the answer that were asked for, where its provider was asked for more; 0: it was not
-    # Tells the key ring, once the answer has begun: an event with an error is known to whoever reads the events.
+    # The client's limit of the answer, tokens, if the provider was asked for more (``Kind.LEAST``); 0: it was not.
+    most: int = 0
+    # Called by the reader of an answer with an error within the answer, for the key ring, which does not read answers.
     failed: Callable[[UpstreamError], object] | None = None
     is_known: bool = True  # with litellm, only once the answer's headers have arrived
-    tried: Tried | None = None  # of the same request, before this time: whoever sends it again hands this on
-    of_call: OfCall | None = None  # counts those of its attempt's first request already; None: of no call
+    tried: Tried | None = None  # what was tried of the same request before: who sends the request again hands this on
+    of_call: OfCall | None = None  # the call's count, in which the attempt's first request is already; None: no call
 
     def repeat(self) -> bool:
         """Count the same request with another key, or in another form; return whether it may be sent."""
         return self.of_call is None or self.of_call.one_more()
 
     def noted_as_last(self, error: UpstreamError, what: str = "another key was not asked") -> bool:
-        """Return whether the same request may not be sent once more; if so, its ``error`` tells that, and ``what``."""
+        """Return whether the call may make no request more; if so, ``error`` tells that, and ``what`` was not done."""
         of_call = self.of_call
         if of_call is None or of_call.left > 0:
             return False
@@ -112,5 +113,5 @@ class Sendings(SendCount, eq=False):
 
     @property
     def times(self) -> int | None:
-        """How often it was sent; more than once if a kept connection was lost. None: unknown."""
+        """How often the request was sent; more than once if a kept connection was lost. None: unknown."""
         return self.number if self.is_known else None

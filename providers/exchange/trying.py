@@ -108,10 +108,10 @@ def refused(
 ) -> UpstreamError:
     """Return the error of a request that was refused in the form that was ``sent``.
 
-    The error says whether the same request is sent once more in another form, which ``sendings`` then keeps: the form
-    for all that the model was known to refuse, and what this refusal adds. The addition is supposed, also if the
-    request is not sent again. If there is no other form, the error is this refusal, or the request's first refusal if
-    the later ones were about fields that were changed because of the first.
+    If the refusal teaches another form, the error has ``has_another_form``, and ``sendings`` keeps that form: without
+    all that the model was known to refuse, and without what this refusal adds. The new facts are supposed for a
+    minute, also if the request is not sent again. If there is no other form, the error is this refusal; or the
+    request's first refusal, if this one is about a field that was changed because of the first.
     """
     request, sendings, client = form_request.request, form_request.request.sendings, form_request.request.client
     if tried is None:
@@ -162,8 +162,8 @@ def _note_musts(learnt: LearntFacts, request: Request, facts: Facts, why: str) -
 def _with(new_facts: Facts, tried: Facts, known_facts: Facts) -> Facts:
     """Return the facts of ``tried`` with those that a refusal adds.
 
-    A vendor that does not name betas has refused some of the remaining ones: whether it takes those that were left out
-    before is not known.
+    A vendor that does not name the refused beta has now refused one of the betas that were left. So perhaps the betas
+    that were left out before were no trouble: those facts hold for this request only.
     """
     if any(fact.field in betas.NAMES for fact in new_facts):
         new = tried[len(known_facts) :]
@@ -209,7 +209,7 @@ def learn(
 ) -> Facts:
     """Return what an ``error`` within an answer teaches, as ``refused`` does after a status.
 
-    The facts are remembered when the next answer has begun, as the status of this provider tells nothing.
+    This provider answers 200 before it refuses, so a status confirms no fact: the next answer that begins does.
     """
     request = form_request.request
     mark(error, _own(request))
@@ -239,7 +239,10 @@ def why_of(refusal: UpstreamError) -> str:
 
 
 def _names(fact: Fact) -> tuple[str, ...]:
-    """Return the names by which a refusal may mean a fact; none if the fact is not about a field."""
+    """Return the names by which a refusal may mean the field of a fact; none if the fact is not about a field.
+
+    For example, ``reasoning.effort`` and ``effort``.
+    """
     if fact.kind not in {Kind.FIELD, Kind.NAME, Kind.VALUE}:
         return ()
     if fact.field in betas.NAMES:

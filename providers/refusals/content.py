@@ -1,4 +1,4 @@
-"""Refusals of a request for what it says: a filter's. Another vendor may have another filter."""
+"""Refusals by a filter, for the content of a request. Another vendor may have another filter."""
 
 import re
 from collections.abc import Collection
@@ -43,7 +43,7 @@ _UNAUTHORIZED: Final = 401  # about the key, whatever words it quotes
 
 
 def is_of_filter(status: int | None, codes: Collection[str], text: str) -> bool:
-    """Whether an error with these codes and types, in lower case, is a filter's, whatever its status means else."""
+    """Whether an error with these codes and types, in lower case, is a filter's, whatever else the status means."""
     if status == _UNAUTHORIZED:
         return False
     return status in _STATUSES or not _CODES.isdisjoint(codes) or _WORDS.search(text) is not None

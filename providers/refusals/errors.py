@@ -16,8 +16,8 @@ UpstreamError
     ├── invalid_response                     HTML, broken JSON, not an event stream
     ├── stream_error                         an error of no known kind inside a stream that began well
     ├── upstream_empty, upstream_truncated   the answer is empty, or incomplete
-    ├── no_place                             it has a picture or sound, and the client's API has no place for that
-    └── invalid_answer                       it is not in the requested form (win_on: valid)
+    ├── no_place                             a picture or sound, for which the client's API has no place
+    └── invalid_answer                       the answer is not in the requested form (win_on: valid)
 """
 
 import errno
@@ -70,8 +70,10 @@ class Clock(StrEnum):
 class RefusalScope(StrEnum):
     """How far the refusal of a request goes: who else may take the same request.
 
-    In each row: the provider's other keys; the model's other deployments (``Others`` in ``gateway/racing/ladder.py``);
-    fallbacks for which cause (``cause_of`` in ``gateway/api``).
+    Each row ends with those who are asked next, in three parts: the provider's other keys, or none; the model's other
+    deployments (``Others`` in ``gateway/racing/ladder.py``); fallbacks with this cause (``cause_of`` in
+    ``gateway/api``), or none. For example, after 400 "prompt is too long: 210000 tokens > 200000 maximum" no other key,
+    deployments with a longer context, and fallbacks for ``context``.
     """
 
     MINUTE = "minute"  # more tokens than this key may use in a minute: other keys; all; failed
@@ -424,12 +426,12 @@ class UpstreamError(Exception):
 
     @property
     def lack(self) -> Limit | None:
-        """What the model takes none of: no pictures, where it takes texts alone."""
+        """What the model does not take at all, such as pictures at a model of texts; None: not said."""
         return lack_of(self.said) if self.scope is RefusalScope.MODEL else None
 
     @property
     def is_of_content(self) -> bool:
-        """Whether a filter refuses what the request says: one other vendor is asked, which may have another."""
+        """Whether a filter refuses what the request says: one other vendor is asked, as vendors' filters differ."""
         if self.kind is not ErrorKind.BAD_REQUEST or self.limit is not None:
             return False
         return is_refused_by_filter(self.status, {name.lower() for name in self.names}, self.said)
@@ -441,7 +443,7 @@ class UpstreamError(Exception):
 
     @property
     def is_barred(self) -> bool:
-        """Whether a firewall's page refuses the key, our address or the text: unknown, so another key may help."""
+        """Whether a firewall's page refused the key, our address or the text: another key may help."""
         return self.kind is ErrorKind.SERVER_ERROR and self.status == HTTPStatus.FORBIDDEN
 
     @property
@@ -480,7 +482,9 @@ class UpstreamError(Exception):
         return same
 
     def turn_into(self, kind: ErrorKind, *, without_body: bool = False) -> None:
-        """Change what the error means: more is known than when it was made, of its request or of the deployment.
+        """Change the kind, as more is known of the request or the deployment than when the error was made.
+
+        For example, 400 "Model Not Exist" becomes ``not_found``.
 
         ``without_body``: the provider's own error object says otherwise, so the client does not get it.
         """

@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 SUPPOSED_S = 60.0
-HOUR_S = 3_600.0  # of facts that cost more than a refused request if they are not true any more: see ``_SHORT``
+HOUR_S = 3_600.0  # of facts that, once outdated, cost more than a refused request: see ``_SHORT``
 DAY_S = 86_400.0  # then a model is asked in the usual form again: the vendor may have changed the model
 MOST_MODELS = 1_000  # clients may name any model
 MOST_FACTS = 32  # of one model: clients may send any field
@@ -104,10 +104,10 @@ _OF_HISTORIES = {
 }
 OF_APIS = frozenset({Kind.API, Kind.TOOL, Kind.TOOLS})
 _STEERING = OF_APIS | {Kind.CALL, Kind.LENGTH, Kind.SIZE, Kind.ROOM, Kind.LEAST, Kind.BETA, Kind.MUST}
-# Of estimates; and whole answers are late in races; and a beta comes to a vendor in its own time; and a model answers
-# worse without its thoughts.
+# Kept for an hour only. LENGTH and ROOM are estimates; answers that are asked for whole are late in races (STREAM); a
+# vendor may take a new BETA tomorrow; a model answers worse without its REASONING.
 _SHORT = frozenset({Kind.BETA, Kind.LENGTH, Kind.REASONING, Kind.ROOM, Kind.STREAM})
-# Two facts of these kinds that differ in their tokens alone are about the same thing.
+# Two facts of these kinds that differ in their tokens alone are about the same thing: 8,000 and 9,000 of a LENGTH.
 _MEASURED = frozenset({Kind.LENGTH, Kind.LIMIT, Kind.LEAST, Kind.ROOM, Kind.SIZE})
 _NO_KINDS: frozenset[Kind] = frozenset()
 Facts = tuple[Fact, ...]
@@ -148,9 +148,9 @@ def _tell_nobody(_model: str, _fact: Fact, _until: float, _met: Met) -> None:
 
 
 class LearntFacts:
-    """The facts of one provider's models, with any of its keys, for a day each. Bounded, and apart for each client.
+    """The facts of one provider's models, with any of the provider's keys, for a day each, apart for each client.
 
-    The log and the other replicas are told by ``on_fact``.
+    The number of facts has bounds (``MOST_…``). ``on_fact`` tells the log and the other replicas.
     """
 
     def __init__(self, on_fact: OnFact = _tell_nobody, *, wall_clock: Callable[[], float] = time.time) -> None:
@@ -158,11 +158,11 @@ class LearntFacts:
         self._wall_clock = wall_clock
         self._met: dict[str | None, _Models] = {}  # by client; None: what holds for all
         self._kinds: dict[str | None, frozenset[Kind]] = {}  # likewise
-        # For all, whoever has met it, as most providers have taught nothing: whether anything is known
-        self.steers = False  # of APIs or lengths, which decides who is asked, and in what
-        self.stops_streams = False  # of streams
-        self.is_any = False  # at all
-        self.is_of_some = False  # what does not hold for all
+        # Whether any client has met a fact. Most providers have taught nothing, so these four save nearly every search.
+        self.steers = False  # a fact about APIs or lengths, which decide who is asked, and in which API
+        self.stops_streams = False  # a fact about streams
+        self.is_any = False  # a fact of any kind
+        self.is_of_some = False  # a fact that does not hold for all clients
         self.supposed: set[tuple[str | None, str, Fact]] = set()  # facts that no answer has confirmed
 
     def of(self, model: str, client: str | None = None) -> Facts:
@@ -314,7 +314,7 @@ class LearntFacts:
     def room(self, model: str, size: int, client: str | None = None) -> int | None:
         """Return how many tokens of an answer fit beside a prompt of ``size`` bytes; None: not known, or too few.
 
-        Rather too few than too many: a request for more is refused.
+        The number is an estimate that is rather too low, as a request for more tokens than fit is refused.
         """
         fact = next((each for each in self.of(model, client) if each.kind is Kind.ROOM), None)
         if fact is None or not fact.value.isdecimal():
@@ -493,7 +493,7 @@ def _is_api(fact: Fact, *, tools: bool) -> bool:
 
 
 def _replaces(fact: Fact, other: Fact) -> bool:
-    """Whether ``fact`` is about the same thing as ``other``, and says something else about that."""
+    """Whether ``fact`` is about the same thing as ``other``, and says something else: two lengths of a prompt."""
     if fact == other or fact.dialect != other.dialect or fact.kind is not other.kind:
         return False
     if fact.kind is Kind.NAME:

@@ -1,4 +1,7 @@
-"""The meaning of a refusal to the program that reads it: one word for the many codes and words of vendors."""
+"""The meaning of a refusal to the client's program: one word for the many codes and words of vendors.
+
+For example, 529 of Anthropic, 503 "The engine is currently overloaded" and 429 with the code 1305 are ``overloaded``.
+"""
 
 import re
 from enum import StrEnum
@@ -16,7 +19,7 @@ class Meaning(StrEnum):
     TOO_LONG = "too_long"  # the prompt, or the answer asked for beside it, has more tokens than the context
     OVERLOADED = "overloaded"  # no room at the moment, for anybody
     RATE = "rate"  # a limit that has room again soon
-    DAY = "day"  # a limit of requests or tokens that has none until tomorrow
+    DAY = "day"  # a limit of requests or tokens that has no room until tomorrow
     SPENT = "spent"  # a limit in dollars that the gateway keeps
     UNPAID = "unpaid"  # the account at the provider has no money left
     CONTENT = "content"  # a filter does not let the text through
@@ -25,7 +28,7 @@ class Meaning(StrEnum):
 
 
 _OVERLOADED_STATUS = 529  # Anthropic's
-_STATUSES_OF_WORDS = (None, HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)  # the first two within an answer
+_STATUSES_OF_WORDS = (None, HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)  # the first two: of errors within an answer
 # OpenAI's codes, Anthropic's type, Zhipu's code, and the words of these and of Google:
 # developers.openai.com/api/docs/guides/error-codes, platform.claude.com/docs/en/api/errors,
 # docs.z.ai/api-reference/api-code, ai.google.dev/gemini-api/docs/troubleshooting, read on 2026-11-29. Moonshot and

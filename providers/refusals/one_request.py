@@ -2,8 +2,8 @@
 
 Such a refusal says nothing of the key or the deployment: other requests have answers there. So it is a ``bad_request``,
 which counts against neither. For example, 503 while the request asks for ``service_tier: "flex"``: there is no room in
-the cheap tier. Statuses and codes are read before words. ``fields`` are those that the client itself must have set:
-they decide if the vendor's words do not.
+the cheap tier. Statuses and codes are read before words. ``fields`` are fields that the client itself must have set:
+where the vendor's words do not say what is refused, these fields do.
 """
 
 import re
@@ -24,7 +24,7 @@ from providers.refusals.wrong_api import lacks_path
 class RefusedPart(Enum):
     """The part of a request that is refused."""
 
-    CONTENT = auto()  # one other vendor is asked, which may have another filter
+    CONTENT = auto()  # refused by a filter: one other vendor is asked, as filters differ
     SIZE = auto()  # too large for this key: the other keys and all other deployments are asked
     TERMS = auto()  # the terms of service, such as a tier: all other deployments are asked
 
@@ -38,7 +38,7 @@ class OneRequestRule(msgspec.Struct, frozen=True):
     codes: Collection[str] = ()  # or types, in lower case
     words: str = ""  # a pattern
     but: str = ""  # a pattern of messages that have the same words and another meaning
-    fields: Mapping[str, Collection[str]] = {}  # one of these, with one of the values; none: any value
+    fields: Mapping[str, Collection[str]] = {}  # one of these fields, with one of its values; no values: any value
 
 
 _READ = "read on 2026-11-29"
@@ -74,7 +74,7 @@ RULES: Final = (
         fields=_TIER,
     ),
     OneRequestRule(
-        RefusedPart.TERMS,  # both of them within an answer, which tells no status
+        RefusedPart.TERMS,  # Groq and OpenAI within an answer, where no status says so
         f"console.groq.com/docs/flex-processing, developers.openai.com/api/docs/guides/flex-processing, {_READ}",
         codes=("capacity_exceeded", "resource_unavailable"),
         fields=_TIER,
@@ -103,7 +103,8 @@ RULES: Final = (
 )
 
 _LONGEST: Final = 4096  # characters of a message that are searched
-# With the first three statuses no words are compared. A 401 is about the key, whatever words it quotes.
+# Of these statuses no words are compared. 400, 413 and 422 blame the request already; a 401 is about the key, whatever
+# words the message quotes.
 _CLEAR: Final = frozenset({400, 413, 422, 401})
 _PATTERNS: Final = tuple(
     (

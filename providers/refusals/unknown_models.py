@@ -1,4 +1,4 @@
-"""Refusals that say that there is no such model: of a 404, whether the model is meant; of a 400, whether it is one."""
+"""Refusals of a model that the provider does not have. A 404 may mean the path instead; a 400 may mean anything."""
 
 import re
 
@@ -24,7 +24,7 @@ _UNKNOWN_MODEL = re.compile(
     re.IGNORECASE,
 )
 
-# The codes of these vendors, which may be about other models that a request names as well: OpenAI
+# Codes of no such model. A request may name other models beside its own, and a code may mean one of those: OpenAI
 # (github.com/skorokithakis/sysaidmin/issues/9, read on 2026-11-29), Groq, Hugging Face, GitHub, Together.
 _OF_UNKNOWN_MODELS = frozenset(
     {
@@ -38,7 +38,7 @@ _CODES_OF_NO_MODEL = frozenset({"model_not_found", "DeploymentNotFound"})
 def names_model(error: UpstreamError) -> bool:
     """Whether a 404 is about the model, and not about the path.
 
-    OpenRouter says that a model has no endpoints, Azure that it has no deployment, Zhipu all in Chinese.
+    OpenRouter: "No endpoints found for …"; Azure: the code ``DeploymentNotFound``; Zhipu: "模型不存在".
     """
     text = error.said
     return (

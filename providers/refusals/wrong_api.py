@@ -1,4 +1,4 @@
-"""Refusals that are about the API in which a model was asked: another one of its provider takes the same request."""
+"""Refusals of the API in which a model was asked: another API of the same provider takes the same request."""
 
 import re
 from collections.abc import Collection, Container
