@@ -306,7 +306,7 @@ class Attempt:
         self.deployment = deployment
         self.refused = refused  # the attempt whose request this one repeats, in another form or with another key
         self.again: RetryForm | None = None  # how the deployment was asked again after this attempt
-        self.lacks: Refusal | None = None  # what the API lacks in which this attempt was asked
+        self.lacks: Refusal | None = None  # what the API of this attempt lacks, such as tools
         self.start = start
         self.state = AttemptState.ASKED
         entry.open_call.running += 1
@@ -315,7 +315,7 @@ class Attempt:
         self.ending: Ending | None = None  # set once; nothing is measured after that
         self.record: AttemptRecord | None = None  # built from ``ending`` when it is reported to recorders
         self.failed_at: float | None = None
-        self.claimed_at: float | None = None  # when this bid with its first token: perhaps it is held, or has lost
+        self.claimed_at: float | None = None  # when this attempt bid, whether it won, is held or has lost
         self.overtaken: OvertakeTimes | None = None
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; kept until the task ends: the provider may work on
@@ -337,7 +337,7 @@ class Attempt:
 
     @property
     def waiting_since(self) -> float | None:
-        """When the clocks began to run, if before this attempt: other keys, forms and APIs get no more time."""
+        """When the clocks began to run, if before this attempt: another key, form or API gets no time of its own."""
         first = self.first_asked
         if first.refused is not None:
             return first.refused.measurement.started
@@ -464,7 +464,7 @@ class Attempt:
             self.exchange.abort()
 
     def _note_read(self, ahead: asyncio.Future[bytes]) -> None:
-        """Count what a held attempt has read in the very turn in which it is cut, as its task will not run again."""
+        """Count data that came in the turn of the loop in which a held attempt is cut: its task runs no more."""
         answer = self.answer
         if answer is None or self.state is AttemptState.ANSWERING or not ahead.done() or ahead.cancelled():
             return
@@ -474,7 +474,7 @@ class Attempt:
                 answer.read(data, self.entry.open_call.services.clock())
 
     def _learn_calls(self, calls: ToolCalls, answer: Answer) -> None:
-        """Learn how the deployment sends calls; a translation may have joined their pieces."""
+        """Learn in what pieces the deployment sends tool calls; not by a translation, which may join pieces."""
         is_own = self.deployment.spoken_to(self.entry.call.request.dialect) is self.entry.call.request.dialect
         if is_own and not self.whole and self.deployment.upstream_stream:
             answer.clocks.learn_calls(*calls.sizes())
@@ -524,7 +524,7 @@ class Attempt:
         if self.state is AttemptState.WATCHED:
             self.end(Outcome.LOST)  # or superseded, if it had a token
             return
-        if self.state is not AttemptState.ANSWERING:  # it had no delta to bid with
+        if self.state is not AttemptState.ANSWERING:  # the answer had no delta to bid with
             self._go_to(AttemptState.EMPTY)
             await self.entry.wait_until_last(self)
             if self.entry.bid(self, now := self.entry.open_call.services.clock()) is not Bid.WON:
@@ -585,7 +585,7 @@ class Attempt:
         """Read on while held, so that token times are correct; begin as soon as the hold is over.
 
         Raises:
-            UpstreamError: a timeout came in the same turn of the loop as what was read, which is ``before`` it.
+            UpstreamError: a timeout came in the same turn of the loop as data, which are its ``before``.
 
         """
         read, begins = asyncio.ensure_future(exchange.read()), False

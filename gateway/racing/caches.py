@@ -19,10 +19,13 @@ def with_caches(bill: Bill, winner: AttemptRecord | None, cached: Mapping[str, i
 
     If another attempt overtook the primary, racing cost what the primary's cache would have saved, less what the
     winner's cache did save. The difference is a part of the winner's bill, so the total has it already, unless the
-    client paid with a key of its own. ``winner``: with costs, if the bill does not have it. The ledger adds up the same
-    way (``gateway/ledger/sums.py: LOST_CACHE``).
+    client paid with a key of its own. ``winner``: the record with costs, if the bill does not have the winner. The
+    ledger adds up the same way (``gateway/ledger/sums.py: LOST_CACHE``).
+
+    For example, the primary would have read 10,000 cached tokens for 0.003 dollars instead of 0.03, and the winner had
+    no cache: the race lost 0.027 dollars in caches.
     """
-    if not cached:  # nor by what the providers told
+    if not cached:  # no cache was expected; did a provider report one?
         for one in bill.attempts:
             if one.cache_saved_usd:
                 break

@@ -90,7 +90,7 @@ class OpenCall:
         self.services = services
         self.call = call
         self.fleet = fleet  # the fleet at the start of the call, despite reloads
-        self._kept = (fleet, body)  # until the call's attempts need them no more
+        self._kept = (fleet, body)  # kept until no attempt of the call needs them
         self.cancelled_as = cancelled_as
         self.launched = 0  # attempts, at all models
         self.running = 0  # of the attempts, those that may answer, or are answering
@@ -195,7 +195,7 @@ class OpenCall:
         if role in REPEATING:
             counts_as = refused.counts_as or refused.role
             if counts_as is Role.PRIMARY and refused.counts_as is None and refused.number > 1:
-                counts_as = Role.FAILOVER  # no fair sample: it did not start with its call
+                counts_as = Role.FAILOVER  # no fair sample: the attempt did not start with its call
         return msgspec.structs.replace(start, replaces=refused.id, counts_as=counts_as)
 
     def begin(self, starts: Sequence[AttemptStart]) -> None:

@@ -89,7 +89,8 @@ class Events:
             told=partial(_note_unshown, attempt),
         )
         measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
-        if attempt.refused is not None and attempt.refused.exchange is None:  # else a status says nothing
+        # After a refusal by a status 200 shows that this form is taken; after one within an answer 200 shows nothing.
+        if attempt.refused is not None and attempt.refused.exchange is None:
             services.forms.answered(attempt, call)
         if (learnt := deployment.learnt) is not None and (learnt.steers or learnt.stops_streams):
             accepted(attempt, call, learnt)
@@ -125,7 +126,7 @@ class Events:
         entry, measurement, deployment = attempt.entry, attempt.measurement, attempt.deployment.name
         exchange, outcome = attempt.exchange, ending.outcome
         if exchange is not None and (usage := exchange.usage_so_far) is not None:
-            measurement.reported.usage = usage  # the counts as reported: another API has no place for some
+            measurement.reported.usage = usage  # as the provider reports it: translations lack places for some counts
         paces, streamed = entry.open_call.services.paces, entry.call.request.stream
         dribble = UNKNOWN
         if ending.had_won and streamed:
@@ -136,7 +137,8 @@ class Events:
         speaks = not streamed or entry.call.decision.win_on is WinOn.SENTENCE
         was_kept, censored_at = entry.was_kept(attempt) if speaks else None, ending.at if cut else None
         if cut and was_kept and streamed and attempt.overtaken is not None:
-            # Its words had it cut, which come shortly before its clause: as ages of others those would be too long.
+            # A kept rival is cut by its own words, if these differ from the winner's: shortly before its first clause.
+            # Censored at that age, rivals would make the estimates too long; so the age at the other's win counts.
             censored_at = attempt.overtaken.at
         record = attempt_record(
             entry.call,

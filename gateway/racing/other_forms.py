@@ -51,7 +51,7 @@ _TOLD = "told in its answer"
 _LONGEST_NAMED = 200  # characters
 _NAME = re.compile(r"[A-Za-z]\w{0,40}", re.ASCII)
 _PLAIN_KINDS = frozenset({"object", "list", "text", "true", "0"})
-_KINDS = frozenset(  # that clients have not made up
+_KINDS = frozenset(  # values of parameters that are the APIs' words, and no client's: a fact may show them
     {"1", "aac", "flac", "json_object", "json_schema", "many", "mp3", "opus", "pcm16", "wav", *_PLAIN_KINDS}
 )
 
@@ -236,11 +236,11 @@ async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError,
     elif _forces_what_it_offers(dialect, sent):
         fact = _UNFORCED
     else:
-        if learnt is not None:  # said where nothing is forced: the words are the prompt's
+        if learnt is not None:  # the request forces nothing, so the error quotes its prompt
             learnt.forget(model, [_UNFORCED, _NO_CHOICE], call.caller.client)
         return None
     if learnt is not None and _NO_CHOICE in learnt.met_by_others(model, call.caller.client):
-        fact = _NO_CHOICE  # the next refusal is known by another client, and this one has seen that the first is so
+        fact = _NO_CHOICE  # another client has met both refusals, and this client has just met the first
     error.turn_into(ErrorKind.BAD_REQUEST)
     reworded = None
     if deployment.adapts_forced and not call.request.stateful:
@@ -325,7 +325,7 @@ def _stream_of(call: Call, deployment: Deployment) -> Fact:
 
 
 def accepted(attempt: FormAttempt, call: Call, learnt: LearntFacts) -> None:
-    """Forget what the deployment of ``attempt`` was known to refuse of ``call``: to stream, or a request so large."""
+    """Forget that the deployment of ``attempt`` refuses to stream, or a request as large as ``call``: it took one."""
     deployment, model = attempt.deployment, attempt.deployment.model
     refused = learnt.refused_length(model, call.caller.client)
     wrong = (
@@ -381,11 +381,11 @@ def is_bound_elsewhere(deployment: Deployment, maker: Maker, client: str | None 
 def is_unread(maker: Maker, deployment: Deployment, call: Call) -> bool:
     """Whether ``deployment`` refuses the reasoning of ``maker``: its model has another maker, or it has refused some.
 
-    What it has refused is known for an hour. Then it is sent the reasoning again, as it may read that by now.
+    A refusal is known for an hour. Then the deployment is sent such reasoning again, as it may read that by now.
     """
     if deployment.provider == maker.deployment.partition("/")[0]:
         return False
-    is_its = maker.made or maker_of(maker.model) not in {"", "open"}  # others take whatever they are sent
+    is_its = maker.made or maker_of(maker.model) not in {"", "open"}  # models of other makers take any reasoning
     reads = reads_thoughts(deployment.same_as or deployment.model, maker.model) if is_its else None
     if reads is None:
         return cannot_read(maker, deployment, call.caller.client)
@@ -395,7 +395,7 @@ def is_unread(maker: Maker, deployment: Deployment, call: Call) -> bool:
 def told_apart(made: Maker, by: Maker, learnt: LearntFacts | None, request: Request) -> None:
     """Note that, by the vendor's answer to a ``request`` with the key of ``by``, ``made`` is of another account.
 
-    If both keys are of one ring, the gateway learns that these two keys are of two accounts.
+    If one provider has both keys, the gateway learns that these two keys are of two accounts.
     """
     if learnt is None or made.tenant is not None or by.tenant is not None:
         return
@@ -475,7 +475,7 @@ def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) 
 
 def _as_reworded(call: Call, deployment: Deployment, wording: Wording) -> RewordedRequest:
     dropped = call.rendered.get(deployment.name, AS_ASKED).dropped
-    if dropped:  # fields that were lost beside the reasoning may be taken without it
+    if dropped:  # some fields are taken once the reasoning beside them is gone
         was, still = (_lost_there(call, deployment, sent) for sent in (call.sent_to(deployment.name), wording.fields))
         dropped = tuple(field for field in dropped if field not in was or field in still)
     lost = (*dropped, *(loss.field for loss in wording.losses))
@@ -602,10 +602,10 @@ def _is_more(deployment: Deployment, call: Call, fact: Fact) -> bool:
 
 
 def _is_long(deployment: Deployment, call: Call, error: UpstreamError) -> bool:
-    """Whether the prompt of ``call`` is too long for ``deployment``, as are other prompts of its size.
+    """Whether the length of the prompt was at fault: then ``deployment`` refuses other prompts of this length, too.
 
-    Vendors say the same of a short prompt with a large limit of the answer, of a prompt that continues a stored
-    conversation, and of a prompt with a large picture.
+    Vendors refuse in the same words a short prompt with a large limit of the answer, a prompt that continues a stored
+    conversation, and a prompt with a large picture.
     """
     answer = requested(call.request.fields, call.request.dialect).max_tokens or 0
     limit = stated_limit(error.said) or deployment.capabilities.context_tokens

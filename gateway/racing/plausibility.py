@@ -8,11 +8,13 @@ from providers import Capabilities, Usage, is_of_tokens
 
 MOST_TOKENS = 10_000_000  # of a prompt, where no context window is known
 MOST_ANSWER_TOKENS = 1_000_000  # of an answer, likewise
-LONGEST_TOKENS = 128_000  # the longest usual one, likewise: what is held for it
+LONGEST_TOKENS = 128_000  # of the longest usual answer, likewise: limits hold so many tokens for an answer
 MOST_UNITS = {"second": 86_400, "citation": MOST_TOKENS}  # of what is billed besides tokens
 MOST_SEARCHES = 1_000  # and of all else: searches, and other calls of a vendor's own tools
-TOKENS_PER_BYTE = 2  # of a prompt of text at most: half of them may be what a template makes of messages and tools,
-SURPLUS_TOKENS = 32_768  # besides instructions and search results that a provider adds itself
+# A prompt of text has at most so many tokens a byte, half of which a template may add to messages and tools; and a
+# surplus of instructions and search results that a provider adds itself.
+TOKENS_PER_BYTE = 2
+SURPLUS_TOKENS = 32_768
 MOST_BYTES_PER_TOKEN = 40  # of words; with more a count is not of this text
 ENVELOPE_BYTES = 512  # of a body, that may be no prompt
 LARGEST_REPORTED = 2**53 - 1  # known exactly also to readers of JSON

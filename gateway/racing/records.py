@@ -305,7 +305,7 @@ class MeasuredAttempt(Protocol):
     start: AttemptStart
     refused: Any  # the attempt whose request this one repeats; None: this is no repetition
     failed_at: float | None
-    claimed_at: float | None  # when it bid with its first token, whether or not it won
+    claimed_at: float | None  # when the attempt bid with its first token, whether or not it won
 
     def token_at(self) -> float | None:
         """Return the time of the delta with which the attempt can bid; None before that delta."""

@@ -226,13 +226,13 @@ class RelayedRequest(msgspec.Struct, frozen=True):
     """How deployments are asked for an answer that passes unread, and how that answer is passed on."""
 
     path: str  # at the provider: audio/speech
-    dialect: Dialect = PIVOT  # its vendor's headers are sent along
+    dialect: Dialect = PIVOT  # headers of this dialect's vendor are sent along
     form: Form | None = None  # instead of the fields
     is_priced: bool = True  # False: the tokens are not text, so the price table does not apply
     cost_usd: Mapping[str, float] = {}  # deployment → cost of an answer that is not billed by tokens
-    unpriced: Collection[str] = ()  # deployments with no known price: their vendor's dearest one counts for limits only
+    unpriced: Collection[str] = ()  # deployments with no known price: limits alone count the vendor's dearest
     takes_extra_body: bool = True  # a deployment's ``extra_body`` is meant for this API too
-    is_sound: bool = False  # the answer is a sound, or about one: the header of its container is no answer yet
+    is_sound: bool = False  # of the API ``audio``: a sound answers only behind the header of its container
     is_compared: bool = False  # short answers that are raced: the call's row says when one came, and what racing saved
     has_tokens: ClassVar[bool] = False
 

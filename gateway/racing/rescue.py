@@ -96,9 +96,11 @@ class Slowness:
 # Where somebody listens, a stream is slow if the voice will soon have said all text that has come. As a voice takes
 # seconds for a sentence, a stream that stands still or crawls is found before the listener hears a silence.
 SPOKEN_TICK_S = 0.25
-LEAD_S = 1.0  # of speech that is left when another deployment is asked: about what its first token takes
-WINDOW_S = 1.0  # within it less speech must have come than was said: else the stream is soon ahead,
-LEAST_S = 0.5  # and the window has lasted at least so long: a short first clause is followed by more text at once
+LEAD_S = 1.0  # seconds of speech left when another deployment is asked: about as long as its first token takes
+# In a slow stream less speech has come than was said, over so many seconds; in others the stream is soon ahead. The
+# window lasts at least ``LEAST_S``, as more text comes at once after a short first clause.
+WINDOW_S = 1.0
+LEAST_S = 0.5
 SPOKEN_TPS = 4.0  # how fast text is said
 
 # Where no other deployment could continue, an unfinished clause is held back while the voice has that many seconds of
@@ -148,7 +150,7 @@ class RescueState(Enum):
     WATCHING = "watching"
     HOLDING = "holding"  # another deployment was asked; a slow stream's text is held back
     PASSED = "passed"  # the other has continued the answer, and the slow stream was cut
-    OVER = "over"  # no other has continued it: the slow stream's text was sent, and it is not watched any more
+    OVER = "over"  # no other has continued: the slow stream's text was sent, and the stream is watched no more
 
 
 def _are_the_same(delivered: str | None, text: str | None) -> bool:

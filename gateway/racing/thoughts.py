@@ -85,9 +85,9 @@ class Habit:
 
     def __init__(self) -> None:
         self.opened: dict[_Switches, int] = {}  # with the number of streams since the last lone closing mark
-        self.left = 0  # streams until the next one is searched: whoever reads a stream counts it
-        self._sought = 0  # streams that were searched,
-        self._looked = 0  # and searched to their end
+        self.left = 0  # streams until the next one is searched; counted down by the reader of each stream
+        self._sought = 0  # streams that were searched
+        self._looked = 0  # of these, the ones that were searched to their end
 
     def begin(self, fields: Fields, *, keeps: bool) -> "Thoughts | None":
         """Return a search for thoughts in the answer to ``fields``; None: needed only if the first text may begin one.
@@ -162,7 +162,7 @@ class Thoughts:
         keeps: bool = False,
     ) -> None:
         """``expected``: the template begins the thoughts. ``seeks``: look for a lone closing mark, to learn this."""
-        self.is_found = False  # text that was taken for the answer were thoughts: only their end has a mark
+        self.is_found = False  # a lone closing mark has come: the text before it was thoughts, not the answer
         self._habit = habit
         self._switches = switches
         self._expected = expected
