@@ -322,7 +322,7 @@ class AnswerStream:
         """Return the judgement of the answer; only the winner's is judged, unless every answer is checked."""
         measurement, thoughts = self._measurement, self.reader.thoughts
         is_over = call.decision.win_on is WinOn.ANY or not (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE)
-        if measurement.answer_at is None and thoughts is not None and is_over:  # it becomes no mark any more
+        if measurement.answer_at is None and thoughts is not None and is_over:  # no mark came: the text is the answer
             measurement.answer_at = thoughts.undecided_since()
         if had_won:
             return judge(call, outcome, measurement, self.text)

@@ -285,7 +285,7 @@ class CountedTokens(Usage, frozen=True, kw_only=True, gc=False):
     """The token counts of one attempt and their source."""
 
     source: TokensSource
-    reported: int | None = None  # the largest count that the provider reported, if it is more than can be
+    reported: int | None = None  # the largest count that the provider reported, if a count is impossibly high
 
 
 class AnswerMetadata(msgspec.Struct, eq=False):
@@ -298,7 +298,8 @@ class AnswerMetadata(msgspec.Struct, eq=False):
     finish_reason: str | None = None
     tool_calls: ToolCalls | None = None
     refused: bool = False
-    thoughts_dropped: Mapping[str, int] | None = None  # of its request, by the check that they failed
+    # Thoughts in the request that the vendor did not show to its model: the check that they failed → how many.
+    thoughts_dropped: Mapping[str, int] | None = None
 
     def note(self, chunk: Chunk) -> None:
         """Keep what one event reports."""
@@ -590,12 +591,12 @@ class Paces:
 def dribbled_after_s(gaps_s: Sequence[float], tokens_per_gap: float, tps: float) -> float | None:
     """Return when the stream had been slower than ``tps`` for ``FOR_S``, in seconds since the first token; None: never.
 
-    Each read counts as many tokens as any other; the gap of a read is the one before it.
+    Each read counts as many tokens as any other. The gap of a read is the gap before the read.
     """
     most = ceil(tps * FOR_S / tokens_per_gap) - 1  # reads in FOR_S that are too few
     at_s = list(accumulate(gaps_s, initial=0.0))
     for number in range(1, len(at_s)):
-        last_but = number - 1 - most  # once it is FOR_S ago, only ``most`` are left
+        last_but = number - 1 - most  # FOR_S after this read, only ``most`` later ones have come
         slow_at = max(at_s[number - 1], at_s[max(0, last_but)] + FOR_S)
         if slow_at < at_s[number]:
             return slow_at

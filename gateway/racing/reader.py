@@ -357,7 +357,7 @@ class AnswerReader:
         forward: list[bytes] = []
         latest: Chunk | None = None  # the latest that is not idle
         block, single_events, error = looked
-        texts_taken = (  # events whose text was taken; most streams begin with none, and no such text can be a thought
+        texts_taken = (  # events whose text the search took; most streams begin with text that can be no thought
             self._look_for_thoughts(single_events, now)
             if self._looks and (self.thoughts is not None or may_begin(block) is not None)
             else 0
@@ -412,7 +412,7 @@ class AnswerReader:
 
     def complaint(self) -> UpstreamError | None:
         """Return, once, the error that the stream sent last, as plain text: probably why the end is missing."""
-        complaint, self._latest_complaint = self._latest_complaint, None  # its traceback will refer to the reader
+        complaint, self._latest_complaint = self._latest_complaint, None  # a traceback will refer to this reader
         return complaint
 
     @property

@@ -36,14 +36,14 @@ class Line:
 
     def __init__(self, name: str, limit: float) -> None:
         self.name = name
-        self.limit = limit  # infinite after a reload removed it: taken seats must still be counted
+        self.limit = limit  # infinite once a reload has removed the limit: taken seats must still be counted
         self.taken = 0
         self.waiting: dict[Waiting, None] = {}
         self.slots: LeasedSlots | None = None  # with max_in_flight_fleet
 
     @property
     def most(self) -> float:
-        """The current maximum of attempts; it can be less than ``taken``."""
+        """The current maximum of attempts. After a reload this may be less than ``taken``."""
         return self.limit if self.slots is None else min(self.limit, self.slots.most)
 
     @property

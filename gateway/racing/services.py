@@ -169,8 +169,8 @@ class RescueBudget:
 # Reasoning that is encrypted or signed. Only the organisation whose key made the reasoning can read it.
 
 MOST_MAKERS = 100_000  # pieces of reasoning, of some 200 bytes each
-MOST_ASKED = 200  # of a conversation, the newest
-HEARD = 10_000  # answers in an API that rarely has such reasoning, after the last that had some
+MOST_ASKED = 200  # pieces of a conversation whose makers the other replicas are asked for: the newest
+HEARD = 10_000  # an API that rarely has such reasoning is listened to for so many answers after the last with some
 
 
 class SharedNames(Protocol):

@@ -191,7 +191,7 @@ class Clauses:
     def __init__(self, texts: Callable[[bytes], Iterable[tuple[int, str]]]) -> None:
         """``texts`` as for AnswerText."""
         self._texts = texts
-        self._open_s = 0.0  # of the text that was let through, since the beginning of its last clause
+        self._open_s = 0.0  # seconds of speech since the last clause began, of the text that was let through
         self._is_clause = True  # whether the text that was let through ends with a clause
         self._restart()
 
@@ -234,7 +234,7 @@ class Clauses:
                 ready += [self.release(), event.raw]
             else:
                 is_over = self._speakable.add(text)
-                if is_over and self.has_ended:  # this event shows that the clause before it has ended
+                if is_over and self.has_ended:  # this event's text begins another clause
                     ready.append(self.release())
                     is_over = self._speakable.add(text)
                 self.since = self.since if self._events else now

@@ -66,7 +66,8 @@ may_begin = re.compile(
 MOST_CHARS = 256 * 1024  # of thoughts whose opening mark the template wrote: longer text is an answer
 MOST_BLANK = 4_096  # characters before the first letter
 MOST_UNPROVEN = 20  # streams in a row whose expected thoughts did not end: none are expected after so many
-# So many whole streams of a deployment are searched for a lone end, if there are any among the first, and some later.
+# Streams that are searched for a lone closing mark: the first ``FIRST_STREAMS`` whole ones of a deployment (among its
+# first ``MOST_FIRST_STREAMS``), then one in ``EACH_STREAM``.
 FIRST_STREAMS, MOST_FIRST_STREAMS, EACH_STREAM = 3, 12, 100
 MOST_DEPLOYMENTS = 1000  # clients may name their own
 MOST_SWITCHES = 32
@@ -387,7 +388,7 @@ class ClassifiedEvent(msgspec.Struct):
 
     chunk: Chunk
     said: Sequence[tuple[int, str]] = ()  # by choice, item or block
-    is_restarted: bool = False  # what was said before were thoughts
+    is_restarted: bool = False  # all text before this event was thoughts
     is_later: bool = False  # the answer began later than it seemed
     answer_at: float | None = None  # when the answer began, if this event shows it
     answer_chars: int = 0  # characters that were counted as thoughts, and are the answer

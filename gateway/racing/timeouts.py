@@ -76,9 +76,9 @@ def came(chunk: Chunk) -> DeltaKind:
 # deployment is noticed, and another deployment is asked beside it.
 
 LATEST = 300  # streams whose pauses count
-FEWEST = 100  # streams from which the pauses of a deployment after text are known;
-UNKNOWN_S = 12.0  # the limit at the first stream, from which each stream takes a part
-POOLED = 1_000  # streams from which those of the same model's other deployments do not count as well
+FEWEST = 100  # streams after which the pauses of a deployment after text are known
+UNKNOWN_S = 12.0  # the limit at the first stream; each further stream moves the limit to what is known
+POOLED = 1_000  # streams after which the model's other deployments do not count for this one any more
 TIMES = 1.5  # the longest pause
 LEAST_S, MOST_S = 3.0, 30.0
 ABOVE = 1.3  # at least so many times the longest pause, also beyond ``MOST_S``
@@ -89,8 +89,8 @@ NOTICED_S: Mapping[DeltaKind, float] = {DeltaKind.THINKING: 120.0, DeltaKind.ARG
 # ``CHANGED_S`` as the limit: a longer silence is a stall, and so were the noticed ones.
 MOST_NOTICED, AMONG = 2, 50
 CHANGED_S = 45.0
-MOST_DEPLOYMENTS = 1000  # clients may name their own,
-MOST_POOLED = 20  # and of one model
+MOST_DEPLOYMENTS = 1000  # clients may name deployments of their own
+MOST_POOLED = 20  # deployments of one model whose pauses are learnt together
 
 
 class Pauses:
@@ -254,7 +254,7 @@ class AttemptClocks:
         self._still = False  # whether the attempt was told of this silence
         self._attempt = attempt
         self._expired: UpstreamError | None = None
-        self._waits = 0  # turns of the loop for data that came while it stood still, one after the other
+        self._waits = 0  # turns of the loop given to data that came while the loop stood still, without a pause between
         self._due = 0.0  # when the timer fires
         self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0], LEAST_S, now)
 

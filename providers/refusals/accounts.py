@@ -120,7 +120,7 @@ _SOON: Final = re.compile(
     r"|\brequests at once\b|\b(?:raise|increase|lift|higher|reduced) (?:(?:your|the|rate) )?limits\b|稍[后候]",
     re.IGNORECASE,
 )
-# The vendor's error that OpenRouter quotes is about OpenRouter's account there: it asks another vendor the next time.
+# An error that OpenRouter quotes is about OpenRouter's own account at that vendor. OpenRouter asks another vendor next.
 _QUOTING: Final = re.compile(r"provider returned error|upstream error from ", re.IGNORECASE)
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")  # of a code
 _LONGEST_TEXT: Final = 4096  # characters of a message that are searched
@@ -133,8 +133,8 @@ _PASSING: Final = re.compile(
     r"|每[日天秒]|每分钟|每小时|[今明][日天]",
     re.IGNORECASE,
 )
-# Alibaba calls a minute's tokens a quota, in OpenAI's words: help.apiyi.com/?p=10015 lists them; the page that its own
-# message names tells it from OpenAI's.
+# Alibaba says that a quota is used up, in OpenAI's words (help.apiyi.com/?p=10015), and means the tokens of a minute.
+# The page that the message names shows whose message it is.
 _OF_ALIBABA: Final = re.compile(r"aliyun|alibabacloud|dashscope", re.IGNORECASE)
 _AMBIGUOUS: Final = "insufficient_quota"
 _LEAST_OWN: Final = 1000  # smaller codes may be a status

@@ -32,7 +32,7 @@ _PLACES = ("field", "property", "propertyPath", "param", "path")  # of an entry:
 _PLACED = ("details", "errors", "issues", "validation", "violations")  # lists of these, beside a message
 _PHRASES = frozenset(status.phrase for status in HTTPStatus)
 
-_LONGEST_MESSAGE = 4096  # characters: its caller sees so many, which is more than is kept
+_LONGEST_MESSAGE = 4096  # characters that the caller sees; fewer are kept (``MOST_KEPT``)
 _REQUEST_IDS = (
     "x-request-id",
     "request-id",
@@ -43,15 +43,15 @@ _REQUEST_IDS = (
 )
 _LONGEST_ID = 128  # characters
 _LONGEST_CODE = 500  # characters of each field beside the message of a large error
-_UNSAFE_END = 100  # characters of a text that was cut: they may be a part of a key that is too short to be noticed
+_UNSAFE_END = 100  # last characters of a text that was cut: perhaps the beginning of a key, too short to be noticed
 _LONGEST_TEXT = _LONGEST_MESSAGE + _UNSAFE_END  # characters of an error's text, before anything is searched for in it
 _LARGEST_ERROR_BYTES = 64 * 1024  # of JSON; of a larger one only the fields that an error has are read
 _UNAUTHORIZED, _PAYMENT_REQUIRED, _FORBIDDEN = 401, 402, 403
 _OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
-_QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # types of its errors, also of those with status 400
+_QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # types of AWS's errors, some of them with status 400
 # Likewise, of a key: docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html, on 2026-11-29.
 _KEYS_OF_AWS = ("UnrecognizedClient", "ExpiredToken", "InvalidClientTokenId", "IncompleteSignature", "InvalidSignature")
-_OF_ALIBABA = "x-dashscope-"  # how its headers begin
+_OF_ALIBABA = "x-dashscope-"  # how Alibaba's headers begin
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
     "rate_limit": 429,
@@ -75,8 +75,8 @@ _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the
     "image": 400,
 }
 
-# MiniMax answers 200 with ``base_resp`` and its own code: platform.minimax.io/docs/api-reference/errorcode, read on
-# 2026-11-27. All others are its fault.
+# MiniMax answers 200 with ``base_resp`` and a code of its own: platform.minimax.io/docs/api-reference/errorcode, read
+# on 2026-11-27. Any other code is a failure of MiniMax: 500.
 _STATUS_AT_MINIMAX: Mapping[int, int] = {
     1002: 429,
     1004: 401,
@@ -90,9 +90,10 @@ _STATUS_AT_MINIMAX: Mapping[int, int] = {
     2056: 429,
 }
 _SERVER_ERROR = 500
-# Of what the model wrote and its server could not read, whatever the status: a call, JSON. Another sample, or another
-# deployment, may be right. Groq's: github.com/groq/groq-typescript/issues/28, pydantic/pydantic-ai/pull/4354,
-# HunorLaczko/ha-groq-cloud-api/issues/20, tashfeenahmed/freellmapi/pull/291, read on 2026-11-29.
+# Codes of a tool call, or of JSON, that the model wrote and its server could not read, whatever the status. Another
+# sample, or another deployment, may be right. Groq's: github.com/groq/groq-typescript/issues/28,
+# pydantic/pydantic-ai/pull/4354, HunorLaczko/ha-groq-cloud-api/issues/20, tashfeenahmed/freellmapi/pull/291, read on
+# 2026-11-29.
 _OF_WHAT_IT_WROTE = frozenset({"tool_use_failed", "json_validate_failed", "output_parse_failed"})
 FIELDS_OF_ERRORS = ("error", "base_resp", *COMPLAINTS, "type", "error_type", "param", "code", "status_code")
 _OF_LARGE_ERRORS = ("type", "param", "code")  # beside its message
@@ -102,7 +103,7 @@ _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _NULL = msgspec.Raw(b"null")
 _NOTHING = (b"null", b"{}", b'""', b"false")
 
-# Each stops at the next tag, so that a text full of their beginnings takes no longer than any other.
+# Each pattern stops at the next tag, so a text full of ``<title`` takes no longer than any other.
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 _HEADING = re.compile(r"<h1[^<>]*>([^<]*)", re.IGNORECASE)
 _NAMED_ERROR = re.compile(rb"(?:\A|[\r\n])event: ?error[\r\n]")
@@ -333,7 +334,7 @@ def _error_object(answer: Any) -> dict[str, Any] | None:
 
 
 def _with_message(error: dict[str, Any]) -> dict[str, Any]:
-    """Return an error whose message says all: also zod's issues, and what a google.rpc.BadRequest says of fields."""
+    """Return an error whose message also has zod's issues, and the fields that a google.rpc.BadRequest names."""
     message = error.get("message") or next((_words_of(said) for name in COMPLAINTS if (said := error.get(name))), "")
     if isinstance(message, str):
         message = _with_places(message, error)
@@ -341,7 +342,7 @@ def _with_message(error: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_places(message: str, error: Mapping[str, Any]) -> str:
-    """Return a message with the fields that lists beside it complain about: Fastify's ``validation``, zod's issues."""
+    """Return ``message`` with the fields named in lists beside the message: Fastify's ``validation``, zod's issues."""
     entries = [each for name in _PLACED for each in _list(error.get(name)) if isinstance(each, dict)]
     violations = [each for entry in entries for each in _list(entry.get("fieldViolations")) if isinstance(each, dict)]
     for entry in (*violations, *(each for each in entries if _place_in(each))):
@@ -352,9 +353,9 @@ def _with_places(message: str, error: Mapping[str, Any]) -> str:
 
 
 def _with_text(said: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an error that is a text: often only the status's name, or a code, and ``message`` has what it is about.
+    """Return an error that is a text: often a status's name or a code, while ``message`` says what is wrong.
 
-    So do Spring and NestJS, from memory.
+    For example, of Spring and NestJS (from memory): ``{"error": "Bad Request", "message": "model must be a string"}``.
     """
     beside = _without_name(answer)
     if beside is None:
@@ -364,9 +365,9 @@ def _with_text(said: str, answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_name(answer: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the error in an object that is one by its message alone; None if there is none."""
+    """Return the error in an object that only its message shows to be an error; None: the object is none."""
     match answer.get("error_message"):  # github.com/vercel/ai/issues/18303, read on 2026-11-27
-        case str(message) if message:  # it may be an error's JSON
+        case str(message) if message:  # the text may itself be the JSON of an error
             error = _error_object(_decode(message.encode())) or _openai_error(message, answer)
             return {**error, "type": error.get("type") or answer.get("error_type")}
     for name in COMPLAINTS:
@@ -384,7 +385,7 @@ def _words_of(error_object: Any) -> str:
 
 
 def _text_of(told: Any) -> str:
-    """Return the text in an entry of a list of complaints, and where it applies; "" if it is FastAPI's, or has none."""
+    """Return the text in an entry of a list of complaints, and its place; "" if FastAPI's, or without a text."""
     if not isinstance(told, dict):
         return told if isinstance(told, str) else ""
     said, place = _said_of(told), _place_in(told)

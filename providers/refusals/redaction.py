@@ -62,12 +62,12 @@ class _Sought(NamedTuple):
 
     text: bytes  # the forms, each followed by a zero byte
     forms: tuple[_Form, ...]
-    words: frozenset[int]  # of long forms, at every place in them
-    short: tuple[bytes, ...]  # forms of fewer characters, beyond what is public
+    words: frozenset[int]  # the ``_WORD`` characters at each place of the long forms, as one number
+    short: tuple[bytes, ...]  # forms too short to have such words, without what is public of them
 
 
-class ClientSecrets(tuple[str, ...]):  # noqa: SLOT001 - it keeps what is found
-    """Secrets of one client, with the forms computed of them: these are in no cache, and gone with the secrets."""
+class ClientSecrets(tuple[str, ...]):  # noqa: SLOT001 - keeps the forms that were computed
+    """Secrets of one client, and their computed forms, which are in no cache and so end with the secrets."""
 
     @cached_property
     def sought(self) -> "_Sought | None":

@@ -84,7 +84,8 @@ _WORDS = (_TOO_LONG, _IN_CHINESE, _IN_JAPANESE, _IN_KOREAN, _IN_EUROPEAN)
 # The limit in them: "188240 + 21333 > 200000", "maximum context length is 8192 tokens", "allowed (1048575)", "limit:
 # 262144 (requested: 300000)", "65673 tokens, too large for model with 32768 maximum context length", "should be
 # [1, 129024]", "must have less than 4096 tokens", "cannot exceed 8192",
-# "supports up to 1048576". By how much it is exceeded is none: "exceeded by 11326 tokens" (Cohere, Ollama's cloud).
+# "supports up to 1048576". No limit: by how much the prompt exceeds one, "exceeded by 11326 tokens" (Cohere, Ollama's
+# cloud).
 _LIMITS = (
     re.compile(r"> ?(\d[\d,]{2,11})"),
     re.compile(r"(?:\bn_ctx|context window limit)\W{1,3}(\d[\d,]{2,11})", re.IGNORECASE),
