@@ -82,7 +82,7 @@ class Attempts:
         return [other for other in self.all if other is not attempt and other.state in RUNNING]
 
     def is_late(self, name: str) -> bool:
-        """Whether it is too late to launch ``name``: two attempts were silent for its ``ttft_s``, or one twice as long.
+        """Whether it is too late to launch ``name``: two attempts were silent for its ``ttft_s``, or one for two.
 
         A single attempt is always replaced. Attempts that failed by themselves were not silent, nor were those that
         lost: if a long answer breaks, the call's age says nothing about another deployment. A continuation has a limit

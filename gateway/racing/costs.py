@@ -408,7 +408,7 @@ def _given(record: AttemptRecord, attempts: Sequence[AttemptRecord]) -> int:
 
 
 def _is_added(loser: AttemptRecord, winner: AttemptRecord | None) -> bool:
-    """Whether the call would not have had ``loser`` without racing, or not besides its winner."""
+    """Whether racing added ``loser``: an extra attempt, or a primary that an extra attempt overtook."""
     overtaken = loser.outcome.was_cancelled_by_race
     if (loser.counts_as or loser.role) in BESIDE:
         return True
@@ -456,7 +456,7 @@ def _priced(  # noqa: PLR0917 - of each attempt
 def _as_stated(record: AttemptRecord, deployment: Deployment) -> AttemptRecord:
     """Return a ``record`` with the cost that the answer states, if the deployment states costs (OpenRouter).
 
-    An earlier sending may be billed as well.
+    If the request was sent twice, as the first connection was lost, the upper bound has the first sending, too.
     """
     usd, low_usd, high_usd = record.stated_usd, record.cost_low_usd, record.cost_high_usd
     if usd is None or not deployment.states_cost or not _is_whole(record):
@@ -479,7 +479,7 @@ def _as_stated(record: AttemptRecord, deployment: Deployment) -> AttemptRecord:
 
 
 def _without_tokens(record: AttemptRecord, price: Price | None) -> dict[str, Any]:
-    """Return the cost of what has no price of tokens, or no tokens that are known."""
+    """Return the cost of an attempt whose price or tokens are unknown: 0 if refused, else that of its other units."""
     if _is_refused(record):
         return {"cost_low_usd": 0.0, "cost_high_usd": 0.0}
     if price is None or not record.other_units:
@@ -578,7 +578,7 @@ def _by_tier(  # noqa: PLR0917
 ) -> tuple[Price | None, Bounds]:
     """Return the price that most likely applies (None: unknown), and the bounds of the cost.
 
-    The bounds are over the tiers that may have served the attempt, and the sizes that its prompt may have.
+    The bounds span the tiers that may have served the attempt, and the sizes that the prompt may have.
     """
     tiers = _tiers(record, deployment, tier_wanted(deployment, asked.tier), price, sent, seen)
     ends_s = (record.last_token_ms or 0.0) / 1000 + 60 if _is_whole(record) else RUNS_ON_S

@@ -375,7 +375,10 @@ class Entry:
         return self.open_call.sent.left == 1 and self._schedule.has_next
 
     def _answers_beside(self, failed: Attempt) -> bool:
-        """Whether another was asked beside ``failed``, which was silent. Beside a silent winner, replace its rival."""
+        """Whether another attempt already runs in place of ``failed``, which was silent.
+
+        If the winner is silent, and the attempt beside the winner has failed, ask one more.
+        """
         if self.race.winner is not None and self.race.winner.still:
             self.stands_still(self.race.winner)
         return self.race.winner is None and failed.still and bool(self.attempts.others(failed))
@@ -497,7 +500,10 @@ class Entry:
         return self.attempts.launch_extra(self._schedule.beside(Role.HEDGE))
 
     def bound(self) -> tuple[str, RewordedRequest] | None:
-        """Return the next deployment that refused reasoning, once each, and the request without it; None: no other."""
+        """Return the next deployment that refused reasoning, and the request without reasoning; None: no other.
+
+        Each deployment is returned once.
+        """
         if self.open_call.may_run_on:
             return None
         left_out = self.open_call.left_out

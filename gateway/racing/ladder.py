@@ -180,7 +180,7 @@ class RaceModel(Protocol):
         """Ask one more deployment, paid from the budget; return whether there is one."""
 
     def bound(self) -> tuple[str, RewordedRequest] | None:
-        """Return the next deployment that refused reasoning, once each, and the request without it; None: no other."""
+        """Return the next deployment that refused reasoning, and the request without reasoning; None: no other."""
 
     def allow(self, deployment: str, reworded: RewordedRequest) -> None:
         """Make ``deployment`` a candidate once more, for this request."""

@@ -323,8 +323,8 @@ class LaunchSchedule:
     def _keeps_its_distance(self, launch: Launch, due_s: float) -> bool:
         """Have a rescue wait if it is due too soon after the last one; return whether it waits.
 
-        Two rescues are as far apart as in the plan: a refused hedge may have become the first
-        rescue, at the time that was planned for the second.
+        Two rescues are as far apart as in the plan. For example, the plan has a rescue at 2 s, and a hedge that the
+        budget refused became a rescue at 2 s: then the planned one waits.
         """
         if self._rescued is None:
             return False
@@ -338,7 +338,7 @@ class LaunchSchedule:
     def _waits(self, now: float, launch: Launch, speaking: Speaking, spoke_at: float | None) -> bool:
         """Make a launch pending once more if an attempt has begun to speak; return whether it is pending.
 
-        Launches that wait for the same attempt are as far apart as in the plan, which is made for silent ones.
+        Launches that wait for the same attempt are as far apart as in the plan, which is for a silent attempt.
         """
         if spoke_at is None:
             return False

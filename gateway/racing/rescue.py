@@ -506,9 +506,10 @@ class Rescue:
     # The rival, which was sent the same request.
 
     async def rival_goes_on(self, broken: BrokenAnswer) -> bool:
-        """Let the rival finish ``broken``, if its text is the same; wait for it while the voice has text, or a second.
+        """Let the rival finish a ``broken`` answer, if the rival's text is the same; return whether it does.
 
-        A clause that was held back has been sent if it has ended.
+        A rival that is behind is waited for while the voice has text, and for a second at least. A clause that was held
+        back is sent first, if the clause has ended.
         """
         if self._clauses is not None and self._clauses.has_ended:
             async with self._write_lock:
@@ -555,7 +556,7 @@ class Rescue:
         rivals.go_on_with_rival(sink)
 
     def _look_after_rival(self, now: float) -> None:
-        """Dismiss the rival if its text differs, or if it was kept long enough."""
+        """Dismiss the rival if its text differs, or when the voice has enough text left, or after ``RIVAL_FOR_S``."""
         rivals, race = self._rivals, self._race
         if rivals is None or race is None or race.winner is None:
             return
@@ -579,9 +580,9 @@ class Rescue:
         return rival.measurement.reported.finish_reason is not None or not is_blank(text[len(delivered) :])
 
     def _texts(self) -> tuple[str | None, str | None]:
-        """Return the delivered text, and the rival's text so far; None for a text that cannot be joined with another.
+        """Return the delivered text, and the rival's text so far; None for a text that cannot be continued.
 
-        None also for a rival that does not run any more, or whose events are too long to be kept.
+        The rival's text is None, too, if the rival has ended, calls a tool, or has more events than are kept.
         """
         rival = None if self._rivals is None else self._rivals.rival
         dialect = self._continuers.own.call.request.dialect
