@@ -1,9 +1,12 @@
 """A key that no section knows is refused wherever it is, also where it has no value: it may be a limit."""
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from gateway.settings import ModelSettings, RaceSettings, Settings
@@ -11,6 +14,9 @@ from gateway.settings.sections import Section, TargetSettings
 
 Load = Callable[..., Settings]
 Problems = Callable[..., list[str]]
+ROOT = Path(__file__).parents[4]
+PAGES = [ROOT / "README.md", *(each for each in (ROOT / "docs").rglob("*.md") if "reference" not in each.parts)]
+_INLINE = re.compile(r"`((\w+): [{\[][^`]*[}\]])`")  # in a sentence: `race: { mode: single }`
 HASH = "a" * 64
 MODEL = "providers: { ollama: }\nmodels: { m: { deployments: [{ deployment: ollama/x"  # the rest closes it
 
@@ -172,3 +178,24 @@ def test_names_with_a_colon_are_names(loaded: Load) -> None:
 
     assert list(settings.models) == ["llama3:8b", "a:b"]
     assert isinstance(settings.models["a:b"], ModelSettings)
+
+
+def is_valid(kind: type[Section], name: str, value: object) -> bool:
+    """Whether ``name`` may have this value, or a larger one of which this is a part, in the section ``kind``."""
+    try:
+        kind.model_validate({name: value})
+    except ValidationError as caught:
+        return all(error["loc"][:1] != (name,) or error["type"] == "missing" for error in caught.errors())
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_setting_in_a_sentence_of_a_page_is_one_that_some_section_takes(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    wrong = []
+    for text, name in _INLINE.findall(prose):
+        kinds = [kind for kind in SECTIONS.values() if name in kind.model_fields]
+        if kinds and "…" not in text and "..." not in text:
+            value = yaml.safe_load(re.sub(r"\$\{\w+\}", "x", text))[name]
+            wrong += [] if any(is_valid(kind, name, value) for kind in kinds) else [text]
+    assert wrong == []
