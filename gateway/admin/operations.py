@@ -94,6 +94,7 @@ async def ready(request: web.Request) -> web.Response:
     is_degraded = (
         is_unrecorded
         or database.connected is False
+        or context.admission.keys.stale_s > 0
         or database.sums_stand_still_s is not None
         or readiness.spool.problem is not None
         or (redis is not None and not redis.connected)

@@ -52,7 +52,7 @@ def _alerts(
     """Show alerts, open ones first; with --url also near ones.
 
     When an alert opens and ends is on the page 'Alerts, monitoring and slowdowns' of the documentation. `holeshot
-    alerts test` tries the webhooks.
+    alerts test` tries the webhooks. While the database is away, --url asks a running gateway.
 
     Example: holeshot alerts --open --sql
     """
@@ -63,15 +63,13 @@ def _alerts(
             fail("write --json after the verb: holeshot alerts test --json", MISUSED)
         return
     from gateway.cli.remote import GatewayError  # noqa: PLC0415 - only where it is needed
-    from gateway.ledger import DatabaseUnreachableError, LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
+    from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
 
     try:
         if url is not None:
             rows = _told(gateway_url(url, config), key)
         else:
             rows = [_stated(row) for row in asyncio.run(_rows(read_database_url(config)))]
-    except DatabaseUnreachableError as error:
-        fail(f"{error}. A running gateway knows what is open now: --url GATEWAY")
     except (GatewayError, LedgerError) as error:
         fail(str(error))
     rows = [row for row in rows if row["state"] != "resolved" or not open_only]

@@ -12,7 +12,7 @@ from providers import UNLISTED, load_catalog
 from providers.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 
 CATALOG = load_catalog()
-NOBODY: Any = SimpleNamespace(accepts_all_parameters=True, refused_fields=frozenset())  # nothing is sent
+NOBODY: Any = SimpleNamespace(accepts_all_parameters=True, refused_fields=frozenset(), learnt=None)  # nothing is sent
 
 
 def deployment(name: str, *, provider: dict[str, Any] | None = None, **said: Any) -> Deployment:
