@@ -346,6 +346,8 @@ def _with_places(message: str, error: Mapping[str, Any]) -> str:
     entries = [each for name in _PLACED for each in _list(error.get(name)) if isinstance(each, dict)]
     violations = [each for entry in entries for each in _list(entry.get("fieldViolations")) if isinstance(each, dict)]
     for entry in (*violations, *(each for each in entries if _place_in(each))):
+        if len(message) >= _LONGEST_TEXT:  # nobody reads more
+            break
         said = _said_of(entry)
         if (about := _text_of(entry) or _place_in(entry)) and (not said or said not in message):
             message = f"{message}; {about}" if message else about

@@ -12,6 +12,7 @@ from providers.dialects import CHAT, DIALECTS, Dialect, raw_json
 from providers.exchange import FormRequest, Request, adapted
 from providers.exchange.forms import understood
 from providers.refusals import NOTHING, Kind, UpstreamError, error_of_response, read
+from providers.refusals.error_bodies import _with_message
 from providers.refusals.rules import RULES
 
 RESPONSES, MESSAGES, GEMINI = (DIALECTS[name] for name in ("responses", "messages", "gemini"))
@@ -255,6 +256,13 @@ def test_a_member_of_a_list_is_found_by_its_path_in_unknown_words(
     one = request({"messages": messages, "tools": tools}, CHAT)
     facts = understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests))
     assert [(fact.kind, fact.field) for fact in facts] == ([] if taught is None else [taught])
+
+
+def test_complaints_of_a_long_list_are_gathered_as_far_as_somebody_reads_them() -> None:
+    complaints = [{"field": f"field_{number}", "message": f"is unknown, {number}"} for number in range(1000)]
+    message = _with_message({"message": "wrong", "errors": complaints})["message"]
+    assert message.startswith("wrong; field_0: is unknown, 0; field_1: is unknown, 1;")
+    assert 4096 <= len(message) < 5000
 
 
 @pytest.mark.parametrize(
