@@ -180,7 +180,8 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, verbose: 
         *(redis.doubts if redis is not None else ()),
         *_learnt_notes(deployments, redis),
     ]
-    sources = key_sources(path, os.environ, settings, catalog)
+    is_refused = any(each.refuses_key for each in liveness.values())
+    sources = key_sources(path, os.environ, settings, catalog) if is_refused else {}
     warnings = [*_liveness_notes(liveness, sources), *(each.note for each in unlisted), *unusable]
     works = (
         all(answer.works for answer in liveness.values())
