@@ -131,7 +131,7 @@ class Readiness(Stores, frozen=True, kw_only=True):
 
     status: Annotated[
         Literal["ok", "degraded", "keys_not_loaded", "stopping"],
-        Meta(description="`degraded`: a store does not answer, sums stand still, or a worker has stopped."),
+        Meta(description="`degraded`: a store or the spool cannot be used, sums stand still, or a worker has stopped."),
     ]
 
 
