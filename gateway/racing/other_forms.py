@@ -385,7 +385,7 @@ def is_unread(maker: Maker, deployment: Deployment, call: Call) -> bool:
     """
     if deployment.provider == maker.deployment.partition("/")[0]:
         return False
-    is_its = maker.made or maker_of(maker.model) not in {"", "open"}  # models of other makers take any reasoning
+    is_its = maker.made or maker_of(maker.model) not in {"", "open"}  # else any model takes the reasoning
     reads = reads_thoughts(deployment.same_as or deployment.model, maker.model) if is_its else None
     if reads is None:
         return cannot_read(maker, deployment, call.caller.client)
