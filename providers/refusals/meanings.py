@@ -40,6 +40,7 @@ _OF_OVERLOAD = re.compile(
     r"|\b(?:no|out of|insufficient|not enough) (?:\w+ )?capacity\b|\b(?:is|are) (?:\w+ )?busy\b",
     re.IGNORECASE,
 )
+_OF_LIMITS = re.compile(r"\b(?:rate|limit\w*|quota|too many|per (?:second|minute|hour))\b", re.IGNORECASE)
 _OF_DAYS = re.compile(r"\bper day\b|\b[RT]PD\b|\bdaily\b", re.IGNORECASE)
 
 
@@ -54,7 +55,9 @@ def meaning_of(error: UpstreamError) -> Meaning | None:
         case ErrorKind.RATE_LIMITED if error.is_of_day or _OF_DAYS.search(text) is not None:
             return Meaning.DAY
         case ErrorKind.RATE_LIMITED:
-            return Meaning.RATE if _OVERLOADED_BY_429.isdisjoint(names) else Meaning.OVERLOADED
+            is_said = _OF_OVERLOAD.search(text) is not None and _OF_LIMITS.search(text) is None
+            is_overloaded = is_said or not _OVERLOADED_BY_429.isdisjoint(names)
+            return Meaning.OVERLOADED if is_overloaded else Meaning.RATE
         case ErrorKind.PROVIDER_AUTH:
             is_unpaid = error.status == HTTPStatus.PAYMENT_REQUIRED or any(
                 is_spent({"message": text, "code": name}, any_codes=True, any_words=True) for name in names or {""}

@@ -68,6 +68,10 @@ def test_a_model_that_is_gone_is_known(status: int, body: object) -> None:
         (openai("The engine is currently overloaded, please try again later", "engine_overloaded_error"), "overloaded"),
         ({"error": {"code": "1305", "message": "该模型当前访问量过大"}}, "overloaded"),  # Zhipu
         ({"error": {"type": "engine_overloaded_error", "message": "please retry"}}, "overloaded"),
+        (openai("Service temporarily overloaded; try again shortly", "overloaded"), "overloaded"),
+        (openai("We are experiencing high demand"), "overloaded"),
+        (openai("Too many requests: your workers are busy"), "rate"),
+        (openai("Your deployment is overloaded: limit of 60 requests per minute"), "rate"),
         (openai("Rate limit reached for requests", "rate_limit_exceeded"), "rate"),
         ({"error": {"code": "1302", "message": "您当前使用该API的并发数过高"}}, "rate"),
         (openai("Rate limit reached on requests per day (RPD): Limit 200", "rate_limit_exceeded"), "day"),
