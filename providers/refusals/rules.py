@@ -194,7 +194,7 @@ _OF_THINKING = re.compile(
 # An effort is refused without its name: by Gemini that of no thinking where a model always thinks
 # (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460), and by xAI.
 _OF_EFFORT = re.compile(
-    r"(?<![\w-])xhigh\b|only works in thinking mode|invalid reasoning effort\."
+    r"(?<![\w./-])xhigh(?![/-]|\.?\w)|only works in thinking mode|invalid reasoning effort\."
     r"|(?:not support setting|cannot set|can't set) thinking_?budget to 0"
     # In other words: of OpenRouter, where a model always thinks, of Gemini's budgets, and of proxies.
     r"|\b(?:reasoning|thinking) (?:is mandatory|cannot be (?:disabled|turned off))|only supports thinking\b"
@@ -285,9 +285,6 @@ _OF_DOCUMENTS = re.compile(
     r"|not support ['`\"]?documents?['`\"]? (?:blocks?|content)",
     re.IGNORECASE,
 )
-_IS_NOT = (
-    r"(?:\bnot (?:be )?(?:supported|allowed|available|enabled|permitted|accepted|possible|implemented)|\bunsupported)"
-)
 # And of ``stream_options``, without which they send no usage, or send it all the same
 # (earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237).
 # The name alone may be a value that a client wrote: it must be that of a parameter, or be said to be none.
@@ -296,7 +293,8 @@ _NOUN = r"(?:param|parameter|argument|field|property|key|option)(?:s|\(s\))?"
 _OF_USAGE = re.compile(
     rf"\b{_NOUN}(?: in object| supplied)?\W{{1,4}}(?:body\.)?(?:stream_options|include_usage)\b"
     rf"|{_NO_VALUE}(?<![.\w\]])(?:body\.)?(?:stream_options(?:[.\]]include_usage)?|include_usage)['\"`]?:?"
-    rf" (?:{_NOUN} |(?:is |are )?(?:{_IS_NOT}|not recogni[sz]ed|only |un[ksr]\w+|extra (?:inputs|fields)))"
+    rf" (?:{_NOUN} |(?:is |are )?(?:not (?:supported|allowed|permitted|available|enabled|recogni[sz]ed)"
+    r"|only |un[ksr]\w+|extra (?:inputs|fields)))"
     r"|(?:not|n't) support(?: the)? ['\"`]?(?:stream_options|include_usage)\b"
     r"|loc['\"]: ?[\[(]['\"]body['\"], ?['\"]stream_options['\"]",
     re.IGNORECASE,
@@ -340,9 +338,6 @@ _PATH = re.compile(r"(?<![\w.])/?[A-Za-z_]\w{0,60}(?:\[\d{1,4}\]|[./]\d{1,4}(?=[
 _OF_ERRORS = re.compile(
     rf"^(?:bad|error|invalid|not|request|un[a-z]+)_|_(?:error|failed|id)$|^{_LITERALS}$|^x+$", re.IGNORECASE
 )
-# Refusals that may be about a field though no rule has their words: not of length, of a vendor's limit, by a filter.
-_SCOPES_OF_FIELDS = frozenset({None, RefusalScope.MODEL, RefusalScope.REQUEST})
-_STATUSES_OF_FIELDS = frozenset({None, 200, 400, 422})
 _LISTED = re.compile(
     rf"{_NOUN}\b[^:;!?\n]{{0,60}}: ?(?P<names>[a-z]\w{{0,59}}(?:, ?[a-z]\w{{0,59}}){{0,15}})\s*(?:$|\.)"
 )
@@ -390,6 +385,9 @@ _BY_A_FLAG = re.compile(r"\benable_thinking\b|required or object", re.IGNORECASE
 # google-gemini/deprecated-generative-ai-js/issues/241); read on 2026-11-29.
 _CHOICE = r"\btool_?\s?_?choice\b"
 _MODE = r"\bfunction[ _]?calling(?:[ _]?config)?(?:[ _.]mode)?\b"
+_IS_NOT = (
+    r"(?:\bnot (?:be )?(?:supported|allowed|available|enabled|permitted|accepted|possible|implemented)|\bunsupported)"
+)
 _NO_SUPPORT = r"(?:\b(?:does not|do not|cannot|doesn.t|don.t|can.t|not) (?:support|allow|accept|take|force|be forced))"
 _FORCES = r"(?:\bany\b|\btool\b(?!\W?\s?_?choice)|\brequired\b|\bspecific\b|\bnamed\b|\bforc\w+|\bobject\b)"
 _OF_CALLS = re.compile(
@@ -412,7 +410,8 @@ _OF_CALLS = re.compile(
 _OF_BETAS = re.compile(
     r"\b(?:unexpected|invalid|unknown|unsupported|unrecogni[sz]ed) (?:[\w-]{1,20} ){0,2}betas?\b"
     r"|\b(?:(?:anthropic|openai)[-_]betas?|beta (?:flag|header|feature|value)s?)\b[^.;!?\n]{0,80}"
-    rf"(?:{_IS_NOT}|\bnot (?:recogni[sz]ed|known|valid)|\binvalid|\bun(?:known|expected|recogni[sz]ed))",
+    r"(?:\bnot (?:supported|accepted|allowed|permitted|available|enabled|recogni[sz]ed|known|valid)|unsupported"
+    r"|\binvalid|\bun(?:known|expected|recogni[sz]ed))",
     re.IGNORECASE,
 )
 _UNEXPECTED = re.compile(r"\bunexpected value\(s\)", re.IGNORECASE)
@@ -441,6 +440,8 @@ _OF_STREAMING = re.compile(
     rf"{_NOT}[^.;!?\n]{{0,80}}{_STREAM}|{_STREAM}[^.;!?\n]{{0,80}}{_NOT}",
     re.IGNORECASE,
 )
+_SCOPES = {None, RefusalScope.MODEL, RefusalScope.REQUEST}  # not of length, a vendor's limit, a filter
+_STATUSES_OF_FIELDS = frozenset({None, 200, 400, 422})
 _REFUSING_STREAMS = frozenset({400, 403, 404, 405, 422, 501})  # HTTP statuses
 
 # llama.cpp answers with 500 if the model's template refuses a history, or the model cannot see pictures
@@ -603,8 +604,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         betas=_betas_in(text, fields),
     )
     reading = reading or reading._replace(fields=tuple(_in_other_words(text)))
-    may_name_field = refusal.status in _STATUSES_OF_FIELDS and refusal.scope in _SCOPES_OF_FIELDS
-    if not reading and may_name_field and not is_too_long(text):
+    if not reading and refusal.status in _STATUSES_OF_FIELDS and refusal.scope in _SCOPES and not is_too_long(text):
         path, is_of_value = _mentioned(text, param)
         dated = _words_of_betas(text, is_sure=False) if _DATED.search(text) is not None else None
         reading = reading._replace(mentioned=path, mentions_value=is_of_value, betas=dated)
