@@ -52,6 +52,7 @@ from providers.vendors import (
     Demand,
     Quirks,
     demand_of,
+    is_mistaken,
     may_go,
     nearest_effort,
     runs_among,
@@ -381,8 +382,8 @@ def _of_calls(reading: RefusalReading, fields: Fields, form_request: FormRequest
 def has_must(must: Fact, fields: Fields, formats: RequestFormat) -> bool:
     """Whether a request has what a fact says is refused and may not be left out.
 
-    A field; or, in the prompt, documents that are no plain text (such are sent as texts), a tool's name that not all
-    vendors take, or arguments of a call that are no object.
+    A field, or one value of it; or, in the prompt, documents that are no plain text (such are sent as texts), a tool's
+    name that not all vendors take, or arguments of a call that are no object.
     """
     if must.value == _TOOL_NAME:
         raws = (fields[name] for name in (formats.prompt, *formats.tools.offered) if name in fields)
@@ -391,9 +392,9 @@ def has_must(must: Fact, fields: Fields, formats: RequestFormat) -> bool:
         calls = _calls_in(_decoded(fields.get(formats.prompt, msgspec.Raw())))
         texts = (call["arguments"] for call in calls if isinstance(call.get("arguments"), str))
         return any(not isinstance(_decoded(text.encode()), dict) for text in texts)
-    if must.value != _DOCUMENT or formats.vendors.with_history is None:
-        return must.field in fields
-    return any(loss.kept for loss in formats.vendors.with_history(fields, History(documents=False)).losses)
+    if must.value == _DOCUMENT and formats.vendors.with_history is not None:
+        return any(loss.kept for loss in formats.vendors.with_history(fields, History(documents=False)).losses)
+    return must.field in fields and must.value in {"", bytes(fields[must.field]).decode(errors="replace")}
 
 
 def _calls_in(value: Any, levels: int = _LEVELS) -> Iterator[Mapping[str, Any]]:
@@ -529,11 +530,11 @@ def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormReq
         if of_member and of_member[0].kind is not Kind.MUST:
             return tuple(of_member)
     place = _find(fields, refused.path, form_request) if refused.path else None
-    if place is None or place.top in form_request.request.extra_body:
+    if place is None or place.top in form_request.request.extra_body or is_mistaken(place.path, fields):
         return NOTHING
     value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
     only = value if _may_be_told(place, value, form_request.formats) else ""
-    is_clients = (reading.of_names and not named_by_client(fields).isdisjoint(refused.path)) or place.top in _PRIVATE
+    is_clients = _may_be_clients(reading, fields) or place.top in _PRIVATE
     if _may_lose(fields, place, form_request) is not None:
         if not only and value.startswith('"') and place.top not in _PRIVATE:
             return NOTHING  # the client's own text, and no vendor's value
@@ -541,7 +542,9 @@ def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormReq
     is_kept = place.top in _KEPT | _essential(form_request.formats)
     if is_kept or not _is_must(refused, place, form_request):
         return NOTHING
-    return (Fact(Kind.MUST, _clients_name(place, form_request), dialect=form_request.api, passing=is_clients),)
+    of_number = "" if value.startswith('"') else only  # a text that is no preference is the client's own
+    name, api = _clients_name(place, form_request), form_request.api
+    return (Fact(Kind.MUST, name, value=of_number, dialect=api, passing=is_clients),)
 
 
 def _of_value(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
@@ -555,7 +558,13 @@ def _of_value(reading: RefusalReading, fields: Fields, form_request: FormRequest
     is_chance = samples(place.path) and demand_of(place.path, fields, form_request.request.unchosen) is not None
     if not (is_effort or is_chance):
         return NOTHING
-    return (Fact(Kind.FIELD, place.path, value=value, dialect=form_request.api),)
+    is_clients = _may_be_clients(reading, fields)
+    return (Fact(Kind.FIELD, place.path, value=value, dialect=form_request.api, passing=is_clients),)
+
+
+def _may_be_clients(reading: RefusalReading, fields: Fields) -> bool:
+    """Whether the path that a refusal mentions may be a name that the client has given, as a tool's argument."""
+    return reading.of_names and not named_by_client(fields).isdisjoint(reading.mentioned)
 
 
 def _is_must(refused: RefusedField, place: FieldPlace, asked: FormRequest) -> bool:

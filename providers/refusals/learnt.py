@@ -49,7 +49,7 @@ class Kind(StrEnum):
     # A prompt and an answer of more than ``tokens`` together; a token of a prompt has ``value`` hundredths of a byte.
     ROOM = "room"
     LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: limits that clients had to set are lowered
-    MUST = "must"  # a field that may not be left out: requests with the field are sent elsewhere
+    MUST = "must"  # a field, or one ``value``, that may not be left out: requests with it are sent elsewhere
     BETA = "beta"  # the beta ``value`` in ``field``: a request that needs the beta is sent elsewhere
     PREFILL = "prefill"  # an answer that the request begins: a last turn of the user asks for the rest
     LEAST = "least"  # a limit of the answer below ``tokens``: ``tokens`` are asked for, and the answer is cut
@@ -82,7 +82,6 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
             Kind.LIMIT: f"{self.field} above {self.tokens}",
             Kind.LEAST: f"{self.field} below {self.tokens}",
             Kind.PREFILL: "to continue an answer that the request begins (sent: that the user asks for it)",
-            Kind.MUST: f"{self.value or self.field}, which is not left out",
             Kind.BETA: f"{self.field}: {self.value}, for what does not exist without it",
             Kind.ROOM: f"a prompt and an answer of more than {self.tokens} tokens together",
             Kind.API: f"{self.field} (asked in {self.instead})",
@@ -92,6 +91,8 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
         if (words := own.get(self.kind)) is not None:
             return words
         named = f"{self.field}: {self.value}" if self.value else self.field
+        if self.kind is Kind.MUST:
+            return f"{named}, which is not left out"
         return f"{named} (sent: {self.instead})" if self.instead else named
 
 

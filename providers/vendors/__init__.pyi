@@ -16,6 +16,7 @@ from .demands import OF_ANSWERS as OF_ANSWERS
 from .demands import Demand as Demand
 from .demands import demand_of as demand_of
 from .demands import demanded as demanded
+from .demands import is_mistaken as is_mistaken
 from .demands import may_go as may_go
 from .demands import members_named as members_named
 from .demands import samples as samples

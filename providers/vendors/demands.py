@@ -99,6 +99,7 @@ _SAMPLING: Final[Mapping[str, tuple[float, float]]] = {
     "repeat_penalty": (0, 10),
 }
 _DECIDING: Final[Mapping[str, float]] = {"temperature": 0, "top_p": 0, "top_k": 1}  # nothing is left to chance
+_SWITCHED_OFF: Final = frozenset({"top_k"})  # servers of one's own have numbers for none: 0, -1
 _NONE: Final = frozenset[str]()
 _NO_MUSTS: Final = frozenset({Demand.PREFERENCE, Demand.HINT})
 _TIERS: Final = frozenset({"service_tier"})
@@ -146,6 +147,13 @@ def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> D
 def samples(field: str) -> bool:
     """Whether the field at this path shapes chance."""
     return _plain(field) in _SAMPLING
+
+
+def is_mistaken(field: str, fields: Fields) -> bool:
+    """Whether the field at this path shapes chance, and no API takes its value."""
+    name, value = _plain(field), fields.get(field, msgspec.Raw(b"null"))
+    is_asked = name in _SAMPLING and name not in _SWITCHED_OFF and bytes(value) != b"null"
+    return is_asked and _amount(name, value) is None
 
 
 def may_go(field: str, fields: Fields) -> bool:
@@ -247,10 +255,15 @@ def _said(field: str, fields: Fields) -> Any:
 
 
 def _is_chance(name: str, value: msgspec.Raw | None, unchosen: frozenset[str]) -> bool:
+    said = _amount(name, value)
+    return said is not None and (said != _DECIDING.get(name) or name in unchosen)
+
+
+def _amount(name: str, value: msgspec.Raw | None) -> float | None:
+    """Return a value of sampling that some API takes; None: it is none."""
     try:
         said = msgspec.json.decode(b"null" if value is None else value, type=float | None)
     except msgspec.DecodeError:
-        return False
+        return None
     least, most = _SAMPLING[name]
-    decides = said == _DECIDING.get(name) and name not in unchosen
-    return said is not None and not decides and least <= said <= most
+    return said if said is not None and least <= said <= most else None

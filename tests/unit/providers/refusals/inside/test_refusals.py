@@ -10,7 +10,7 @@ import pytest
 
 from providers.dialects import CHAT, DIALECTS, Dialect, raw_json
 from providers.exchange import FormRequest, Request, adapted
-from providers.exchange.forms import understood
+from providers.exchange.forms import has_must, understood
 from providers.refusals import NOTHING, Kind, UpstreamError, error_of_response, read
 from providers.refusals.error_bodies import _with_message
 from providers.refusals.rules import RULES
@@ -229,6 +229,24 @@ def test_a_must_that_unknown_words_name_is_asked_of_others_first(said: Any) -> N
     assert [(fact.kind, fact.field) for fact in facts] == [(Kind.MUST, "wibble_depth")]
 
 
+def test_a_number_that_unknown_words_refuse_says_nothing_of_other_numbers() -> None:
+    for name, given, other in ("seed", -1, 4), ("temperature", 0, 0.7), ("wibble_depth", 3, 4), ("stop", [""], ["END"]):
+        one, another = request({name: given}, CHAT), request({name: other}, CHAT)
+        said = read(refusal(f"{name!r} geht so nicht"))
+        [fact] = understood(said, one.fields, FormRequest(one, "chat", CHAT.requests))
+        assert (fact.kind, has_must(fact, one.fields, CHAT.requests)) == (Kind.MUST, True)
+        is_of_texts = name == "stop"  # which are remembered nowhere, as they are the client's
+        assert has_must(fact, another.fields, CHAT.requests) is is_of_texts
+
+
+@pytest.mark.parametrize(
+    "said", ["Model gpt-5.2-xhigh is in maintenance", "Could not fetch http://a.example/xhigh.png"]
+)
+def test_what_only_has_an_effort_in_its_name_says_nothing_of_efforts(said: str) -> None:
+    one = request({"reasoning_effort": "low"}, CHAT)
+    assert understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests)) == NOTHING
+
+
 @pytest.mark.parametrize(
     ("path", "taught"),
     [
@@ -299,6 +317,38 @@ def test_a_value_that_decides_or_that_no_api_takes_stays_the_clients_mistake(
 ) -> None:
     one = request(asked, CHAT)
     assert understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests)) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_others"),
+    [
+        ({"temperature": 3}, False),
+        ({"temperature": "hot"}, False),
+        ({"top_p": 5}, False),
+        ({"frequency_penalty": 9}, False),
+        ({"temperature": 0}, True),  # a must
+        ({"top_k": 0}, True),  # none, on servers of one's own
+        ({"temperature": 0.3}, True),
+        ({"temperature": None}, True),
+    ],
+    ids=str,
+)
+def test_a_sampling_value_that_no_api_takes_stays_the_clients_mistake_in_unknown_words(
+    asked: Mapping[str, Any], is_others: bool
+) -> None:
+    one = request(asked, CHAT)
+    said = refusal(f"{next(iter(asked))!r} geht so nicht")
+    assert bool(understood(read(said), one.fields, FormRequest(one, "chat", CHAT.requests))) is is_others
+
+
+def test_an_argument_of_a_tool_with_a_fields_name_teaches_of_this_request_alone() -> None:
+    properties = {"temperature": {"type": "integer"}}
+    tool = {"name": "thermostat", "parameters": {"type": "object", "properties": properties}}
+    said = read(refusal("Tool call of thermostat: argument 'temperature' must be an integer"))
+    for tools, passing in ([{"type": "function", "function": tool}], True), ([], False):
+        one = request({"temperature": 0.7, "tools": tools}, CHAT)
+        facts = understood(said, one.fields, FormRequest(one, "chat", CHAT.requests))
+        assert [(fact.field, fact.passing) for fact in facts] == [("temperature", passing)]
 
 
 @pytest.mark.parametrize(
