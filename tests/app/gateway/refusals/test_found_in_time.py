@@ -117,6 +117,20 @@ async def test_who_alone_has_a_model_is_asked_once_in_each_call_and_answers_as_s
         await answered(running, None)
 
 
+@pytest.mark.parametrize("mode", ["auto", "race", "hedge", "single"])
+async def test_where_all_are_out_each_call_asks_them_until_one_answers(serve: Serve, mode: str) -> None:
+    models = {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": mode}}}
+    dead, gone = FAULTS["a dead key, OpenAI's"].script, FAULTS["a model that is gone"].script
+    async with serve(alpha=dead, beta=gone, config={"models": models}) as running:
+        for number in range(1, 4):
+            async with running.chat() as response:
+                assert response.status == 424
+                await response.read()
+            assert [len(running[name].received) for name in ("alpha", "beta")] == [number, number]
+        running["beta"].script = answer("well")
+        await answered(running, None)
+
+
 async def test_who_is_out_is_looked_at_once_a_minute_where_another_answers(serve: Serve) -> None:
     passed_s = 0.0
     config = {
