@@ -150,7 +150,7 @@ def _show_spending(config: Path | None, providers: Sequence[str], month: str | N
     from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
 
     try:
-        rows = asyncio.run(spent(read_database_url(config, for_reports=True), providers, frozenset((first, last))))
+        rows = asyncio.run(spent(read_database_url(config, for_reports=True), providers, first, last))
     except LedgerError as error:
         fail(str(error))
     total = BookedCosts()
@@ -168,8 +168,8 @@ def _show_spending(config: Path | None, providers: Sequence[str], month: str | N
         prose(f"the ledger has no attempts from {first} to {last} (UTC)")
 
 
-async def spent(url: str, providers: Sequence[str], days: frozenset[date]) -> dict[tuple[date, str], BookedCosts]:
-    """Return the cost of each day and deployment from the first of the days to the last, the newest day first.
+async def spent(url: str, providers: Sequence[str], first: date, last: date) -> dict[tuple[date, str], BookedCosts]:
+    """Return the cost of each day and deployment from ``first`` to ``last``, the newest day first.
 
     ``providers``: only of these; empty: all. Attempts with keys that clients bring are not the operator's costs.
 
@@ -179,7 +179,7 @@ async def spent(url: str, providers: Sequence[str], days: frozenset[date]) -> di
     """
     found: dict[tuple[date, str], BookedCosts] = {}
     ask, words = _open(url)
-    for row in await _costs_by_day(ask, words, _within(words, providers, *_bounds(words, days))):
+    for row in await _costs_by_day(ask, words, _within(words, providers, *_bounds(words, frozenset((first, last))))):
         found.setdefault((row.day, row.deployment), BookedCosts()).add(row.booked)
     return dict(sorted(found.items(), key=lambda each: (-each[0][0].toordinal(), -each[1].known_usd, each[0][1])))
 

@@ -1,7 +1,7 @@
 """Learning: updates the board's counts and the deployments' health as attempts start, answer and end."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from math import inf, log
 from typing import Protocol
@@ -524,7 +524,7 @@ class Learning:
         """Return the ids of the running attempts at ``deployment``, of all models."""
         return tuple(each for each, launched in self._launched.items() if launched.deployment == deployment)
 
-    def silence(self, deployments: Mapping[str, object], least_s: float) -> tuple[int, float]:
+    def silence(self, deployments: Collection[str], least_s: float) -> tuple[int, float]:
         """Return how many running attempts began after the last first token there, and the age of the oldest.
 
         In seconds; none if there was a first token within ``least_s``. ``deployments`` are those of one model.
