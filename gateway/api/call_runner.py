@@ -310,7 +310,7 @@ class CallRunner:
         self.failed += self._last_errors
         for name, failures in self._unanswered:
             self._find_room(plans[name], failures)
-            self.models.asked |= {deployment for deployment, _ in failures.failures}
+            self.models.in_vain |= {deployment for deployment, _ in failures.failures}
 
     # For the rungs of the ladder.
 
@@ -425,7 +425,7 @@ class Beside:
         if runner.open_call.sent.left <= 0:
             return None
         for raced in self._raced.values():
-            self._fallbacks.asked |= {launch.deployment for launch in raced.plan.launches}
+            self._fallbacks.in_vain |= {launch.deployment for launch in raced.plan.launches}
         while (planned := await self._fallbacks.beside(self._late, first.model.name)) is not None:
             self._late = planned.model.name
             if await runner.purse.reserve(planned) and self._is_paid(planned, is_second=is_rescued):

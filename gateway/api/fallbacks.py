@@ -48,7 +48,7 @@ class PlanModel(Protocol):
     """Builds the call for a model: a ``PlanCall`` of one fleet."""
 
     def __call__(
-        self, name: str, instead_of: Call | None, *, beside: str | None = None, asked: Collection[str] = ()
+        self, name: str, instead_of: Call | None, *, beside: str | None = None, in_vain: Collection[str] = ()
     ) -> Coroutine[Any, Any, PlannedCall]:
         """As ``PlanCall``."""
 
@@ -60,7 +60,7 @@ class FallbackChain:
     first model and this cause; then the fallbacks of these.
     """
 
-    asked: frozenset[str] = frozenset()  # deployments that have failed in this call, or that a late model has asked
+    in_vain: frozenset[str] = frozenset()  # deployments that have failed in this call, or keep its late model waiting
 
     def __init__(
         self, fleet: Fleet, asked: str, wanted: Sequence[str], plan_model: PlanModel, *, may_fall_back: bool = True
@@ -175,7 +175,7 @@ class FallbackChain:
         for name, _ in self._waiting(self._causes, beside=beside is not None):
             self._tried.add(name)
             with suppress(ApiError):
-                return await self._plan_model(name, self._first_call, beside=beside, asked=self.asked)
+                return await self._plan_model(name, self._first_call, beside=beside, in_vain=self.in_vain)
         return None
 
     def _waiting(self, causes: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:

@@ -81,11 +81,11 @@ class PlanCall(Protocol):
         *,
         fleet: Fleet,
         beside: str | None = None,
-        asked: Collection[str] = (),
+        in_vain: Collection[str] = (),
     ) -> Coroutine[Any, Any, PlannedCall]:
         """Build the call for the model ``name`` of ``fleet``; ``beside``: the late model beside which this one runs.
 
-        ``asked``: deployments that the call has asked in vain: these come last.
+        ``in_vain``: deployments that the call has asked in vain: these come last.
 
         Raises:
             ApiError: this model cannot be used for the call.
@@ -105,14 +105,14 @@ async def plan_call(
     allow: Callable[[Model], Model] | None = None,
     vectors: "VectorComparisons | None" = None,
     beside: str | None = None,
-    asked: Collection[str] = (),
+    in_vain: Collection[str] = (),
 ) -> PlannedCall:
     """Build and plan the call that ``parsed`` requests from the model ``name``; the plan counts in the standings.
 
     ``fleet``: the fleet that the call has leased. ``made_by``: the deployment that has what the request names or
     continues. ``instead_of``: the same call for the model that could not answer. ``allow``: may change the model's cost
     limits. ``vectors``: knows which deployments' embeddings differ. ``beside``: the late model beside which this one
-    runs. ``asked``: deployments that the call has asked in vain: these come last.
+    runs. ``in_vain``: deployments that the call has asked in vain: these come last.
 
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
@@ -157,7 +157,7 @@ async def plan_call(
         terms = terms if relayed is None else relayed_terms(terms, resolved.asked, model)
     elif call.traits.maker is not None:
         terms = msgspec.structs.replace(terms, demands=_led_by(call.traits.maker, call, model))
-    plan = _planned(context, call, model, cached.names, terms, client_context, asked)
+    plan = _planned(context, call, model, cached.names, terms, client_context, in_vain)
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     plan, reading = (plan, EVENTS) if relayed is None else read_as(parsed, model, plan)
     if vectors is not None and index is not None and resolved is not None and resolved.is_race_set:
@@ -229,13 +229,13 @@ def _planned(  # noqa: PLR0917 - what is known of a call
     names: Sequence[str],
     terms: Terms,
     client_context: ClientContext,
-    asked: Collection[str],
+    in_vain: Collection[str],
 ) -> Plan:
-    """Return the plan of a call; the plan counts in the standings. Those ``asked`` come last, if others are left."""
-    if asked and 0 < len(others := [name for name in names if name not in asked]) < len(names):
+    """Return the plan of a call, which counts in the standings. Those ``in_vain`` come last, if there are others."""
+    if in_vain and 0 < len(others := [name for name in names if name not in in_vain]) < len(names):
         plan = _planned(context, call, model, others, terms, client_context, ())
         if plan.launches:
-            return plan.asking_last(name for name in names if name in asked)
+            return plan.asking_last(name for name in names if name in in_vain)
     for learnt in model.learnt:
         if learnt.is_of_some:
             terms = _with_supposed(terms, call, model, names)
