@@ -104,8 +104,8 @@ def translated(
     """Return the ``exchange`` of ``request`` with events in the client's dialect.
 
     ``clocks`` are told of thoughts, pieces of tool calls and ends that the client does not get (yet). ``makers`` are
-    told of reasoning; ``bound`` is what the makers know of the request's reasoning, if that was looked for. ``told``
-    is called with the reasoning of the request that the vendor did not show to the model.
+    told of reasoning. ``bound``: the hashes of the reasoning in the request; None: not looked for yet. ``told`` is
+    called with the reasoning of the request that the vendor did not show to the model.
     """
     source = request.dialect
     if makers is not None and (source.answers.binds or makers.hears_all):

@@ -191,8 +191,8 @@ _OF_THINKING = re.compile(
     r"|(?:thinking|reasoning)_?config.{0,40} is only enabled when",
     re.IGNORECASE,
 )
-# An effort is refused without its name: by Gemini that of no thinking where a model always thinks
-# (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460), and by xAI.
+# An effort is refused, and its field is not named: "This model only works in thinking mode", by Gemini of a request for
+# no thinking (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460); and by xAI.
 _OF_EFFORT = re.compile(
     r"(?<![\w./-])xhigh(?![/-]|\.?\w)|only works in thinking mode|invalid reasoning effort\."
     r"|(?:not support setting|cannot set|can't set) thinking_?budget to 0"
@@ -203,9 +203,9 @@ _OF_EFFORT = re.compile(
     rf"|\b(?:reasoning|thinking)[ _.]?(?:effort|level)\W{{1,4}}{_LITERALS}\b['\"`]? (?:is |are )?(?:not |un[ksr])",
     re.IGNORECASE,
 )
-# A history is refused, by chat templates and by vendors that use them: for its roles, or for a list of texts in place
-# of a text (Gitlawb/openclaude/issues/774, kvcache-ai/ktransformers/issues/773, router-for-me/CLIProxyAPI/issues/4737,
-# theroyallab/tabbyAPI/issues/117).
+# A history is refused, by chat templates and by vendors that use them, for its roles ("roles must alternate"), or for
+# a list of texts in place of a text (Gitlawb/openclaude/issues/774, kvcache-ai/ktransformers/issues/773,
+# router-for-me/CLIProxyAPI/issues/4737, theroyallab/tabbyAPI/issues/117).
 _OF_HISTORY = re.compile(
     r"roles? must alternate|unexpected (message )?role|system message must be|only .{0,60}roles are supported"
     r"|system (?:messages?|prompts?) (?:is|are) not supported"
@@ -224,7 +224,7 @@ _OF_ROLES = re.compile(
     r"|unexpected message role|invalid (?:message )?role\b|\brole ['`\"]?developer['`\"]? (?:is )?(?:not |un)",
     re.IGNORECASE,
 )
-# An answer is refused that the request begins, as its last turn is the assistant's: by Anthropic's models since 4.6
+# A request whose last turn is the assistant's begins the answer itself. That is refused by Anthropic's models since 4.6
 # (platform.claude.com/docs/en/api/errors#prefill-not-supported, ericc-ch/copilot-api/pull/261), and by Mistral
 # (0xPlaygrounds/rig/issues/708); read on 2026-11-29.
 _OF_PREFILL = re.compile(
@@ -232,10 +232,10 @@ _OF_PREFILL = re.compile(
     r"|expected (?:the )?last role (?:to be )?user or tool",
     re.IGNORECASE,
 )
-# Of an answer, or a text in it, that says nothing, as programs keep it where one has broken off: Mistral's,
-# Anthropic's, xAI's and Google's words (mistral-common, protocol/instruct/validator.py;
+# An empty turn of the assistant, or an empty text in one, is refused. Programs keep such a turn when an answer has
+# broken off. Mistral's, Anthropic's, xAI's and Google's words (mistral-common, protocol/instruct/validator.py;
 # experientiallabs/experiential/pull/799, anthropics/claude-code/issues/6774, charmbracelet/crush/issues/964;
-# opencode 1.18.33 keeps such, tried with stand-ins on 2026-11-30).
+# opencode 1.18.33 keeps such turns, tried with stand-ins on 2026-11-30).
 _OF_BLANKS = re.compile(
     r"assistant message must have either content or tool_calls"
     r"|text content blocks must (?:contain non-whitespace text|be non-empty)"
@@ -243,8 +243,9 @@ _OF_BLANKS = re.compile(
     r"|each message must have at least one content element|contents\.parts must not be empty",
     re.IGNORECASE,
 )
-# A tool's name has letters that are not taken, or too many: OpenAI's, Anthropic's and Bedrock's words. An earlier
-# call's arguments are no object: Ollama's and Mistral's. The stand-ins of these vendors have the pages.
+# The name of a tool has letters that the vendor does not take ("get.weather"), or too many letters: OpenAI's,
+# Anthropic's and Bedrock's words. Or the arguments of an earlier call are no JSON object: Ollama's and Mistral's words.
+# The stand-ins of these vendors have the pages.
 _OF_UNFIT_CALLS = re.compile(
     r"(?P<tool_name>\b(?:messages|input|tools|toolConfig)\b[\w.\[\]]{0,150}\.name\b['`]?"
     r"(?::| failed to satisfy constraint:) *(?:string (?:does not match pattern|too long|should (?:match|have at most))"
@@ -285,9 +286,10 @@ _OF_DOCUMENTS = re.compile(
     r"|not support ['`\"]?documents?['`\"]? (?:blocks?|content)",
     re.IGNORECASE,
 )
-# And of ``stream_options``, without which they send no usage, or send it all the same
+# ``stream_options`` is refused. Without this field some servers send no usage, others send usage all the same
 # (earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237).
-# The name alone may be a value that a client wrote: it must be that of a parameter, or be said to be none.
+# The bare name may be a value that a client wrote, such as a tool's name. So the words must call it a parameter, or say
+# that it is not supported.
 _NO_VALUE = "".join(rf"(?<!{word} )(?<!{word} ['\"`])" for word in ("function", "tool", "value", "value:", "variant"))
 _NOUN = r"(?:param|parameter|argument|field|property|key|option)(?:s|\(s\))?"
 _OF_USAGE = re.compile(
@@ -367,7 +369,7 @@ _OF_LACKS = re.compile(r"\b(?:missing|required)\b", re.IGNORECASE)
 _SENTENCES = re.compile(r"(?<=[.;!?])\s+|(?<=[\u3002\uff1b\uff01\uff1f])|\n")
 _ONLY_IF = re.compile(r"\b(?:when|if|while|unless|with(?:out)?|together|in combination|alongside|for)\b", re.IGNORECASE)
 
-# A forced call is refused while the model thinks, as it does unless told otherwise: by DeepSeek in
+# A forced call of a tool is refused while the model thinks, which these models do by default: by DeepSeek in
 # deepseek-ai/DeepSeek-V3/issues/1376, Moonshot in can1357/oh-my-pi/issues/1077, Anthropic in
 # can1357/oh-my-pi/issues/341, and Alibaba, with another field for thinking, in cloudwego/eino/issues/994; read on
 # 2026-11-29.
@@ -425,7 +427,7 @@ _TAKEN = re.compile(
     re.IGNORECASE,
 )
 
-# A strict schema breaks the rules for such schemas: OpenAI, whose Responses are strict unless told otherwise
+# A strict schema breaks the rules for strict schemas: OpenAI, in whose Responses schemas are strict by default
 # (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
 _OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
 
@@ -459,11 +461,11 @@ _LEAST_ANSWERS = re.compile(
     r"|(?:must|should) be greater than or equal to) ?(\d{1,4})\b",
     re.IGNORECASE,
 )
-_MOST_OF_LEAST = 256  # tokens; more is said of something else, as a budget of thoughts
+_MOST_OF_LEAST = 256  # tokens; a larger minimum is of something else, such as a budget of thoughts
 # The prompt leaves less room in the context: vLLM (claude-code-best/claude-code/issues/272), OpenAI and others
 # (ChatGPTNextWeb/NextChat/issues/3195), Anthropic, OpenRouter, which names several parts of a prompt
-# (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340), Mistral, which counts the
-# answer too and calls all of it the prompt, and SGLang (from memory); TensorRT-LLM, older and newer.
+# (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340), Mistral, whose "prompt"
+# includes the answer, and SGLang (from memory); TensorRT-LLM, older and newer.
 _ROOM = re.compile(
     r"\(\d{1,9} > (?P<context>\d{3,9}) - (?P<prompt>\d{1,9})\)"
     r"|context length is (?P<context_2>\d{3,9}) tokens\W.{0,40}requested \d{1,9} tokens \((?P<prompt_2>\d{1,9}) in "
@@ -480,9 +482,9 @@ _ROOM = re.compile(
     r" \(\d{1,9}\) should not exceed max_seq_len \((?P<context_9>\d{3,9})\)",
     re.IGNORECASE,
 )
-# vLLM counts a prompt only as far as it might fit, so its total is one too many. Or it does not count the tokens, and
-# states the characters instead (renderers/params.py of 0.25.1, read on 2026-11-29). Of an answer that is longer than
-# the context it says nothing else.
+# vLLM stops to count a prompt one token beyond what fits, so the stated total is the context and one. Or vLLM states
+# the prompt's characters in place of tokens (renderers/params.py of 0.25.1, read on 2026-11-29). If the answer alone is
+# longer than the context, vLLM states only these two.
 _UNCOUNTED = re.compile(
     r"context length is (?P<context>\d{3,9}) tokens\W.{0,40}requested (?P<answer>\d{1,9}) output tokens and your prompt"
     r" contains (?:at least \d{1,9} input tokens, for a total of at least (?P<total>\d{3,9})|\d{1,12} characters)"
@@ -502,8 +504,8 @@ _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, 
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
 _LONGEST = 4096  # characters in which words are searched
 _MOST_FIELDS = 16
-# After these words: a field is refused only beside another field: "topP is not supported when thinking is enabled"
-# (danny-avila/LibreChat/issues/8939). Without the other field, the model takes it.
+# Words after which another field follows, beside which alone a field is refused: "topP is not supported when thinking
+# is enabled" (danny-avila/LibreChat/issues/8939). Without ``thinking`` the model takes ``topP``.
 _CONDITION = re.compile(
     r"[\s'\"`,)]{0,3}(?:when|if|while|unless|together|in combination|alongside|along with"
     r"|(?:for|in|during) (?:\w+ )?stream\w*"
@@ -528,11 +530,11 @@ class RefusedField(NamedTuple):
 
 
 class Betas(NamedTuple):
-    """What a refusal of betas says: words, among which those of a request are."""
+    """What a refusal of betas says: words of the message, some of which may be betas of the request."""
 
     refused: frozenset[str]
     taken: frozenset[str]
-    is_sure: bool = True  # False: no rule has the words, so a beta counts only if it is named
+    is_sure: bool = True  # False: no rule has these words, so only betas that the refusal names count
 
 
 class RefusalReading(NamedTuple):
@@ -613,7 +615,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
 
 
 def _in_other_words(text: str) -> Iterator[RefusedField]:
-    """Yield the fields that a refusal names where it says, in words of no rule, that something is not taken."""
+    """Yield the fields named in sentences that say, in words of no rule, that something is not taken."""
     names: dict[str, bool] = {}
     for sentence in _SENTENCES.split(text):
         if _NOT_BOTH.search(sentence) is not None:
@@ -686,7 +688,7 @@ def _words_of_betas(text: str, *, is_sure: bool = True) -> Betas:
 
 
 def _ids_in(text: str) -> tuple[str, int] | None:
-    """Return the letters of ids, as ``CallIds`` has them, and how many there are at most."""
+    """Return which letters the ids of calls may have, as ``CallIds`` names them, and how many letters at most."""
     if (found := _OF_IDS.search(text)) is None:
         return None
     letters, told = next((name, said) for name, said in found.groupdict().items() if said)
@@ -797,7 +799,7 @@ def _named(text: str, param: str) -> Iterator[RefusedField]:
                 yield RefusedField(_path(param), values=values, is_of_value=is_of_value)
 
 
-# By the group that matched: the fields that the words mean without naming them.
+# By the group that matched: the fields that the words mean, but do not name.
 _NAMED_BY: Mapping[str, tuple[str, ...]] = {
     "include": ("include",),
     "management": ("context_management",),
