@@ -590,7 +590,7 @@ def _member_of(refused: RefusedField, fields: Fields, form_request: FormRequest)
     without = formats.omissible.in_tools.get(path)
     if without is not None and (not refused.is_of_value or (path == _OF_TYPES and without(fields) is not fields)):
         return Fact(Kind.FIELD, path, dialect=api)
-    member = members.found(fields, refused.path, _spelt)
+    member = members.found(fields, refused.path, spelt)
     if member is None or not may_go(member.path, fields):
         return None
     value = bytes(member.value or b"").decode(errors="replace") if refused.is_of_value else ""
@@ -826,13 +826,13 @@ def _find(fields: Fields, named: tuple[str, ...], form_request: FormRequest) -> 
     A refusal may spell the name otherwise (``reasoningEffort``), or leave out the objects around the field
     (``effort`` for ``reasoning.effort``).
     """
-    path = tuple(_spelt(name) for name in named)
+    path = tuple(spelt(name) for name in named)
     if (alias := form_request.aliases.get(path[-1])) is not None:
         return FieldPlace(alias) if alias in fields else None
     # In other APIs a name with a dot is the client's, and not a path.
     are_paths = form_request.formats.body is not None
     for top, value in fields.items():
-        own = tuple(_spelt(name) for name in (top.split(".") if are_paths else (top,)))
+        own = tuple(spelt(name) for name in (top.split(".") if are_paths else (top,)))
         if path[: len(own)] == own and (inner := _within(value, path[len(own) :])) is not None:
             return FieldPlace(top, inner)
     return _find_one(fields, path[0], form_request) if len(path) == 1 else None
@@ -844,7 +844,7 @@ def _find_one(fields: Fields, name: str, form_request: FormRequest) -> FieldPlac
         if preference.replace(".", "_") == name and (place := _place_of(fields, preference)) is not None:
             return place
     for top in fields:
-        if "." in top and form_request.formats.body is not None and _spelt(top.rpartition(".")[2]) == name:
+        if "." in top and form_request.formats.body is not None and spelt(top.rpartition(".")[2]) == name:
             return FieldPlace(top)
     around = {preference.partition(".")[0] for preference in form_request.formats.omissible.fields if "." in preference}
     for top in around & fields.keys():
@@ -858,7 +858,7 @@ def _within(value: msgspec.Raw, path: tuple[str, ...]) -> tuple[str, ...] | None
     names = list[str]()
     for number, name in enumerate(path):
         inner = _object(bytes(value))
-        own = next((each for each in inner if _spelt(each) == name), None)
+        own = next((each for each in inner if spelt(each) == name), None)
         if own is not None:
             names.append(own)
             value = inner[own]
@@ -867,7 +867,8 @@ def _within(value: msgspec.Raw, path: tuple[str, ...]) -> tuple[str, ...] | None
     return tuple(names)
 
 
-def _spelt(name: str) -> str:
+def spelt(name: str) -> str:
+    """Return a field's name, or path, as refusals of Google's spell it: ``generation_config.top_k``."""
     return _HUMP.sub(lambda hump: f"_{hump[0]}", name).lower()
 
 

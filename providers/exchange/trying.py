@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from providers.exchange import betas
-from providers.exchange.forms import FormRequest, SentFields, has_must, is_to_be_kept, understood
+from providers.exchange.forms import FormRequest, SentFields, has_must, is_to_be_kept, spelt, understood
 from providers.exchange.interface import Request
 from providers.exchange.quotes import VendorsWords, mark
 from providers.exchange.sendings import TriedForms
@@ -249,4 +249,4 @@ def _names(fact: Fact) -> tuple[str, ...]:
         return tuple(filter(None, fact.value.split(",")))
     last = fact.field.rpartition(".")[2]
     names = (fact.field, "" if last in _COMMON else last, fact.instead if fact.kind is Kind.NAME else "")
-    return tuple(name for name in dict.fromkeys(names) if name)
+    return tuple(name for name in dict.fromkeys((*names, *map(spelt, names))) if name)

@@ -107,6 +107,14 @@ async def test_who_asks_without_a_race_sends_one_form_after_the_other_with_the_s
     assert strict.learnt.of("m") == (fact("verbosity"), fact("top_p"))
 
 
+@pytest.mark.parametrize("named", ["top_k", "topK"])
+async def test_a_field_that_is_refused_also_where_it_is_left_out_is_sent_the_next_time(named: str) -> None:
+    strict = Strict(fails=[refusing(named), refusing(named)])  # Google's own refusals spell it in both ways
+    with pytest.raises(UpstreamError):
+        await stream(strict, request("topK"))
+    assert (len(strict.sent), strict.learnt.of("m")) == (2, ())
+
+
 async def test_check_live_goes_the_same_way() -> None:
     strict = Strict("max_tokens")
     assert await _ask_for_a_token(strict, "m", ("chat",)) == (True, None)
