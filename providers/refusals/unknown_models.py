@@ -32,6 +32,12 @@ _OF_UNKNOWN_MODELS = frozenset(
         *("model_not_available", "model_deprecated", "model_retired", "invalid_model"),
     }
 )
+# In words that do not name a model: "This deployment was retired on 2026-11-01".
+_GONE = re.compile(
+    r"\b(?:deployment|checkpoint|snapshot)\b[^.;/\n]{0,60}\b(?:(?:does not|doesn.t) exist|not found|unknown|retired"
+    r"|decommissioned|deprecated|discontinued|no longer|end of (?:its )?life)\b",
+    re.IGNORECASE,
+)
 _CODES_OF_NO_MODEL = frozenset({"model_not_found", "DeploymentNotFound"})
 
 
@@ -45,6 +51,7 @@ def names_model(error: UpstreamError) -> bool:
         "model" in text.lower()
         or "模型" in text
         or text.startswith("No endpoints found")
+        or _GONE.search(text) is not None
         or not _CODES_OF_NO_MODEL.isdisjoint(error.names)
     )
 

@@ -55,11 +55,18 @@ def test_a_mistake_is_no_filters(body: object) -> None:
     [
         (410, openai("The requested model is deprecated and no longer supported by provider x.")),  # Hugging Face
         (404, openai("The API deployment for this resource does not exist.", "DeploymentNotFound")),  # Azure
+        (410, openai("This deployment was retired on 2026-11-01")),
+        (404, openai("Deployment 'gpt-x' does not exist in this region")),
         (404, {"message": "This model version has reached the end of its life.", "__type": "ResourceNotFound"}),
     ],
 )
 def test_a_model_that_is_gone_is_known(status: int, body: object) -> None:
     assert meaning(status, body) is Meaning.GONE
+
+
+@pytest.mark.parametrize("said", ["Not Found", "This deployment has no path /v1/responses", "Unknown endpoint"])
+def test_a_path_that_a_server_does_not_have_is_no_model_that_is_gone(said: str) -> None:
+    assert meaning(404, openai(said)) is None
 
 
 @pytest.mark.parametrize(
