@@ -652,13 +652,14 @@ def _mentioned(text: str, param: str) -> tuple[tuple[str, ...], bool]:
 
 
 def _only_path(sentences: Sequence[str], param: str) -> tuple[str, ...]:
-    named = [param] if param else [match[0] for each in sentences for match in _PATH.finditer(each)]
+    """Return ``param``, or the one path in the sentences, where each bare name is the path's end; else ()."""
+    if param:
+        return _path(param)
+    paths = {_path(match[0]) for each in sentences for match in _PATH.finditer(each)}
     matches = (match for each in sentences for match in _NAMED_HERE.finditer(_PATH.sub(" ", each)))
-    names = [name for match in matches if _OF_ERRORS.search(name := match[match.lastgroup or 0]) is None]
-    paths = {_path(each) for each in named} or {_path(name) for name in names}
-    ends = {path[-1] for path in paths if path}
-    is_one = len(paths) == 1 and (not named or all(_path(name)[-1:] == (*ends,) for name in names if not param))
-    return paths.pop() if is_one else ()
+    names = {_path(name) for match in matches if _OF_ERRORS.search(name := match[match.lastgroup or 0]) is None}
+    is_one = len({path[-1:] for path in paths | names}) == len(paths or names) == 1
+    return (paths or names).pop() if is_one else ()
 
 
 def _details_in(text: str, param: str) -> Iterator[RefusedField]:
