@@ -1,4 +1,4 @@
-"""How long tests wait for what must come, and how: in one place, as every room of the tests waits for something.
+"""How long tests wait for what must come, and how; and how they end what nobody waits for. Every room does both.
 
 The limit only ends a test that would hang, and is no measure: the machine may be slow, and busy with other things.
 """
@@ -41,3 +41,11 @@ async def until_for_good(holds: Callable[[], Awaitable[bool]], looks: int) -> No
                 await asyncio.sleep(_ROUND_S)
             else:
                 held = 0
+
+
+async def end_others() -> None:
+    """End the other tasks of this loop, with their connections: the loop is to be closed."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -24,6 +24,7 @@ from tests.app.gateway.running_gateway import serving
 from tests.hostile.attacker import HOST, ask, prepared, provide
 from tests.hostile.attacks import BODIES, ORDINARY, Attack, Sent, asked, delta, post, streamed, whole
 from tests.hostile.beside import configuration
+from tests.patience import end_others
 
 LONGEST_TURN_S = 0.02
 LARGEST = 4 * 2**20
@@ -137,18 +138,10 @@ class Gateways:
         self._end.set()
         self.loop.run_until_complete(asyncio.gather(*self._running))
         self.loop.close()
-        asyncio.run_coroutine_threadsafe(_end_others(), self._others).result()
+        asyncio.run_coroutine_threadsafe(end_others(), self._others).result()
         self._others.call_soon_threadsafe(self._others.stop)
         self._thread.join()
         self._others.close()
-
-
-async def _end_others() -> None:
-    """End the other tasks of this loop, with their connections."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
 
 
 @pytest.fixture

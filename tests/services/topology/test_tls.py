@@ -17,7 +17,7 @@ import trustme
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.topology.nodes import connect
-from tests.patience import PATIENCE_S, until
+from tests.patience import PATIENCE_S, end_others, until
 from tests.services.topology.process import NOW_S, Process, agree, standings, use_up
 from tests.services.topology.test_cluster import client_at, model_at
 from tests.support.servers import RedisCluster, free_port, redis_sentinels
@@ -53,16 +53,10 @@ class Fronts:
         return self._ports[port]
 
     def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._cancel(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(end_others(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-    async def _cancel(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
 
     async def _listen(self, listener: socket.socket, port: int) -> None:
         with listener:
