@@ -253,7 +253,9 @@ def is_unread(reason: object, native: object = None, *, after_text: bool = False
     agent would stop.
     """
     words = _MISWRITTEN if after_text else _UNREAD
-    return any(isinstance(each, str) and words.search(each) is not None for each in (reason, native))
+    if isinstance(reason, str) and words.search(reason) is not None:
+        return True
+    return isinstance(native, str) and words.search(native) is not None
 
 
 def ended_with(reason: str) -> UpstreamError:
