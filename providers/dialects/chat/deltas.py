@@ -7,7 +7,7 @@ at all. Some still send ``function_call``, which came before tool calls.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -80,6 +80,42 @@ class ChunkTranslation(ABC):
             except SURPRISES as error:
                 message = f"sent an invalid chunk: {type(error).__name__}"
                 raise UpstreamError(ErrorKind.INVALID_RESPONSE, message).after(said) from None
+        return b"".join(said)
+
+
+class TranslationIntoChunks(ABC):
+    """Reads the events of one answer of another API, and writes chunks. Raises the provider's error if there is one."""
+
+    api: ClassVar[str]  # as an error names it
+
+    @abstractmethod
+    def end(self) -> bytes:
+        """Return the usage and [DONE], if the answer has its end and these were not sent yet."""
+
+    @abstractmethod
+    def _take(self, data: bytes, said: list[bytes]) -> None:
+        """Append the chunks that an event becomes."""
+
+    def feed(self, block: bytes) -> bytes:
+        """Translate whole events; return the chunks.
+
+        Raises:
+            UpstreamError: an event is malformed, or is the provider's error.
+
+        """
+        said: list[bytes] = []
+        for item in events(block):
+            data = item.data.strip()
+            if data == DONE:
+                said.append(self.end())
+            elif data:
+                try:
+                    self._take(data, said)
+                except UpstreamError as error:
+                    raise error.after(said) from None
+                except SURPRISES as error:
+                    message = f"sent an event that {self.api} does not have: {type(error).__name__}"
+                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message).after(said) from None
         return b"".join(said)
 
 

@@ -213,10 +213,12 @@ def usage_of(told: UsageMetadata, searches: int = 0) -> Usage:
     if answer is not None or thoughts is not None:
         answer = (answer or 0) + (thoughts or 0)
     tier = tier_of(told.service_tier or told.traffic_type)
-    units = _units(told)
+    units = units_of(
+        told.prompt_tokens_details, told.cache_tokens_details, told.candidates_tokens_details, count="tokenCount"
+    )
     if searches:
-        units = {**(units or {}), "web_search": searches}
-    return Usage(prompt, answer or None, thoughts, told.cached_content_token_count, None, tier, units)
+        units["web_search"] = searches
+    return Usage(prompt, answer or None, thoughts, told.cached_content_token_count, None, tier, units or None)
 
 
 def usage_in(said: Mapping[str, Any]) -> Usage:
@@ -234,24 +236,27 @@ def _searches(grounding: _Grounding) -> int:
     return len({each for each in said if each})
 
 
-def _units(told: UsageMetadata) -> dict[str, int] | None:
-    """Return the tokens that are not text; the prompt's without those from the cache."""
-    units = _by_kind(told.candidates_tokens_details, "{}_output")
-    cached = _by_kind(told.cache_tokens_details, "cached_{}_input")
-    for unit, count in _by_kind(told.prompt_tokens_details, "{}_input").items():
-        if (fresh := count - cached.get(f"cached_{unit}", 0)) > 0:
+def units_of(prompt: Any, cached: Any, answer: Any, *, count: str) -> dict[str, int]:
+    """Return the tokens that are not text, by Google's lists of each modality's; the prompt's without the cache's.
+
+    ``count``: the name of an entry's number, ``tokenCount`` or ``tokens``.
+    """
+    units = _by_kind(answer, "{}_output", count)
+    of_cache = _by_kind(cached, "cached_{}_input", count)
+    for unit, number in _by_kind(prompt, "{}_input", count).items():
+        if (fresh := number - of_cache.get(f"cached_{unit}", 0)) > 0:
             units[unit] = fresh
-    return units | cached or None
+    return units | of_cache
 
 
-_KINDS = {"AUDIO": "audio", "IMAGE": "image", "VIDEO": "video", "DOCUMENT": "image"}
+_KINDS = {"audio": "audio", "image": "image", "video": "video", "document": "image"}
 
 
-def _by_kind(details: Any, unit: str) -> dict[str, int]:
+def _by_kind(details: Any, unit: str, field: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for one in details if isinstance(details, list) else ():
-        if isinstance(one, dict) and (kind := _KINDS.get(str(one.get("modality")))) is not None:
-            name, count = unit.format(kind), one.get("tokenCount")
+        if isinstance(one, dict) and (kind := _KINDS.get(str(one.get("modality")).lower())) is not None:
+            name, count = unit.format(kind), one.get(field)
             found[name] = found.get(name, 0) + (count if type(count) is int and count > 0 else 0)
     return {name: count for name, count in found.items() if count}
 

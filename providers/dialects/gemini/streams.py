@@ -2,16 +2,18 @@
 
 import time
 import uuid
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from mimetypes import guess_type
 from typing import Any
 
 import msgspec
 
-from providers.bodies import events
+from providers.bodies import encoded
 from providers.dialects.chat.deltas import (
     THINKS,
     ChunkTranslation,
+    TranslationIntoChunks,
     calls_in,
     complaint,
     delta_of,
@@ -32,7 +34,6 @@ from providers.dialects.chat.references import BESIDE, GROUNDED, ChunkReferences
 from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import (
     CUT_SHORT,
-    DONE,
     DONE_EVENT,
     FILTERED,
     blocked,
@@ -49,7 +50,7 @@ from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.partial_calls import PartialCall, PartialCalls
 from providers.dialects.wording import SIGNED, UniqueIds, arguments_object, extra_content, with_blocks
 from providers.models import Usage, completed, written_usage
-from providers.refusals import SURPRISES, UNREADABLE, ErrorKind, UpstreamError, error_in
+from providers.refusals import UNREADABLE, ErrorKind, UpstreamError, error_in
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _number = msgspec.json.Decoder(int | None)
@@ -337,12 +338,8 @@ def _reason_in(given: Mapping[str, Any], candidate: _Candidate) -> str | None:
     return None if is_empty and reason == UNSPECIFIED else reason
 
 
-class ToChat:
-    """Translates one answer. Thoughts become ``reasoning_content``; signatures go into Google's field of chat.
-
-    That field, ``extra_content.google.thought_signature``, is the one that Google's own chat API has: a client that
-    sends its tool calls back as they are gives the signatures back with them.
-    """
+class GoogleToChat(TranslationIntoChunks):
+    """Translates one answer of either of Google's APIs."""
 
     def __init__(
         self,
@@ -353,46 +350,22 @@ class ToChat:
         self._secrets = secrets
         self._unix_s = unix_s
         self._new_id = new_id
-        self._head: dict[str, Any] | None = None
-        self._ids = UniqueIds()
-        self._candidates: dict[int, _Candidate] = {}
+        self._head: dict[str, Any] | None = None  # None until the first chunk
         self._usage: Usage | None = None
-        self._finished = self._ended = False
+        self._ended = False
 
     @property
+    @abstractmethod
     def finishing(self) -> bool:
-        """Whether each candidate has its finish reason, and the chunk with the usage is still to come."""
-        return self._finished and not self._ended and all(each.finished for each in self._candidates.values())
+        """Whether the answer has its end, and the chunk with the usage is still to come."""
 
     @property
     def usage_so_far(self) -> Usage | None:
         """The usage that the events have reported."""
         return self._usage
 
-    def feed(self, block: bytes) -> bytes:
-        """Translate whole events; return the chunks.
-
-        Raises:
-            UpstreamError: an event is malformed, or is the provider's error.
-
-        """
-        said: list[bytes] = []
-        for arrived in events(block):
-            data = arrived.data.strip()
-            if data == DONE:
-                said.append(self.end())
-            elif data:
-                try:
-                    self._take(data, said)
-                except UpstreamError as error:
-                    raise error.after(said) from None
-                except SURPRISES as error:
-                    message = f"sent an event that Gemini does not have: {type(error).__name__}"
-                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message).after(said) from None
-        return b"".join(said)
-
     def end(self) -> bytes:
-        """Return the usage and [DONE], if each candidate has its finish reason."""
+        """Return the usage and [DONE], if the answer has its end."""
         if not self.finishing:
             return b""
         self._ended = True
@@ -400,6 +373,43 @@ class ToChat:
         if told is None or (told.completion_tokens is None and told.prompt_tokens is None):
             return DONE_EVENT
         return self._chunk([], usage=written_usage(told)) + DONE_EVENT
+
+    def _begin(self, answer_id: str | None, model: str | None) -> None:
+        self._head = {
+            "id": answer_id or self._new_id(),
+            "object": "chat.completion.chunk",
+            "created": int(self._unix_s()),
+            "model": model or "",
+        }
+
+    def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
+        return b"data: " + encoded({**(self._head or {}), "choices": choices, **more}) + b"\n\n"
+
+
+class ToChat(GoogleToChat):
+    """Translates one answer. Thoughts become ``reasoning_content``; signatures go into Google's field of chat.
+
+    That field, ``extra_content.google.thought_signature``, is the one that Google's own chat API has: a client that
+    sends its tool calls back as they are gives the signatures back with them.
+    """
+
+    api = "Gemini"
+
+    def __init__(
+        self,
+        secrets: Sequence[str] = (),
+        unix_s: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        super().__init__(secrets, unix_s, new_id)
+        self._ids = UniqueIds()
+        self._candidates: dict[int, _Candidate] = {}
+        self._finished = False
+
+    @property
+    def finishing(self) -> bool:
+        """Whether each candidate has its finish reason, and the chunk with the usage is still to come."""
+        return self._finished and not self._ended and all(each.finished for each in self._candidates.values())
 
     def _take(self, data: bytes, said: list[bytes]) -> None:
         fields = _decoder.decode(data)
@@ -409,12 +419,7 @@ class ToChat:
             said.append(complained)
             return
         if self._head is None:
-            self._head = {
-                "id": fields.get("responseId") or self._new_id(),
-                "object": "chat.completion.chunk",
-                "created": int(self._unix_s()),
-                "model": fields.get("modelVersion") or "",
-            }
+            self._begin(fields.get("responseId"), fields.get("modelVersion"))
             said.append(self._of_choice(0, {"role": "assistant", "content": ""}))
         if fields.get("usageMetadata"):
             self._usage = completed(usage_in(fields), self._usage)
@@ -481,6 +486,3 @@ class ToChat:
 
     def _of_choice(self, index: int, delta: Mapping[str, Any], reason: str | None = None, **more: Any) -> bytes:
         return self._chunk([{"index": index, "delta": delta, **more, "finish_reason": reason}])
-
-    def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
-        return b"data: " + msgspec.json.encode({**(self._head or {}), "choices": choices, **more}) + b"\n\n"

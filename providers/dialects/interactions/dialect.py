@@ -29,7 +29,7 @@ from providers.dialects.dialect import (
 )
 from providers.dialects.events import CUT_SHORT, learned
 from providers.dialects.gemini.dialect import GeminiHabits, habits_of
-from providers.dialects.gemini.fields import UNSIGNED
+from providers.dialects.gemini.fields import UNSIGNED, is_said
 from providers.dialects.interactions.continuing import InteractionContinuing
 from providers.dialects.interactions.events import (
     CUT,
@@ -45,7 +45,6 @@ from providers.dialects.interactions.fields import (
     body_of,
     error_body,
     failure,
-    is_said,
     items_of,
     step_objects,
     with_signed_calls,

@@ -27,6 +27,7 @@ from providers.dialects.events import (
     no_json_object,
     whole,
 )
+from providers.dialects.gemini.events import units_of
 from providers.dialects.interactions.fields import ENDING, event
 from providers.dialects.reading import RawObject
 from providers.models import Usage, tier_of
@@ -220,28 +221,14 @@ def usage_of(told: InteractionCounts, tier: object = None) -> Usage:
 
 def _units(told: InteractionCounts) -> dict[str, int] | None:
     """Return the tokens that are not text (the prompt's without those from the cache), and the searches."""
-    units = _by_kind(told.output_tokens_by_modality, "{}_output")
-    cached = _by_kind(told.cached_tokens_by_modality, "cached_{}_input")
-    for unit, count in _by_kind(told.input_tokens_by_modality, "{}_input").items():
-        if (fresh := count - cached.get(f"cached_{unit}", 0)) > 0:
-            units[unit] = fresh
+    units = units_of(
+        told.input_tokens_by_modality, told.cached_tokens_by_modality, told.output_tokens_by_modality, count="tokens"
+    )
     tools = told.grounding_tool_count
     for one in tools if isinstance(tools, list) else ():
         if isinstance(one, dict) and one.get("type") == "google_search" and type(one.get("count")) is int:
             units["web_search"] = units.get("web_search", 0) + one["count"]
-    return units | cached or None
-
-
-_KINDS = {"audio": "audio", "image": "image", "video": "video", "document": "image"}
-
-
-def _by_kind(details: Any, unit: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for one in details if isinstance(details, list) else ():
-        if isinstance(one, dict) and (kind := _KINDS.get(str(one.get("modality")))) is not None:
-            name, count = unit.format(kind), one.get("tokens")
-            found[name] = found.get(name, 0) + (count if type(count) is int and count > 0 else 0)
-    return {name: count for name, count in found.items() if count}
+    return units or None
 
 
 def fitted(data: bytes) -> _Event:

@@ -56,11 +56,6 @@ def body_of(fields: Fields) -> dict[str, msgspec.Raw]:
     return body
 
 
-def is_said(raw: msgspec.Raw | None) -> bool:
-    """Whether a field is there and not null."""
-    return raw is not None and not is_null(raw)
-
-
 # The input: a text, a content, a list of contents, or the steps of a conversation. All of them are steps in the end.
 
 CONTENTS = frozenset({"audio", "document", "image", "text", "video"})  # the types of contents; all others are of steps

@@ -9,12 +9,11 @@ import msgspec
 from providers.dialects.chat.forced_call import loses_format
 from providers.dialects.chat.searches import SEARCH_FIELD, search_in
 from providers.dialects.gemini.dialect import GeminiHabits
-from providers.dialects.gemini.fields import HIGHER
+from providers.dialects.gemini.fields import HIGHER, is_said
 from providers.dialects.gemini.request_from_chat import signature_of
 from providers.dialects.interactions.fields import (
     IN_CONFIG,
     TIERS,
-    is_said,
     with_signed_calls,
     without_empty_required,
 )

@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.gemini.fields import is_said
 from providers.dialects.gemini.request_to_chat import name_of_function
-from providers.dialects.interactions.fields import IN_CONFIG, LEVELS, TIERS, is_said, step_objects
+from providers.dialects.interactions.fields import IN_CONFIG, LEVELS, TIERS, step_objects
 from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, text_at
 from providers.dialects.wording import (
     CHANGING_NOTHING,

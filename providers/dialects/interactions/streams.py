@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies import encoded, events
 from providers.dialects.chat.deltas import (
     THINKS,
     ChunkTranslation,
@@ -26,7 +25,8 @@ from providers.dialects.chat.deltas import (
 from providers.dialects.chat.deltas import usage_in as usage_in_chunk
 from providers.dialects.chat.references import BESIDE, ChunkReferences, annotation, cited
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import CUT_SHORT, DONE, DONE_EVENT, FILTERED, SHORT, chat_reason, few
+from providers.dialects.events import CUT_SHORT, FILTERED, SHORT, chat_reason, few
+from providers.dialects.gemini.streams import GoogleToChat
 from providers.dialects.interactions.events import (
     ACTS,
     COMPLETED,
@@ -46,8 +46,8 @@ from providers.dialects.interactions.events import (
 from providers.dialects.interactions.fields import ENDING, IN_CONFIG, event
 from providers.dialects.partial_calls import PartialCall, PartialCalls
 from providers.dialects.wording import SIGNED, arguments_object, extra_content, short_name, with_blocks
-from providers.models import Usage, completed, written_usage
-from providers.refusals import SURPRISES, ErrorKind, UpstreamError, error_in
+from providers.models import Usage, completed
+from providers.refusals import ErrorKind, UpstreamError, error_in
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _STATES: Mapping[str, str] = {**dict.fromkeys((*CUT_SHORT, *FILTERED), "incomplete")}  # any other becomes completed
@@ -296,11 +296,13 @@ def _usage(usage: Usage) -> dict[str, Any]:
 # Translates an interaction's events into chat chunks as they arrive.
 
 
-class ToChat:
+class ToChat(GoogleToChat):
     """Translates one answer. Thoughts become ``reasoning_content``, and their signature Google's field in chat.
 
     A signature belongs to what follows it: the text of the message, or the call.
     """
+
+    api = "the Interactions API"
 
     def __init__(
         self,
@@ -308,58 +310,16 @@ class ToChat:
         unix_s: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        self._secrets = secrets
-        self._unix_s = unix_s
-        self._new_id = new_id
-        self._head: dict[str, Any] | None = None
+        super().__init__(secrets, unix_s, new_id)
         self._kinds: dict[int, str] = {}  # of steps, by their index
         self._calls: dict[int, tuple[int, list[str]]] = {}  # likewise: its number in chat, and whether it has arguments
         self._signature = ""
-        self._usage: Usage | None = None
         self._reason: str | None = None
-        self._ended = False
 
     @property
     def finishing(self) -> bool:
         """Whether the interaction has its end, and [DONE] is still to come."""
         return self._reason is not None and not self._ended
-
-    @property
-    def usage_so_far(self) -> Usage | None:
-        """The usage that the events have reported."""
-        return self._usage
-
-    def feed(self, block: bytes) -> bytes:
-        """Translate whole events; return the chunks.
-
-        Raises:
-            UpstreamError: an event is malformed, or is the provider's error.
-
-        """
-        said: list[bytes] = []
-        for arrived in events(block):
-            data = arrived.data.strip()
-            if data == DONE:
-                said.append(self.end())
-            elif data:
-                try:
-                    self._take(data, said)
-                except UpstreamError as error:
-                    raise error.after(said) from None
-                except SURPRISES as error:
-                    message = f"sent an event that interactions do not have: {type(error).__name__}"
-                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message).after(said) from None
-        return b"".join(said)
-
-    def end(self) -> bytes:
-        """Return the usage and [DONE], if the interaction has its end."""
-        if not self.finishing:
-            return b""
-        self._ended = True
-        told = self._usage
-        if told is None or (told.completion_tokens is None and told.prompt_tokens is None):
-            return DONE_EVENT
-        return self._chunk([], usage=written_usage(told)) + DONE_EVENT
 
     def _take(self, data: bytes, said: list[bytes]) -> None:
         fields = _decoder.decode(data)
@@ -369,24 +329,19 @@ class ToChat:
         if (told := fields.get("interaction")) is not None:
             self._state(told, fields, data, said)
         elif (step := fields.get("step")) is not None:
-            self._begin({}, said)
+            self._start_answer({}, said)
             self._start(index, step, said)
         elif (delta := fields.get("delta")) is not None:
-            self._begin({}, said)
+            self._start_answer({}, said)
             self._delta(index, delta, said)
         elif fields.get("event_type") == STOP:
             self._stop(index, said)
         elif fields.get("event_type") != STATE and (complained := complaint(data)):
             said.append(complained)
 
-    def _begin(self, told: Mapping[str, Any], said: list[bytes]) -> None:
+    def _start_answer(self, told: Mapping[str, Any], said: list[bytes]) -> None:
         if self._head is None:
-            self._head = {
-                "id": told.get("id") or self._new_id(),
-                "object": "chat.completion.chunk",
-                "created": int(self._unix_s()),
-                "model": told.get("model") or "",
-            }
+            self._begin(told.get("id"), told.get("model"))
             said.append(self._of_choice({"role": "assistant", "content": ""}))
 
     def _state(self, told: Mapping[str, Any], fields: Mapping[str, Any], data: bytes, said: list[bytes]) -> None:
@@ -396,7 +351,7 @@ class ToChat:
             self._usage = completed(usage, self._usage)
         if status in FAILED:
             raise failed(data, status, self._secrets)
-        self._begin(told, said)
+        self._start_answer(told, said)
         if fields.get("event_type") != COMPLETED or self._reason is not None or status in RUNNING:
             return
         if self._signature:
@@ -471,6 +426,3 @@ class ToChat:
 
     def _of_choice(self, delta: Mapping[str, Any], reason: str | None = None) -> bytes:
         return self._chunk([{"index": 0, "delta": delta, "finish_reason": reason}])
-
-    def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
-        return b"data: " + encoded({**(self._head or {}), "choices": choices, **more}) + b"\n\n"

@@ -6,20 +6,19 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies import events
-from providers.dialects.chat.deltas import complaint, written_arguments
+from providers.dialects.chat.deltas import TranslationIntoChunks, complaint, written_arguments
 from providers.dialects.chat.references import of_citation
-from providers.dialects.events import DONE, DONE_EVENT, EarlyObject, chat_reason
+from providers.dialects.events import DONE_EVENT, EarlyObject, chat_reason
 from providers.dialects.messages.events import add_usage, error_of_event, told_usage
 from providers.dialects.wording import REDACTED, SIGNED, UniqueIds
 from providers.models import Usage, written_usage
-from providers.refusals import SURPRISES, ErrorKind, UpstreamError
+from providers.refusals import ErrorKind
 
 _NO_COUNT = (None, 0)
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
 
-class ToChat:
+class ToChat(TranslationIntoChunks):
     """Translates one answer. Thinking becomes ``reasoning_content``, a refusal's explanation ``refusal``.
 
     Once it is signed, all of it comes again with its signature, as one of LiteLLM's ``thinking_blocks``.
@@ -29,6 +28,7 @@ class ToChat:
     chunk is missing only if the provider sent no usage.
     """
 
+    api = "Messages"
     finishing = False  # an end is passed on as soon as it comes
 
     def __init__(self, secrets: Sequence[str] = (), unix_s: Callable[[], float] = time.time) -> None:
@@ -52,54 +52,31 @@ class ToChat:
         """The usage that the message's events have reported."""
         return told_usage(self._usage) if self._usage else None
 
-    def feed(self, block: bytes) -> bytes:
-        """Translate whole events; return the chunks.
-
-        Raises:
-            UpstreamError: an event is malformed, or is the provider's error.
-
-        """
-        said = []
-        for arrived in events(block):
-            data = arrived.data.strip()
-            if data == DONE:
-                said.append(self.end())
-            elif data:
-                try:
-                    said.append(self._chunks(data))
-                except UpstreamError as error:
-                    raise error.after(said) from None
-                except SURPRISES as error:
-                    message = f"sent an event that Messages does not have: {type(error).__name__}"
-                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message).after(said) from None
-        return b"".join(said)
-
     def end(self) -> bytes:
         """Return the usage and [DONE] if the source sent its stop reason, but no message_stop."""
         return b"" if self._ended or self._finish_reason is None else self._end()
 
-    def _chunks(self, data: bytes) -> bytes:
+    def _take(self, data: bytes, said: list[bytes]) -> None:
         event = _decoder.decode(data)
-        said = b""
         match event.get("type"):
             case "content_block_delta":
-                said = self._delta(event.get("index", self._last), event["delta"])
+                chunks = self._delta(event.get("index", self._last), event["delta"])
             case "content_block_start":
                 self._last = event.get("index", self._last + 1)
-                said = self._start(self._last, event["content_block"])
+                chunks = self._start(self._last, event["content_block"])
             case "content_block_stop":
-                said = self._rest_of(event.get("index", self._last))
+                chunks = self._rest_of(event.get("index", self._last))
             case "message_start":
-                said = self._begin(event["message"])
+                chunks = self._begin(event["message"])
             case "message_delta":
-                said = self._change(event)
+                chunks = self._change(event)
             case "message_stop":
-                said = self.end()  # without a stop reason it has broken off: the reader of the chunks is told of no end
+                chunks = self.end()  # without a stop reason it has broken off: who reads the chunks is told of no end
             case "error" | None if event.get("error"):
                 raise error_of_event(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
             case _:
-                said = complaint(data)
-        return said
+                chunks = complaint(data)
+        said.append(chunks)
 
     def _begin(self, message: Mapping[str, Any]) -> bytes:
         # What is sent here is not the answer's.

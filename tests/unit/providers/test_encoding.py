@@ -312,7 +312,7 @@ CHECKED = {  # parts of an answer: each large block, whole answer and gathered o
     "providers/dialects/chat/answers.py": 5, "providers/dialects/chat/continuing.py": 4,
     "providers/dialects/chat/deltas.py": 3,
     "providers/dialects/completions/dialect.py": 2, "providers/dialects/converse/answers.py": 7,
-    "providers/dialects/gemini/events.py": 3, "providers/dialects/gemini/streams.py": 1,
+    "providers/dialects/gemini/events.py": 3,
     "providers/dialects/messages/answers.py": 6, "providers/dialects/continuing.py": 1,
     "providers/dialects/messages/stream_to_chat.py": 4,
     "providers/dialects/responses/events.py": 1, "providers/dialects/responses/fields.py": 5,
