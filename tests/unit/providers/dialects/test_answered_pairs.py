@@ -1,6 +1,6 @@
 """What both APIs of a pair have a place for in an answer goes through, streamed and whole, from each to each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -139,12 +139,30 @@ ANSWERS: Mapping[str, Mapping[str, Json]] = {
         "responses": responses(item(OUTPUT), service_tier="flex"),
     },
 }
+# Words for an end that vendors send in chat beside chat's own.
+WORDS: Mapping[str, Sequence[str]] = {
+    "its limit": (
+        *("model_length", "MAX_TOKENS", "max_tokens"),  # Mistral's, Google's, Anthropic's
+        "model_context_window_exceeded",  # Z.ai's
+    ),
+    "a filter": ("sensitive", "refusal", "SAFETY"),  # Z.ai's, Anthropic's, Google's
+}
 PAIRS = [
-    pytest.param(answer, provider, client, id=f"{name}: {provider} to {client}")
-    for name, answer in ANSWERS.items()
-    for provider in answer
-    for client in answer
-    if client != provider
+    *(
+        pytest.param(answer, provider, client, id=f"{name}: {provider} to {client}")
+        for name, answer in ANSWERS.items()
+        for provider in answer
+        for client in answer
+        if client != provider
+    ),
+    *(
+        pytest.param(
+            {**ANSWERS[name], "chat": chat({"content": "Hello"}, word)}, "chat", client, id=f"{word}: {client}"
+        )
+        for name, words in WORDS.items()
+        for word in words
+        for client in ("messages", "responses", "gemini")
+    ),
 ]
 ITS_OWN = ("id", "created", "created_at", "responseId")  # of each answer
 

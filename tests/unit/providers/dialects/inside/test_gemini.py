@@ -701,24 +701,6 @@ def test_googles_finish_reasons_become_chats(reason: str, chats: str) -> None:
     assert last["choices"][0]["finish_reason"] == chats
 
 
-@pytest.mark.parametrize(
-    ("reason", "googles"),
-    [
-        ("stop", "STOP"),
-        ("model_length", "MAX_TOKENS"),
-        ("MAX_TOKENS", "MAX_TOKENS"),
-        ("max_tokens", "MAX_TOKENS"),
-        ("model_context_window_exceeded", "MAX_TOKENS"),  # Z.ai
-        ("SAFETY", "SAFETY"),
-        ("sensitive", "SAFETY"),  # Z.ai
-        ("refusal", "SAFETY"),  # Anthropic
-    ],
-)
-def test_vendors_own_finish_reasons_become_googles(reason: str, googles: str) -> None:
-    *_, last = events_of(chunk({"content": "Hi"}), chunk({}, reason))
-    assert last["candidates"][0]["finishReason"] == googles
-
-
 def test_a_blocked_prompt_is_a_filters_refusal_and_behind_a_text_its_end() -> None:
     with pytest.raises(UpstreamError, match="The prompt was blocked: OTHER") as refused:
         chunks_of(event(promptFeedback={"blockReason": "OTHER"}))

@@ -198,15 +198,6 @@ def test_text_may_follow_tools_and_calls_may_have_no_index() -> None:
     ("reason", "fields", "expected"),
     [
         ("stop", {}, ("end_turn", None)),
-        ("length", {}, ("max_tokens", None)),
-        ("model_length", {}, ("max_tokens", None)),  # Mistral
-        ("MAX_TOKENS", {}, ("max_tokens", None)),  # Gemini
-        ("max_tokens", {}, ("max_tokens", None)),
-        ("model_context_window_exceeded", {}, ("max_tokens", None)),  # Z.ai
-        ("sensitive", {}, ("refusal", None)),  # Z.ai
-        ("refusal", {}, ("refusal", None)),  # Anthropic, where a server passes its words on
-        ("SAFETY", {}, ("refusal", None)),
-        ("content_filter", {}, ("refusal", None)),
         ("eos", {}, ("end_turn", None)),
         ("stop", {"stop_reason": "END"}, ("stop_sequence", "END")),
         ("stop", {"stop_reason": 128001}, ("end_turn", None)),  # vLLM: a token's id

@@ -142,26 +142,6 @@ def test_an_answer_is_told_with_the_same_events_as_the_whole_response_it_makes(s
         assert told[2:] == [msgspec.json.decode(event.data) for event in retold[2:]]
 
 
-@pytest.mark.parametrize(
-    ("reason", "why"),
-    [
-        ("length", "max_output_tokens"),
-        ("MAX_TOKENS", "max_output_tokens"),  # Gemini
-        ("max_tokens", "max_output_tokens"),
-        ("model_context_window_exceeded", "max_output_tokens"),  # Z.ai
-        ("sensitive", "content_filter"),  # Z.ai
-        ("refusal", "content_filter"),  # Anthropic
-        ("content_filter", "content_filter"),
-        ("SAFETY", "content_filter"),
-    ],
-)
-def test_an_answer_that_was_cut_is_incomplete_and_says_why(reason: str, why: str) -> None:
-    last = from_chat(chunk(content="Hel"), chunk(reason), used())[-1]
-    assert last["type"] == "response.incomplete"
-    assert last["response"]["incomplete_details"] == {"reason": why}
-    assert last["response"]["output"][0]["status"] == "incomplete"
-
-
 @pytest.mark.parametrize("reason", ["error", "abort", "network_error", "insufficient_system_resource"])
 def test_an_answer_whose_server_failed_says_by_which_reason(reason: str) -> None:
     with pytest.raises(UpstreamError, match=f"the answer ended with finish_reason '{reason}'"):
