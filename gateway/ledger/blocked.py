@@ -22,9 +22,10 @@ LOOK_S = 1.0
 _LONGEST_NAME = 60  # characters of the name that another program gives itself
 _KINDS = frozenset(["ALTER", "COPY", "CREATE", "DELETE", "INSERT", "LOCK", "SELECT", "UPDATE", "VACUUM", "WITH"])
 
-# What our process waits for: a lock, or the pause between two tries to lock all tables.
+# What our process waits for: a lock, or the pause between two tries to lock all tables. ``wait_event_type`` would still
+# say Lock of a process that has the lock by now and did not run yet: the wait would seem to be for another lock.
 _WANTED = """
-select coalesce(wait_event_type = 'Lock' or wait_event = 'PgSleep', false) as waits,
+select coalesce(lock.pid is not null or wait_event = 'PgSleep', false) as waits,
   coalesce(lock.relation::regclass::text, '') as relation,
   coalesce(lock.locktype = 'advisory', false) as is_turn,
   coalesce(lock.locktype = 'advisory' and lock.objid::bigint = hashtext(:turn)::bigint & 4294967295, false) as is_ours
@@ -128,6 +129,7 @@ class _Watch:
         self._patience = patience
         self._pid = pid
         self._since_s: float | None = None  # None: no wait now
+        self._is_ours = False  # it waits for another migration
         self._told_s = 0.0
         self._waited_s = 0.0
         self._words = ""
@@ -162,9 +164,9 @@ class _Watch:
         if holder is None or not holder.waits:
             self._since_s, self._waited_s, self._words = None, 0.0, ""
             return False
-        if self._since_s is None:
+        if self._since_s is None or (self._is_ours and not holder.is_ours):  # only the latter wait has a limit
             self._since_s, self._told_s = now_s - self._patience.look_s / 2, -self._patience.told_every_s
-        self._waited_s = now_s - self._since_s
+        self._waited_s, self._is_ours = now_s - self._since_s, holder.is_ours
         holders = (await connection.execute(text(_HOLDERS), {"pid": self._pid})).all()
         if holders:  # else the process sleeps, or has the lock by now
             self._holders = tuple(each.pid for each in holders)

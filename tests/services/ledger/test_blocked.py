@@ -128,6 +128,18 @@ async def test_another_migration_is_waited_for_however_long_it_takes(old_url: st
     assert await revision(old_url) == head_revision()
 
 
+async def test_the_wait_for_another_migration_does_not_count_for_the_next_wait(old_url: str) -> None:
+    told = Told()
+    async with holding(old_url, "select from calls"):
+        async with holding(old_url, MIGRATE.sql):
+            seldom = Patience(0.6, told.tell, told_after_s=0.0, told_every_s=0.0, look_s=0.3)
+            going = asyncio.create_task(migrate(old_url, seldom))
+            await told.more(4)  # longer than the limit; from one wait to the next it does not look
+        with pytest.raises(SchemaBlockedError, match=GAVE_UP):
+            await going
+    assert sum("calls is held by" in words for words in told.words) > 1
+
+
 async def test_a_row_s_and_a_sum_s_lock_are_told_too(old_url: str) -> None:
     told = Told()
     async with holding(old_url, Turn("holeshot.fold").sql):
