@@ -140,6 +140,9 @@ class RunningGateway:
 
         The fastest has its first token after ``first_s``: where that is long, no hedge is due on a busy machine.
         """
+        known = {name for each in self.gateway.context.fleet.models.values() for name in each.deployments}
+        names = {f"{name}{self.suffix}/{name_there}" for name in providers}
+        assert names & known, f"none of {names} is asked: nothing would be taught"
         for place, name in enumerate(providers):
             deployment = f"{name}{self.suffix}/{name_there}"
             samples = {event_field(deployment, answer_class(size), first_s * 4**place): 50.0 for size in range(3)}

@@ -33,13 +33,13 @@ def config(claude: str, mode: str, api: str = "messages", **provider: str) -> di
 @pytest.mark.parametrize("mode", ["single", "auto", "race"])
 async def test_they_go_back_to_their_maker_alone(serve: Serve, mode: str) -> None:
     async with serve(alpha=MADE, beta=MADE, config=config("claude-sonnet-5-5", mode)) as running:
-        running.prefer("alpha", "beta", first_s=5.0)  # no hedge is due
+        running.prefer("alpha", "beta", name_there=MODEL, first_s=5.0)  # no hedge is due
         async with running.post(asked(MESSAGES, messages=[USER], stream=True), path=MESSAGES.path) as response:
             await response.read()
             maker = response.headers["x-holeshot-provider"]
         other = "beta" if maker == "alpha" else "alpha"
         before = len(running[other].received)
-        running.prefer(other, maker, first_s=5.0)
+        running.prefer(other, maker, name_there=MODEL, first_s=5.0)
         for _ in range(3):
             async with running.post(asked(MESSAGES, stream=True), path=MESSAGES.path) as response:
                 await response.read()
@@ -105,14 +105,14 @@ async def test_after_a_restart_without_redis_they_go_back_to_their_maker_alone(
     settings = config(model, mode, api=made.api)
     first = {"input": [USER]} if made is RESPONSES else {"messages": [USER]}
     async with serve(alpha=steps, beta=steps, config=settings) as running:
-        running.prefer("alpha", "beta", first_s=5.0)
+        running.prefer("alpha", "beta", name_there=MODEL, first_s=5.0)
         async with running.post(asked(made, **first, stream=True), path=made.path) as response:
             await response.read()
             maker = response.headers["x-holeshot-provider"]
         await running.rows("select * from stored_names")
     other = "beta" if maker == "alpha" else "alpha"
     async with serve(alpha=steps, beta=steps, config=settings) as running:
-        running.prefer(other, maker, first_s=5.0)
+        running.prefer(other, maker, name_there=MODEL, first_s=5.0)
         for _ in range(2):
             async with running.post(asked(made, stream=True), path=made.path) as response:
                 await response.read()

@@ -88,7 +88,6 @@ async def test_of_a_family_that_continues_nothing_this_is_known_before_a_refusal
         running["alpha"].answers, running["beta"].answers = server("messages"), lambda _: ANSWERS["messages"]
         for begun in (BEGUN, IN_PARTS):
             for stream in (False, True):
-                running.prefer("alpha")
                 assert await said(running, "messages", begun, stream=stream) == (200, "messages[1]")
                 before, asks = running["alpha"].received[-1].body["messages"][-2:]
                 assert (before, asks["role"]) == (begun, "user")

@@ -163,7 +163,7 @@ async def test_where_another_deployment_obeys_it_is_asked_from_then_on(serve: Se
     server = Server("chat", WORDS["chat"])
     async with serve(alpha=None, beta=None, config=settings("chat", "beta/neue-7")) as running:
         running["alpha"].answers = server
-        running.prefer("alpha", "beta")
+        running.prefer("alpha", "beta", name_there="neue-7")
         for _ in range(5):
             assert (await asked(running))[0] == 200
         assert server.refusals == 1
