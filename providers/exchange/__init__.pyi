@@ -1,7 +1,6 @@
 from .betas import IN_BODY as IN_BODY
 from .betas import NAMES as NAMES
 from .betas import quotable as quotable
-from .forms import Fields as Fields
 from .forms import FormRequest as FormRequest
 from .forms import SentFields as SentFields
 from .forms import adapted as adapted
@@ -22,6 +21,7 @@ from .interface import UpstreamAnswer as UpstreamAnswer
 from .interface import WrappedExchange as WrappedExchange
 from .members import without_refused as without_refused
 from .multipart import Steps as Steps
+from .places import Fields as Fields
 from .quotes import VendorsWords as VendorsWords
 from .quotes import mark as mark
 from .sendings import OfCall as OfCall

@@ -1,6 +1,6 @@
 """Sends a request in one form after the other, one at a time; remembers and uses what the refusals teach.
 
-``forms.py`` says what a form is, and what a refusal is about.
+``forms.py`` says what a form is, ``taught.py`` what a refusal is about.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -10,10 +10,12 @@ from typing import TypeVar
 import msgspec
 
 from providers.exchange import betas
-from providers.exchange.forms import FormRequest, SentFields, has_must, is_to_be_kept, spelt, understood
+from providers.exchange.forms import FormRequest, SentFields, has_must, is_to_be_kept
 from providers.exchange.interface import Request
+from providers.exchange.places import spelt
 from providers.exchange.quotes import VendorsWords, mark
 from providers.exchange.sendings import TriedForms
+from providers.exchange.taught import understood
 from providers.refusals import (
     LONGEST_NAME,
     NOTHING,

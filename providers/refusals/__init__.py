@@ -2,7 +2,8 @@
 
 Where new words of a vendor go, by what these say:
 
-- a field, value, mark, beta or turn is not taken: ``rules.py``; the request is sent in another form
+- a field, value, mark, beta or turn is not taken: ``rules.py``; the request is sent in another form; in words of no
+  rule: ``other_words.py``
 - the prompt is too long: ``too_long.py``; deployments with a longer context are asked
 - too many tools, pictures or bytes: ``vendor_limits.py``; all other deployments are asked
 - a filter refuses the text: ``content.py``; one other provider is asked

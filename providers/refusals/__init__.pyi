@@ -38,9 +38,9 @@ from .redaction import MaskedRecord as MaskedRecord
 from .redaction import holds as holds
 from .redaction import redact as redact
 from .redaction import redact_json as redact_json
+from .refused_fields import RefusedField as RefusedField
 from .rules import Betas as Betas
 from .rules import RefusalReading as RefusalReading
-from .rules import RefusedField as RefusedField
 from .rules import blames_request as blames_request
 from .rules import held as held
 from .rules import is_within_answer as is_within_answer

@@ -2,23 +2,25 @@
 
 A refusal that names a field may be about the field's absence, size or meaning. Only a sentence counts as a rule that
 says that the model or the server does not have the field, or does not take the value: 400 "Unsupported parameter:
-'verbosity'". ``forms.py`` decides what may be left out.
+'verbosity'". ``other_words.py`` reads the words of no rule;
+``exchange/taught.py`` decides what may be left out.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from providers.refusals.errors import SURPRISES, UNREADABLE, RefusalScope, UpstreamError, kinds
 from providers.refusals.learnt import LEAST_ROOM, Fact, Kind
+from providers.refusals.other_words import in_other_words, mentioned
+from providers.refusals.refused_fields import CONDITION, LITERALS, MOST_FIELDS, NO_VALUE, NOUN, RefusedField, path_of
 from providers.refusals.too_long import is_too_long
 from providers.refusals.vendor_limits import longest_in
 
 _Q = r"['\"`]?"
 _FIELD = r"(?P<field>[A-Za-z_][\w.\[\]/-]{0,99})"
-_LITERALS = "(?:true|false|null|none|minimal|low|medium|high|xhigh|max)"  # of a field named before
 _LOC = r"loc['\"]: ?[\[(](?P<loc>[^\])]{1,200})[\])], ?['\"]msg['\"]: ?['\"]"
 _VALUES = r"(?P<values>[^.;\[\]{}]{1,200})"
 
@@ -115,7 +117,7 @@ RULES: tuple[Rule, ...] = (
         "Groq: karthink/gptel/issues/774, julep-ai/julep/issues/885; read on 2026-11-29",
     ),
     Rule(
-        rf"(?<!adaptive ){_Q}(?:body\.)?(?<!\w)(?<!' : property ')(?<!': property ')(?!{_LITERALS}\b){_FIELD}{_Q}"
+        rf"(?<!adaptive ){_Q}(?:body\.)?(?<!\w)(?<!' : property ')(?<!': property ')(?!{LITERALS}\b){_FIELD}{_Q}"
         " is (?:not supported|unsupported|deprecated for this model)",
         "Groq: iamsrikanthnani/pluely/issues/242, CherryHQ/cherry-studio/issues/1099; Cerebras:"
         " Gitlawb/openclaude/issues/740, egoist/chatwise-releases/issues/1442;"
@@ -200,7 +202,7 @@ _OF_EFFORT = re.compile(
     r"|\b(?:reasoning|thinking) (?:is mandatory|cannot be (?:disabled|turned off))|only supports thinking\b"
     r"|\bthinking[ _]?budget\b[^.;!?\n]{0,40}\b(?:is invalid|exceeds|must be between)\b"
     r"|\b(?:unknown|unsupported|unrecogni[sz]ed) (?:reasoning|thinking)[ _.]?(?:effort|level)\b"
-    rf"|\b(?:reasoning|thinking)[ _.]?(?:effort|level)\W{{1,4}}{_LITERALS}\b['\"`]? (?:is |are )?(?:not |un[ksr])",
+    rf"|\b(?:reasoning|thinking)[ _.]?(?:effort|level)\W{{1,4}}{LITERALS}\b['\"`]? (?:is |are )?(?:not |un[ksr])",
     re.IGNORECASE,
 )
 # A history is refused, by chat templates and by vendors that use them, for its roles ("roles must alternate"), or for
@@ -290,67 +292,16 @@ _OF_DOCUMENTS = re.compile(
 # (earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237).
 # The bare name may be a value that a client wrote, such as a tool's name. So the words must call it a parameter, or say
 # that it is not supported.
-_NO_VALUE = "".join(rf"(?<!{word} )(?<!{word} ['\"`])" for word in ("function", "tool", "value", "value:", "variant"))
-_NOUN = r"(?:param|parameter|argument|field|property|key|option)(?:s|\(s\))?"
 _OF_USAGE = re.compile(
-    rf"\b{_NOUN}(?: in object| supplied)?\W{{1,4}}(?:body\.)?(?:stream_options|include_usage)\b"
-    rf"|{_NO_VALUE}(?<![.\w\]])(?:body\.)?(?:stream_options(?:[.\]]include_usage)?|include_usage)['\"`]?:?"
-    rf" (?:{_NOUN} |(?:is |are )?(?:not (?:supported|allowed|permitted|available|enabled|recogni[sz]ed)"
+    rf"\b{NOUN}(?: in object| supplied)?\W{{1,4}}(?:body\.)?(?:stream_options|include_usage)\b"
+    rf"|{NO_VALUE}(?<![.\w\]])(?:body\.)?(?:stream_options(?:[.\]]include_usage)?|include_usage)['\"`]?:?"
+    rf" (?:{NOUN} |(?:is |are )?(?:not (?:supported|allowed|permitted|available|enabled|recogni[sz]ed)"
     r"|only |un[ksr]\w+|extra (?:inputs|fields)))"
     r"|(?:not|n't) support(?: the)? ['\"`]?(?:stream_options|include_usage)\b"
     r"|loc['\"]: ?[\[(]['\"]body['\"], ?['\"]stream_options['\"]",
     re.IGNORECASE,
 )
 
-# Words of no rule: a sentence names fields, says that something is not taken, and says nothing of the values that are.
-# ``forms.py`` ignores names that are no field of the request, or no field that may be left out.
-_REFUSES = re.compile(
-    r"\bnot (?:be |currently |yet |an? )?(?:support|allow|permit|accept|recogni[sz]e)"
-    r"|\bnot (?:be |currently |yet )?(?:available|specified|implemented)\b"
-    r"|n['\u2019]t (?:be )?(?:support|allow|accept|recogni[sz]e|permit)"
-    rf"|\b(?:not an? valid|an invalid|invalid) (?:request )?{_NOUN}"
-    r"|\b(?:unsupported|unknown|unrecogni[sz]ed|unexpected|unavailable|disabled|removed|deprecated|forbidden|disallowed)\b"
-    r"|\b(?:cannot|must not) (?:be )?(?:use|specify|specified|set|sent|present)|\bextra (?:fields?|inputs?)"
-    r"|\bincompatible with (?:this|the) |\bis not possible (?:for|with)\b|^(?:please )?(?:omit|remove|leave out)\b"
-    r"|\badditional (?:property|properties)\b|\bproperty not allowed"
-    r"|\bonly (?:supported|available|allowed) (?:when|if|with|in)\b"
-    r"|不支持|未知参数",
-    re.IGNORECASE,
-)
-_OF_VALUES = re.compile(
-    r"\bmust\b(?! not be (?:set|used|sent|specified|present))"
-    r"|\b(?:should|expected|between|range|at (?:least|most)|greater|less|too (?:long|large|short|small|many|few)"
-    r"|missing|required|type|format|integer|float|number|string|boolean|array|object|null|both|value|values)\b",
-    re.IGNORECASE,
-)
-_PLAIN = "temperature|seed|logprobs|verbosity|metadata|prediction|modalities|truncation"  # words for nothing else
-_NAMED_HERE = re.compile(
-    rf"(?i:{_NO_VALUE})(?:[`'\"\u201c\u201e\u2018\xab\u300c\u300e] ?(?:\$\.|body\.)?(?P<quoted>[A-Za-z_][\w.]{{0,59}})"
-    r" ?[`'\"\u201c\u201d\u2019\xbb\u300d\u300f]"
-    rf"|\b(?i:{_NOUN}):? (?!(?:is|are|was|not|in|of|for|to|that|and|or|named|called)\b)"
-    r"(?P<after>[A-Za-z_][\w.]{0,59})"
-    r"|(?:#?/|\$\.)(?P<pointed>\w{1,60}(?:/\d{1,4}/[\w/]{1,150})?)\b"
-    r"|(?<![\w./-])(?![\w.]{61})(?P<joined>[a-z]+(?:_[a-z0-9]+)+(?:\.\w+)*|[a-z]+(?:[A-Z][a-z0-9]*)+)(?![A-Za-z0-9_])"
-    # Metadata: the keys and values are the client's.
-    rf"|(?<![\w./-])(?P<plain>{_PLAIN})\b(?! (?:key|field|value|name|label|entry)))"
-)
-# The path of a member of a list: ``tools[0].strict``, ``/input/1/phase``.
-_PATH = re.compile(r"(?<![\w.])/?[A-Za-z_]\w{0,60}(?:\[\d{1,4}\]|[./]\d{1,4}(?=[./]))[\w.\[\]/]{1,150}\w")
-# Codes of errors, values and removed quotes (``quotes.py``), which are no fields: "unknown_parameter: verbosity".
-_OF_ERRORS = re.compile(
-    rf"^(?:bad|error|invalid|not|request|un[a-z]+)_|_(?:error|failed|id)$|^{_LITERALS}$|^x+$", re.IGNORECASE
-)
-_LISTED = re.compile(
-    rf"{_NOUN}\b[^:;!?\n]{{0,60}}: ?(?P<names>[a-z]\w{{0,59}}(?:, ?[a-z]\w{{0,59}}){{0,15}})\s*(?:$|\.)"
-)
-# One of two fields may be given: Anthropic ("`temperature` and `top_p` cannot both be specified for this model",
-# SalesforceAIResearch/MCP-Universe/issues/49) and others. The field that is named last is left out.
-_MAY_NOT = "(?:cannot|can.?t|may not|must not|not allowed to)"
-_NOT_BOTH = re.compile(
-    rf"\b(?:{_MAY_NOT} (?:\w+ )?both|both \S.{{0,80}} {_MAY_NOT}|only one of|mutually exclusive|not both"
-    rf"|{_MAY_NOT} be (?:set|used|specified|given) (?:together|at the same time))\b",
-    re.IGNORECASE,
-)
 # Places with names that a client has given: a refusal that speaks of one may mean a thermometer's reading by
 # ``temperature``. Groq, zod, JSON Schema and Python also use these words for a request's own fields.
 _OF_NAMES = re.compile(
@@ -365,9 +316,6 @@ _OF_FIELDS = re.compile(
     rf"|Additional properties are not allowed \({_Q}\w{{1,100}}{_Q} was unexpected\)",
     re.IGNORECASE,
 )
-_OF_LACKS = re.compile(r"\b(?:missing|required)\b", re.IGNORECASE)
-_SENTENCES = re.compile(r"(?<=[.;!?])\s+|(?<=[\u3002\uff1b\uff01\uff1f])|\n")
-_ONLY_IF = re.compile(r"\b(?:when|if|while|unless|with(?:out)?|together|in combination|alongside|for)\b", re.IGNORECASE)
 
 # A forced call of a tool is refused while the model thinks, which these models do by default: by DeepSeek in
 # deepseek-ai/DeepSeek-V3/issues/1376, Moonshot in can1357/oh-my-pi/issues/1077, Anthropic in
@@ -503,30 +451,10 @@ _DETAIL = re.compile(r"(?:body\.)?(?:messages|input)[\w.\[\]]{1,120}\.detail\b")
 _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, beside ``param``
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
 _LONGEST = 4096  # characters in which words are searched
-_MOST_FIELDS = 16
-# Words after which another field follows, beside which alone a field is refused: "topP is not supported when thinking
-# is enabled" (danny-avila/LibreChat/issues/8939). Without ``thinking`` the model takes ``topP``.
-_CONDITION = re.compile(
-    r"[\s'\"`,)]{0,3}(?:when|if|while|unless|together|in combination|alongside|along with"
-    r"|(?:for|in|during) (?:\w+ )?stream\w*"
-    r"|with (?:\w+ )?(?:tools?|functions?|json|response_format|structured|stream\w*)\b)",
-    re.IGNORECASE,
-)
-_SEPARATORS = re.compile(r"[.\[\]/,\s'\"]+")
 _GIVEN = re.compile(r"\b(?:received|got|at line)\b")  # the request's value, after the values that are taken
 _WORDS = re.compile(r"[A-Za-z]+")
 _IS_OF_BETAS = re.compile(r"(?:anthropic|openai)[-_]beta", re.IGNORECASE)
 _errors = msgspec.json.Decoder(dict[str, dict[str, Any]])
-
-
-class RefusedField(NamedTuple):
-    """A field that a refusal names. ``path``: in the words of the refusal."""
-
-    path: tuple[str, ...]
-    instead: str = ""  # the name to use in its place
-    values: tuple[str, ...] = ()  # the values that are taken
-    is_of_value: bool = False  # other values are taken
-    is_conditional: bool = False  # beside something else of this request
 
 
 class Betas(NamedTuple):
@@ -575,16 +503,16 @@ def read(refusal: UpstreamError) -> RefusalReading:
     text = refusal.said[:_LONGEST].replace("\\", "")
     param, code = _param_of(refusal.body)
     fields: dict[tuple[str, ...], RefusedField] = {}
-    by_code = (RefusedField(_path(param)),) if param and code in _CODES else ()
+    by_code = (RefusedField(path_of(param)),) if param and code in _CODES else ()
     for each in (*_named(text, param), *by_code, *_details_in(text, param)):
-        if each.path and len(fields) < _MOST_FIELDS:
+        if each.path and len(fields) < MOST_FIELDS:
             fields.setdefault(each.path, each)
     thinking, uncounted = _OF_THINKING.search(text), _uncounted_in(text)
     room, holds = (0, 0) if any(uncounted) else _room_in(text)
     reading = RefusalReading(
         tuple(fields.values()),
         of_thinking=thinking is not None,
-        of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
+        of_thinking_here=thinking is not None and CONDITION.match(text, thinking.end()) is not None,
         of_effort=_OF_EFFORT.search(text) is not None,
         longest=longest_in(text),
         least=_least_in(text),
@@ -605,67 +533,19 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_forced=_forced_in(text),
         betas=_betas_in(text, fields),
     )
-    reading = reading or reading._replace(fields=tuple(_in_other_words(text)))
+    reading = reading or reading._replace(fields=tuple(in_other_words(text)))
     if not reading and refusal.status in _STATUSES_OF_FIELDS and refusal.scope in _SCOPES and not is_too_long(text):
-        path, is_of_value = _mentioned(text, param)
+        path, is_of_value = mentioned(text, param)
         dated = _words_of_betas(text, is_sure=False) if _DATED.search(text) is not None else None
         reading = reading._replace(mentioned=path, mentions_value=is_of_value, betas=dated)
     of_names = _OF_FIELDS.fullmatch(text) is None and _OF_NAMES.search(text) is not None
     return reading._replace(of_names=of_names)
 
 
-def _in_other_words(text: str) -> Iterator[RefusedField]:
-    """Yield the fields named in sentences that say, in words of no rule, that something is not taken."""
-    names: dict[str, bool] = {}
-    for sentence in _SENTENCES.split(text):
-        if _NOT_BOTH.search(sentence) is not None:
-            of_both = [match[match.lastgroup or 0] for match in _NAMED_HERE.finditer(sentence)]
-            names |= dict.fromkeys(of_both[1:][-1:], True)
-            continue
-        if _REFUSES.search(sentence) is None or _OF_VALUES.search(sentence) is not None:
-            continue
-        first = _NAMED_HERE.search(sentence)
-        condition = None if first is None else _ONLY_IF.search(sentence, first.end())
-        about = sentence if condition is None else sentence[: condition.start()]
-        is_conditional = first is not None and _CONDITION.search(sentence, first.end()) is not None
-        for match in _NAMED_HERE.finditer(about):
-            names.setdefault(match[match.lastgroup or 0], is_conditional)
-        for match in _LISTED.finditer(sentence):
-            names |= dict.fromkeys(re.split(r", ?", match["names"]), False)
-    for name, is_conditional in list(names.items())[:_MOST_FIELDS]:
-        if path := _path(name):
-            yield RefusedField(path, is_conditional=is_conditional)
-
-
-def _mentioned(text: str, param: str) -> tuple[tuple[str, ...], bool]:
-    """Return the one path that a refusal in unknown words mentions, such as "Parametro sconosciuto: seed"; else ().
-
-    And whether the words are about values.
-    """
-    about = [each for each in _SENTENCES.split(text) if _OF_LACKS.search(each) is None]
-    sentences = [(each, _OF_VALUES.search(each) is not None) for each in about]
-    for of_values in (False, True):
-        chosen = [each for each, is_of_value in sentences if is_of_value is of_values]
-        if path := _only_path(chosen, param) if chosen else ():
-            return path, of_values
-    return (), False
-
-
-def _only_path(sentences: Sequence[str], param: str) -> tuple[str, ...]:
-    """Return ``param``, or the one path in the sentences, where each bare name is the path's end; else ()."""
-    if param:
-        return _path(param)
-    paths = {_path(match[0]) for each in sentences for match in _PATH.finditer(each)}
-    matches = (match for each in sentences for match in _NAMED_HERE.finditer(_PATH.sub(" ", each)))
-    names = {_path(name) for match in matches if _OF_ERRORS.search(name := match[match.lastgroup or 0]) is None}
-    is_one = len({path[-1:] for path in paths | names}) == len(paths or names) == 1
-    return (paths or names).pop() if is_one else ()
-
-
 def _details_in(text: str, param: str) -> Iterator[RefusedField]:
     """Yield the ``detail`` of a picture if a refusal names one, in any words: pictures without ``detail`` are taken."""
     for path_named in (param, *(match[0] for match in _DETAIL.finditer(text))):
-        path = _path(path_named)
+        path = path_of(path_named)
         if path[-1:] != ("detail",):
             continue
         is_whole = _DETAIL.fullmatch(path_named) is not None
@@ -788,16 +668,16 @@ def _named(text: str, param: str) -> Iterator[RefusedField]:
                 kinds = ("enabled",) if groups.get("adaptive") else ("adaptive",)
                 yield RefusedField(("thinking", "type"), values=kinds, is_of_value=True)
             elif groups.get("loc"):
-                yield RefusedField(_path(groups["loc"]), values=values, is_of_value=is_of_value)
+                yield RefusedField(path_of(groups["loc"]), values=values, is_of_value=is_of_value)
             elif groups.get("field"):
-                path = (*_path(groups.get("within") or ""), *_path(groups["field"]))
+                path = (*path_of(groups.get("within") or ""), *path_of(groups["field"]))
                 only_default = bool(groups.get("default"))  # of a value, too: all others are refused
-                is_conditional = _CONDITION.match(text, match.end()) is not None
+                is_conditional = CONDITION.match(text, match.end()) is not None
                 yield RefusedField(
                     path, groups.get("instead") or "", values, is_of_value and not only_default, is_conditional
                 )
             elif param:
-                yield RefusedField(_path(param), values=values, is_of_value=is_of_value)
+                yield RefusedField(path_of(param), values=values, is_of_value=is_of_value)
 
 
 # By the group that matched: the fields that the words mean, but do not name.
@@ -806,12 +686,6 @@ _NAMED_BY: Mapping[str, tuple[str, ...]] = {
     "management": ("context_management",),
     "beta": ("anthropic_beta",),
 }
-
-
-def _path(written: str) -> tuple[str, ...]:
-    """Return the names on a path: of ``body.reasoning.effort``, or ``'body', 'messages', 0``."""
-    names = tuple(name for name in _SEPARATORS.split(written) if name)
-    return names[1:] if names[:1] == ("body",) else names
 
 
 def _param_of(body: bytes | None) -> tuple[str, str]:

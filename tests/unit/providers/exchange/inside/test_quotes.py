@@ -13,7 +13,7 @@ from gateway.settings import Cause
 from providers import ErrorKind, UpstreamError, lacking, refuses_to_stream, stated_limit
 from providers.dialects import CHAT, GEMINI, RESPONSES, Dialect, raw_json
 from providers.exchange import FormRequest, Request, VendorsWords, mark, may_teach
-from providers.exchange.forms import understood
+from providers.exchange.taught import understood
 from providers.refusals import Facts, blames_request, error_in, error_of_response, read
 from tests.unit.providers.refusals.inside.test_refusals import CASES, WRONG, Case, refusal, request
 

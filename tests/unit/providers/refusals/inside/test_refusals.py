@@ -10,7 +10,8 @@ import pytest
 
 from providers.dialects import CHAT, DIALECTS, Dialect, raw_json
 from providers.exchange import FormRequest, Request, adapted
-from providers.exchange.forms import has_must, understood
+from providers.exchange.forms import has_must
+from providers.exchange.taught import understood
 from providers.refusals import NOTHING, Kind, UpstreamError, error_of_response, read
 from providers.refusals.error_bodies import _with_message
 from providers.refusals.rules import RULES

@@ -1,0 +1,35 @@
+"""A field that a refusal names, and the words around its name."""
+
+import re
+from typing import NamedTuple
+
+LITERALS = "(?:true|false|null|none|minimal|low|medium|high|xhigh|max)"  # of a field named before
+# A bare name may be a value that a client wrote, such as a tool's name, if one of these words is before the name.
+NO_VALUE = "".join(rf"(?<!{word} )(?<!{word} ['\"`])" for word in ("function", "tool", "value", "value:", "variant"))
+NOUN = r"(?:param|parameter|argument|field|property|key|option)(?:s|\(s\))?"
+# Words after which another field follows, beside which alone a field is refused: "topP is not supported when thinking
+# is enabled" (danny-avila/LibreChat/issues/8939). Without ``thinking`` the model takes ``topP``.
+CONDITION = re.compile(
+    r"[\s'\"`,)]{0,3}(?:when|if|while|unless|together|in combination|alongside|along with"
+    r"|(?:for|in|during) (?:\w+ )?stream\w*"
+    r"|with (?:\w+ )?(?:tools?|functions?|json|response_format|structured|stream\w*)\b)",
+    re.IGNORECASE,
+)
+MOST_FIELDS = 16  # of one refusal
+_SEPARATORS = re.compile(r"[.\[\]/,\s'\"]+")
+
+
+class RefusedField(NamedTuple):
+    """A field that a refusal names. ``path``: in the words of the refusal."""
+
+    path: tuple[str, ...]
+    instead: str = ""  # the name to use in its place
+    values: tuple[str, ...] = ()  # the values that are taken
+    is_of_value: bool = False  # other values are taken
+    is_conditional: bool = False  # beside something else of this request
+
+
+def path_of(written: str) -> tuple[str, ...]:
+    """Return the names on a path: of ``body.reasoning.effort``, or ``'body', 'messages', 0``."""
+    names = tuple(name for name in _SEPARATORS.split(written) if name)
+    return names[1:] if names[:1] == ("body",) else names
