@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import msgspec
 
 from gateway.api.call_context import CallContext
-from gateway.api.fallbacks import FallbackChain, late_after_s, late_at_first_s
-from gateway.api.headers import NARROWED, PLAN_HEADER, written
+from gateway.api.fallbacks import FallbackChain, FallbacksBeside, late_at_first_s
+from gateway.api.headers import PLAN_HEADER, written
 from gateway.api.plan_call import (
     PlanCall,
     PlannedCall,
@@ -34,7 +34,6 @@ from gateway.racing import (
     Continuation,
     Continuer,
     Continuers,
-    FallbackModel,
     FallbackModels,
     NoAnswer,
     OpenCall,
@@ -198,7 +197,7 @@ class CallRunner:
         """
         allowance = Allowance(self.purse, planned)
         allowance.begin()
-        late_s = self.late_s(planned) if self.models.hedges else None
+        late_s = self.models.late_s(self._context, planned) if self.models.hedges else None
         following = None if late_s is None else self._following(planned, late_s, beside, on_use)
         return Race(
             self.open_call,
@@ -221,12 +220,15 @@ class CallRunner:
         if explanation is not None and (following := self.models.after(planned.model.name)) is not None:
             explanation = msgspec.structs.replace(explanation, late_s=late_s, fallback=following[0])
             self.response_headers[PLAN_HEADER] = written(explanation)
-        self._raced = {planned.model.name: planned}
-        return Beside(self, self.models, self._raced, planned, late_s=late_s, sink=sink, on_use=on_use)
 
-    def runs_on(self, planned: PlannedCall, attempts: Sequence[str]) -> bool:
-        """Whether the primary of a plan runs on to its first token after another model has overtaken it."""
-        return self._context.steering.runs_on(planned.model.name, planned.plan, attempts)
+        def use(won: PlannedCall) -> None:
+            self.use(won)
+            self.purse.tell_again()  # the late model's reason counts
+            on_use(won)
+
+        beside = FallbacksBeside(self._context, self.purse, self.models, planned, late_s=late_s, sink=sink, use=use)
+        self._raced = beside.plans
+        return beside
 
     async def stream(self, sink: "ClientSink", planned: PlannedCall) -> CallRecord | NoAnswer:
         """Race a model's deployments for a streamed answer; with takeover, others may continue it. For ``run``."""
@@ -260,11 +262,6 @@ class CallRunner:
                 yield purse.continuer(other, beside=planned, on_refused=partial(fallbacks.keep, other.model.name))
 
         return Continuers(purse.continuer(planned), others)
-
-    def late_s(self, planned: PlannedCall) -> float | None:
-        """Return when the next model is asked beside the model of ``planned``, seconds after the start; None: never."""
-        following = self.models.after(planned.model.name)
-        return None if following is None else late_after_s(self._context, self._fleet, planned, following)
 
     def use(self, planned: PlannedCall) -> None:
         """Make the model of ``planned`` the one that answers."""
@@ -393,77 +390,6 @@ class CallRunner:
         deployments = {*ending.full, *ending.asked}
         out = self._context.steering.not_asked(planned.names, deployments, learnt_as, client=self.call.caller.client)
         return total_failure(planned.model, planned.plan, ending, out)
-
-
-class Beside:
-    """The fallbacks of a late model, for its race: planned and paid one by one; the one that answers is used."""
-
-    def __init__(
-        self,
-        runner: CallRunner,
-        fallbacks: FallbackChain,
-        raced: dict[str, PlannedCall],
-        late: PlannedCall,
-        *,
-        late_s: float,
-        sink: Sink,
-        on_use: Callable[[PlannedCall], None],
-    ) -> None:
-        """``raced``: the race's plans. ``sink``: for the answers. ``on_use``: called with a fallback that won."""
-        self.late_s = late_s
-        self._runner = runner
-        self._fallbacks = fallbacks
-        self._raced = raced
-        self._first = late
-        self._late = late.model.name  # the model that is late
-        self._sink = sink
-        self._on_use = on_use
-
-    async def next(self, *, is_rescued: bool) -> FallbackModel | None:
-        """Return the next fallback that limits and the late model's budget allow; None: no such fallback."""
-        runner, first = self._runner, self._first
-        if runner.open_call.sent.left <= 0:
-            return None
-        for raced in self._raced.values():
-            self._fallbacks.in_vain |= {launch.deployment for launch in raced.plan.launches}
-        while (planned := await self._fallbacks.beside(self._late, first.model.name)) is not None:
-            self._late = planned.model.name
-            if await runner.purse.reserve(planned) and self._is_paid(planned, is_second=is_rescued):
-                self._raced[planned.model.name] = planned
-                allowance = Allowance(runner.purse, planned, is_told=False)
-                return FallbackModel(
-                    planned.model,
-                    planned.plan,
-                    planned.call,
-                    self._sink,
-                    allowance.pay,
-                    allowance.no_seat,
-                    runner.late_s(planned),
-                    planned.reading,
-                )
-        return None
-
-    def _is_paid(self, fallback: PlannedCall, *, is_second: bool) -> bool:
-        """Whether the late model pays for a fallback beside it; if not, the fallback is asked only after a failure."""
-        launches = fallback.plan.launches
-        if self.late_s == 0.0 or not launches:  # the late model cannot answer at all, or there is nothing to pay for
-            return True
-        is_permitted = self._runner.purse.pay_beside(fallback, self._first, launches[0], is_second=is_second)
-        if not is_permitted:
-            self._fallbacks.keep(fallback.model.name)
-        return is_permitted
-
-    def won(self, model: str) -> None:
-        """Make a fallback the model that answers."""
-        runner = self._runner
-        runner.use(self._raced[model])
-        if (reason := runner.open_call.narrowed) is not None:  # the late model's reason counts
-            runner.response_headers[NARROWED] = reason
-        self._on_use(runner.models.planned)
-
-    def runs_on(self, model: str, attempts: Sequence[str]) -> bool:
-        """Whether the overtaken primary of ``model`` runs on to its first token."""
-        return self._runner.runs_on(self._raced[model], attempts)
 
 
 def total_failure(model: Model, plan: Plan, ending: NoAnswer, out: Sequence[SkippedDeployment]) -> ApiError:

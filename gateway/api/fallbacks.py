@@ -1,6 +1,6 @@
 """The models that are asked after the one that a request names, and when one is asked beside another."""
 
-from collections.abc import Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Protocol, cast
@@ -9,12 +9,14 @@ from gateway.api.call_context import CallContext
 from gateway.api.headers import PLAN_HEADER, written
 from gateway.api.plan_call import PlannedCall
 from gateway.api.preferences import is_passed_on
+from gateway.api.purse import Allowance, Purse
 from gateway.core.calls import Call
 from gateway.core.errors import ApiError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import RaceFailed, RejectedByProvider
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import LimitReached
+from gateway.racing import FallbackModel, Sink
 from gateway.settings import Cause, FallbackAfter, When
 from providers import Meaning, RefusalScope
 
@@ -116,6 +118,11 @@ class FallbackChain:
     def after(self, late: str) -> tuple[str, FallbackAfter] | None:
         """Return the model that is asked beside the model ``late``, and when; None: no such model."""
         return next(self._waiting([*self._causes, (late, Cause.FAILED)], beside=True), None)
+
+    def late_s(self, context: CallContext, planned: PlannedCall) -> float | None:
+        """Return when the next model is asked beside that of ``planned``, seconds after the start; None: never."""
+        following = self.after(planned.model.name)
+        return None if following is None else late_after_s(context, self._fleet, planned, following)
 
     async def beside(self, late: str, first: str) -> PlannedCall | None:
         """Build the call for the next model, to be asked beside the model ``late``; None: no such model.
@@ -226,7 +233,7 @@ def _takes_over(fallback: Model) -> bool:
     return fallback.takeover.when is When.ALWAYS or "when" not in fallback.takeover.model_fields_set
 
 
-# When the next model is asked beside one that is late.
+# When the next model is asked beside one that is late, and how.
 
 SEAT_PATIENCE_S = 2.0  # if all deployments are full, the next model is asked after this wait for a seat
 
@@ -271,3 +278,71 @@ def late_at_first_s(context: CallContext, planned: PlannedCall, late_s: float) -
     if lines and all(name in lines and not lines[name].has_room for name in planned.names):
         return min(late_s, SEAT_PATIENCE_S)
     return late_s
+
+
+class FallbacksBeside:
+    """The fallbacks of a late model, for its race: planned and paid one by one; the one that answers is used."""
+
+    def __init__(
+        self,
+        context: CallContext,
+        purse: Purse,
+        fallbacks: FallbackChain,
+        late: PlannedCall,
+        *,
+        late_s: float,
+        sink: Sink,
+        use: Callable[[PlannedCall], None],
+    ) -> None:
+        """``late_s``: when ``late`` is late. ``sink``: for the answers. ``use``: called with the fallback that won."""
+        self.late_s = late_s
+        self.plans = {late.model.name: late}  # of all models of the race
+        self._context = context
+        self._purse = purse
+        self._fallbacks = fallbacks
+        self._first = late
+        self._late = late.model.name  # the model that is late
+        self._sink = sink
+        self._use = use
+
+    async def next(self, *, is_rescued: bool) -> FallbackModel | None:
+        """Return the next fallback that limits and the late model's budget allow; None: no such fallback."""
+        purse, fallbacks = self._purse, self._fallbacks
+        if purse.open_call.sent.left <= 0:
+            return None
+        for plan in self.plans.values():
+            fallbacks.in_vain |= {launch.deployment for launch in plan.plan.launches}
+        while (planned := await fallbacks.beside(self._late, self._first.model.name)) is not None:
+            self._late = planned.model.name
+            if await purse.reserve(planned) and self._is_paid(planned, is_second=is_rescued):
+                self.plans[planned.model.name] = planned
+                allowance = Allowance(purse, planned, is_told=False)
+                return FallbackModel(
+                    planned.model,
+                    planned.plan,
+                    planned.call,
+                    self._sink,
+                    allowance.pay,
+                    allowance.no_seat,
+                    fallbacks.late_s(self._context, planned),
+                    planned.reading,
+                )
+        return None
+
+    def _is_paid(self, fallback: PlannedCall, *, is_second: bool) -> bool:
+        """Whether the late model pays for a fallback beside it; if not, the fallback is asked only after a failure."""
+        launches = fallback.plan.launches
+        if self.late_s == 0.0 or not launches:  # the late model cannot answer at all, or there is nothing to pay for
+            return True
+        is_permitted = self._purse.pay_beside(fallback, self._first, launches[0], is_second=is_second)
+        if not is_permitted:
+            self._fallbacks.keep(fallback.model.name)
+        return is_permitted
+
+    def won(self, model: str) -> None:
+        """Make a fallback the model that answers."""
+        self._use(self.plans[model])
+
+    def runs_on(self, model: str, attempts: Sequence[str]) -> bool:
+        """Whether the overtaken primary of ``model`` runs on to its first token."""
+        return self._context.steering.runs_on(model, self.plans[model].plan, attempts)

@@ -131,6 +131,11 @@ class Purse:
         open_call = self.open_call
         open_call.narrowed = self._response_headers[NARROWED] = reason.before(open_call.narrowed)
 
+    def tell_again(self) -> None:
+        """Tell the known reason, if any, in the headers of another model's answer."""
+        if self.open_call.narrowed is not None:
+            self._response_headers[NARROWED] = self.open_call.narrowed
+
 
 class Allowance(msgspec.Struct, eq=False):
     """The money that one plan may spend: asked before each launch that is due."""
