@@ -126,7 +126,7 @@ class Race:
             now=self._timeline.now_s,
             may_launch=self._policy.permit,
             lines={},  # nobody here has max_in_flight
-            on_slot_refused=lambda _: None,
+            on_seat_refused=lambda _: None,
             sent=OfCall(),
         )
 

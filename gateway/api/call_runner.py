@@ -205,7 +205,7 @@ class CallRunner:
             planned.plan,
             sink,
             may_launch=allowance.pay,
-            on_slot_refused=allowance.no_seat,
+            on_seat_refused=allowance.note_refused_seat,
             call=planned.call,
             reading=planned.reading,
             following=following,

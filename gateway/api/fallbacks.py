@@ -322,10 +322,10 @@ class FallbacksBeside:
                     planned.plan,
                     planned.call,
                     self._sink,
-                    allowance.pay,
-                    allowance.no_seat,
-                    fallbacks.late_s(self._context, planned),
-                    planned.reading,
+                    may_launch=allowance.pay,
+                    on_seat_refused=allowance.note_refused_seat,
+                    late_s=fallbacks.late_s(self._context, planned),
+                    reading=planned.reading,
                 )
         return None
 

@@ -73,7 +73,7 @@ class Purse:
         learnt_as = None if of.tenant is None else of.learnt_as
         if learnt_as is not None and launch.deployment in learnt_as:
             cost_usd = None  # the client pays
-        is_permitted = steering.permit(
+        is_paid = steering.charge_extra(
             model.name,
             launch,
             model.race,
@@ -83,7 +83,7 @@ class Purse:
             learnt_as=learnt_as,
             client=self.open_call.call.caller.client,
         )
-        return None if is_permitted else steering.refused_by or Narrowed.BUDGET
+        return None if is_paid else steering.refused_by or Narrowed.BUDGET
 
     def continuer(
         self,
@@ -122,7 +122,7 @@ class Purse:
         """Count the attempts asked for by a plan and not started."""
         self._context.steering.left_out(planned.model.name, planned.plan)
 
-    def no_seat(self, planned: PlannedCall) -> None:
+    def count_refused_seat(self, planned: PlannedCall) -> None:
         """Count an extra launch without a seat."""
         self._context.services.seats.refused(planned.model.name)
 
@@ -171,9 +171,9 @@ class Allowance(msgspec.Struct, eq=False):
             self._tell(reason)
         return reason is None
 
-    def no_seat(self, launch: Launch) -> None:  # noqa: ARG002 - whichever it is
-        """Tell that an extra launch gets no seat."""
-        self.purse.no_seat(self.planned)
+    def note_refused_seat(self, launch: Launch) -> None:  # noqa: ARG002 - whichever it is
+        """Count and tell that an extra launch gets no seat."""
+        self.purse.count_refused_seat(self.planned)
         self._tell(Narrowed.CAPACITY)
 
     def _tell(self, reason: Narrowed) -> None:

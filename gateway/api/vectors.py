@@ -90,8 +90,8 @@ class VectorComparisons:
         due = [pair for pair in pairs if pair not in self._known and self._not_before.get(pair, now) <= now]
         for pair in due:
             self._not_before[pair] = now + AGAIN_S
-            permit = partial(context.steering.permit, model.name, race=model.race, payer=model.payer)
-            if all(permit(Launch.to_compare(name), cost_usd=plan.cost_usd.get(name)) for name in pair):
+            charge = partial(context.steering.charge_extra, model.name, race=model.race, payer=model.payer)
+            if all(charge(Launch.to_compare(name), cost_usd=plan.cost_usd.get(name)) for name in pair):
                 fleet.hold()
                 self._start(self._compare(fleet, model, pair)).add_done_callback(fleet.let_go)
 

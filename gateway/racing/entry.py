@@ -110,7 +110,7 @@ class Entry:
         *,
         reading: Reading[Attempt],
         may_launch: Callable[[Launch], bool],
-        on_slot_refused: Callable[[Launch], None],
+        on_seat_refused: Callable[[Launch], None],
     ) -> None:
         services = race.open_call.services
         self.race = race
@@ -133,7 +133,7 @@ class Entry:
             now=services.clock(),
             may_launch=may_launch,
             lines=services.seats.lines,
-            on_slot_refused=on_slot_refused,
+            on_seat_refused=on_seat_refused,
             sent=race.open_call.sent,
         )
         self._timer: asyncio.TimerHandle | None = None  # of the next launch, or of the end of a hold

@@ -41,7 +41,7 @@ class LaunchSchedule:
     deployment more, with a ``rescue_s`` of 2 s, ``open(now)`` yields the primary, and ``due_at`` is 0.3 s later. Then
     ``due`` yields the hedge, if the purse pays for it; else the hedge is a rescue, due 2 s after the start.
 
-    ``may_launch`` returns whether the budget allows an extra launch; probes are only counted. ``on_slot_refused`` is
+    ``may_launch`` returns whether the budget allows an extra launch; probes are only counted. ``on_seat_refused`` is
     told each extra launch that gets no seat.
     """
 
@@ -58,14 +58,14 @@ class LaunchSchedule:
         now: float,
         may_launch: Callable[[Launch], bool],
         lines: Mapping[str, Line],
-        on_slot_refused: Callable[[Launch], None],
+        on_seat_refused: Callable[[Launch], None],
         sent: OfCall,
     ) -> None:
         self._plan = plan
         self._sent = sent
         self._may_launch = may_launch
         self._lines = lines  # of the deployments with max_in_flight
-        self._on_slot_refused = on_slot_refused
+        self._on_seat_refused = on_seat_refused
         self._began = now
         # When each is due and was planned, in seconds after the start, and the launch: the next one first.
         self.pending: list[tuple[float, float, Launch]] = []
@@ -280,7 +280,7 @@ class LaunchSchedule:
         if name is None:
             for launch in others:
                 if launch.delay_s <= 0 and launch.role in EXTRA_ROLES:
-                    self._on_slot_refused(launch)
+                    self._on_seat_refused(launch)
             return ()
         full = primary.deployment
         others = [
@@ -304,7 +304,7 @@ class LaunchSchedule:
                 self._put(launch, due_s + max(RETRIED_AFTER_S, self._plan.rescue_s or 0.0))
                 return False
         elif line is not None and not line.has_room_for_extra:
-            self._on_slot_refused(launch)
+            self._on_seat_refused(launch)
         elif self._may_launch(launch):
             return True
         if launch.role in EXTRA_ROLES and self._plan.rescue_s is not None:

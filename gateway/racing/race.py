@@ -36,7 +36,7 @@ class FallbackModel(msgspec.Struct, frozen=True):
     call: Call  # as built for this model
     sink: Sink
     may_launch: Callable[[Launch], bool]
-    on_slot_refused: Callable[[Launch], None]
+    on_seat_refused: Callable[[Launch], None]
     late_s: float | None  # after so many seconds without an answer the next model is asked beside this one; None: never
     reading: Reading[Attempt]  # how the attempts ask
 
@@ -61,7 +61,7 @@ class FallbackModels(Protocol):
 class Race:
     """Runs the plans of a call: of its model, and of the models asked beside it. Use once: ``await race.run()``.
 
-    ``may_launch`` is called for each extra launch when the launch is due; ``on_slot_refused`` if the launch gets no
+    ``may_launch`` is called for each extra launch when the launch is due; ``on_seat_refused`` if the launch gets no
     seat. ``call`` is the call as built for ``model``, if the open call has another model yet; ``reading`` is how the
     attempts of ``model`` ask; ``following`` are the models asked beside ``model``.
     """
@@ -74,7 +74,7 @@ class Race:
         sink: Sink,
         *,
         may_launch: Callable[[Launch], bool],
-        on_slot_refused: Callable[[Launch], None] = lambda _: None,
+        on_seat_refused: Callable[[Launch], None] = lambda _: None,
         call: Call | None = None,
         reading: Reading[Attempt] = EVENTS,
         following: FallbackModels | None = None,
@@ -98,7 +98,7 @@ class Race:
             sink,
             reading=reading,
             may_launch=may_launch,
-            on_slot_refused=on_slot_refused,
+            on_seat_refused=on_seat_refused,
         )
         self.entries = [first]
         self.unanswered: list[tuple[str, NoAnswer]] = []  # the models that have failed, in this order
@@ -212,7 +212,7 @@ class Race:
             further.sink,
             reading=further.reading,
             may_launch=further.may_launch,
-            on_slot_refused=further.on_slot_refused,
+            on_seat_refused=further.on_seat_refused,
         )
         self.entries.append(entry)
         if further.late_s is not None:

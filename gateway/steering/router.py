@@ -1,8 +1,8 @@
 """Steering: plans calls from the results of earlier ones, and learns from each attempt as it ends.
 
-The other rooms use only ``Steering``: a race asks it for a plan and for permits, and it receives events through the
-``Recorder`` protocol. Nothing here blocks; clocks and randomness are arguments, so a simulator can run a day in
-seconds.
+The other rooms use only ``Steering``: a call asks it for a plan, and to charge extra attempts to a budget; it receives
+events through the ``Recorder`` protocol. Nothing here blocks; clocks and randomness are arguments, so a simulator can
+run a day in seconds.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -103,7 +103,7 @@ class Steering:
         self._in_file: set[str] = set()  # all of these deployments
         self._planned: dict[str, tuple[str, ...]] = {}  # by model, of the last plan: clients may list deployments
         self._payers: dict[str, str] = {}  # by model: the model whose budget applies instead of its own
-        self.refused_by: Narrowed | None = None  # the limit that refused the last call of ``permit``
+        self.refused_by: Narrowed | None = None  # the limit that refused the last call of ``charge_extra``
         self._turns: dict[str, float] = {}  # by model: when the last call that waits for limits asks again
         self._overtaken: dict[str, int] = {}  # by model: known primaries that another model overtook
         self._slot = 0
@@ -254,7 +254,7 @@ class Steering:
         bytes_by_name = self._affinity.known_bytes(model, prefix, self._clock())
         return {name: inf if size == PREFIX_BYTES[-1] else 2.0 * size for name, size in bytes_by_name.items()}
 
-    def permit(
+    def charge_extra(
         self,
         model: str,
         launch: Launch,
@@ -311,7 +311,7 @@ class Steering:
         return turn_at_s - now_s
 
     def left_out(self, model: str, plan: Plan) -> None:
-        """Count the attempts that a narrowed ``plan`` does not start with, like those that ``permit`` refuses."""
+        """Count the attempts that a narrowed ``plan`` does not start with, like those that ``charge_extra`` refuses."""
         reason = plan.narrowed or plan.withheld_by
         if reason is not None and self._on_refused is not None:
             begun = sum(launch.delay_s <= 0 and launch.role is not Role.PROBE for launch in plan.launches)

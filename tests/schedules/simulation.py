@@ -241,8 +241,8 @@ class WitnessedSteering:
         self.budget.append((model, race.budget, None, True))
         return plan
 
-    def permit(self, model: str, launch: Launch, race: RaceSettings, **options: Any) -> bool:
-        granted: bool = not self._refuses and self._steering.permit(model, launch, race, **options)
+    def charge_extra(self, model: str, launch: Launch, race: RaceSettings, **options: Any) -> bool:
+        granted: bool = not self._refuses and self._steering.charge_extra(model, launch, race, **options)
         self.permits.append((model, launch, granted))
         self.budget.append((model, race.budget, launch.role, granted))
         return granted

@@ -504,7 +504,7 @@ class Track:
             self.plan,
             self.sink,
             may_launch=lambda launch: self._permit(launch.role),
-            on_slot_refused=lambda launch: self.full.append(launch.deployment),
+            on_seat_refused=lambda launch: self.full.append(launch.deployment),
             **self._of_race,
         )
 

@@ -15,7 +15,7 @@ PRICE = Price(input_usd=1e-6, output_usd=1e-5)
 
 def may_launch(replica: VirtualReplica, deployment: str, role: Role, **of_dollars: float) -> bool:
     race = RaceSettings.model_validate({"budget": 0.1, **of_dollars})
-    return replica.steering.permit(MODEL, Launch(deployment, 0.0, role), race, cost_usd=0.0, learnt_as=OWN)
+    return replica.steering.charge_extra(MODEL, Launch(deployment, 0.0, role), race, cost_usd=0.0, learnt_as=OWN)
 
 
 @pytest.mark.parametrize("role", [Role.FAILOVER, Role.FALLBACK, Role.HEDGE])
@@ -24,8 +24,8 @@ def test_their_extra_attempts_leave_the_others_budget_as_it_was(role: Role) -> N
     for _ in range(500):
         may_launch(replica, "a", role)
     assert replica.steering.extra_attempts_left(MODEL) == VirtualReplica(("a",)).steering.extra_attempts_left(MODEL)
-    assert replica.permit(Role.FAILOVER, 0.1)
-    assert replica.permit(Role.HEDGE, 0.1)
+    assert replica.charge_extra(Role.FAILOVER, 0.1)
+    assert replica.charge_extra(Role.HEDGE, 0.1)
 
 
 def test_however_many_have_a_budget_themselves() -> None:

@@ -158,11 +158,11 @@ def test_hangs_teach_no_patience() -> None:
 
 def test_a_rescue_that_waits_is_asked_for_again_and_may_start_later() -> None:
     replica = VirtualReplica()
-    granted = [replica.permit(Role.FAILOVER, 0.0) for _ in range(51)]
+    granted = [replica.charge_extra(Role.FAILOVER, 0.0) for _ in range(51)]
     assert granted == [True] * 50 + [False]
     for _ in range(200):
         replica.plan(budget=0.0)
-    assert replica.permit(Role.FAILOVER, 0.0)
+    assert replica.charge_extra(Role.FAILOVER, 0.0)
 
 
 def test_four_cuts_of_a_known_model_that_another_has_overtaken_do_not_open_its_breaker_but_twelve_do() -> None:

@@ -31,7 +31,7 @@ def starts(of: Plan, permits: Callable[[Launch, float], bool], until_s: float = 
         now=now,
         may_launch=lambda launch: permits(launch, now - BEGAN),
         lines={},
-        on_slot_refused=lambda _: None,
+        on_seat_refused=lambda _: None,
         sent=OfCall(),
     )
     found += [(each.deployment, each.role, 0.0) for each in schedule.open(now)]
@@ -129,7 +129,7 @@ def test_a_hedge_without_a_deployment_asks_once_whether_it_might_have_started() 
 def test_what_is_pending_at_an_answer_may_replace_a_failure_and_comes_first() -> None:
     planned = plan(("a", 0.0, Role.PRIMARY), ("b", 0.3, Role.HEDGE), rest=["c"], withheld_s=0.4)
     schedule = LaunchSchedule(
-        planned, now=BEGAN, may_launch=lambda _: True, lines={}, on_slot_refused=lambda _: None, sent=OfCall()
+        planned, now=BEGAN, may_launch=lambda _: True, lines={}, on_seat_refused=lambda _: None, sent=OfCall()
     )
     assert [each.deployment for each in schedule.open(BEGAN)] == ["a"]
     schedule.close()

@@ -131,7 +131,7 @@ def test_where_some_hang_the_start_of_a_rescue_is_told_as_it_is() -> None:
 def test_rescues_of_late_are_told() -> None:
     replica = VirtualReplica()
     assert not any("rescues" in note for note in explained(replica.plan(explain=True)).notes)
-    replica.permit(Role.FAILOVER, 1.0)
+    replica.charge_extra(Role.FAILOVER, 1.0)
     told = "1 rescues in the last 200 calls; the budget pays for those beyond 50"
     assert told in explained(replica.plan(explain=True)).notes
 
@@ -313,11 +313,11 @@ def test_an_explanation_is_json() -> None:
 
 def test_the_next_call_can_be_explained_without_counting_it() -> None:
     replica = VirtualReplica(("a", "b"))
-    while replica.permit(Role.RACE, 0.1):
+    while replica.charge_extra(Role.RACE, 0.1):
         pass
     for _ in range(100):
         plan = replica.steering.explain(
             MODEL, ("a", "b"), RaceSettings(budget=0.1), Terms(Objective.FIRST_TOKEN, 10), answer_class(0)
         )
         assert explained(plan).budget_tokens < 1
-    assert not replica.permit(Role.RACE, 0.1)
+    assert not replica.charge_extra(Role.RACE, 0.1)

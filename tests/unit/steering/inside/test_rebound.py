@@ -269,9 +269,9 @@ def test_what_is_explored_beside_one_attempt_a_call_is_paid_as_rescues_are() -> 
     replica = VirtualReplica()
     for _ in range(200):
         in_turn(replica, 0.1)
-    explored = sum(replica.permit(Role.EXPLORE, 0.1, mode=Mode.SINGLE) for _ in range(100))
+    explored = sum(replica.charge_extra(Role.EXPLORE, 0.1, mode=Mode.SINGLE) for _ in range(100))
     assert explored == RESCUED_SHARE * RESCUED_OF + BURST_TOKENS
-    assert not replica.permit(Role.FAILOVER, 0.1)
+    assert not replica.charge_extra(Role.FAILOVER, 0.1)
 
 
 def slower_for_a_while() -> VirtualReplica:

@@ -73,16 +73,16 @@ def test_when_the_days_dollars_are_spent_races_get_narrower_and_it_is_said_by_wh
     )
     race = RaceSettings(budget=1.0, usd_per_day=0.5)
     extra = Launch("b", 0.0, Role.RACE)
-    assert [steering.permit("m", extra, race, cost_usd=0.2) for _ in range(3)] == [True, True, False]
-    assert steering.permit("m", extra, race, cost_usd=0.1)  # a cheaper one still fits
-    assert steering.permit("m", extra, race, cost_usd=None)  # no price is known: it counts as nothing
-    assert not steering.permit("m", extra, race, cost_usd=0.2)
+    assert [steering.charge_extra("m", extra, race, cost_usd=0.2) for _ in range(3)] == [True, True, False]
+    assert steering.charge_extra("m", extra, race, cost_usd=0.1)  # a cheaper one still fits
+    assert steering.charge_extra("m", extra, race, cost_usd=None)  # no price is known: it counts as nothing
+    assert not steering.charge_extra("m", extra, race, cost_usd=0.2)
     assert steering.refused_by == "usd_per_day"
-    while steering.permit("m", extra, race, cost_usd=0.0):
+    while steering.charge_extra("m", extra, race, cost_usd=0.0):
         pass
     assert refused == [("m", "usd_per_day"), ("m", "usd_per_day"), ("m", "budget")]
     clock.now_s = MIDNIGHT_S
-    assert not steering.permit("m", extra, race, cost_usd=0.2)
+    assert not steering.charge_extra("m", extra, race, cost_usd=0.2)
     assert steering.refused_by == "budget"
 
 
@@ -98,14 +98,14 @@ def test_a_fallback_beside_a_late_model_is_charged_and_refused_only_for_dollars_
     )
     race, fallback = RaceSettings(budget=0.1, usd_per_day=0.5), Launch("b", 0.0, Role.FALLBACK)
     before = steering.extra_attempts_left("m")
-    assert steering.permit("m", fallback, race, cost_usd=0.4)
-    assert not steering.permit("m", fallback, race, cost_usd=0.4)
-    assert steering.permit("m", fallback, race, cost_usd=0.4, is_needed=True)
+    assert steering.charge_extra("m", fallback, race, cost_usd=0.4)
+    assert not steering.charge_extra("m", fallback, race, cost_usd=0.4)
+    assert steering.charge_extra("m", fallback, race, cost_usd=0.4, is_needed=True)
     assert (steering.extra_attempts_left("m"), spending.today_usd("m")) == (before - 2, pytest.approx(0.8))
     assert refused == [("m", "usd_per_day")]
-    assert [steering.permit("m", fallback, race, cost_usd=None) for _ in range(50)] == [True] * 48 + [False] * 2
+    assert [steering.charge_extra("m", fallback, race, cost_usd=None) for _ in range(50)] == [True] * 48 + [False] * 2
     assert steering.extra_attempts_left("m") == -before  # hangs do not end racing for longer than a burst
-    assert not steering.permit("m", Launch("b", 0.0, Role.HEDGE), race, cost_usd=None)
+    assert not steering.charge_extra("m", Launch("b", 0.0, Role.HEDGE), race, cost_usd=None)
 
 
 def test_however_a_list_of_models_is_written_one_of_them_pays_and_counts_its_calls() -> None:
@@ -115,7 +115,7 @@ def test_however_a_list_of_models_is_written_one_of_them_pays_and_counts_its_cal
     for number in range(100):
         name = f"m,{' ' * number}other"
         steering.plan(name, ("a", "b"), race, terms, answer_class(0), payer="m")
-        steering.permit(name, Launch("b", 0.0, Role.RACE), race, cost_usd=0.01, payer="m")
+        steering.charge_extra(name, Launch("b", 0.0, Role.RACE), race, cost_usd=0.01, payer="m")
     _, own = spending.own_usd()
     assert own == {"m\0calls": 100.0, "m": pytest.approx(1.0)}
 

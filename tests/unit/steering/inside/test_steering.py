@@ -356,7 +356,7 @@ def test_a_hang_is_probed_seldom_and_costs_the_budget_nothing() -> None:
                 assert launch.watch_s is not None
                 assert launch.watch_s <= 30.0
                 probes += 1
-                refused += not replica.permit(Role.PROBE, 0.1)
+                refused += not replica.charge_extra(Role.PROBE, 0.1)
                 watched.append((replica.now_s + launch.watch_s, launch.watch_s))
         replica.win(primary(plan), 0.5)
     assert (probes < 45, refused) == (True, 0), probes
@@ -403,7 +403,7 @@ def test_thousands_of_calls_start_no_more_extra_attempts_than_their_budget(
         for launch in plan.launches:
             if running and min(running)[0] <= launch.delay_s:
                 break
-            if not replica.permit(launch.role, budget):
+            if not replica.charge_extra(launch.role, budget):
                 continue
             extras += launch.role not in {Role.PRIMARY, Role.FAILOVER}
             tail = 6.0 if world.random() < 0.03 else 1.0
@@ -425,17 +425,17 @@ def test_a_permit_is_drawn_when_an_attempt_starts_not_when_it_is_planned() -> No
     replica = VirtualReplica()
     for _ in range(100):
         replica.plan(budget=0.1)
-    granted = sum(replica.permit(Role.HEDGE, 0.1) for _ in range(100))
+    granted = sum(replica.charge_extra(Role.HEDGE, 0.1) for _ in range(100))
     assert granted == 20
 
 
 def test_exploring_may_overdraw_the_budget_by_a_burst_and_what_a_call_needs_is_free() -> None:
     replica = VirtualReplica()
-    while replica.permit(Role.RACE, 0.1):
+    while replica.charge_extra(Role.RACE, 0.1):
         pass
-    assert sum(replica.permit(Role.EXPLORE, 0.1) for _ in range(100)) == 20
-    assert not replica.permit(Role.HEDGE, 0.1)
-    assert all(replica.permit(role, 0.1) for role in (Role.PRIMARY, Role.FAILOVER, Role.PROBE))
+    assert sum(replica.charge_extra(Role.EXPLORE, 0.1) for _ in range(100)) == 20
+    assert not replica.charge_extra(Role.HEDGE, 0.1)
+    assert all(replica.charge_extra(role, 0.1) for role in (Role.PRIMARY, Role.FAILOVER, Role.PROBE))
 
 
 def test_a_model_that_is_seldom_called_keeps_its_budget_and_gets_no_full_one_each_time() -> None:
@@ -447,15 +447,15 @@ def test_a_model_that_is_seldom_called_keeps_its_budget_and_gets_no_full_one_eac
         replica.steering.plan("busy", replica.deployments, race, Terms(Objective.FIRST_TOKEN, 100), SHORT)
         made = replica.plan(budget=0.1)  # each time so long after that nothing recent is known: with company
         extra = [each for each in made.launches if each.role in {Role.RACE, Role.HEDGE, Role.EXPLORE}]
-        started += sum(replica.permit(each.role, 0.1) for each in extra if not each.delay_s)
+        started += sum(replica.charge_extra(each.role, 0.1) for each in extra if not each.delay_s)
     assert started <= 0.1 * calls + 2 * BURST_TOKENS
 
 
 def test_models_have_budgets_of_their_own() -> None:
     replica = VirtualReplica()
-    while replica.permit(Role.RACE, 0.1):
+    while replica.charge_extra(Role.RACE, 0.1):
         pass
-    assert replica.permit(Role.RACE, 0.1, model="another")
+    assert replica.charge_extra(Role.RACE, 0.1, model="another")
 
 
 def test_the_leaderboard_tells_each_deployments_figures() -> None:
@@ -551,9 +551,9 @@ def test_dollars_never_refuse_a_call_s_first_rescue_but_its_second_one() -> None
     replica = VirtualReplica()
     race = RaceSettings(budget=1.0, extra_usd_per_call=0.001)
     rescue = Launch("b", 0.6, Role.FAILOVER)
-    assert replica.steering.permit(MODEL, rescue, race, cost_usd=1.0, is_needed=True)
-    assert not replica.steering.permit(MODEL, rescue, race, cost_usd=1.0)
-    assert not replica.steering.permit(
+    assert replica.steering.charge_extra(MODEL, rescue, race, cost_usd=1.0, is_needed=True)
+    assert not replica.steering.charge_extra(MODEL, rescue, race, cost_usd=1.0)
+    assert not replica.steering.charge_extra(
         MODEL, Launch("b", 0.0, Role.RACE), race, cost_usd=0.0001
     )  # it is paid off first
 
