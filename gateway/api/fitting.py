@@ -285,7 +285,7 @@ class _Translations:
         if deployment.refuses_storing and dialect is self._dialect:
             wording = _without_storing(dialect, wording)
         if self._question.is_to_be_stored and not deployment.stores:
-            fitting.second[deployment.name] = "is not known to store what the next request may go on from"
+            fitting.second[deployment.name] = "is not known to store what it answers"
         if deployment.keeps and (dialect.requests.storing or "") in wording.fields:
             self._kept(deployment, dialect, wording, fitting)
         try:

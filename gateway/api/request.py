@@ -140,6 +140,16 @@ class ParsedRequest(CallRequest, frozen=True, kw_only=True):
             return True
         return "tool_choice" in fields and bytes(fields["tool_choice"])[:1] == b"{"
 
+    @property
+    def is_to_be_stored(self) -> bool:
+        """Whether the client wants the answer kept at the provider, and the gateway does not keep it instead.
+
+        In chat nothing goes on from such an answer, but OpenAI's users evaluate and distil those that it has kept.
+        """
+        if not self.stateful or self.remembering is not None:
+            return False
+        return self.stores or (self.relayed is None and bytes(self.fields.get("store", b"")) == b"true")
+
     def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
         """Return the bytes of the body if the provider reads only the body; None if it may read or do more.
 

@@ -190,7 +190,7 @@ class ResolvedModel:
         ``most_values``: the maximum for a translation.
         """
         parsed, common, needs = self.parsed, self.model.common, self.parsed.needs
-        is_to_be_stored = parsed.stores and parsed.remembering is None
+        is_to_be_stored = parsed.is_to_be_stored
         is_taught = False
         for learnt in self.model.learnt:
             is_taught = is_taught or (learnt.steers and learnt.steers_for(self._client))

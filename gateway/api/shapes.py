@@ -167,11 +167,11 @@ class ClientDecisions(msgspec.Struct):
 def kept_shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shape | None:
     """Return the shape of a request for a configured ``model``; None if something must be decided for it alone.
 
-    None for requests that: pass unread or are translated; are bound to objects at a provider, or name providers; may
-    lose a part of their history, or may have to be asked for whole; come from clients with keys of their own; are for
-    models that change requests, or that a client made up as a list of deployments. Also for requests as long as some
-    contexts; for settings of thinking for a model that does not think; and for providers whose refusals have taught
-    something about requests.
+    None for requests that: pass unread or are translated; are bound to objects at a provider, or name providers;
+    may lose a part of their history, or may have to be asked for whole; ask to be stored; come from clients with
+    keys of their own; are for models that change requests, or that a client made up as a list of deployments. Also
+    for requests as long as some contexts; for settings of thinking for a model that does not think; and for
+    providers whose refusals have taught something about requests.
     """
     if (
         model is None
@@ -179,6 +179,7 @@ def kept_shape_of(model: Model | None, parsed: ParsedRequest, client: Client) ->
         or parsed.dialect not in model.common.speaks
         or parsed.preferences is not NO_PREFERENCES
         or parsed.runs_on
+        or (parsed.stateful and parsed.is_to_be_stored)
         or parsed.converses is not None
         or client.tenant is not None
         or client.unpriced == REFUSE

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from providers.simulator.script import Status
 from tests.app.gateway.running_gateway import MODEL, Serve, single
 
 
@@ -100,6 +101,30 @@ async def test_what_leaves_something_behind_is_never_sent_twice(serve: Serve, fi
         async with running.chat(race={"mode": "race", "width": 2}, **fields) as response:
             assert response.headers["x-holeshot-mode"] == "single"
         assert running.requests == 1
+
+
+@pytest.mark.parametrize("mode", ["auto", "race", "single"])
+async def test_what_a_provider_is_to_store_goes_to_one_that_stores_before_all_others(serve: Serve, mode: str) -> None:
+    config = {
+        "providers": {"alpha": {"preset": "vllm"}, "beta": {"preset": "openai"}},
+        "models": {MODEL: {"race": {"mode": mode}}},
+    }
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("alpha", "beta", first_s=5.0)
+
+        async def answered_by(**fields: Any) -> str:
+            async with running.chat(**fields) as response:
+                await response.read()
+            return str(response.headers["x-holeshot-provider"])
+
+        searching = {"tools": [{"type": "web_search"}]}  # is as little sent twice, and nothing of it is stored
+        assert await answered_by(**searching) == "alpha"
+        for stream in (False, True):
+            assert await answered_by(store=True, stream=stream) == "beta"
+        assert await answered_by(**searching) == "alpha"
+        assert all("store" not in each.body for each in running["alpha"].received)
+        running["beta"].script = [Status(503)]
+        assert await answered_by(store=True) == "alpha"
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ REQUESTS: list[dict[str, Any]] = [
     {"race": {"mode": "hedge", "win_on": "sentence"}, "stream": True},
     {"race": {"mode": "hedge", "hedge_delay_s": 50, "win_on": "valid"}},
     {"n": 2},
-    {"store": True},
+    {"web_search_options": {}},
     {"max_tokens": 5},
     {"reasoning_effort": "high"},
 ]
