@@ -33,7 +33,7 @@ from typing import Final, Self
 import msgspec
 
 from providers.refusals.content import is_refused_by_filter
-from providers.refusals.too_long import is_too_long
+from providers.refusals.too_long import counts_too_many, is_too_long
 from providers.refusals.vendor_limits import Limit, is_of_model, lack_of, limit_of
 
 # Decoding JSON that others wrote may raise these: no JSON or another type, a string that is not UTF-8, nesting deeper
@@ -327,6 +327,8 @@ class UpstreamError(Exception):
     decided. ``before``: the events that a translation has made of earlier bytes in the same read. ``answer``: the event
     with status 200 that reports the error to clients of the vendor's own API.
 
+    ``prompt_bytes``: of the refused request, by which a number in the words is known to be of its tokens; 0: unknown.
+    ``is_of_asked_model``: it says of the model that was asked for, by its name, that there is none.
     ``request_id``: the provider's id of the refused request, which its support asks for. ``read_s``: how long ago the
     response's headers came when the error was raised, seconds; None: none came, or the exchange was open by then.
     ``deployment``: whose answer the error has broken off.
@@ -340,6 +342,8 @@ class UpstreamError(Exception):
     before = b""
     answer = b""
     is_of_day = False
+    prompt_bytes = 0
+    is_of_asked_model = False
     has_another_key = False
     has_another_form = False
     meant: int | None = None
@@ -415,7 +419,9 @@ class UpstreamError(Exception):
         """Whether the prompt is too long for this deployment: another one with a longer context may take the prompt."""
         if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
             return False
-        return self.limit is None and is_too_long(f"{self.said} {' '.join(self.names)}")
+        if self.limit is not None:
+            return False
+        return is_too_long(f"{self.said} {' '.join(self.names)}") or counts_too_many(self.said, self.prompt_bytes)
 
     @property
     def limit(self) -> Limit | None:
@@ -479,6 +485,7 @@ class UpstreamError(Exception):
         )
         same.note, same.meant, same._said = self.note, self.meant, self._said
         same.is_of_day, same.answer = self.is_of_day, self.answer
+        same.prompt_bytes, same.is_of_asked_model = self.prompt_bytes, self.is_of_asked_model
         return same
 
     def turn_into(self, kind: ErrorKind, *, without_body: bool = False) -> None:

@@ -16,8 +16,8 @@ import msgspec
 
 from providers.refusals.content import is_of_filter
 from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.rules import blames_request
-from providers.refusals.unknown_models import is_unknown
+from providers.refusals.rules import blames_request, size_of
+from providers.refusals.unknown_models import is_unknown, says_gone
 from providers.refusals.wrong_api import lacks_path
 
 
@@ -103,6 +103,7 @@ RULES: Final = (
 )
 
 _LONGEST: Final = 4096  # characters of a message that are searched
+_LONGEST_NUMBER: Final = 9  # digits
 # Of these statuses no words are compared. 400, 413 and 422 blame the request already; a 401 is about the key, whatever
 # words the message quotes.
 _CLEAR: Final = frozenset({400, 413, 422, 401})
@@ -133,12 +134,15 @@ def decide_by_request(
     whether the provider may lack the API that was asked. For example, 400 "Model Not Exist" becomes ``not_found``, and
     500 "Unsupported parameter: 'verbosity'" ``bad_request``.
     """
+    error.is_of_asked_model = says_gone(model, error) and not _gives_name(model, fields)
     if is_unknown(model, error):
         error.turn_into(ErrorKind.NOT_FOUND, without_body=True)
         error.is_certain = True
     if error.status == HTTPStatus.INTERNAL_SERVER_ERROR and blames_request(error.said):
         error.turn_into(ErrorKind.BAD_REQUEST, without_body=True)  # its type blames the server
     decide_by_fields(error, fields)
+    if error.kind is ErrorKind.BAD_REQUEST and not _states_a_value(error.said, fields):
+        error.prompt_bytes = size_of(fields)
     if may_lack_path and lacks_path(error):
         error.turn_into(ErrorKind.NO_SUCH_API)  # the model may still work in chat
 
@@ -170,6 +174,18 @@ def _found(
         ):
             return rule.about
     return None
+
+
+def _gives_name(model: str, fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether a client has named something as the model is named, such as an earlier response."""
+    return any(model.encode() in bytes(raw) for name, raw in fields.items() if name != "model")
+
+
+def _states_a_value(said: str, fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether a number of the request is in a refusal, such as its ``max_tokens``."""
+    plain = said.replace(",", "")
+    short = (bytes(raw).decode(errors="replace") for raw in fields.values() if len(memoryview(raw)) <= _LONGEST_NUMBER)
+    return any(number.isdigit() and number in plain for number in short)
 
 
 def _has(fields: Mapping[str, msgspec.Raw], name: str, values: Collection[str]) -> bool:

@@ -3,7 +3,16 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from providers.refusals.refused_fields import CONDITION, LITERALS, MOST_FIELDS, NO_VALUE, NOUN, RefusedField, path_of
+from providers.refusals.refused_fields import (
+    CONDITION,
+    LITERALS,
+    MOST_FIELDS,
+    NO_VALUE,
+    NOUN,
+    SENTENCES,
+    RefusedField,
+    path_of,
+)
 
 # A sentence names fields, says that something is not taken, and says nothing of the values that are.
 # ``exchange/taught.py`` ignores names that are no field of the request, or no field that may be left out.
@@ -55,14 +64,13 @@ _NOT_BOTH = re.compile(
     re.IGNORECASE,
 )
 _OF_LACKS = re.compile(r"\b(?:missing|required)\b", re.IGNORECASE)
-_SENTENCES = re.compile(r"(?<=[.;!?])\s+|(?<=[\u3002\uff1b\uff01\uff1f])|\n")
 _ONLY_IF = re.compile(r"\b(?:when|if|while|unless|with(?:out)?|together|in combination|alongside|for)\b", re.IGNORECASE)
 
 
 def in_other_words(text: str) -> Iterator[RefusedField]:
     """Yield the fields named in sentences that say, in words of no rule, that something is not taken."""
     names: dict[str, bool] = {}
-    for sentence in _SENTENCES.split(text):
+    for sentence in SENTENCES.split(text):
         if _NOT_BOTH.search(sentence) is not None:
             of_both = [match[match.lastgroup or 0] for match in _NAMED_HERE.finditer(sentence)]
             names |= dict.fromkeys(of_both[1:][-1:], True)
@@ -87,7 +95,7 @@ def mentioned(text: str, param: str) -> tuple[tuple[str, ...], bool]:
 
     And whether the words are about values.
     """
-    about = [each for each in _SENTENCES.split(text) if _OF_LACKS.search(each) is None]
+    about = [each for each in SENTENCES.split(text) if _OF_LACKS.search(each) is None]
     sentences = [(each, _OF_VALUES.search(each) is not None) for each in about]
     for of_values in (False, True):
         chosen = [each for each, is_of_value in sentences if is_of_value is of_values]

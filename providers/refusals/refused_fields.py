@@ -1,4 +1,4 @@
-"""A field that a refusal names, and the words around its name."""
+"""A field that a refusal names, its sentence, and the words around its name."""
 
 import re
 from typing import NamedTuple
@@ -16,6 +16,7 @@ CONDITION = re.compile(
     re.IGNORECASE,
 )
 MOST_FIELDS = 16  # of one refusal
+SENTENCES = re.compile(r"(?<=[.;!?])\s+|(?<=[\u3002\uff1b\uff01\uff1f])|\n")
 _SEPARATORS = re.compile(r"[.\[\]/,\s'\"]+")
 
 

@@ -4,6 +4,8 @@ import re
 
 import msgspec
 
+from providers.refusals.refused_fields import SENTENCES
+
 # The words of vendors, as github.com/badlogic/pi-mono has them (packages/ai/src/utils/overflow.ts, read on 2026-11-27):
 # of OpenAI, Azure, vLLM, OpenRouter, Anthropic, Google, Bedrock, xAI, Groq, GitHub Copilot, MiniMax, Kimi, llama.cpp
 # and LM Studio. Mistral, SGLang and Together name a context length, too. The last five lines are of TGI, Alibaba
@@ -26,61 +28,82 @@ _TOO_LONG = re.compile(
     r"|\btokens_limit_reached\b|\btokens_too_long\b|\bmodel_max_prompt_tokens_exceeded\b|\bmax size: \d+ tokens\b"
     r"|\bmax tokens of \d+ exceeded\b"  # Snowflake's
     # Of own servers, from memory.
-    r"|\bsequence length\b.{0,20}\bexceeded\b|\bexceeds? n_ctx\b|\bcontext overflow",
+    r"|\bsequence length\b.{0,20}\bexceeded\b|\bexceeds? n_ctx\b|\bcontext overflow"
+    r"|\bcontext(?: window)? (?:is )?full\b|\bout of context (?:space|room|window)\b",
     re.IGNORECASE,
 )
 # In words that the list does not have: a sentence about a prompt, that says that it is too much, in tokens or as a
 # length. So say it SambaNova, Bedrock of Nova, Vertex, DeepInfra, TabbyAPI, NVIDIA NIM, Databricks, Moonshot, Hunyuan.
 _OF_A_PROMPT = re.compile(
-    r"\b(?:prompts?|inputs?|messages|conversation|requests?|(?:input|prompt)_tokens)\b", re.IGNORECASE
+    r"\b(?:prompts?|inputs?|messages|conversations?|requests?|(?:input|prompt)_tokens)\b", re.IGNORECASE
 )
 _IS_TOO_MUCH = re.compile(
     r"exceed|overflow|\btoo (?:long|large|big)\b|\btoo many (?:\w+ ){0,2}tokens\b|\bover the\b"
     r"|\b(?:longer|greater|larger|bigger) than\b"
     r"|\bmore (?:tokens )?than (?:the |its |our |this |a )?(?:\d[\d,]{2}|max|limit|model|context|allowed|supported)"
     r"|\bno more than \d|\bcan only (?:handle|hold|process|take)\b"
+    r"|\b(?:does not|doesn.t|do not|don.t|cannot|can.t|will not|won.t) fit\b"
     r"|\bmaximum supported\b|\bsupports? (?:only )?(?:up to|at most|a maximum)\b|\bonly (?:supports?|takes|accepts)\b",
     re.IGNORECASE,
 )
 _IN_TOKENS = re.compile(
-    r"\btokens?\b|\bcontext\b|\blength of (?:the|your)\b"
+    r"\btokens?\b|\bcontext\b|\blength of (?:the|your)\b|\b(?:the|its|our|model.?s) window\b"
     r"|\b(?:max_?)?(?:seq|sequence|input|prompt|model)[_ ]?len(?:gth)?\b",
+    re.IGNORECASE,
+)
+# Such a sentence without tokens or a length: the whole prompt is too much.
+_IS_TOO_LONG = re.compile(
+    r"\b(?:prompt|query|conversation"
+    r"|(?:input|messages?|text)(?=[^.;!?]{0,40}\bfor (?:(?:this|the|that|our|your) )?(?:\w+ )?(?:model|deployment)))\b"
+    r"(?: you \w+)?(?: is| are| was)?(?: far| much)? too (?:long|large|big)\b",
     re.IGNORECASE,
 )
 # What else may be too long in such a sentence, or should be longer.
 _OF_ANOTHER_THING = re.compile(
     r"\b(?:images?|pictures?|audios?|videos?|files?|urls?|characters|bytes|pixels|strings?|items|arrays?|elements|stop"
-    r"|schemas?|names?|ids?|(?:max|output|completion|thinking|budget)_tokens|budget|n_predict|logit_bias|temperature"
+    r"|schemas?|names?|ids?|(?:max|output|completion|thinking|budget)_tokens|(?<!token )budget|n_predict|logit_bias"
+    r"|temperature|quota|credits?|balance|seconds|minutes|hours|daily|monthly|thinking (?:tokens?|token budget)"
+    r"|budget (?:of|for|on) (?:your|this|the) (?:account|key|organi[sz]ation)"
     r"|top_\w+|cached|caching)\b|\b(?:access|api|auth\w*|bearer|page|session) token"
     r"|\b(?:must|should|shall|has to|have to|needs? to|requires?|ensure|expected)\b.{0,40}"
     r"(?<!\bno )\b(?:longer|greater|larger|more|bigger) than\b|\bthan (?:or equal to )?[01]\b",
     re.IGNORECASE,
 )
-_SENTENCES = re.compile(r"(?<=[.;!?。\uff1b\uff01\uff1f])\s*|\n")
 _IN_CHINESE = re.compile(  # Zhipu's code 1261 and others: the input, or tokens, are too long, or beyond a limit
-    r"(?:输入|提示词|上下文|对话|消息|\b(?:prompt|input|(?:(?:prompt|input)_)?tokens?)\b)"
+    r"(?:输入|提示词|上下文|对话|会话|消息|(?<!输出 )\b(?:prompt|input|(?:(?:prompt|input)_)?tokens?)(?![A-Za-z_]))"
     r"[^。\uff1b;\n图片文件视音输出频参_]{0,20}"
-    r"(?:过长|超长|太长|超过|超出|超限)",
+    r"(?:过长|超长|太长|超过|超出|超限)"
+    r"|(?:超过|超出)[^。\uff1b;\n图片文件视音输出频参_]{0,12}(?:上下文|输入长度|提示词长度)",
     re.IGNORECASE,
 )
 # The same in Japanese and Korean, of servers whose operators have translated their words: from memory.
 _IN_JAPANESE = re.compile(
     r"(?:入力|プロンプト|コンテキスト|会話|メッセージ(?!の?数)|(?<!出力)トークン数)"
-    r"(?:(?!画像|音声|動画|ファイル|出力|パラメータ)[^。;\n_]){0,40}(?:超え|超過|長すぎ)"
+    r"(?:(?!画像|音声|動画|ファイル|出力|パラメータ)[^。;\n_]){0,40}(?:超え|超過|長すぎ|大きすぎ)"
+    r"|(?<!出力)トークン(?:数)?の?(?:上限|制限|最大)[^。;\n_]{0,8}(?:超え|超過)"
 )
 _IN_KOREAN = re.compile(
     r"(?:입력|프롬프트|컨텍스트|대화|메시지(?! ?수)|(?<!출력 )토큰 ?수)"
-    r"(?:(?!이미지|음성|영상|파일|출력|매개변수|파라미터)[^.;\n_]){0,40}(?:초과|너무 [길깁긴]|넘[었습는어])"
+    r"(?:(?!이미지|음성|영상|파일|출력|매개변수|파라미터)[^.;\n_]){0,40}(?:초과|너무 [길깁긴큽큰]|넘[었습는어])"
+    r"|(?<!출력 )(?<!API )토큰 ?(?:한도|제한|상한)[^.;\n_]{0,8}(?:초과|넘)"
+)
+_IN_RUSSIAN = re.compile(
+    r"^(?!.*(?:изображен|картин|файл|аудио|видео|параметр|символ|вывод|ответ|минут|секунд|сутк))"
+    r"(?:.*\b(?:запрос|промпт|подсказк|контекст|сообщени|ввод|входны|диалог|бесед)\w*\b[^.;\n_]{0,60}"
+    r"(?:превыша|превысил|слишком (?:длин|больш|велик)|не помеща)"
+    r"|.*(?:превышен|превышает|слишком (?:длин|больш))\w*[^.;\n_]{0,40}"
+    r"\b(?:запрос|промпт|подсказк|контекст|сообщени|ввод|входн|диалог|бесед)(?!\w*ов\b))",
+    re.IGNORECASE,
 )
 # In languages of Europe.
 _IN_EUROPEAN = re.compile(
     r"^(?!.*(?:\bausgabe|\bsalida|\bsaída|\bsortie|\buscita|\bminut))"
     r".*\b(?:eingabe|kontext|prompt|entrada|contexto|invite|entrée|contexte|contesto|invoer)\w*\b[^.;\n]{0,60}"
     r"(?:\büberschr|\bzu lang|\bexced|\bsuper(?:a|ó)\b|\bdemasiad|\bdépass"
-    r"|\btrop (?:de|long)|\btroppo|\bte lang)",
+    r"|\btrop (?:de|long)|\btroppo|\bte lang|\bmuito long)",
     re.IGNORECASE,
 )
-_WORDS = (_TOO_LONG, _IN_CHINESE, _IN_JAPANESE, _IN_KOREAN, _IN_EUROPEAN)
+_WORDS = (_TOO_LONG, _IN_CHINESE, _IN_JAPANESE, _IN_KOREAN, _IN_RUSSIAN, _IN_EUROPEAN)
 # The limit in them: "188240 + 21333 > 200000", "maximum context length is 8192 tokens", "allowed (1048575)", "limit:
 # 262144 (requested: 300000)", "65673 tokens, too large for model with 32768 maximum context length", "should be
 # [1, 129024]", "must have less than 4096 tokens", "cannot exceed 8192",
@@ -120,6 +143,9 @@ _BESIDE = (
     re.compile(r"(?P<prompt>\d{1,9}) tokens from the input messages and (?P<answer>\d{1,9}) tokens for the completion"),
     re.compile(r"(?P<prompt>\d{1,9}) \+ (?P<answer>\d{1,9}) > \d"),
 )
+# In any language: of tokens.
+_NAMES_TOKENS = re.compile(r"tok[eé]n|токен|トークン|토큰|رمز|\bjetons?\b", re.IGNORECASE)
+_LEAST_BYTES_PER_TOKEN, _MOST_BYTES_PER_TOKEN = 1, 8
 _NUMBER = re.compile(r"(?<![\w.,])(\d[\d,]{2,11})(?!\w)")
 
 
@@ -143,10 +169,25 @@ def is_too_long(text: str) -> bool:
 
 def _is_in_other_words(text: str) -> bool:
     return any(
-        all(words.search(sentence) is not None for words in (_OF_A_PROMPT, _IS_TOO_MUCH, _IN_TOKENS))
+        (
+            _IS_TOO_LONG.search(sentence) is not None
+            or all(words.search(sentence) is not None for words in (_OF_A_PROMPT, _IS_TOO_MUCH, _IN_TOKENS))
+        )
         and _OF_ANOTHER_THING.search(sentence) is None
-        for sentence in _SENTENCES.split(text)
+        for sentence in SENTENCES.split(text)
     )
+
+
+def counts_too_many(text: str, prompt_bytes: int) -> bool:
+    """Whether a refusal states a number of tokens that a prompt of so many bytes may have, and a lower one.
+
+    In words of no list, in any language: "Die Anfrage hat 40021 Token, erlaubt sind 32768".
+    """
+    numbers = {int(each.replace(",", "")) for each in _NUMBER.findall(text)}
+    if len(numbers) != 2 or _NAMES_TOKENS.search(text) is None:  # noqa: PLR2004 - the prompt's and the limit
+        return False
+    is_near = prompt_bytes // _MOST_BYTES_PER_TOKEN <= max(numbers) <= prompt_bytes // _LEAST_BYTES_PER_TOKEN
+    return is_near and not any(words.search(text) is not None for words in (_OF_A_MINUTE, _OF_ANOTHER_THING))
 
 
 def stated_limit(text: str) -> int | None:

@@ -3,6 +3,7 @@
 import re
 
 from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals.refused_fields import SENTENCES
 
 # Vendors that say with 400 what others answer with 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, Z.ai
 # (github.com/JailbrokenAI/wallbreaker/issues/20, read on 2026-11-29), OpenRouter, LiteLLM, Together, Bedrock
@@ -35,8 +36,30 @@ _OF_UNKNOWN_MODELS = frozenset(
 # In words that do not name a model: "This deployment was retired on 2026-11-01".
 _GONE = re.compile(
     r"\b(?:deployment|checkpoint|snapshot)\b[^.;/\n]{0,60}\b(?:(?:does not|doesn.t) exist|not found|unknown|retired"
-    r"|decommissioned|deprecated|discontinued|no longer|end of (?:its )?life)\b",
+    r"|decommissioned|deprecated|discontinued|no longer|end of (?:its )?life)\b"
+    r"|\b(?:no such|unknown) (?:deployment|checkpoint|snapshot)\b",
     re.IGNORECASE,
+)
+# In any words, beside the name that was asked for: that there is no such thing.
+_IS_ABSENT = (
+    r"(?:(?:is |was |were )?not (?:be )?found|(?:does not|doesn.t|did not) exist|no such|not exist|not known"
+    r"|(?:is |are )?unknown|no longer (?:available|served|exists)|(?:has been |was |is )?(?:retired|decommissioned"
+    r"|discontinued|shut down|removed)|could not (?:be found|find)|nicht gefunden|unbekannt\w*|existiert nicht"
+    r"|gibt es nicht|introuvable|inconnue?|n.existe pas|no existe|no encontrad[oa]|n\u00e3o (?:existe|encontrad[oa])"
+    r"|non (?:esiste|trovat[oa])|не (?:найден\w*|существует)|不存在|未找到|找不到|見つかりません|存在しません"
+    r"|찾을 수 없습니다|존재하지 않습니다)"
+)
+_ABSENT = re.compile(_IS_ABSENT, re.IGNORECASE)
+_LONGEST = 300  # characters of a message that says nothing else
+# What else may be absent in a sentence that names the model.
+_ANOTHER_THING = re.compile(
+    r"https?:|/v\d|\b(?:GET|POST|urls?|paths?|routes?|endpoints?|pages?|files?|tools?|functions?|responses?|items?|ids?"
+    r"|conversations?|images?|users?|keys?|parameters?|fields?|adapters?|versions?|methods?|handlers?|tokenizers?)\b",
+    re.IGNORECASE,
+)
+_FILLING = (
+    r"(?:\W|[がは]|\d{3}\b|_|\b(?:the|requested|error|resource|deployment|engine|snapshot|checkpoint|llm|model|named?|called|a"
+    r"|with|de|das|der|die|le|la|el|o|on|in|here|this|server|project|region|at|any|you|asked|for)\b)*"
 )
 _CODES_OF_NO_MODEL = frozenset({"model_not_found", "DeploymentNotFound"})
 
@@ -53,6 +76,26 @@ def names_model(error: UpstreamError) -> bool:
         or text.startswith("No endpoints found")
         or _GONE.search(text) is not None
         or not _CODES_OF_NO_MODEL.isdisjoint(error.names)
+        or error.is_of_asked_model
+    )
+
+
+def says_gone(model: str, error: UpstreamError) -> bool:
+    """Whether an error says that there is no ``model``, in words of no list: "Not Found: qwen-3-8b".
+
+    A 404 has such a sentence, which names nothing else; a 400 says nothing else.
+    """
+    if not model or model not in error.said:
+        return False
+    name = rf"(?<![\w./:@-])(?:models/)?{re.escape(model)}(?![A-Za-z0-9_/@-]|[.:][A-Za-z0-9_])"
+    if error.kind is ErrorKind.BAD_REQUEST:
+        alone = rf"{_FILLING}(?:{name}{_FILLING}{_IS_ABSENT}|{_IS_ABSENT}{_FILLING}{name}){_FILLING}"
+        return len(error.said) <= _LONGEST and re.fullmatch(alone, error.said, re.IGNORECASE) is not None
+    return error.kind is ErrorKind.NOT_FOUND and any(
+        re.search(name, sentence) is not None
+        and _ABSENT.search(sentence) is not None
+        and _ANOTHER_THING.search(re.sub(name, " ", sentence)) is None
+        for sentence in SENTENCES.split(error.said)
     )
 
 
@@ -60,6 +103,8 @@ def is_unknown(model: str, error: UpstreamError) -> bool:
     """Whether a 400 says that ``model`` does not exist; a request may name other models beside it."""
     if error.kind is not ErrorKind.BAD_REQUEST:
         return False
+    if error.is_of_asked_model:
+        return True
     if not _OF_UNKNOWN_MODELS.isdisjoint(error.names) and model in error.said:
         return True
     found = _UNKNOWN_MODEL.match(error.said)

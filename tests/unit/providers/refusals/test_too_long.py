@@ -3,6 +3,8 @@
 import pytest
 
 from providers import ErrorKind, UpstreamError, stated_lengths, stated_limit
+from providers.dialects import raw_json
+from providers.refusals import decide_by_request
 
 
 def refusal(message: str, status: int = 400, *names: str, outsized: bool = False) -> UpstreamError:
@@ -72,6 +74,31 @@ def refusal(message: str, status: int = 400, *names: str, outsized: bool = False
         "프롬프트가 너무 깁니다.",
         "입력이 최대 길이를 초과하였습니다",
         "메시지가 컨텍스트 한도를 넘었습니다",
+        "Запрос превышает максимальную длину контекста модели (32768 токенов)",
+        "Слишком длинный промпт: 40021 токенов, максимум 32768",
+        "Превышен лимит токенов контекста",
+        "Контекст слишком большой",
+        "Сообщение слишком длинное для этой модели",
+        "Token数量超过模型的最大限制",
+        "当前会话内容过长,请新建会话",
+        "超过模型最大上下文限制",
+        "プロンプトが大きすぎます",
+        "トークンの上限を超えました",
+        "토큰 한도를 초과했습니다",
+        "입력이 너무 큽니다",
+        "O prompt é muito longo (40021 tokens)",
+        "Your prompt is over the token budget of this model",
+        "prompt exceeds the window",
+        "The conversation exceeds the window of this model",
+        "input is too large for this model",
+        "The prompt does not fit into the context window",
+        "context full: 40021 of 32768 tokens",
+        "out of context space",
+        "prompt too long",
+        "Message too long for model",
+        "Your conversation is too long. Please start a new one.",
+        "The text you sent is too long for this model",
+        "Prompt too large: model gpt-2.5 takes 32768 tokens",
     ],
 )
 def test_a_prompt_that_is_too_long_is_known_by_the_vendors_words(message: str) -> None:
@@ -130,10 +157,72 @@ def test_a_code_or_a_status_says_so_too() -> None:
         "출력 토큰 수가 최대값을 초과했습니다",
         "메시지 수가 한도를 초과했습니다",
         "분당 입력 토큰 수를 초과했습니다",
+        "Слишком много запросов: 100 токенов в минуту превышено",
+        "Сообщений слишком много: превышен лимит запросов",
+        "Параметр max_tokens в запросе превышает 8192",
+        "Изображение в запросе слишком большое",
+        "Requests exceed the window of 60 seconds",
+        "Your request exceeds the daily token budget",
+        "Your request exceeds the token budget of your key",
+        "thinking token budget exceeds max_tokens",
+        "Input file too large for this model",
+        "The input of tool `f` is too long",
+        "输出 token 数超过限制",
+        "出力トークンの上限を超えました",
+        "1分あたりのトークンの上限を超えました",
+        "출력 토큰 한도를 초과했습니다",
+        "분당 토큰 한도를 초과했습니다",
     ],
 )
 def test_what_is_too_long_besides_the_prompt_is_not_about_it(message: str) -> None:
     assert not refusal(message).is_too_long
+
+
+COUNTED = [
+    "Die Anfrage hat 40021 Token, erlaubt sind 32768",
+    "token budget exceeded: 40021 of 32768",
+    "Prompt tokens: 40021. Limit: 32768.",
+    "The prompt has 40021 tokens, limit 32768",
+    "This model takes 32,768 tokens, you sent 40,021",
+    "Input tokens (40021) > model limit (32768)",
+    "Het verzoek is te lang: 40021 tokens, hoogstens 32768",
+    "İstek çok uzun: 40021 token, en fazla 32768",
+    "Zapytanie jest zbyt długie: 40021 tokenów (limit 32768)",
+    "Promptet er for langt: 40021 tokens, maks 32768",
+    "Yêu cầu vượt quá giới hạn: 40021 token, tối đa 32768",
+]
+
+
+def decided(said: str, prompt: str, **fields: int) -> UpstreamError:
+    error = refusal(said)
+    values = {"messages": [{"role": "user", "content": prompt}], **fields}
+    decide_by_request(error, "m", {name: raw_json(each) for name, each in values.items()}, may_lack_path=False)
+    return error
+
+
+@pytest.mark.parametrize("said", COUNTED)
+def test_a_number_near_the_prompts_tokens_says_in_any_words_that_the_prompt_is_too_long(said: str) -> None:
+    assert decided(said, "four" * 40_021).is_too_long
+    assert decided(said, "four" * 40_021).again(ErrorKind.BAD_REQUEST).is_too_long
+    assert not decided(said, "a short prompt").is_too_long
+    assert not decided(said, "four" * 40_021, max_tokens=40_021).is_too_long  # the number is the answer's limit
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "40021 Bytes gelesen, Fehler in Zeile 32768",
+        "Der Text hat 40021 Token",
+        "max_tokens 40021, erlaubt sind 32768 Token",
+        "thinking tokens: 40021, limit 32768",
+        "40021 Token je Minute (TPM), erlaubt sind 32768",
+        "Your account has used 40021 tokens of its quota of 32768",
+        "The cached tokens (40021) are more than 32768",
+        "1024, 40021 and 32768 tokens",
+    ],
+)
+def test_numbers_of_other_things_say_nothing_of_the_prompts_length(said: str) -> None:
+    assert not decided(said, "four" * 40_021).is_too_long
 
 
 def test_what_is_too_large_for_a_minute_is_no_length() -> None:

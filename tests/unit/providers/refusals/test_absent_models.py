@@ -1,0 +1,97 @@
+"""A model that is gone is known by the name that was asked for, in words of no list; and what else a 404 says."""
+
+import pytest
+
+from providers import meaning_of
+from providers.dialects import raw_json
+from providers.refusals import ErrorKind, Meaning, UpstreamError, decide_by_request, error_of_response
+
+MODEL = "qwen-3-8b"
+
+
+def told(status: int, said: str, model: str = MODEL, **fields: str) -> UpstreamError:
+    body = said.encode() if said.startswith("{") else bytes(raw_json({"error": {"message": said}}))
+    error = error_of_response(status, {}, body, (), 0.0)
+    decide_by_request(error, model, {name: raw_json(each) for name, each in fields.items()}, may_lack_path=True)
+    return error
+
+
+GONE = [
+    '{"detail":"Not Found: qwen-3-8b"}',
+    "qwen-3-8b: not found",
+    "no such deployment",
+    "Resource 'qwen-3-8b' does not exist",
+    "The resource qwen-3-8b does not exist in this project",
+    "Unknown deployment qwen-3-8b",
+    "qwen-3-8b gibt es nicht",
+    "qwen-3-8b introuvable",
+    "qwen-3-8b no existe",
+    "qwen-3-8b не найден",
+    "qwen-3-8b不存在",
+    "qwen-3-8bが見つかりません",
+    "qwen-3-8b: 찾을 수 없습니다",
+]
+OF_404_ALONE = ["Sorry, qwen-3-8b was retired on 2026-11-01. Try something newer."]
+
+
+@pytest.mark.parametrize("said", [*GONE, *OF_404_ALONE])
+def test_a_404_that_names_what_was_asked_for_is_of_the_model(said: str) -> None:
+    error = told(404, said)
+    assert (error.kind, meaning_of(error)) == (ErrorKind.NOT_FOUND, Meaning.GONE)
+    assert meaning_of(error.again(ErrorKind.NOT_FOUND)) is Meaning.GONE
+
+
+@pytest.mark.parametrize("said", [each for each in GONE if "qwen" in each])
+def test_a_400_that_says_nothing_else_is_of_the_model(said: str) -> None:
+    error = told(400, said)
+    assert (error.kind, error.is_certain, meaning_of(error)) == (ErrorKind.NOT_FOUND, True, Meaning.GONE)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Not Found",
+        "POST /v1/engines/qwen-3-8b:generate not found",
+        "The path /openai/deployments/qwen-3-8b/chat was not found",
+        "Route of qwen-3-8b not found",
+        "https://a.example/qwen-3-8b does not exist",
+        "File not found for qwen-3-8b",
+        "Not found: qwen-3-8b-instruct",
+        "Not found: org/qwen-3-8b",
+        "qwen-3-8b is here. The page does not exist.",
+    ],
+)
+def test_a_404_of_another_thing_is_not_of_the_model(said: str) -> None:
+    assert meaning_of(told(404, said)) is not Meaning.GONE
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *OF_404_ALONE,
+        "qwen-3-8b: parameter seed does not exist",
+        "Tool 'qwen-3-8b' not found",
+        "qwen-3-8b does not exist as a role",
+        "seed is unknown to qwen-3-8b",
+        "Not found: qwen-3-8b-instruct",
+        "no such deployment",
+    ],
+)
+def test_a_400_that_says_more_stays_the_requests(said: str) -> None:
+    assert told(400, said).kind is ErrorKind.BAD_REQUEST
+
+
+def test_a_name_that_the_client_has_given_as_well_says_nothing_of_the_model() -> None:
+    assert told(400, "Not found: qwen-3-8b", previous_response_id=MODEL).kind is ErrorKind.BAD_REQUEST
+    assert told(400, "Not found: qwen-3-8b", previous_response_id="resp_1").kind is ErrorKind.NOT_FOUND
+
+
+def test_a_long_refusal_is_read_in_no_time() -> None:
+    for filling in " ", "the ", "the qwen-3-8b ", "not found ", "qwen-3-8b not found ":
+        for status in 400, 404:
+            told(status, filling * (4096 // len(filling)))
+            told(status, "qwen-3-8b " + filling * (280 // len(filling)) + "!x")
+
+
+def test_without_a_name_nothing_is_said_of_a_model() -> None:
+    assert meaning_of(told(404, "Not Found: ", model="")) is None
