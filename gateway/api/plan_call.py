@@ -71,6 +71,31 @@ class PlannedCall(msgspec.Struct, frozen=True):
     reading: Reading[Attempt] = EVENTS  # how the deployments are asked
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """One request for one model."""
+
+    context: CallContext
+    parsed: ParsedRequest  # as the client sent it
+    client_context: ClientContext
+    name: str  # of the model
+    fleet: Fleet
+    instead_of: Call | None = None
+    made_by: StoredAt | None = None
+    allow: Callable[[Model], Model] | None = None
+    vectors: "VectorComparisons | None" = None
+    beside: str | None = None
+
+
+class _Decided(msgspec.Struct, frozen=True):
+    """What is decided of one request for one model; of this alone the call, its terms and its plan are made."""
+
+    asked: _Asked
+    cached: CachedDecision
+    fitting: Fitting
+    resolved: ResolvedModel | None = None  # None: an earlier request of the same shape was decided so
+    index: Deployment | None = None  # the deployment with whose vectors the client will keep the answer's
+
+
 class PlanCall(Protocol):
     """Builds the call for one model; ``instead_of``: the same call for the first model."""
 
@@ -123,49 +148,36 @@ async def plan_call(
     """
     client, relayed = client_context.client, parsed.relayed
     may_name_one = client_context.session is not None or parsed.cache_key is not None or "metadata" in parsed.fields
-    session, session_owner = _session(client_context, parsed) if may_name_one else _NO_SESSION
+    session, whose = _session(client_context, parsed) if may_name_one else _NO_SESSION
+    asked = _Asked(context, parsed, client_context, name, fleet, instead_of, made_by, allow, vectors, beside)
     is_usual = instead_of is None and made_by is None and allow is None and name == parsed.model
     shape = kept_shape_of(fleet.models.get(name), parsed, client) if is_usual else None
     cached = None if shape is None else decided(fleet, client, shape)
-    resolved: ResolvedModel | None = None
-    fitting, index = _AS_SENT, None
-    if cached is None:
-        client.check_model(name)
-        resolved = _resolved(allow, parsed, client, fleet, name, made_by)
-        if relayed is not None and relayed.is_indexed:
-            index = first_of(fleet.known(parsed.model) or resolved.configured, relayed)
-        fitting = await _fitting(context, resolved, client_context, fleet, index, vectors)
-        cached = _decision_of(resolved, fitting, client)
+    if cached is not None:
+        decision = _Decided(asked, cached, _AS_SENT)
+    else:
+        decision = await _decide(asked)
         if shape is not None:
-            keep(fleet, client, shape, cached, fitting)
-    model, sent = cached.model, parsed if resolved is None else resolved.parsed
-    call = Call(
-        sent,
-        client_context.caller(context, sent.fields, session) if instead_of is None else instead_of.caller,
-        cached.decision,
-        _traits_of(context, parsed, sent, client_context, cached, resolved, instead_of, whose=session_owner),
-        fitting.rendered,
-    )
-    if fitting.rooms:
-        call = _within_rooms(call, model, fitting)
+            keep(fleet, client, shape, decision.cached, decision.fitting)
+    model, resolved = decision.cached.model, decision.resolved
+    call = _call_of(decision, session, whose)
+    if decision.fitting.rooms:
+        call = _within_rooms(call, model, decision.fitting)
     if model.common.binds and relayed is None:
-        call = await _with_maker(context, call, parsed, client, fleet, model)
-    terms = _terms_of(context, call, cached, sent, whose=session_owner)
-    if resolved is not None:
-        is_counted = terms.is_counted or instead_of is not None  # a fallback may run beside the other model
-        terms = msgspec.structs.replace(_demanding(terms, call, resolved, fitting, beside), is_counted=is_counted)
-        terms = terms if relayed is None else relayed_terms(terms, resolved.asked, model)
-    elif call.traits.maker is not None:
-        terms = msgspec.structs.replace(terms, demands=_led_by(call.traits.maker, call, model))
-    plan = _planned(context, call, model, cached.names, terms, client_context, in_vain)
+        call = await _with_maker(asked, call, model)
+    terms = _terms_of(decision, call, whose)
+    if in_vain:
+        plan = _planned_with_last(decision, call, terms, in_vain)
+    else:
+        plan = _planned(decision, call, terms, decision.cached.names)
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     plan, reading = (plan, EVENTS) if relayed is None else read_as(parsed, model, plan)
-    if vectors is not None and index is not None and resolved is not None and resolved.is_race_set:
-        vectors.compare(context, fleet, model, index, plan)
+    if vectors is not None and decision.index is not None and resolved is not None and resolved.is_race_set:
+        vectors.compare(context, fleet, model, decision.index, plan)
     response_headers = dict(parsed.response_headers) if resolved is None else resolved.response_headers
     if parsed.race.profile is not None and relayed is None and (configured := fleet.models.get(name)) is not None:
         _tell_withheld(response_headers, withheld(configured, parsed.race, client))
-    return PlannedCall(call, model, plan, response_headers, terms.prefix, cached.names, reading)
+    return PlannedCall(call, model, plan, response_headers, terms.prefix, decision.cached.names, reading)
 
 
 def plan_hypothetical(context: CallContext, parsed: ParsedRequest, client_context: ClientContext) -> PlannedCall:
@@ -178,8 +190,9 @@ def plan_hypothetical(context: CallContext, parsed: ParsedRequest, client_contex
         NothingEnabled, Forbidden: none of the model's deployments is enabled, or may see what this client sends.
 
     """
-    client, fleet = client_context.client, context.fleet
-    resolved = _resolved(None, parsed, client, fleet, parsed.model, None)
+    client = client_context.client
+    asked = _Asked(context, parsed, client_context, parsed.model, context.fleet)
+    resolved = _resolved(asked)
     try:
         if client.unpriced == REFUSE:
             _refuse_unpriced(resolved, client_context)
@@ -187,21 +200,13 @@ def plan_hypothetical(context: CallContext, parsed: ParsedRequest, client_contex
     except NoDeploymentFits as error:
         fitting = Fitting([], dict(error.reasons), {})
     cached = _decision_of(resolved, fitting, client)
-    model, sent = cached.model, resolved.parsed
-    call = Call(
-        sent,
-        client_context.caller(context, sent.fields, None),
-        cached.decision,
-        _traits_of(context, parsed, sent, client_context, cached, resolved, None, whose=None),
-        fitting.rendered,
-    )
-    terms = _terms_of(context, call, cached, sent, whose=None, is_made=False)
-    terms = _demanding(terms, call, resolved, fitting)
-    terms = _with_supposed(terms, call, model, cached.names)
+    decision = _Decided(asked, cached, fitting, resolved)
+    call = _call_of(decision, None, None)
+    terms = _terms_of(decision, call, None, is_made=False)
     plan = context.steering.explain(
-        model.name, cached.names, model.race, terms, call.traits.prompt_class, client=client.name
+        cached.model.name, cached.names, cached.model.race, terms, call.traits.prompt_class, client=client.name
     )
-    return PlannedCall(call, model, plan, {}, None, cached.names)
+    return PlannedCall(call, cached.model, plan, {}, None, cached.names)
 
 
 def _tell_withheld(response_headers: dict[str, str], names: Sequence[str]) -> None:
@@ -222,34 +227,30 @@ def _session(client_context: ClientContext, parsed: ParsedRequest) -> tuple[str 
     return session, None if session is None else f"{client_context.client.name or ''}\0{session}"
 
 
-def _planned(  # noqa: PLR0917 - what is known of a call
-    context: CallContext,
-    call: Call,
-    model: Model,
-    names: Sequence[str],
-    terms: Terms,
-    client_context: ClientContext,
-    in_vain: Collection[str],
-) -> Plan:
-    """Return the plan of a call, which counts in the standings. Those ``in_vain`` come last, if there are others."""
-    if in_vain and 0 < len(others := [name for name in names if name not in in_vain]) < len(names):
-        plan = _planned(context, call, model, others, terms, client_context, ())
-        if plan.launches:
-            return plan.asking_last(name for name in names if name in in_vain)
-    for learnt in model.learnt:
-        if learnt.is_of_some:
-            terms = _with_supposed(terms, call, model, names)
-            break
-    return context.steering.plan(
+def _planned(decision: _Decided, call: Call, terms: Terms, names: Sequence[str]) -> Plan:
+    """Return the plan of a call for the deployments ``names``; it counts in the standings."""
+    asked, model = decision.asked, decision.cached.model
+    return asked.context.steering.plan(
         model.name,
         names,
         model.race,
         terms,
         call.traits.prompt_class,
-        explain=client_context.explain,
+        explain=asked.client_context.explain,
         payer=model.payer,
         client=call.caller.client,
     )
+
+
+def _planned_with_last(decision: _Decided, call: Call, terms: Terms, in_vain: Collection[str]) -> Plan:
+    """Return the plan of a call in which the deployments ``in_vain`` come last, if there are others."""
+    names = decision.cached.names
+    others = [name for name in names if name not in in_vain]
+    if 0 < len(others) < len(names):
+        plan = _planned(decision, call, terms, others)
+        if plan.launches:
+            return plan.asking_last(name for name in names if name in in_vain)
+    return _planned(decision, call, terms, names)
 
 
 def _with_supposed(terms: Terms, call: Call, model: Model, names: Sequence[str]) -> Terms:
@@ -268,60 +269,63 @@ def _is_supposed_at(deployment: Deployment, call: Call) -> bool:
     return any(concerns(fact, fields, dialect.name, call.traits.prompt_tokens, tools=has_tools) for fact in facts)
 
 
-def _resolved(  # noqa: PLR0917 - what is known of a request
-    allow: Callable[[Model], Model] | None,
-    parsed: ParsedRequest,
-    client: Client,
-    fleet: Fleet,
-    name: str,
-    made_by: StoredAt | None,
-) -> ResolvedModel:
+async def _decide(asked: _Asked) -> _Decided:
+    """Return what is decided of a request: the model with its settings, then who can answer, then the race.
+
+    Raises:
+        ApiError: as for ``plan_call``.
+
+    """
+    context, parsed, client_context, fleet = asked.context, asked.parsed, asked.client_context, asked.fleet
+    client, relayed, most = client_context.client, parsed.relayed, context.settings.limits.max_values
+    client.check_model(asked.name)
+    resolved, index = _resolved(asked), None
+    if relayed is not None:
+        if relayed.is_indexed:
+            index = first_of(fleet.known(parsed.model) or resolved.configured, relayed)
+        unpriced = client.unpriced if limits_dollars(client_context.levels, resolved.model) else COUNT_KNOWN
+        differs = _alike if asked.vectors is None else partial(asked.vectors.difference, fleet, index)
+        fitting = fitted(resolved, client.require, unpriced, index, differs)
+    else:
+        if client.unpriced == REFUSE:
+            _refuse_unpriced(resolved, client_context)
+        if parsed.size <= SHORT_BYTES or resolved.is_light(most):
+            fitting = resolved.fitted(client, most)
+        else:
+            fitting = await _fitted_aside(context, resolved, client_context)
+        for learnt in resolved.model.learnt:
+            if learnt.steers:
+                note_betas(fitting, client.name, resolved.parsed.fields, client_context.envelope.headers)
+                break
+    return _Decided(asked, _decision_of(resolved, fitting, client), fitting, resolved, index)
+
+
+def _resolved(asked: _Asked) -> ResolvedModel:
     """Return a model with a request's settings, keys and preferences.
 
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: as for ``plan_call``.
 
     """
-    fleet_model = fleet.find(name, adhoc=client.adhoc)
+    parsed, fleet, client = asked.parsed, asked.fleet, asked.client_context.client
+    fleet_model = fleet.find(asked.name, adhoc=client.adhoc)
     if parsed.relayed is None and fleet_model.common.acts:
         parsed = msgspec.structs.replace(parsed, stateful=True)
     model = with_override(fleet_model, parsed.race, client, stateful=parsed.stateful)
-    model = model if allow is None else allow(model)
+    model = model if asked.allow is None else asked.allow(model)
     model = model if client.tenant is None else fleet.with_keys(model, client.tenant)
     is_race_set = model.race.mode is not Mode.AUTO
     if parsed.relayed is not None and not parsed.stateful:
         model = hedged(model)
-    is_fallback = name != parsed.model
     return ResolvedModel(
-        model, parsed, client, configured=fleet_model, made_by=made_by, is_race_set=is_race_set, is_fallback=is_fallback
+        model,
+        parsed,
+        client,
+        configured=fleet_model,
+        made_by=asked.made_by,
+        is_race_set=is_race_set,
+        is_fallback=asked.name != parsed.model,
     )
-
-
-async def _fitting(  # noqa: PLR0917 - what is known of a request
-    context: CallContext,
-    resolved: ResolvedModel,
-    client_context: ClientContext,
-    fleet: Fleet,
-    index: Deployment | None,
-    vectors: "VectorComparisons | None",
-) -> Fitting:
-    """Return the deployments that can answer a request, each with the request rendered for it."""
-    client, most = client_context.client, context.settings.limits.max_values
-    if resolved.asked.relayed is not None:
-        unpriced = client.unpriced if limits_dollars(client_context.levels, resolved.model) else COUNT_KNOWN
-        differs = _alike if vectors is None else partial(vectors.difference, fleet, index)
-        return fitted(resolved, client.require, unpriced, index, differs)
-    if client.unpriced == REFUSE:
-        _refuse_unpriced(resolved, client_context)
-    if resolved.asked.size <= SHORT_BYTES or resolved.is_light(most):
-        fitting = resolved.fitted(client, most)
-    else:
-        fitting = await _fitted_aside(context, resolved, client_context)
-    for learnt in resolved.model.learnt:
-        if learnt.steers:
-            note_betas(fitting, client.name, resolved.parsed.fields, client_context.envelope.headers)
-            break
-    return fitting
 
 
 def _refuse_unpriced(resolved: ResolvedModel, client_context: ClientContext) -> None:
@@ -356,10 +360,9 @@ def _decision_of(resolved: ResolvedModel, fitting: Fitting, client: Client) -> C
     return CachedDecision.of(model, shape_of(resolved.parsed), fitting, race_asked, race_given)
 
 
-def _demanding(terms: Terms, call: Call, resolved: ResolvedModel, fitting: Fitting, beside: str | None = None) -> Terms:
-    """Return the ``terms`` with what this call demands, however fast deployments are, and who answers it at once."""
+def _demands_of(decision: _Decided, resolved: ResolvedModel, call: Call) -> Demands:
+    """Return what this call demands of its plan, however fast deployments are."""
     parsed, model, demands = resolved.asked, resolved.model, NO_DEMANDS
-    whole = _whole(call, fitting) if parsed.relayed is None and not call.request.stream else ()
     if call.traits.maker is not None:
         demands = _led_by(call.traits.maker, call, model)
     elif parsed.relayed is not None:
@@ -368,9 +371,9 @@ def _demanding(terms: Terms, call: Call, resolved: ResolvedModel, fitting: Fitti
         demands = msgspec.structs.replace(demands, rescued=False)
     if resolved.order or not resolved.may_fail_over:
         demands = msgspec.structs.replace(demands, order=resolved.order, may_fail_over=resolved.may_fail_over)
-    if beside is not None:
-        demands = msgspec.structs.replace(demands, beside=beside)
-    return msgspec.structs.replace(terms, whole=whole, demands=demands)
+    if decision.asked.beside is not None:
+        demands = msgspec.structs.replace(demands, beside=decision.asked.beside)
+    return demands
 
 
 def _led_by(maker: Maker, call: Call, model: Model) -> Demands:
@@ -387,21 +390,14 @@ def _alike(_: Deployment) -> None:
     """Return None: no vectors were compared, so none differ."""
 
 
-def _traits_of(  # noqa: PLR0917 - what is known of a request
-    context: CallContext,
-    parsed: ParsedRequest,
-    sent: ParsedRequest,
-    client_context: ClientContext,
-    cached: CachedDecision,
-    resolved: ResolvedModel | None,
-    instead_of: Call | None,
-    *,
-    whose: str | None,
-) -> CallTraits:
-    """Return the traits of one request; ``parsed``: as the client sent it, ``sent``: as the model is asked.
+def _call_of(decision: _Decided, session: str | None, whose: str | None) -> Call:
+    """Return the call of one request. The traits of an answer that passes unread say nothing about tokens.
 
-    The traits of an answer that passes unread say nothing about tokens. ``whose``: the session with the client's name.
+    ``session``: of an agent; ``whose``: the session with the client's name.
     """
+    asked, cached, resolved = decision.asked, decision.cached, decision.resolved
+    parsed, client_context, instead_of = asked.parsed, asked.client_context, asked.instead_of
+    sent = parsed if resolved is None else resolved.parsed
     relayed, fields, model = parsed.relayed, sent.fields, cached.model
     race = model.race
     kind, deadline_ms = None, race.ttft_ms
@@ -418,7 +414,7 @@ def _traits_of(  # noqa: PLR0917 - what is known of a request
         deadline_ms = None
     if instead_of is not None and instead_of.traits.deadline_ms is not None:  # a fallback has the requested model's
         deadline_ms = instead_of.traits.deadline_ms
-    return CallTraits(  # without names, which cost more
+    traits = CallTraits(  # without names, which cost more
         spoken_class(parsed.prompt_class) if cached.terms.spoken else parsed.prompt_class,
         parsed.needs.prompt_tokens,
         sent.inline_bytes(fields),
@@ -428,27 +424,23 @@ def _traits_of(  # noqa: PLR0917 - what is known of a request
         race.profile if instead_of is None else instead_of.traits.profile,
         None if resolved is None else resolved.key_name,
         _conversation(fields, parsed, model, whose) if model.common.has_keys else None,
-        None if whose is None else _key_of_vendors(whose, parsed, model, context.secret),
+        None if whose is None else _key_of_vendors(whose, parsed, model, asked.context.secret),
         resolved is not None and resolved.is_restricted,
     )
+    caller = client_context.caller(asked.context, fields, session) if instead_of is None else instead_of.caller
+    return Call(sent, caller, cached.decision, traits, decision.fitting.rendered)
 
 
-def _terms_of(
-    context: CallContext,
-    call: Call,
-    cached: CachedDecision,
-    sent: ParsedRequest,
-    *,
-    whose: str | None,
-    is_made: bool = True,
-) -> Terms:
+def _terms_of(decision: _Decided, call: Call, whose: str | None, *, is_made: bool = True) -> Terms:
     """Return the terms for comparing a model's deployments: those of the call's shape, and the call's own.
 
-    ``sent``: the request as this model is asked. ``is_made``: whether the call is made, or only explained.
+    ``whose``: an agent's session with the client's name. ``is_made``: whether the call is made, or only explained.
     """
-    model, seats, traits = cached.model, context.services.seats, call.traits
+    asked, cached, resolved = decision.asked, decision.cached, decision.resolved
+    sent = asked.parsed if resolved is None else resolved.parsed
+    model, seats, traits = cached.model, asked.context.services.seats, call.traits
     has_prefix = sent.size > PREFIX_BYTES[0] and model.race.cache_affinity
-    return msgspec.structs.replace(
+    terms = msgspec.structs.replace(
         cached.terms,
         prompt_tokens=traits.prompt_tokens,
         max_tokens=sent.needs.max_tokens,
@@ -456,8 +448,20 @@ def _terms_of(
         prefix=_prefix(sent.fields, sent, model, whose) if has_prefix else None,
         kind=traits.kind,
         leased=seats.leased,
-        is_counted=bool(call.caller.levels or model.use_limits),
+        # A fallback may run beside another model.
+        is_counted=asked.instead_of is not None or bool(call.caller.levels or model.use_limits),
     )
+    if resolved is not None:
+        is_read = resolved.asked.relayed is None
+        whole = _whole(call, decision.fitting) if is_read and not call.request.stream else ()
+        terms = msgspec.structs.replace(terms, whole=whole, demands=_demands_of(decision, resolved, call))
+        terms = terms if is_read else relayed_terms(terms, resolved.asked, model)
+    elif traits.maker is not None:
+        terms = msgspec.structs.replace(terms, demands=_led_by(traits.maker, call, model))
+    for learnt in model.learnt:
+        if learnt.is_of_some:
+            return _with_supposed(terms, call, model, cached.names)
+    return terms
 
 
 def _whole(call: Call, fitting: Fitting) -> Sequence[str]:
@@ -469,14 +473,13 @@ def _whole(call: Call, fitting: Fitting) -> Sequence[str]:
     ]
 
 
-async def _with_maker(  # noqa: PLR0917 - what is known of a call
-    context: CallContext, call: Call, parsed: ParsedRequest, client: Client, fleet: Fleet, model: Model
-) -> Call:
+async def _with_maker(asked: _Asked, call: Call, model: Model) -> Call:
     """Return the call with the maker of the reasoning in its history that only the maker can read, if known.
 
     Otherwise with the deployment that may have stored the answer that it follows. Reasoning is not sent to other
     accounts of a vendor that would drop it in silence, nor with keys of other accounts.
     """
+    context, parsed, client = asked.context, asked.parsed, asked.client_context.client
     requests = parsed.dialect.requests
     if requests.thoughts.without_bound is None:
         return call
@@ -485,7 +488,7 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
     hashes = await aside(bound_reasoning, prompt) if is_long else bound_reasoning(prompt)
     known_maker = await context.services.makers.find(hashes) if hashes else None
     maker = known_maker or (_sealed_by(prompt, model) if hashes else None) or parsed.follows
-    if maker is not None and not client.made(maker, fleet):
+    if maker is not None and not client.made(maker, asked.fleet):
         maker = None
     call = _with_traits(call, maker=maker) if maker is not None else call
     are_known, refused = False, context.services.makers.refused(hashes)
