@@ -201,9 +201,9 @@ class _ErrorBody(msgspec.Struct, frozen=True):
     error: _ErrorObject = _ErrorObject()
 
 
-# Statuses unknown to clients: of a tier without room (Groq), of filters (Portkey, Xiaomi), and of a template that does
-# not take the request.
-_KNOWN_AS = {498: 429, 446: 400, 421: 400, 500: 400}
+# Statuses unknown to clients: of a tier without room (Groq), of filters (Portkey, Xiaomi, and what a law forbids), and
+# of a template that does not take the request.
+_KNOWN_AS = {498: 429, 446: 400, 421: 400, 451: 400, 500: 400}
 _UNPROCESSABLE = 422  # MiniMax's status for its filter, not OpenAI's
 
 

@@ -88,6 +88,13 @@ REFUSED: Mapping[str, tuple[Meaning, str, Status]] = {
         "messages",
         anthropic(400, "invalid_request_error", "Output blocked by content filtering policy"),
     ),
+    "a law, in chat": (Meaning.CONTENT, "chat", openai(451, "Unavailable for legal reasons", None)),
+    "a law, in messages": (
+        Meaning.CONTENT,
+        "messages",
+        anthropic(451, "invalid_request_error", "Unavailable for legal reasons"),
+    ),
+    "a law, at Google": (Meaning.CONTENT, "gemini", google(451, "FAILED_PRECONDITION", "Not for you")),
     "OpenAI, gone": (
         Meaning.GONE,
         "chat",
