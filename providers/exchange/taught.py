@@ -36,6 +36,7 @@ from providers.vendors import DEVELOPER, demand_of, is_mistaken, may_go, nearest
 
 _TWO_EFFORTS = ("low", "high")  # every known effort is near to one of these
 _OF_TYPES = "tools.type"  # some servers refuse even the default, such as ``custom`` in Messages
+_XHIGH = b'"xhigh"'
 _DISABLED = '"disabled"'
 _PRIVATE = frozenset({"client_metadata", "labels", "metadata", "prompt_cache_key", "safety_identifier", "user"})
 _SHORT = re.compile(r'"[\w.-]{1,40}"|[\d.eE+-]{1,24}|true|false|null', re.ASCII)
@@ -64,12 +65,14 @@ def understood(
         places = (place_of(fields, path) for path in formats.thinking.paths)
         here = reading.of_thinking_here
         facts += [Fact(Kind.FIELD, place.path, dialect=api, passing=here) for place in places if place is not None]
-    if reading.of_effort and not facts:  # such a refusal says nothing of other fields
+    if (reading.of_effort or reading.of_xhigh) and not facts:  # such a refusal says nothing of other fields
         values = {path: value_at(fields, place) for path in formats.thinking.paths if (place := place_of(fields, path))}
         facts += [
             Fact(Kind.FIELD, path, value=bytes(value).decode(errors="replace"), dialect=api)
             for path, value in values.items()
-            if value is not None and _may_be_told(FieldPlace(path), bytes(value).decode(errors="replace"), formats)
+            if value is not None
+            and (reading.of_effort or bytes(value) == _XHIGH)
+            and _may_be_told(FieldPlace(path), bytes(value).decode(errors="replace"), formats)
         ]
     facts += _of_limits(reading, fields, form_request)
     if reading.of_usage and form_request.request.fields.keys().isdisjoint(OF_USAGE):

@@ -196,13 +196,20 @@ _OF_THINKING = re.compile(
 # An effort is refused, and its field is not named: "This model only works in thinking mode", by Gemini of a request for
 # no thinking (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460); and by xAI.
 _OF_EFFORT = re.compile(
-    r"(?<![\w./-])xhigh(?![/-]|\.?\w)|only works in thinking mode|invalid reasoning effort\."
+    r"only works in thinking mode|invalid reasoning effort\."
     r"|(?:not support setting|cannot set|can't set) thinking_?budget to 0"
     # In other words: of OpenRouter, where a model always thinks, of Gemini's budgets, and of proxies.
     r"|\b(?:reasoning|thinking) (?:is mandatory|cannot be (?:disabled|turned off))|only supports thinking\b"
     r"|\bthinking[ _]?budget\b[^.;!?\n]{0,40}\b(?:is invalid|exceeds|must be between)\b"
     r"|\b(?:unknown|unsupported|unrecogni[sz]ed) (?:reasoning|thinking)[ _.]?(?:effort|level)\b"
     rf"|\b(?:reasoning|thinking)[ _.]?(?:effort|level)\W{{1,4}}{LITERALS}\b['\"`]? (?:is |are )?(?:not |un[ksr])",
+    re.IGNORECASE,
+)
+# The effort ``xhigh`` alone, which few models take; in a list of efforts it may be one that is taken.
+_EFFORTS_BESIDE = rf"(?:{LITERALS}['\"`]? ?(?:[,|/\u3001]|,? (?:or|and)\b) ?['\"`]?)"
+_OF_XHIGH = re.compile(
+    rf"(?P<listed>{_EFFORTS_BESIDE}xhigh\b|\bxhigh['\"`]? ?(?:[,|/\u3001]|,? (?:or|and)\b) ?['\"`]?{LITERALS}\b)"
+    r"|(?<![\w./-])xhigh(?![/-]|\.?\w)",
     re.IGNORECASE,
 )
 # A history is refused, by chat templates and by vendors that use them, for its roles ("roles must alternate"), or for
@@ -453,6 +460,9 @@ _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for 
 _LONGEST = 4096  # characters in which words are searched
 _GIVEN = re.compile(r"\b(?:received|got|at line)\b")  # the request's value, after the values that are taken
 _WORDS = re.compile(r"[A-Za-z]+")
+_EVERYDAY = frozenset({"speed", "user"})  # fields with such names are meant where they are quoted, or called a field
+_CALLED = re.compile(rf"(?:\b{NOUN}|[:=])\s*$", re.IGNORECASE)
+_BARE_AFTER = re.compile(rf" (?!{NOUN}\b)|[.!?]?(?:\s|$)")
 _IS_OF_BETAS = re.compile(r"(?:anthropic|openai)[-_]beta", re.IGNORECASE)
 _errors = msgspec.json.Decoder(dict[str, dict[str, Any]])
 
@@ -472,6 +482,7 @@ class RefusalReading(NamedTuple):
     of_thinking: bool = False  # the model does not think, or not so
     of_thinking_here: bool = False  # the model does not think beside something else in this request
     of_effort: bool = False  # the model does not take this effort
+    of_xhigh: bool = False  # the model does not take this effort if it is ``xhigh``, or the words mention it only
     longest: int = 0  # the most tokens of an answer
     least: int = 0  # the least limit of an answer, in tokens
     room: int = 0  # tokens that the prompt of this request leaves for the answer
@@ -495,7 +506,7 @@ class RefusalReading(NamedTuple):
     mentions_value: bool = False  # the words around that path are about values
 
     def __bool__(self) -> bool:
-        return any(self._replace(of_names=False))
+        return any(self._replace(of_names=False, of_xhigh=False))
 
 
 def read(refusal: UpstreamError) -> RefusalReading:
@@ -514,6 +525,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_thinking=thinking is not None,
         of_thinking_here=thinking is not None and CONDITION.match(text, thinking.end()) is not None,
         of_effort=_OF_EFFORT.search(text) is not None,
+        of_xhigh=any(match["listed"] is None for match in _OF_XHIGH.finditer(text)),
         longest=longest_in(text),
         least=_least_in(text),
         room=room,
@@ -655,7 +667,7 @@ def room_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> int:
 
 def _named(text: str, param: str) -> Iterator[RefusedField]:
     for pattern, is_of_value in _PATTERNS:
-        for match in pattern.finditer(text):
+        for match in filter(_names_a_field, pattern.finditer(text)):
             groups = match.groupdict()
             values = tuple(_WORDS.findall(_GIVEN.split(groups.get("values") or "")[0]))
             if groups.get("fields"):
@@ -678,6 +690,15 @@ def _named(text: str, param: str) -> Iterator[RefusedField]:
                 )
             elif param:
                 yield RefusedField(path_of(param), values=values, is_of_value=is_of_value)
+
+
+def _names_a_field(match: re.Match[str]) -> bool:
+    """Whether the name in a match is no mere word of the sentence, as in "the user is not supported"."""
+    if (match.groupdict().get("field") or "").lower() not in _EVERYDAY:
+        return True
+    start, end = match.span("field")
+    is_bare = not match.string[start - 1 : start].strip() and _BARE_AFTER.match(match.string, end) is not None
+    return not is_bare or _CALLED.search(match.string, 0, start) is not None
 
 
 # By the group that matched: the fields that the words mean, but do not name.

@@ -249,6 +249,61 @@ def test_what_only_has_an_effort_in_its_name_says_nothing_of_efforts(said: str) 
 
 
 @pytest.mark.parametrize(
+    ("said", "effort", "is_taught"),
+    [
+        ("xhigh isn't one of low, medium, high", "xhigh", True),
+        ("xhigh isn't one of low, medium, high", "high", False),
+        ("xhigh needs a plan", "xhigh", True),
+        ("xhigh needs a plan", "high", False),
+        ("Efforts are low, medium, high, xhigh. Your account is not ready.", "xhigh", False),
+        ("Efforts are low, medium, high, xhigh. Your account is not ready.", "high", False),
+        ("Something is wrong (efforts: low|medium|high|xhigh)", "xhigh", False),
+        ("Something is wrong (efforts: xhigh, high or low)", "xhigh", False),
+    ],
+)
+def test_a_list_of_efforts_says_nothing_of_those_in_it(said: str, effort: str, is_taught: bool) -> None:
+    one = request({"reasoning_effort": effort}, CHAT)
+    assert bool(understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests))) is is_taught
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The user is not supported.",
+        "user is not supported in your region",
+        "The requested speed is not supported",
+        "This model does not support user",
+        "The user must be one of your organization",
+        "The user must be verified to use this model",
+        "speed must be one of slow or fast",
+    ],
+)
+def test_an_everyday_word_is_no_field_of_that_name(said: str) -> None:
+    one = request({"user": "u1", "speed": "fast"}, CHAT)
+    assert understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests)) == NOTHING
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "`{}` is not supported",
+        "'{}' geht nicht",
+        "{}: Extra inputs are not permitted",
+        "Unsupported parameter: {}",
+        "Unsupported parameter {}",
+        "unexpected keyword argument {}",
+        "The model does not support the parameter {}",
+        "Only {}=1 is supported",
+    ],
+)
+@pytest.mark.parametrize("name", ["user", "speed"])
+def test_a_field_with_the_name_of_an_everyday_word_is_known_where_it_is_called_a_field(said: str, name: str) -> None:
+    one = request({name: "fast"}, CHAT)
+    facts = understood(read(refusal(said.format(name))), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert [fact.field for fact in facts] == [name]
+
+
+@pytest.mark.parametrize(
     ("path", "taught"),
     [
         ("tools[0].function.strict", (Kind.SCHEMAS, "")),
