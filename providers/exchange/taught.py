@@ -39,6 +39,7 @@ _OF_TYPES = "tools.type"  # some servers refuse even the default, such as ``cust
 _XHIGH = b'"xhigh"'
 _DISABLED = '"disabled"'
 _PRIVATE = frozenset({"client_metadata", "labels", "metadata", "prompt_cache_key", "safety_identifier", "user"})
+_EMPTY = re.compile(r'[\s\[\]{},"]{1,40}')  # a text, list or object in which nothing is said
 _SHORT = re.compile(r'"[\w.-]{1,40}"|[\d.eE+-]{1,24}|true|false|null', re.ASCII)
 
 
@@ -219,7 +220,7 @@ def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormReq
     confirms the fact.
     """
     refused = RefusedField(reading.mentioned)
-    if len(refused.path) > 1:
+    if len(refused.path) > 1 and refused.path[0] not in _PRIVATE:  # in these the names are the client's own
         of_member = _of_fields(reading._replace(fields=(refused,)), fields, form_request)
         if of_member and of_member[0].kind is not Kind.MUST:
             return tuple(of_member)
@@ -228,7 +229,9 @@ def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormReq
         return NOTHING
     value = bytes(value_at(fields, place) or b"").decode(errors="replace")
     only = value if _may_be_told(place, value, form_request.formats) else ""
-    is_clients = _may_be_clients(reading, fields) or place.top in _PRIVATE
+    # A value of these is not kept, so the fact is of any value: of a whole field that the words do not call too large.
+    is_private = place.top in _PRIVATE and (len(refused.path) > 1 or reading.is_too_much)
+    is_clients = _may_be_clients(reading, fields) or is_private
     if may_lose(fields, place, form_request) is not None:
         if not only and value.startswith('"') and place.top not in _PRIVATE:
             return NOTHING  # the client's own text, and no vendor's value
@@ -236,9 +239,14 @@ def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormReq
     is_kept = place.top in KEPT | essential(form_request.formats)
     if is_kept or not _is_must(refused, place, form_request):
         return NOTHING
-    of_number = "" if value.startswith('"') else only  # a text that is no preference is the client's own
+    if value.startswith('"'):
+        only = ""  # a text that is no preference is the client's own
+    if _EMPTY.fullmatch(value) is not None:
+        only = value
+    elif '""' in value:
+        is_clients = True  # what is refused may be the empty text, or the whole field
     name, api = clients_name(place, form_request), form_request.api
-    return (Fact(Kind.MUST, name, value=of_number, dialect=api, passing=is_clients),)
+    return (Fact(Kind.MUST, name, value=only, dialect=api, passing=is_clients),)
 
 
 def _of_value(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:

@@ -35,6 +35,13 @@ _OF_VALUES = re.compile(
     r"|missing|required|type|format|integer|float|number|string|boolean|array|object|null|both|value|values)\b",
     re.IGNORECASE,
 )
+# In other languages: that something is too long, too large or too many.
+_TOO_MUCH = re.compile(
+    r"\btrop |\btroppo|\bzu (?:lang|gro|viel)|\bdemasiad|\bmuito |\bmuy "
+    r"|\bte (?:lang|groot|veel)|\bför |\bfor (?:lang|stor)|\bexced|\bdépass|\büberschr|\bhöchstens|\bmax"
+    r"|слишком|превыш|过[长大多]|太[长大多]|超[长过出]|長すぎ|大きすぎ|多すぎ|超え|너무|초과",
+    re.IGNORECASE,
+)
 _PLAIN = "temperature|seed|logprobs|verbosity|metadata|prediction|modalities|truncation"  # words for nothing else
 _NAMED_HERE = re.compile(
     rf"(?i:{NO_VALUE})(?:[`'\"\u201c\u201e\u2018\xab\u300c\u300e] ?(?:\$\.|body\.)?(?P<quoted>[A-Za-z_][\w.]{{0,59}})"
@@ -102,6 +109,11 @@ def mentioned(text: str, param: str) -> tuple[tuple[str, ...], bool]:
         if path := _only_path(chosen, param) if chosen else ():
             return path, of_values
     return (), False
+
+
+def says_too_much(text: str) -> bool:
+    """Whether a refusal says in another language that something is too long, too large or too many."""
+    return _TOO_MUCH.search(text) is not None
 
 
 def _only_path(sentences: Sequence[str], param: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import msgspec
 
 from providers.refusals.errors import SURPRISES, UNREADABLE, RefusalScope, UpstreamError, kinds
 from providers.refusals.learnt import LEAST_ROOM, Fact, Kind
-from providers.refusals.other_words import in_other_words, mentioned
+from providers.refusals.other_words import in_other_words, mentioned, says_too_much
 from providers.refusals.refused_fields import CONDITION, LITERALS, MOST_FIELDS, NO_VALUE, NOUN, RefusedField, path_of
 from providers.refusals.too_long import is_too_long
 from providers.refusals.vendor_limits import longest_in
@@ -504,9 +504,10 @@ class RefusalReading(NamedTuple):
     betas: "Betas | None" = None  # some betas are not taken
     mentioned: tuple[str, ...] = ()  # the only path that is named, where nothing else is understood
     mentions_value: bool = False  # the words around that path are about values
+    is_too_much: bool = False  # the words are about an amount, perhaps of that value
 
     def __bool__(self) -> bool:
-        return any(self._replace(of_names=False, of_xhigh=False))
+        return any(self._replace(of_names=False, of_xhigh=False, is_too_much=False))
 
 
 def read(refusal: UpstreamError) -> RefusalReading:
@@ -549,7 +550,9 @@ def read(refusal: UpstreamError) -> RefusalReading:
     if not reading and refusal.status in _STATUSES_OF_FIELDS and refusal.scope in _SCOPES and not is_too_long(text):
         path, is_of_value = mentioned(text, param)
         dated = _words_of_betas(text, is_sure=False) if _DATED.search(text) is not None else None
-        reading = reading._replace(mentioned=path, mentions_value=is_of_value, betas=dated)
+        reading = reading._replace(
+            mentioned=path, mentions_value=is_of_value, is_too_much=says_too_much(text), betas=dated
+        )
     of_names = _OF_FIELDS.fullmatch(text) is None and _OF_NAMES.search(text) is not None
     return reading._replace(of_names=of_names)
 

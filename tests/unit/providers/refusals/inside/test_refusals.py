@@ -216,6 +216,33 @@ def test_the_only_field_that_unknown_words_name_is_left_out(said: Any) -> None:
     assert [fact.field for fact in facts] == ["verbosity"]
 
 
+PRIVATE: Mapping[str, Any] = {
+    "metadata": {"trace": "t-1"},
+    "prompt_cache_key": "a key of mine",
+    "safety_identifier": "someone",
+    "user": "someone",
+}
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("said", ["Unbekannter Parameter: '{}'", "le champ « {} » n'est pas pris en charge"])
+def test_a_hint_whose_value_may_not_be_kept_is_refused_once_and_not_in_each_call(said: str, name: str) -> None:
+    one = request(PRIVATE, CHAT)
+    facts = understood(read(refusal(said.format(name))), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert [(fact.kind, fact.field, fact.value, fact.passing) for fact in facts] == [(Kind.FIELD, name, "", False)]
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize(
+    "said",
+    ["'{}' ist zu lang", "« {} » est trop long", "参数 '{}' 过长", "'{}.trace' ist unbekannt"],
+)
+def test_a_value_of_a_clients_own_that_is_wrong_teaches_of_this_request_alone(said: str, name: str) -> None:
+    one = request(PRIVATE, CHAT)
+    facts = understood(read(refusal(said.format(name))), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert all(fact.passing and not fact.value for fact in facts)
+
+
 def test_unknown_words_may_be_about_the_value_and_teach_of_this_value_alone() -> None:
     one = request({"verbosity": "low"}, CHAT)
     facts = understood(read(refusal("Unbekannt: verbosity")), one.fields, FormRequest(one, "chat", CHAT.requests))
@@ -236,8 +263,25 @@ def test_a_number_that_unknown_words_refuse_says_nothing_of_other_numbers() -> N
         said = read(refusal(f"{name!r} geht so nicht"))
         [fact] = understood(said, one.fields, FormRequest(one, "chat", CHAT.requests))
         assert (fact.kind, has_must(fact, one.fields, CHAT.requests)) == (Kind.MUST, True)
-        is_of_texts = name == "stop"  # which are remembered nowhere, as they are the client's
-        assert has_must(fact, another.fields, CHAT.requests) is is_of_texts
+        assert not has_must(fact, another.fields, CHAT.requests)
+
+
+@pytest.mark.parametrize(
+    ("stop", "is_passing", "concerns_others"),
+    [([""], False, False), ([], None, None), ("", False, False), (["", "END"], True, True), (["END"], False, True)],
+    ids=str,
+)
+def test_an_empty_text_may_be_what_is_refused_and_says_nothing_of_other_texts(
+    stop: Any, is_passing: bool | None, concerns_others: bool | None
+) -> None:
+    one, another = request({"stop": stop}, CHAT), request({"stop": ["OVER"]}, CHAT)
+    asked = FormRequest(one, "chat", CHAT.requests)
+    [fact] = understood(read(refusal("'stop' geht so nicht")), one.fields, asked)
+    if is_passing is None:
+        assert fact.kind is Kind.FIELD  # an empty list asks for nothing
+        return
+    assert (fact.kind, fact.passing) == (Kind.MUST, is_passing)
+    assert has_must(fact, another.fields, CHAT.requests) is concerns_others
 
 
 @pytest.mark.parametrize(
