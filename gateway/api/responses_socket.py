@@ -55,7 +55,6 @@ from gateway.core.errors import (
     InvalidRequest,
     MethodNotAllowed,
     Overloaded,
-    ResponseNotFound,
     ShuttingDown,
 )
 from gateway.limits import BegunHolds, LimitReached
@@ -369,10 +368,8 @@ class _Session:
 
     def _tell(self, error: ApiError, stream: str | None) -> None:
         """Send an error as an event in the API's form."""
-        # An unknown response has status 404 over HTTP, and 400 here.
-        status = InvalidRequest.status if isinstance(error, ResponseNotFound) else error.status_code
         body = msgspec.json.decode(error_body(error, RESPONSES_ENDPOINT.dialect, None))  # as over HTTP
-        event: dict[str, Any] = {"type": "error", "status": status, **body}
+        event: dict[str, Any] = {"type": "error", "status": error.status_code, **body}
         if error.headers:
             event["headers"] = error.headers
         if stream is not None:

@@ -13,7 +13,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── SignInRefused               403  the provider's answer, or its groups, give no access to the page
 ├── NotFound                    404  no such path
 ├── ModelNotFound               404  with the nearest names
-├── ResponseNotFound            404  the stored response to continue is not known here
+├── ResponseNotFound            404  the stored response is not known here; 400 in a request that continues it
 ├── NothingStored               404  a file, conversation, … that no answer to this key named
 ├── NoDeploymentFits            400  none of the model's deployments can answer this request; with the reason of each
 ├── ClientNotFound              404  no client has this name
@@ -210,7 +210,8 @@ class ModelNotFound(ApiError):
 class ResponseNotFound(ApiError):
     """No such stored response."""
 
-    # Means: The response is unknown, too old, of another key, or its provider does not serve this model any more.
+    # Means: The response is unknown, too old, of another key, or its provider does not serve this model any more. A
+    # request of Responses that goes on from it gets 400, as at OpenAI.
     # Retry: no.
     # Caller: Send the whole conversation as `input`, or make the first response again with `store: true`.
     # Operator: Ids of stored ones are known for `response_ids_ttl_s`, by the ledger or by Redis, others as
@@ -218,6 +219,11 @@ class ResponseNotFound(ApiError):
     status = 404
     type = "invalid_request_error"
     code = "previous_response_not_found"
+
+    @property
+    def status_code(self) -> int:
+        """The HTTP status to answer with: OpenAI's 400 for a request that goes on from the response."""
+        return InvalidRequest.status if self.param == "previous_response_id" else self.status
 
 
 class NothingStored(ApiError):

@@ -334,7 +334,7 @@ RESTARTS = {
     "conversations that only the gateway keeps (`responses_memory`)": (
         "nothing",
         "all",
-        "404, an error `previous_response_not_found` that names `redis_url`",
+        "400, an error `previous_response_not_found` that names `redis_url`",
         "app/gateway/responses/test_kept_over_restarts.py",
     ),
     "two ledgers use one Redis and `redis_prefix` (staging beside production)": (

@@ -27,6 +27,7 @@ from gateway.core.errors import (
     MethodNotAllowed,
     NoDeploymentFits,
     NoWebSocket,
+    ResponseNotFound,
 )
 from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
 from gateway.core.reports import HistorySeries
@@ -36,7 +37,10 @@ OPERATIONS: tuple[Operation, ...] = (*calls.OPERATIONS, *page_api.OPERATIONS)
 # The errors of the API, described from the classes that are raised.
 
 # Classes whose instances have other statuses or codes than the class.
-_STATUSES: Mapping[type[ApiError], tuple[int, ...]] = {RejectedByProvider: (400, 413, 422, 429)}
+_STATUSES: Mapping[type[ApiError], tuple[int, ...]] = {
+    RejectedByProvider: (400, 413, 422, 429),
+    ResponseNotFound: (400, 404),
+}
 _CODES: Mapping[type[ApiError], tuple[str, ...]] = {
     NoDeploymentFits: ("context_length_exceeded",),
     ProviderMisconfigured: tuple(CODES_OF_OPERATORS.values()),

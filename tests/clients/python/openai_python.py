@@ -602,7 +602,7 @@ def responses_continue_a_stored_one(target: Target) -> None:
 def responses_do_not_know_an_unknown_previous_one(target: Target) -> None:
     create = sdk(target).responses.create
     error = raised(
-        (openai.NotFoundError, openai.BadRequestError),  # OpenAI says 400
+        openai.BadRequestError,
         lambda: create(model=target.responses, input="say: hi", previous_response_id="resp_of_nobody"),
     )
     expect("resp_of_nobody" in str(error), error)

@@ -157,7 +157,7 @@ async def test_a_response_is_told_as_deleted_when_all_replicas_have_forgotten_it
         assert (status, said["deleted"]) == (200, True)
         assert not await redis.keys("holeshot:answer:*")
         asked = {"previous_response_id": answer["id"]}
-        assert (await Talk(other, "whole", "plain").tried(calls_of(answer), **asked))[0] == 404
+        assert (await Talk(other, "whole", "plain").tried(calls_of(answer), **asked))[0] == 400
     await relay.cut()
 
 
@@ -166,7 +166,7 @@ async def test_one_setting_keeps_redis_free_of_it(tmp_path: Path, redis_url: str
     async with two_replicas(tmp_path, redis_url, responses_memory=setting) as (one, other):
         answer = await Talk(one, "whole", "plain").ask("weather?")
         status, _ = await Talk(other, "whole", "plain").tried(calls_of(answer), previous_response_id=answer["id"])
-    assert status == 404
+    assert status == 400
     assert not await redis.keys("holeshot:answer:*")
 
 

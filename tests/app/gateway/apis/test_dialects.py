@@ -262,7 +262,7 @@ async def test_a_response_nobody_knows_cannot_be_continued(serve: Serve) -> None
         body = {"model": MODEL, "input": "And?", "previous_response_id": "resp_other"}
         async with running.post(body, path="/v1/responses") as response:
             said = (await response.json())["error"]
-        assert (response.status, said["param"]) == (404, "previous_response_id")
+        assert (response.status, said["param"]) == (400, "previous_response_id")
         assert "resp_other" in said["message"]
         assert running.requests == 0
 
@@ -377,7 +377,7 @@ async def test_a_stored_response_is_its_own_clients_alone(serve: Serve) -> None:
             assert response.status == 200
         further = {"model": MODEL, "input": "What was said?", "previous_response_id": "resp_abc"}
         async with running.post(further, path="/v1/responses", headers=key_of("guest")) as response:
-            assert (response.status, (await response.json())["error"]["param"]) == (404, "previous_response_id")
+            assert (response.status, (await response.json())["error"]["param"]) == (400, "previous_response_id")
         assert running.requests == 1
         async with running.post(further, path="/v1/responses", headers=key_of("plain")) as response:
             assert response.status == 200
@@ -403,7 +403,7 @@ async def test_a_response_that_nobody_stored_or_keeps_is_not_gone_on_from(serve:
             made = (await response.json())["id"]
         further = {"model": MODEL, "input": "And?", "previous_response_id": made}
         async with running.post(further, path="/v1/responses") as response:
-            assert (response.status, (await response.json())["error"]["param"]) == (404, "previous_response_id")
+            assert (response.status, (await response.json())["error"]["param"]) == (400, "previous_response_id")
 
 
 @pytest.mark.parametrize("said", [{"conversation": "conv_1"}, {"prompt": {"id": "pmpt_1"}}])

@@ -319,15 +319,15 @@ async def test_an_answer_of_one_api_is_none_of_another(serve: Serve) -> None:
         async with running.post({"model": MODEL, **ASK}, path="/v1/responses") as response:
             other = (await response.json())["id"]
         _, own = await asked(running, **ASK)
-        for path, ident, status in (
-            *(("/v1/responses", other, 200), (PATH, own["id"], 200)),
-            *(("/v1/responses", own["id"], 404), (PATH, other, 404)),
+        for path, ident, continued, shown in (
+            *(("/v1/responses", other, 200, 200), (PATH, own["id"], 200, 200)),
+            *(("/v1/responses", own["id"], 400, 404), (PATH, other, 404, 404)),
         ):
             previous = "previous_interaction_id" if path == PATH else "previous_response_id"
             async with running.post({"model": MODEL, **ASK, previous: ident}, path=path) as response:
-                assert response.status == status, (path, await response.text())
+                assert response.status == continued, (path, await response.text())
             async with running.get(f"{path}/{ident}") as response:
-                assert response.status == status, (path, await response.text())
+                assert response.status == shown, (path, await response.text())
         async with running.http.delete(f"{running.url}{PATH}/{other}", headers=JSON) as response:
             assert response.status == 404
         async with running.get(f"/v1/responses/{other}") as response:

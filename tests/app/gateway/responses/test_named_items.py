@@ -279,7 +279,7 @@ async def test_nobody_else_goes_on_from_an_answer(serve: Serve) -> None:
         answer = await mine.ask("weather?")
         asked = len(vendor.seen)
         status, told = await other.tried("And?", previous_response_id=answer["id"])
-        assert (status, told["error"]["code"]) == (404, "previous_response_not_found")
+        assert (status, told["error"]["code"]) == (400, "previous_response_not_found")
         for item in answer["output"]:
             status, told = await other.tried([{"type": "item_reference", "id": item["id"]}])
             assert (status, told["error"]["code"]) == (404, "not_stored_for_this_key")
@@ -294,7 +294,7 @@ async def test_what_is_not_kept_says_by_which_setting_it_would_be(serve: Serve, 
         talk = Talk(running, "whole")
         answer = await talk.ask("weather?")
         status, told = await talk.tried(calls_of(answer), previous_response_id=answer["id"])
-        assert (status, told["error"]["code"]) == (404, "previous_response_not_found")
+        assert (status, told["error"]["code"]) == (400, "previous_response_not_found")
         assert "(responses_memory: off)" in told["error"]["message"]
         history = [{"role": "user", "content": "weather?"}, *answer["output"], *calls_of(answer)]
         await talk.ask(history)  # its reasoning is encrypted, as the gateway has asked for
@@ -307,7 +307,7 @@ async def test_what_is_gone_says_for_how_long_it_was_kept(serve: Serve) -> None:
         answer = await talk.ask("weather?")
         running.gateway.context.memory.close()  # as a restart does
         status, told = await talk.tried(calls_of(answer), previous_response_id=answer["id"])
-        assert (status, told["error"]["param"]) == (404, "previous_response_id")
+        assert (status, told["error"]["param"]) == (400, "previous_response_id")
         assert "keeps, for 60 minutes, as far as 'responses_memory' allows" in told["error"]["message"]
 
 
@@ -348,7 +348,7 @@ async def test_what_the_client_does_not_want_stored_is_not_kept(serve: Serve, st
         answer = await talk.ask("say: hi", store=False)
         assert not running.gateway.context.memory.size
         status, _ = await talk.tried("And?", previous_response_id=answer["id"])
-        assert status == 404
+        assert status == 400
 
 
 @pytest.mark.parametrize("way", ["whole", "streamed", "socket"])
@@ -399,7 +399,7 @@ async def test_a_deleted_response_is_forgotten(serve: Serve) -> None:
                 {"id": answer["id"], "object": "response", "deleted": True},
             )
         status, _ = await talk.tried("And?", previous_response_id=answer["id"])
-        assert (status, running.gateway.context.memory.size) == (404, 0)
+        assert (status, running.gateway.context.memory.size) == (400, 0)
         async with running.http.delete(url) as response:
             assert response.status == 404
 
