@@ -17,8 +17,7 @@ from gateway.admin.queries import NoQuery, answer, parse_query
 from gateway.admin.visitors import admit_visitor
 from gateway.api.body_work import BodyWork
 from gateway.api.context import CONTEXT
-from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment, Fleet
 from gateway.settings import ModelSettings
 from providers import MASK, ClientSecrets, Price, redact
 

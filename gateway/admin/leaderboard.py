@@ -24,7 +24,7 @@ from gateway.api.shapes import resolved_objective
 from gateway.core.errors import InvalidRequest, ModelNotFound, NothingEnabled
 from gateway.core.prompt_classes import Effort
 from gateway.core.reports import Gaps
-from gateway.fleet.models import Deployment, Model
+from gateway.fleet import Deployment, Model
 from gateway.racing import tier_wanted
 from gateway.settings import Cause, Profile
 from gateway.steering import Explanation, Leaderboard, Terms

@@ -54,7 +54,7 @@ from gateway.core.errors import (
 )
 from gateway.core.modes import SAID
 from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow, SoleUser
-from gateway.fleet.models import Model
+from gateway.fleet import Model
 from gateway.keys.keys import RETRY_S
 from gateway.settings import ClientRole, SignInSettings
 from providers import UNREADABLE

@@ -29,8 +29,7 @@ from gateway.core.errors import (
     WrongKey,
 )
 from gateway.core.tasks import pause
-from gateway.fleet.fleet import Callers
-from gateway.fleet.tenants import KEY, TenantKeys
+from gateway.fleet import KEY, Callers, TenantKeys
 from gateway.keys.keys import RETRY_S, Keys, key_in
 from gateway.keys.table import IssuedKey
 from gateway.settings import (

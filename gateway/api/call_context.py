@@ -12,7 +12,7 @@ from gateway.api.json_body import tags_of_metadata
 from gateway.api.payers import END_USER, TEAM, EndUser
 from gateway.core.calls import Caller, Envelope, Level
 from gateway.core.ids import TraceContext
-from gateway.fleet.fleet import Fleet
+from gateway.fleet import Fleet
 from gateway.limits import BegunHolds, Limits
 from gateway.racing import CallResource, Services
 from gateway.settings import Settings, signing_secret

@@ -26,7 +26,7 @@ from gateway.core.race_failures import (
     all_failed,
     race_failed,
 )
-from gateway.fleet.models import Model
+from gateway.fleet import Model
 from gateway.limits import LINE_S, BegunHolds, LimitHeld, LimitReached
 from gateway.racing import (
     BrokenAnswer,

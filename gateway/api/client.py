@@ -6,9 +6,7 @@ import msgspec
 
 from gateway.core.calls import Maker
 from gateway.core.errors import Forbidden, NothingEnabled
-from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Deployment, Model
-from gateway.fleet.tenants import TenantKeys
+from gateway.fleet import Deployment, Fleet, Model, TenantKeys
 from gateway.settings import ClientRole, ClientSettings, DataPolicy, Profile, Unpriced, is_covered
 
 WIDEST = 8

@@ -15,7 +15,7 @@ from gateway.api.refusals import Refusals
 from gateway.api.stored_responses import StoredResponses
 from gateway.api.vectors import VectorComparisons
 from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
-from gateway.fleet.fleet import Fleet
+from gateway.fleet import Fleet
 from gateway.limits import Limits
 from gateway.memory.answers import AnswerMemory
 from gateway.overload.bodies import Bodies, Body, process_full

@@ -13,8 +13,7 @@ from gateway.api.purse import Allowance, Purse
 from gateway.core.calls import Call
 from gateway.core.errors import ApiError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import RaceFailed, RejectedByProvider
-from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Model
+from gateway.fleet import Fleet, Model
 from gateway.limits import LimitReached
 from gateway.racing import FallbackModel, Sink
 from gateway.settings import Cause, FallbackAfter, When

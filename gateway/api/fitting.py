@@ -11,7 +11,7 @@ from gateway.api.preferences import policy_violation
 from gateway.api.request import Needs
 from gateway.core.calls import AS_ASKED, RenderedRequest
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.settings import DataPolicy
 from providers import (
     ANSWER,

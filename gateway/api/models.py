@@ -13,8 +13,7 @@ from gateway.api.client import Client
 from gateway.api.context import CONTEXT
 from gateway.api.preferences import policy_violation
 from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled
-from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Deployment, Model
+from gateway.fleet import Deployment, Fleet, Model
 from gateway.keys.keys import GOOGLES
 from providers import Price, encoded
 from providers.dialects import DIALECTS, GEMINI, MESSAGES, PIVOT, Dialect

@@ -16,7 +16,7 @@ from gateway.api.preferences import Preferences
 from gateway.core.attempts import Invalid, WinOn
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
-from gateway.fleet.models import Model
+from gateway.fleet import Model
 from gateway.settings import (
     FASTEST_TOK_S,
     ONE_AT_A_TIME,

@@ -24,8 +24,7 @@ from gateway.api.shapes import CachedDecision, decided, keep, kept_shape_of, sha
 from gateway.core.calls import Call, CallKind, CallRecord, CallTraits, Level, Maker, Mode
 from gateway.core.errors import NoDeploymentFits
 from gateway.core.prompt_classes import MeasuredApi, spoken_class
-from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Deployment, Model
+from gateway.fleet import Deployment, Fleet, Model
 from gateway.limits import DOLLARS
 from gateway.racing import (
     EVENTS,

@@ -19,7 +19,7 @@ from gateway.api.client import Client
 from gateway.api.json_body import LONGEST_MODEL, LONGEST_MODEL_BYTES
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
-from gateway.fleet.models import Deployment, Model
+from gateway.fleet import Deployment, Model
 from gateway.settings import ONE_AT_A_TIME, PROFILES, DataPolicy, Profile, RaceSettings
 
 # OpenRouter's provider slugs, and the deployments that match. A slug is a provider's name, ``deepinfra``, or one of its

@@ -12,7 +12,7 @@ from gateway.api.json_body import too_many_values, values_outside_strings
 from gateway.api.request import ParsedRequest
 from gateway.core.calls import Maker
 from gateway.core.errors import Forbidden, InvalidRequest, NothingStored
-from gateway.fleet.fleet import Fleet
+from gateway.fleet import Fleet
 from gateway.settings import Settings
 from providers import Steps, finished
 from providers.dialects import (

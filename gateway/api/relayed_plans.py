@@ -11,7 +11,7 @@ from gateway.api.relayed_api import RelayedApi
 from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, REFUSE, ResolvedModel, uncounted_units, without_price
 from gateway.core.calls import Mode
-from gateway.fleet.models import Deployment, Model
+from gateway.fleet import Deployment, Model
 from gateway.racing import RelayedRequest
 from gateway.settings import DataPolicy, Unpriced
 from gateway.steering import Demands, Plan, Terms

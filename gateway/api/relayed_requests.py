@@ -13,7 +13,7 @@ from gateway.api.preferences import CONSUMED, Preferences, read_preferences
 from gateway.api.relayed_api import RelayedApi
 from gateway.api.request import Needs, ParsedRequest
 from gateway.core.errors import InvalidRequest
-from gateway.fleet.fleet import Fleet
+from gateway.fleet import Fleet
 from gateway.settings import parsed_name
 from providers import LONGEST_VALUE_BYTES, UNREADABLE, Form, Steps, form_steps, raw_json
 from providers.dialects import PIVOT, Malformed

@@ -14,7 +14,7 @@ from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
 from gateway.core.calls import AS_ASKED
 from gateway.core.errors import InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
-from gateway.fleet.models import Deployment, Model, Parameters
+from gateway.fleet import Deployment, Model, Parameters
 from gateway.limits import Use
 from gateway.settings import RaceSettings, Unpriced
 from providers import (

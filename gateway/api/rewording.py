@@ -11,7 +11,7 @@ from gateway.api.request import Needs
 from gateway.api.resolved_model import LONG_BYTES
 from gateway.core.calls import AS_ASKED, Call
 from gateway.core.errors import ApiError
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.racing import RewordedRequest
 from gateway.settings import DataPolicy
 from providers import aside, finished

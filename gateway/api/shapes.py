@@ -19,8 +19,7 @@ from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import REFUSE
 from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Decision, Objective
-from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Model
+from gateway.fleet import Fleet, Model
 from gateway.racing import answer_kind, answers_asked
 from gateway.settings import RaceSettings
 from gateway.steering import Terms

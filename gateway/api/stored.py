@@ -38,8 +38,7 @@ from gateway.core.errors import (
 )
 from gateway.core.prompt_classes import MeasuredApi, PromptClass, encoded_class
 from gateway.core.race_failures import race_failed
-from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment, Fleet
 from gateway.limits import Payer
 from gateway.racing import ClientGone, settle
 from providers import (

@@ -14,8 +14,7 @@ import msgspec
 import structlog
 
 from gateway.api.call_context import CallContext
-from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Deployment, Model
+from gateway.fleet import Deployment, Fleet, Model
 from gateway.racing import EXTRA_ROLES
 from gateway.steering import Launch, Plan
 from providers import Request, Sendings, UpstreamError, step_by_step

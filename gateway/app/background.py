@@ -34,7 +34,7 @@ from gateway.core.calls import NearLimit
 from gateway.core.records import NotProbed, ProbeBook
 from gateway.core.reports import Reports
 from gateway.core.targets import Target
-from gateway.fleet.fleet import Fleet
+from gateway.fleet import Fleet
 from gateway.ledger import (
     Database,
     Ledger,

@@ -20,7 +20,7 @@ from gateway.core.log import get_logger
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.records import ProbeBook
 from gateway.core.tasks import BackgroundTasks
-from gateway.fleet.fleet import Callers, Fleet, OpenUpstream
+from gateway.fleet import Callers, Fleet, OpenUpstream
 from gateway.limits import Leases, Limits, OwnShare
 from gateway.racing import (
     Attempt,

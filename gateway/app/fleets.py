@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gateway.api.sessions import secret_of
 from gateway.core.log import get_logger
 from gateway.core.tasks import BackgroundTasks
-from gateway.fleet.fleet import Callers, Fleet, OpenUpstream
+from gateway.fleet import Callers, Fleet, OpenUpstream
 from gateway.settings import ConfigurationError, Datasheets, Problem, ProviderSettings, Settings
 from providers import (
     FORGOTTEN,

@@ -11,7 +11,7 @@ from gateway.api.auth import WrongKeys
 from gateway.app.engine import Peers
 from gateway.core.targets import Standing, duration
 from gateway.core.tasks import LongestTurns
-from gateway.fleet.fleet import Fleet
+from gateway.fleet import Fleet
 from gateway.keys.keys import Keys
 from gateway.ledger import Ledger
 from gateway.limits import Leases, Limits

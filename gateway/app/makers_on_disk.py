@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from gateway.core.calls import Maker
 from gateway.core.errors import NamesUnreachable
-from gateway.fleet.fleet import Fleet
+from gateway.fleet import Fleet
 from gateway.ledger import LedgerNames
 
 KEPT_S = 7 * 86_400.0

@@ -7,7 +7,7 @@ import msgspec
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart
 from gateway.core.records import OutageRecord
-from gateway.fleet.fleet import Fleet
+from gateway.fleet import Fleet
 
 
 class NamedRows:

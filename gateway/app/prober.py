@@ -19,8 +19,7 @@ from gateway.core.calls import Call, Caller, CallKind, CallRecord, CallRequest, 
 from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.prompt_classes import answer_class, spoken_class
 from gateway.core.records import DailyFacts, NotProbed, Probe, ProbeBook, ProbeEnd, ProbeOutcome, ProbesUnreachable
-from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Deployment, Model
+from gateway.fleet import Deployment, Fleet, Model
 from gateway.racing import Block, ClientGone, Forward, OpenCall, Race, Services, Winner
 from gateway.settings import DataPolicy, ProbeSettings, Settings
 from gateway.steering import Health, HealthState, Plan

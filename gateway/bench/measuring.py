@@ -15,7 +15,7 @@ from gateway.bench.plan import BenchPlan, BenchSample, Contender, Key, PromptKin
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
 from gateway.core.calls import Call, Caller, CallTraits, Decision, Mode, Objective, RenderedRequest
 from gateway.core.errors import ApiError
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.racing import (
     CUT_SHORT,
     ENOUGH_WORDS,

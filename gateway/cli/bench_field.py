@@ -44,7 +44,7 @@ from gateway.cli.terminal import FAILED, MISUSED, fail, prose, say, write_table
 from gateway.core.errors import ApiError
 from gateway.core.tasks import BackgroundTasks
 from gateway.core.terminal_text import counted, visible
-from gateway.fleet.models import Clocks, Deployment
+from gateway.fleet import Clocks, Deployment
 from gateway.settings import ConfigurationError, Settings
 from providers import Credentials, LiteLLM, Price, Setup, open_upstream
 

@@ -33,7 +33,7 @@ from gateway.cli.race_run import check_model, open_gateway, running_call
 from gateway.cli.terminal import MISUSED, fail, prose, say, write_table
 from gateway.core.errors import ApiError
 from gateway.core.modes import Mode
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.ledger import LedgerError
 from gateway.racing import SPOKEN_CHARS_S
 from gateway.settings import (

@@ -27,7 +27,7 @@ from gateway.core.calls import Call, CallRecord, CallStart, Mode, Recorder
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import RaceFailed
 from gateway.core.tasks import BackgroundTasks
-from gateway.fleet.models import Model
+from gateway.fleet import Model
 from gateway.ledger import prepare_schema
 from gateway.racing import ClientGone
 from gateway.settings import Settings

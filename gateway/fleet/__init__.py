@@ -1,1 +1,5 @@
 """The resolved configuration: models, their deployments, and the upstreams that reach them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.core.attempts import AnswerKind, Flaw, Outcome, WinOn
 from gateway.core.calls import AS_ASKED, Call, Maker, RenderedRequest
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.racing.measurement import Measurement
 from gateway.racing.reader import AnswerReader, AnswerText, Block, joined, truncated
 from gateway.racing.sinks import Forward, Sink

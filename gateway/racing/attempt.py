@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from gateway.core.attempts import REPEATING, AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
 from gateway.core.calls import Call
 from gateway.core.tasks import retrieve
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.racing.call import OpenCall
 from gateway.racing.ladder import NOT_AGAIN, recorded
 from gateway.racing.measurement import (

@@ -9,7 +9,7 @@ import msgspec
 from gateway.core.attempts import REPEATING, AttemptStart, Outcome, Role
 from gateway.core.calls import Call
 from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation
-from gateway.fleet.models import Model
+from gateway.fleet import Model
 from gateway.racing.attempt import ACTIVE, RUNNING, UNAWAITED, Attempt, AttemptState, EntryHandle
 from gateway.racing.call import OpenCall
 from gateway.racing.measurement import AUDIT_S

@@ -14,8 +14,7 @@ from gateway.core.attempts import REPEATING, AttemptRecord, AttemptStart, Narrow
 from gateway.core.calls import AS_ASKED, Call, CallRecord, CallStart
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.prompt_classes import whole_class
-from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Deployment, Model
+from gateway.fleet import Deployment, Fleet, Model
 from gateway.racing.caches import with_caches
 from gateway.racing.costs import settle
 from gateway.racing.measurement import HeardPart

@@ -13,7 +13,7 @@ import msgspec
 
 from gateway.core.attempts import Role
 from gateway.core.calls import AS_ASKED, Call, CallRecord, Mode
-from gateway.fleet.models import Deployment, Model
+from gateway.fleet import Deployment, Model
 from gateway.racing.call import FINISHED, BrokenAnswer, NoAnswer, OpenCall
 from gateway.racing.delivered import ContinuableSink
 from gateway.racing.measurement import estimated_tokens

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, Unit
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.racing.measurement import estimated_tokens
 from gateway.racing.plausibility import LONGEST_TOKENS, MOST_TOKENS
 from gateway.racing.services import ServedTiers

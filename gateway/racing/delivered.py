@@ -5,7 +5,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.core.calls import Call
-from gateway.fleet.models import Model
+from gateway.fleet import Model
 from gateway.racing.call import OpenCall
 from gateway.racing.sinks import Sink
 from gateway.settings import When

@@ -16,7 +16,7 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.log import get_logger
 from gateway.core.race_failures import OPERATORS
-from gateway.fleet.models import Model
+from gateway.fleet import Model
 from gateway.racing.attempt import ACTIVE, Attempt, AttemptState, Bid, Reading
 from gateway.racing.attempts import Attempts
 from gateway.racing.backup import Backup

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gateway.core.attempts import Role
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import OpenCall
 from gateway.racing.seats import Line

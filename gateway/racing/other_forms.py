@@ -14,7 +14,7 @@ import msgspec
 
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import AS_ASKED, Call, Maker
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.racing.validation import requested
 from providers import (
     Apart,

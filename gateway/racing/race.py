@@ -14,7 +14,7 @@ import msgspec
 from gateway.core.attempts import Outcome, Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, InternalError
-from gateway.fleet.models import Model
+from gateway.fleet import Model
 from gateway.racing.attempt import Attempt, Reading
 from gateway.racing.call import BrokenAnswer, NoAnswer, OpenCall
 from gateway.racing.entry import Entry, Phase

@@ -24,7 +24,7 @@ from gateway.core.attempts import (
 from gateway.core.calls import AS_ASKED, TENANT, Call, CallHead, CallRecord, CallStart
 from gateway.core.columns import places_of
 from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.racing.caches import with_caches
 from gateway.racing.costs import BESIDE, settle
 from gateway.racing.hold import HoldResult

@@ -14,7 +14,7 @@ import msgspec
 
 from gateway.core.attempts import AttemptRecord, Flaw, Outcome, TokensSource
 from gateway.core.calls import Call
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.racing.attempt import Answer, Attempt
 from gateway.racing.ladder import BY_UPSTREAM, RefusedStep, climbed
 from gateway.racing.measurement import CountedTokens, Measurement

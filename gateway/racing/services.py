@@ -13,7 +13,7 @@ from gateway.core.calls import Maker, Recorder
 from gateway.core.log import get_logger
 from gateway.core.shares import Shares
 from gateway.core.tasks import retrieve
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.racing.measurement import Paces
 from gateway.racing.other_forms import OtherForms, read_after_all, told_apart
 from gateway.racing.seats import Seats

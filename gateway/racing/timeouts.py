@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from providers import ErrorKind, UpstreamError
 from providers.dialects import Chunk
 

@@ -10,7 +10,7 @@ from gateway.api.client_sinks import StreamingSink
 from gateway.app.recorders import Recorders
 from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import CallRecord, Level
-from gateway.fleet.fleet import Fleet
+from gateway.fleet import Fleet
 from gateway.limits import BegunHolds, Limits
 from gateway.live.hub import Hub
 from gateway.live.live import OwnCalls

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.core.errors import InvalidRequest
-from gateway.fleet.models import Parameters
+from gateway.fleet import Parameters
 from gateway.settings import ModelSettings
 from providers.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
 

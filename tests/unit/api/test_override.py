@@ -11,7 +11,7 @@ from gateway.api.overrides import NOTHING, RaceOverride, read_override, with_ove
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
-from gateway.fleet.models import Model
+from gateway.fleet import Model
 from gateway.settings import Profile, RaceSettings, TakeoverSettings, When
 
 ANYBODY = Client()

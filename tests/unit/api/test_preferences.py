@@ -22,7 +22,7 @@ from gateway.api.preferences import (
 )
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
-from gateway.fleet.models import Clocks, Deployment, Model
+from gateway.fleet import Clocks, Deployment, Model
 from gateway.settings import DataPolicy, RaceSettings
 from providers import Exchange, Price, Request, UpstreamAnswer
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.app.prober import MAX_WAIT_S, most_usd, refusal, unwell, wait_s
 from gateway.core.records import DailyFacts, NotProbed
-from gateway.fleet.models import Clocks, Deployment
+from gateway.fleet import Clocks, Deployment
 from gateway.settings import ProbeSettings
 from gateway.steering import STRIKES, Health, HealthState
 from gateway.steering.constants import OPEN_S, UNPROBED_S

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from gateway.racing import GatheringSink
 from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT

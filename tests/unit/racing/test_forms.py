@@ -9,7 +9,7 @@ import pytest
 from gateway.core.attempts import Outcome, Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from gateway.racing import Seats
 from providers import Exchange, Request, Upstream
 from providers.dialects import CHAT

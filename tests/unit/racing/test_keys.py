@@ -10,7 +10,7 @@ import pytest
 from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from gateway.racing import GatheringSink, Seats
 from providers import ErrorKind, Price, Upstream, UpstreamError
 from providers.dialects import CHAT

@@ -8,7 +8,7 @@ import pytest
 from gateway.core.attempts import Role
 from gateway.core.calls import Call
 from gateway.core.errors import ApiError
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.racing import OtherForms, RewordedRequest
 from providers import ErrorKind, Fact, Kind, LearntFacts, UpstreamError
 from providers.dialects import CHAT, RESPONSES, Dialect

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.core.errors import ClientDisconnected
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from gateway.racing import Block, Forward, Winner
 from providers import ErrorKind, Exchange, HttpExchange, Request, UpstreamError
 from providers.dialects import events_of_answer

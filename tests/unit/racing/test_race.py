@@ -12,7 +12,7 @@ from gateway.core.race_failures import (
     ProviderMisconfigured,
     RejectedByProvider,
 )
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from gateway.racing import Block, GatheringSink
 from providers import ErrorKind, Price, UpstreamError
 from providers.dialects import CHAT

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import Call, CallRecord
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from gateway.racing import GatheringSink
 from providers import ErrorKind, Exchange, Request, UpstreamError
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect

@@ -15,7 +15,7 @@ from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord, Mode
 from gateway.core.errors import ApiError
 from gateway.core.race_failures import RejectedByProvider
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from gateway.racing import Block, FallbackModel, RelayedRequest
 from gateway.steering import Launch
 from providers import ErrorKind, Exchange, Price, Request, UpstreamError, Usage

@@ -16,7 +16,7 @@ from gateway.api.relayed_plans import HEDGED_PART, hedged
 from gateway.core.attempts import WinOn
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
-from gateway.fleet.models import Deployment, Model
+from gateway.fleet import Deployment, Model
 from gateway.racing import AttemptTasks, OpenCall, Race, RelayedRequest, Seats, Services
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms

@@ -9,7 +9,7 @@ import pytest
 from gateway.core.attempts import Role
 from gateway.core.errors import ApiError
 from gateway.core.prompt_classes import MeasuredApi, answer_class, whole_class
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from gateway.racing import GatheringSink, Seats, asked_whole
 from providers import ErrorKind, Fact, Kind, LearntFacts, UpstreamError
 from providers.dialects import CHAT

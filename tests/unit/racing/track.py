@@ -12,7 +12,7 @@ from gateway.core.attempts import AttemptRecord, AttemptStart, Invalid, Role, Wi
 from gateway.core.calls import Call, CallRecord, CallStart, Mode, Objective
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.prompt_classes import PromptClass, answer_class
-from gateway.fleet.models import Clocks, Deployment, Model
+from gateway.fleet import Clocks, Deployment, Model
 from gateway.racing import (
     Attempt,
     AttemptTasks,

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment, Fleet
 from gateway.settings import Settings
 from providers import UNLISTED, load_catalog
 from providers.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES

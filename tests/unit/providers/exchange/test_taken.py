@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from gateway.api.vectors import _embedded
 from gateway.cli.live import _ask_for_a_token
-from gateway.fleet.models import Clocks, Deployment
+from gateway.fleet import Clocks, Deployment
 from providers import OfCall, Sendings, step_by_step
 from providers.dialects import CHAT
 from providers.exchange import Exchange, FormRequest, Request, SentFields, Upstream, UpstreamAnswer, adapted, taken

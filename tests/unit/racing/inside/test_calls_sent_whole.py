@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from gateway.racing import GatheringSink, PausesByDeployment
 from gateway.racing.timeouts import CALL_S, DeltaKind
 from providers.dialects import CHAT, MESSAGES, RESPONSES, Dialect

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, Unit
-from gateway.fleet.models import Deployment
+from gateway.fleet import Deployment
 from gateway.racing import RequestParameters, ServedTiers, settle
 from gateway.racing.costs import LONGER, UNSEEN_TOKENS, Bill
 from providers import Capabilities, ErrorKind, Price

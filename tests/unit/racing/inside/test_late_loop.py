@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from gateway.racing import AttemptClocks, Pauses
 from gateway.racing.timeouts import LATE_S, MOST_WAITS, READ_S, DeltaKind
 from providers import ErrorKind

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.attempts import Role, WinOn
 from gateway.core.calls import CallRecord
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from gateway.racing import GatheringSink, Pauses
 from gateway.racing.timeouts import UNKNOWN_S, DeltaKind
 from providers import ErrorKind, UpstreamError

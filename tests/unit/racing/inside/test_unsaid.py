@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.core.attempts import Role
-from gateway.fleet.models import Clocks
+from gateway.fleet import Clocks
 from gateway.racing import GatheringSink
 from gateway.racing.timeouts import FINISH_GRACE_S
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect

@@ -8,7 +8,7 @@ from msgspec.structs import astuple
 
 from gateway.api.vectors import _embedded
 from gateway.cli.live import _ask_for_a_token
-from gateway.fleet.models import Clocks, Deployment
+from gateway.fleet import Clocks, Deployment
 from providers import MOST_OF_CALL, OfCall, Sendings, step_by_step
 from providers.exchange import Request, Upstream
 from providers.keys import KeyRing, RotatedKey

@@ -1,0 +1,9 @@
+from .fleet import Callers as Callers
+from .fleet import Fleet as Fleet
+from .fleet import OpenUpstream as OpenUpstream
+from .models import Clocks as Clocks
+from .models import Deployment as Deployment
+from .models import Model as Model
+from .models import Parameters as Parameters
+from .tenants import KEY as KEY
+from .tenants import TenantKeys as TenantKeys
