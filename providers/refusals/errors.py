@@ -428,7 +428,7 @@ class UpstreamError(Exception):
         """The vendor's limit that the request exceeds, if not of tokens: other vendors may take more."""
         if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
             return None
-        return limit_of(self.status, self.said)
+        return None if counts_too_many(self.said, self.prompt_bytes) else limit_of(self.status, self.said)
 
     @property
     def lack(self) -> Limit | None:

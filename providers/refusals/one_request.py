@@ -104,6 +104,7 @@ RULES: Final = (
 
 _LONGEST: Final = 4096  # characters of a message that are searched
 _LONGEST_NUMBER: Final = 9  # digits
+_NUMBER: Final = re.compile(r"\d{3,9}")
 # Of these statuses no words are compared. 400, 413 and 422 blame the request already; a 401 is about the key, whatever
 # words the message quotes.
 _CLEAR: Final = frozenset({400, 413, 422, 401})
@@ -183,9 +184,9 @@ def _gives_name(model: str, fields: Mapping[str, msgspec.Raw]) -> bool:
 
 def _states_a_value(said: str, fields: Mapping[str, msgspec.Raw]) -> bool:
     """Whether a number of the request is in a refusal, such as its ``max_tokens``."""
-    plain = said.replace(",", "")
+    numbers = {*_NUMBER.findall(said.replace(",", ""))}
     short = (bytes(raw).decode(errors="replace") for raw in fields.values() if len(memoryview(raw)) <= _LONGEST_NUMBER)
-    return any(number.isdigit() and number in plain for number in short)
+    return not numbers.isdisjoint(short)
 
 
 def _has(fields: Mapping[str, msgspec.Raw], name: str, values: Collection[str]) -> bool:

@@ -44,7 +44,8 @@ _GONE = re.compile(
 _IS_ABSENT = (
     r"(?:(?:is |was |were )?not (?:be )?found|(?:does not|doesn.t|did not) exist|no such|not exist|not known"
     r"|(?:is |are )?unknown|no longer (?:available|served|exists)|(?:has been |was |is )?(?:retired|decommissioned"
-    r"|discontinued|shut down|removed)|could not (?:be found|find)|nicht gefunden|unbekannt\w*|existiert nicht"
+    r"|discontinued|shut down|removed)|could not (?:be found|find)|(?:is )?(?:not deployed|gone)"
+    r"|nicht gefunden|unbekannt\w*|existiert nicht"
     r"|gibt es nicht|introuvable|inconnue?|n.existe pas|no existe|no encontrad[oa]|n\u00e3o (?:existe|encontrad[oa])"
     r"|non (?:esiste|trovat[oa])|не (?:найден\w*|существует)|不存在|未找到|找不到|見つかりません|存在しません"
     r"|찾을 수 없습니다|존재하지 않습니다)"

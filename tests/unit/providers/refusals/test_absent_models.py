@@ -24,6 +24,8 @@ GONE = [
     "The resource qwen-3-8b does not exist in this project",
     "Unknown deployment qwen-3-8b",
     "qwen-3-8b gibt es nicht",
+    "qwen-3-8b is not deployed on this server",
+    "qwen-3-8b is gone",
     "qwen-3-8b introuvable",
     "qwen-3-8b no existe",
     "qwen-3-8b не найден",

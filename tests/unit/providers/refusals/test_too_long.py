@@ -193,8 +193,8 @@ COUNTED = [
 ]
 
 
-def decided(said: str, prompt: str, **fields: int) -> UpstreamError:
-    error = refusal(said)
+def decided(said: str, prompt: str, status: int = 400, **fields: int) -> UpstreamError:
+    error = refusal(said, status)
     values = {"messages": [{"role": "user", "content": prompt}], **fields}
     decide_by_request(error, "m", {name: raw_json(each) for name, each in values.items()}, may_lack_path=False)
     return error
@@ -202,7 +202,8 @@ def decided(said: str, prompt: str, **fields: int) -> UpstreamError:
 
 @pytest.mark.parametrize("said", COUNTED)
 def test_a_number_near_the_prompts_tokens_says_in_any_words_that_the_prompt_is_too_long(said: str) -> None:
-    assert decided(said, "four" * 40_021).is_too_long
+    assert decided(said, "four" * 40_021, seed=7, n=1).is_too_long
+    assert decided(said, "four" * 40_021, status=413).is_too_long
     assert decided(said, "four" * 40_021).again(ErrorKind.BAD_REQUEST).is_too_long
     assert not decided(said, "a short prompt").is_too_long
     assert not decided(said, "four" * 40_021, max_tokens=40_021).is_too_long  # the number is the answer's limit
