@@ -53,7 +53,11 @@ _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTAL
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
 _PDF = re.compile(r"https?://[^?#]+\.pdf(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 _LONGEST_BLANK_BYTES = 64  # longer texts are not decoded: one may be a whole book
-_LONG_BLANK = re.compile(rb'"(?:\s|\\[nrt])*"')
+_LONG_BLANK = re.compile(  # what ``str.strip`` takes away, in UTF-8 or escaped
+    rb'"(?:\s++|\\[fnrt]|\\u(?:00(?:0[9a-d]|1[c-f]|20|85|a0)|1680|20(?:0[0-9a]|2[89f]|5f)|3000)'
+    rb'|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80)*+"',
+    re.IGNORECASE,
+)
 
 
 class Turns:

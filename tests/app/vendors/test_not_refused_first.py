@@ -338,6 +338,7 @@ REFUSING_BLANKS: Mapping[str, Place] = {
     "interactions": Place("google", "google", "gemini-3.6-flash", "interactions", says_api=True),
 }
 SAYS = {"role": "assistant", "content": "Yo"}
+EACH_BLANK = "".join(filter(str.isspace, map(chr, range(0x10000)))) * 3
 
 
 def blanks(text: str) -> Iterator[tuple[str, Json]]:
@@ -364,7 +365,7 @@ def blanks(text: str) -> Iterator[tuple[str, Json]]:
 async def test_no_blank_of_another_api_is_refused_first(tmp_path: Path, stream: bool) -> None:
     async with standing_in(REFUSING_BLANKS) as vendors, gateway_before(tmp_path, REFUSING_BLANKS, vendors) as running:
         for name, vendor in vendors.items():
-            for text in ("", " ", "\n" * 99):
+            for text in ("", " ", "\n" * 99, EACH_BLANK):
                 for api, fields in blanks(text):
                     await asked(running, api, name, fields, stream=stream)
                     assert vendor.refusals == [], (name, api, fields)
