@@ -342,6 +342,8 @@ _BY_A_FLAG = re.compile(r"\benable_thinking\b|required or object", re.IGNORECASE
 # google-gemini/deprecated-generative-ai-js/issues/241); read on 2026-11-29.
 _CHOICE = r"\btool_?\s?_?choice\b"
 _MODE = r"\bfunction[ _]?calling(?:[ _]?config)?(?:[ _.]mode)?\b"
+# Narrower than ``_REFUSES`` of ``other_words.py``, where a field's name has to be there as well: these are read beside
+# words of any sentence on tools, before the verb (``_IS_NOT``) or after it (``_NO_SUPPORT``).
 _IS_NOT = (
     r"(?:\bnot (?:be )?(?:supported|allowed|available|enabled|permitted|accepted|possible|implemented)|\bunsupported)"
 )
