@@ -29,6 +29,7 @@ SPEC: Json = {
     "description": "Read a file.",
     "inputSchema": {"json": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}},
 }
+SESSION = get_session()  # it keeps the descriptions of services: each new one reads them from files again
 # By seller, the name of a model there.
 MODELS = {
     "anthropic": "claude-opus-5-5",
@@ -47,7 +48,7 @@ class Client:
         config = Config(signature_version=UNSIGNED, retries={"total_max_attempts": 1})
 
         def of_service(name: str) -> Any:
-            made = get_session().create_client(name, region_name="us-east-1", endpoint_url=running.url, config=config)
+            made = SESSION.create_client(name, region_name="us-east-1", endpoint_url=running.url, config=config)
             made.meta.events.register("before-call", lambda params, **_: params["headers"].update({"x-api-key": key}))
             return made
 
