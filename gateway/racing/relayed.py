@@ -36,7 +36,7 @@ from providers import (
     reported,
     sound_has_begun,
 )
-from providers.dialects import PIVOT, Dialect, Fields, Malformed
+from providers.dialects import PIVOT, Dialect, Fields, Habits, Malformed
 
 
 class RelayedExchange:
@@ -290,12 +290,16 @@ class RelayedRequest(msgspec.Struct, frozen=True):
         return exchange, passed
 
     def _fields_for(self, deployment: Deployment, call: Call) -> Fields:
-        """Return the request's fields. Signed thoughts that do not fit any more are dropped, as for a chat."""
-        dropping = self.dialect.requests.thoughts.dropping_unfit
-        if dropping is not None and deployment.drops_unfit:
-            with suppress(Malformed):  # the provider reports a malformed request in its own words
-                return dropping(call.request.fields)
-        return call.request.fields
+        """Return the request's fields; of counts in Messages with the thoughts alone that a call would be sent with."""
+        thoughts, fields = self.dialect.requests.thoughts, call.request.fields
+        if thoughts.dropping_unfit is None:
+            return fields
+        with suppress(Malformed):  # the provider reports a malformed request in its own words
+            if thoughts.without_foreign is not None and not deployment.takes_unsigned:
+                fields = thoughts.without_foreign(fields, Habits()).fields
+            if deployment.drops_unfit:
+                fields = thoughts.dropping_unfit(fields)
+        return fields
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> After:
         """Ask again as the upstream has chosen: it knows in which other forms such requests can be sent."""

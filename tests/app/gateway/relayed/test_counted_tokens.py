@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.app.gateway.relayed.samples import MESSAGE, NO_SUCH_PATH, Open, says
 from tests.app.gateway.running_gateway import MODEL
 
@@ -20,6 +22,23 @@ async def test_tokens_are_counted_by_whoever_speaks_messages(opened: Open) -> No
         call = await running.call()
     assert (call["endpoint"], call["status_code"]) == ("messages.count_tokens", 200)
     assert (call["prompt_tokens"], call["cost_usd"]) == (None, None)
+
+
+@pytest.mark.parametrize(("preset", "is_kept"), [("anthropic", False), ("deepseek", True)])
+async def test_thoughts_that_are_not_sent_are_not_counted(opened: Open, preset: str, is_kept: bool) -> None:
+    config = {"providers": {"alpha": {"preset": preset, "apis": ["messages"]}}}
+    thoughts = [{"type": "thinking", "thinking": "Hm", "signature": each} for each in ("", "google-text:abc")]
+    said = {"type": "text", "text": "Hello"}
+    turns = [
+        *MESSAGE["messages"],
+        {"role": "assistant", "content": [*thoughts, said]},
+        {"role": "user", "content": "?"},
+    ]
+    async with opened(alpha=[says({"input_tokens": 42})], config=config) as (running, upstreams):
+        async with running.post({**MESSAGE, "messages": turns}, path="/v1/messages/count_tokens") as response:
+            assert (response.status, await response.json()) == (200, {"input_tokens": 42})
+        [received] = upstreams["alpha"].received
+    assert received.body["messages"][1]["content"] == ([*thoughts, said] if is_kept else [said])
 
 
 async def test_they_are_counted_without_a_beta_that_is_refused(opened: Open) -> None:
