@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway import __version__
 from gateway.ledger import Words, head_revision, migrations_folder
 from gateway.ledger.database import first_revision
 from gateway.ledger.schema import SINCE, SPANS, UNTIL, VIEWS, function_sql, rendered, trigger_sql, view_sql, views_of
@@ -90,3 +91,8 @@ def test_a_part_that_nothing_fills_in_is_refused() -> None:
 def test_the_leaderboard_can_be_opened_as_a_file() -> None:
     text = (migrations_folder() / "views" / "leaderboard.sql").read_text(encoding="utf-8")
     assert text.startswith("-- Per model, its deployments over the last ten minutes")
+
+
+def test_the_page_on_upgrades_says_which_schemas_this_version_has_and_migrates() -> None:
+    row = f"| {__version__} | {head_revision()} | {first_revision()} and later |"
+    assert row in (ROOT / "docs" / "guides" / "upgrades.md").read_text(encoding="utf-8")
