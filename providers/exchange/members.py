@@ -17,6 +17,7 @@ from providers.vendors import members_named
 
 EVERYWHERE: Final = "*."
 OF_TOOLS: Final = f"tools.{MARK}"
+_MARKS: Final = frozenset({MARK, "cache_point", "caching"})  # Converse's name; "did not allow prompt caching"
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _lists = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -43,7 +44,7 @@ def found(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> 
 def _member(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> Member | None:
     names = [spelt(name) for name in named]
     if len(names) == 1 and names[0] not in fields:
-        return _named(fields, members_named(names[0]) if names != [MARK] else [OF_TOOLS, EVERYWHERE + MARK])
+        return _named(fields, members_named(names[0]) if names[0] not in _MARKS else [OF_TOOLS, EVERYWHERE + MARK])
     top = next((each for each in fields if spelt(each) == names[0]), None)
     within = None if top is None else _found(fields[top], names[1:], spelt, in_list=False)
     value = None if within is None else within[1]

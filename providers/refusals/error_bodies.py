@@ -21,6 +21,7 @@ from providers.refusals.rate_limits import (
     told_delay_s,
 )
 from providers.refusals.redaction import redact, redact_json, redact_word
+from providers.refusals.refused_fields import refuses_marks
 from providers.refusals.words import names_of
 from providers.refusals.wrong_api import kind_of_404
 
@@ -528,7 +529,7 @@ _IN_FLIGHT, _ALONE_TOO_DEAR = "openrouter_in_flight_budget", "weight_exceeds_bud
 
 def _kind_of_refusal(status: int | None, error: Mapping[str, Any]) -> ErrorKind:
     """Return the kind of a 402 or 403. Such an error may be about one request, or pass by itself."""
-    if _is_flagged(error):
+    if _is_flagged(error) or refuses_marks(_message(error)):
         return ErrorKind.BAD_REQUEST
     if (reason := _budget_in_flight(error)) is not None:
         return ErrorKind.SERVER_ERROR if reason == _ALONE_TOO_DEAR else ErrorKind.RATE_LIMITED

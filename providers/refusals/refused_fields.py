@@ -18,6 +18,10 @@ CONDITION = re.compile(
 MOST_FIELDS = 16  # of one refusal
 SENTENCES = re.compile(r"(?<=[.;!?])\s+|(?<=[\u3002\uff1b\uff01\uff1f])|\n")
 _SEPARATORS = re.compile(r"[.\[\]/,\s'\"]+")
+# Bedrock, with 400, or with 403 as if the key were refused: "You invoked an unsupported model or your request did not
+# allow prompt caching." anomalyco/opencode/issues/782, zeroclaw-labs/zeroclaw/pull/7315, read on 2026-12-01.
+MARKS_REFUSED = r"\brequest did not allow prompt (?P<field>caching)\b"
+_MARKS_REFUSED = re.compile(MARKS_REFUSED)
 
 
 class RefusedField(NamedTuple):
@@ -34,3 +38,8 @@ def path_of(written: str) -> tuple[str, ...]:
     """Return the names on a path: of ``body.reasoning.effort``, or ``'body', 'messages', 0``."""
     names = tuple(name for name in _SEPARATORS.split(written) if name)
     return names[1:] if names[:1] == ("body",) else names
+
+
+def refuses_marks(said: str) -> bool:
+    """Whether a model that has no cache refuses marks of what to cache."""
+    return _MARKS_REFUSED.search(said) is not None

@@ -15,7 +15,16 @@ import msgspec
 from providers.refusals.errors import SURPRISES, UNREADABLE, RefusalScope, UpstreamError, kinds
 from providers.refusals.learnt import LEAST_ROOM, Fact, Kind
 from providers.refusals.other_words import in_other_words, mentioned, says_too_much
-from providers.refusals.refused_fields import CONDITION, LITERALS, MOST_FIELDS, NO_VALUE, NOUN, RefusedField, path_of
+from providers.refusals.refused_fields import (
+    CONDITION,
+    LITERALS,
+    MARKS_REFUSED,
+    MOST_FIELDS,
+    NO_VALUE,
+    NOUN,
+    RefusedField,
+    path_of,
+)
 from providers.refusals.too_long import is_too_long
 from providers.refusals.vendor_limits import longest_in
 
@@ -147,6 +156,7 @@ RULES: tuple[Rule, ...] = (
         r"unrecogni[sz]edProperty[=:] ?(?P<field>\w{1,100})",
         "Vertex, of a mark on a tool: wusaki0723/Aelios/pull/44; read on 2026-11-29",
     ),
+    Rule(MARKS_REFUSED, "Bedrock"),
     Rule(r"extraneous key \[(?P<field>\w{1,100})\] is not permitted", "Bedrock: langchain-ai/langchain-aws/issues/62"),
     Rule(
         r"(?:unsupported|unknown|unrecogni[sz]ed|unexpected) (?:request )?(?:keyword )?"

@@ -704,6 +704,31 @@ async def test_converse_is_asked_without_what_its_model_refuses(serve: Serve) ->
                 assert len(sent) == sendings
 
 
+NO_CACHE = "You invoked an unsupported model or your request did not allow prompt caching. See the documentation."
+NO_POINT = "Malformed input request: #/messages/0/content/1: extraneous key [cachePoint] is not permitted"
+
+
+@pytest.mark.parametrize(("status", "words"), [(400, NO_CACHE), (403, NO_CACHE), (400, NO_POINT)])
+async def test_a_model_of_bedrock_without_a_cache_is_asked_without_marks(serve: Serve, status: int, words: str) -> None:
+    bedrock, sent = Bedrock(), list[Any]()
+
+    async def answered(request: web.Request) -> web.StreamResponse:
+        sent.append(msgspec.json.decode(await request.read()))
+        if "cachePoint" in json.dumps(sent[-1]):
+            return web.json_response({"message": words}, status=status)
+        return await bedrock.answer(request)
+
+    marked = [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]
+    asked = {"max_tokens": 50, "messages": [{"role": "user", "content": marked}]}
+    config = {"models": {MODEL: {"deployments": ["aws/amazon.nova-2-lite-v1:0"], "race": {"mode": "single"}}}}
+    async with serving([web.post("/{path:.*}", answered)], bedrock.tally) as base_url:
+        providers = beside(base_url)["config"]["providers"]
+        async with serve(alpha=None, config={"providers": providers, **config}) as running:
+            for sendings in (2, 3):
+                assert await told(running, asked, "/v1/messages") == (200, "cache_control")
+                assert len(sent) == sendings
+
+
 @pytest.mark.parametrize(("named", "status"), [("zz_new", 400), ("zz_other", 502)])
 async def test_an_own_servers_500_about_a_field_that_is_not_left_out_is_a_400(
     serve: Serve, named: str, status: int
