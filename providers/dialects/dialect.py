@@ -458,6 +458,8 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     # returns None if the events do not say. None: no answer says.
     unshown: Callable[[bytes], Sequence[UnshownThought] | None] | None = None
     repairs: Callable[[frozenset[str]], Sequence[Translation]] | None = None  # by their names in vendors' quirks
+    # Returns the whole answer that the words of a refusal by a model stand for, None if it is a refusal. None: all are.
+    of_refusal: Callable[[str, str], bytes | None] | None = None
 
 
 class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):

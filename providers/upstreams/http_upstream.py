@@ -527,6 +527,9 @@ class HttpUpstream:
         try:
             return await self._checked(response, request)
         except UpstreamError as error:
+            answer_of = request.dialect.answers.of_refusal if path == request.dialect.name else None
+            if answer_of is not None and (answer := answer_of(error.said, request.model)) is not None:
+                return _with_body(response, answer)
             decide_by_request(error, request.model, _asked_by_client(request), may_lack_path=path != PIVOT.name)
             if (needed := _NEWER.search(error.said)) is not None:
                 error.noted(f' (set query: {{ api-version: "{needed[1]}" }} of the provider, or a later one)')
@@ -651,6 +654,16 @@ def _asked_by_client(request: Request) -> Mapping[str, msgspec.Raw]:
         return request.fields
     own = request.added.union(request.extra_body)
     return {name: raw for name, raw in request.fields.items() if name not in own}
+
+
+def _with_body(response: Response, body: bytes) -> Response:
+    """Return an ended response as if it had this body."""
+    fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items()]
+    other = Response(None, asyncio.get_running_loop(), response.connect_ms)
+    other.begin(response.status, fields)
+    other.feed(body)
+    other.end()
+    return other
 
 
 async def _read_at_most(response: Response, limit_bytes: int) -> bytes:

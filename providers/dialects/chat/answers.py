@@ -4,8 +4,11 @@ Some servers answer a request for a stream with one JSON body, and some deployme
 made here gives the same answer: every field of it, of its choices and of their messages is kept byte for byte.
 """
 
+import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
@@ -43,6 +46,12 @@ _NULL = msgspec.Raw(b"null")
 _EMPTY_OBJECT = msgspec.Raw(b"{}")
 _STOP = msgspec.Raw(b'"stop"')
 _CHUNK = msgspec.Raw(b'"chat.completion.chunk"')
+# GPT-5 with 400, where the limit leaves no room for one visible token. With little more room it answers, and ends with
+# "length": BerriAI/litellm/issues/35061, nextlevelbuilder/goclaw/issues/245, read on 2026-12-01.
+_NO_ROOM = re.compile(
+    r"could not finish the message because max_tokens or model output limit was reached", re.IGNORECASE
+)
+_NO_TEXT = {"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "length"}
 _NOT_BEGUN = frozenset({"message", "delta", "finish_reason", "native_finish_reason"})  # as a delta, or at the end
 
 
@@ -50,6 +59,17 @@ def failure(kind: str, message: str, _: Details = (), __: str | None = None) -> 
     """Return the event of an error; no [DONE] follows, so that SDKs raise instead of returning half an answer."""
     body = {"message": message, "type": "upstream_error", "param": None, "code": kind}
     return b"data: " + msgspec.json.encode({"error": body}) + b"\n\n"
+
+
+def answer_of_refusal(refusal: str, model: str) -> bytes | None:
+    """Return the empty chat completion that a ``refusal`` stands for, which says that the limit left no room for text.
+
+    None: the refusal says something else.
+    """
+    if _NO_ROOM.search(refusal) is None:
+        return None
+    said = {"id": f"chatcmpl-{uuid4().hex}", "object": "chat.completion", "created": int(time.time()), "model": model}
+    return msgspec.json.encode({**said, "choices": [_NO_TEXT]})
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:

@@ -9,7 +9,7 @@ import msgspec
 from providers.dialects import events
 from providers.dialects.cache_marks import with_breakpoints, with_marks
 from providers.dialects.chat.allowed_tools import offering_those_alone
-from providers.dialects.chat.answers import ENDING, ChatGathering, events_of_answer, failure
+from providers.dialects.chat.answers import ENDING, ChatGathering, answer_of_refusal, events_of_answer, failure
 from providers.dialects.chat.continuing import EFFORTS, ChatContinuing, repairs_of
 from providers.dialects.chat.custom_tools import as_functions, custom_names, has_texts
 from providers.dialects.chat.events import choices, read_event
@@ -151,6 +151,7 @@ CHAT = Dialect(
         failure=failure,
         learned=learned,
         repairs=repairs_of,
+        of_refusal=answer_of_refusal,
     ),
     continuing=ChatContinuing(),
 )

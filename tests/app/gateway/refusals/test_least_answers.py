@@ -180,6 +180,41 @@ async def test_thoughts_count(shared: SharedGateways) -> None:
     assert b'"length"' in body
 
 
+NO_ROOM = (
+    "Could not finish the message because max_tokens or model output limit was reached. "
+    "Please try again with higher max_tokens."  # GPT-5 in chat
+)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("client", [*CLIENTS])
+async def test_a_limit_that_leaves_no_room_for_text_ends_an_empty_answer(
+    shared: SharedGateways, client: str, stream: bool
+) -> None:
+    async with shared.row(alpha=None) as running:
+        running["alpha"].answers = lambda _: refused(NO_ROOM)
+        status, headers, body = await asked(running, client, 1, stream=stream)
+        assert (status, NO_ROOM[:20].encode() in body) == (200, False), body
+        end = {"chat": "length", "messages": "max_tokens", "gemini": "MAX_TOKENS", "responses": "max_output_tokens"}
+        assert f'"{end[client]}"'.encode() in body
+        assert "x-holeshot-dropped" not in headers
+        assert len(running.received("alpha")) == 1
+        [attempt] = await running.rows(
+            f"select status_code, outcome, finish_reason from attempts where provider = 'alpha{running.suffix}'"
+        )
+        assert attempt == {"status_code": 400, "outcome": "won", "finish_reason": end[client]}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_another_deployment_that_has_room_for_text_wins(shared: SharedGateways, stream: bool) -> None:
+    async with shared.row(alpha=None, beta=None) as running:
+        running["alpha"].answers = lambda _: refused(NO_ROOM)
+        running["beta"].answers = lambda _: said_in_chat("Hello")
+        status, _, body = await asked(running, "chat", 1, stream=stream)
+        assert (status, len(running.received("alpha"))) == (200, 1)
+        assert said_in("chat", body, stream=stream)[:2] == ("Hello", "stop")
+
+
 # Of a server that is asked in its client's own API: it may write fewer, so its refusal has to tell.
 
 OWN_LEAST = {"responses": LEAST, "messages": "max_tokens: Input should be greater than or equal to 16"}
