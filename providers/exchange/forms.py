@@ -330,15 +330,34 @@ def may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _W
         return _may_be_stored(form_request, is_clients=is_clients)
     if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
         return _Why(is_told=False)
-    demand = demand_of(place.path, fields, request.unchosen)
-    is_preferred = demand is not Demand.MUST and (demand is not None or _is_preference(place, value, formats))
-    if is_preferred or top in _optional(formats, fields):
+    if _is_preferred(fields, place, form_request) or top in _optional(formats, fields):
         return _Why(is_told=is_clients)
     if top in KEPT or top in essential(formats) or top == formats.choices or top in formats.omissible.items:
         return None
     if name not in request.fields:
         return _Why(is_told=top in OF_USAGE)  # the gateway has added the field; without it the usage is an estimate
     return _Why(is_told=True) if request.drop_params else None
+
+
+def _is_preferred(fields: Fields, place: FieldPlace, form_request: FormRequest) -> bool:
+    """Whether a field is only a preference or a hint, with the value that it has in this request."""
+    demand = demand_of(place.path, fields, form_request.request.unchosen)
+    if demand is not None:
+        return demand is not Demand.MUST
+    return _is_preference(place, bytes(value_at(fields, place) or b""), form_request.formats)
+
+
+def hints_in(fields: Fields, form_request: FormRequest) -> Facts:
+    """Return the facts, of this request alone, that no preference or hint is taken; members of lists stay."""
+    facts = list[Fact]()
+    for top, value in fields.items():
+        inner = (FieldPlace(top, (name,)) for name in object_of(bytes(value)))
+        of_whole = _is_preferred(fields, FieldPlace(top), form_request)
+        places = (
+            [FieldPlace(top)] if of_whole else [each for each in inner if _is_preferred(fields, each, form_request)]
+        )
+        facts += [Fact(Kind.FIELD, place.path, dialect=form_request.api, passing=True) for place in places]
+    return tuple(facts)
 
 
 def essential(formats: RequestFormat) -> frozenset[str]:

@@ -45,6 +45,7 @@ class TriedForms(msgspec.Struct, eq=False):
     known: Facts  # facts from before this request
     facts: Facts  # ``known``, and what the refusals have taught
     first: UpstreamError  # the first refusal, unchanged
+    withheld: Facts = ()  # what was left out together, after some refusals, and not itself refused
     last: str = ""  # why the request was refused last, for the log and the page
     is_again: bool = False  # whether the request was sent in a second form
     is_of_must: bool = False  # whether the request was refused for something that it needs

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from providers.exchange import betas
-from providers.exchange.forms import FormRequest, SentFields, has_must, is_to_be_kept
+from providers.exchange.forms import FormRequest, SentFields, has_must, hints_in, is_to_be_kept
 from providers.exchange.interface import Request
 from providers.exchange.places import spelt
 from providers.exchange.quotes import VendorsWords, mark
@@ -37,6 +37,7 @@ _T = TypeVar("_T")
 _REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
 _OF_THE_API = frozenset({MissingFeature.MODEL, MissingFeature.TOOLS})  # in another API the request loses nothing
 _OF_MUSTS = frozenset({Kind.BETA, Kind.MUST})
+_REFUSED_ONE_BY_ONE = 2  # fields; a vendor that then refuses one more may refuse a dozen
 _COMMON = frozenset({"index", "name", "phase", "response", "scope", "ttl"})  # words of any refusal
 
 
@@ -68,7 +69,7 @@ async def taken(
 
     """
     request, tried = form_request.request, _tried_of(form_request.request)
-    facts = known_of(learnt, request) if tried is None else tried.facts
+    facts = known_of(learnt, request) if tried is None else (*tried.facts, *tried.withheld)
     sent = say(facts)
     try:
         answer = await ask(sent)
@@ -124,7 +125,8 @@ def refused(
         new_facts = understood(read(refusal), sent.fields, form_request, sent.headers)
         facts = _with(new_facts, tried.facts, tried.known)
         learnt.forget(request.model, [fact for fact in tried.new if fact not in facts], client)  # now unsure
-        is_other = not say(facts).is_as(sent)
+        tried.withheld += _withheld(new_facts, tried.new, sent, form_request)
+        is_other = not say((*facts, *tried.withheld)).is_as(sent)
         tried.facts, tried.last = facts, why_of(refusal)
         tried.is_of_must = tried.is_of_must or any(fact.kind in _OF_MUSTS for fact in new_facts)
         if is_other:
@@ -174,6 +176,15 @@ def _with(new_facts: Facts, tried: Facts, known_facts: Facts) -> Facts:
         new = tuple(other if unsure else fact for fact, other, unsure in zip(new, as_passing, are_unsure, strict=True))
         tried = (*known_facts, *new)
     return (*tried, *(fact for fact in new_facts if fact not in tried))
+
+
+def _withheld(new_facts: Facts, taught: Facts, sent: SentFields, form_request: FormRequest) -> Facts:
+    """Return the preferences and hints that are left out together: one by one, they may take all requests of a call.
+
+    ``taught``: by earlier refusals of this request. One refusal may name many fields.
+    """
+    earlier, newest = (sum(fact.kind is Kind.FIELD for fact in facts) for facts in (taught, new_facts))
+    return hints_in(sent.fields, form_request) if newest and earlier >= _REFUSED_ONE_BY_ONE else NOTHING
 
 
 def _suppose(learnt: LearntFacts, request: Request, facts: Iterable[Fact], refusal: UpstreamError) -> None:
@@ -228,7 +239,7 @@ def learn(
         _note_musts(learnt, request, new_facts, why_of(error))
         return NOTHING
     _suppose(learnt, request, new_facts, error)
-    return new_facts
+    return (*new_facts, *_withheld(new_facts, request.taught, sent, form_request))
 
 
 def _own(request: Request) -> VendorsWords:

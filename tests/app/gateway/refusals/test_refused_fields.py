@@ -307,6 +307,77 @@ async def test_more_fields_than_a_call_may_make_requests_are_learnt_over_several
         assert len(running["alpha"].received) == (7 + 4 + 1 if most == 7 else 10 + 1)
 
 
+HINTS: Mapping[str, Any] = {
+    "verbosity": "low",
+    "reasoning_effort": "low",
+    "temperature": 0.3,
+    "top_p": 0.9,
+    "top_k": 40,
+    "min_p": 0.1,
+    "frequency_penalty": 0.1,
+    "presence_penalty": 0.1,
+    "user": "u",
+    "metadata": {"a": "b"},
+    "service_tier": "flex",
+    "prompt_cache_key": "k",
+    "safety_identifier": "s",
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("within", [False, True], ids=["by a status", "within an answer"])
+async def test_two_that_refuse_a_dozen_hints_one_after_the_other_answer_all_the_same(
+    serve: Serve, *, within: bool, stream: bool
+) -> None:
+    answers = refusing(*HINTS, status=200 if within else 400)
+    async with serve(alpha=None, beta=None) as running:
+        running.prefer("alpha", "beta")
+        down = [Status(503, {"error": {"message": "down"}})]
+        running["alpha"].answers = lambda body: answers(body) if HINTS.keys() & body else down
+        running["beta"].answers = answers
+        status, dropped = await told(running, {"messages": QUESTION, "seed": 7, **HINTS, "stream": stream})
+        assert (status, {*str(dropped).split(", ")}) == (200, {*HINTS})
+        sent = [len(running[name].received) for name in ("alpha", "beta")]
+        assert sent == [4, 4]
+        assert running["beta"].received[-1].body["seed"] == 7  # a must
+        async with running.get("/leaderboard") as response:
+            rows = (await response.json())["models"][0]["deployments"]
+    [refused_by_beta] = [row["refuses"] for row in rows if row["deployment"] == "beta/m"]
+    assert refused_by_beta == [*HINTS][:3]
+
+
+async def test_hints_that_were_left_out_beside_refused_ones_are_sent_again_with_the_next_call(serve: Serve) -> None:
+    refused_names = [*HINTS][:3]
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing(*refused_names)
+        assert (await told(running, {"messages": QUESTION, **HINTS}))[0] == 200
+        assert await told(running, {"messages": QUESTION, **HINTS}) == (200, ", ".join(refused_names))
+        assert len(running["alpha"].received) == 5
+        assert HINTS.keys() - running["alpha"].received[-1].body.keys() == {*refused_names}
+
+
+async def test_two_refused_hints_take_no_other_with_them(serve: Serve) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("verbosity", "user")
+        assert await told(running, {"messages": QUESTION, **HINTS}) == (200, "verbosity, user")
+
+
+async def test_many_hints_that_one_refusal_names_take_no_other_with_them(serve: Serve) -> None:
+    names = ", ".join([*HINTS][:5])
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("verbosity", said=f"Unrecognized request arguments supplied: {names}")
+        assert await told(running, {"messages": QUESTION, **HINTS}) == (200, names)
+
+
+async def test_what_is_wrong_once_all_hints_are_left_out_is_told(serve: Serve) -> None:
+    async with serve(alpha=None) as running:
+        answers, wrong = refusing(*HINTS), refused("`seed` must be a positive integer, said the user")
+        running["alpha"].answers = lambda body: answers(body) if HINTS.keys() & body else wrong
+        async with running.post({"model": MODEL, "messages": QUESTION, "seed": -7, **HINTS}) as response:
+            assert (response.status, "`seed` must be" in await response.text()) == (400, True)
+        assert len(running["alpha"].received) == 4
+
+
 async def test_a_limit_is_sent_by_the_name_that_the_model_takes_and_nobody_loses_it(serve: Serve) -> None:
     said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
     async with serve(alpha=None) as running:
