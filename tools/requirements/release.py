@@ -1,8 +1,9 @@
 """``make release``: sdist, wheel and software bill of materials in dist/, checked, and installed as a user would.
 
 Users have pip, pipx or uv, and any Python that pyproject.toml names. Each of these Pythons on the PATH (``python3.12``)
-is tried with each of the three installers, in an empty environment, until it has run a race. Nothing is published. The
-exit code is 1 after a message if a step fails.
+is tried with each of the three installers, in an empty environment, until it has run a race. For all of these Pythons,
+also those that are not here, each package of the lock files must have a wheel. Nothing is published. The exit code is 1
+after a message if a step fails.
 """
 
 import http.client
@@ -21,12 +22,15 @@ from tests.support.first_race import asked, raced_in_process, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
+_PLATFORMS = "x86_64-manylinux_2_28", "aarch64-manylinux_2_28"
 _VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
 
 
 def main() -> None:
     """Build, check, install and race."""
     version = _version()
+    _step("looking for a wheel of each locked package")
+    _check_wheels()
     shutil.rmtree(DIST, ignore_errors=True)
     _step("building sdist and wheel")
     _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(DIST), str(ROOT))
@@ -54,10 +58,26 @@ def _version() -> str:
     return found[1]
 
 
+def _minors() -> list[str]:
+    """Return the Pythons that pyproject.toml names, as ``3.11``."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+
+
+def _check_wheels() -> None:
+    """End the program if a locked package has no wheel for one of the Pythons, on Linux with an x86-64 or ARM CPU."""
+    install = [sys.executable, "-m", "uv", "--quiet", "--system-certs", "pip", "install", "--dry-run", "--no-deps"]
+    with tempfile.TemporaryDirectory() as folder:
+        for lock in sorted((ROOT / "tools" / "requirements").glob("*.lock")):
+            wheels = [*install, "--only-binary", ":all:", "--target", folder, "--requirements", str(lock)]
+            for platform in _PLATFORMS:
+                for minor in _minors():
+                    _run(*wheels, "--python-platform", platform, "--python-version", minor)
+
+
 def _interpreters() -> Iterator[tuple[str, Path]]:
     """Yield each Python version that pyproject.toml names and the PATH has, with its interpreter."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for minor in re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"])):
+    for minor in _minors():
         found = shutil.which(f"python{minor}")
         usable = [str(found), "-c", "import ensurepip, venv"]
         if found is None or subprocess.run(usable, check=False, capture_output=True).returncode:
