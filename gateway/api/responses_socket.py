@@ -75,6 +75,11 @@ PING_S = 20.0  # of silence; proxies close a silent connection after a minute
 LONGEST_CANCEL = 512  # bytes; so short a message is read even if the client's limits leave nothing
 SILENT_S = 300.0  # without even a reply to a ping; a client that is busy with a tool may not reply for minutes
 
+_CANCEL = "response.cancel"
+# A client has read an answer to its end, as Codex tells without awaiting an answer: openai/codex/pull/21642, read on
+# 2026-12-01.
+_PROCESSED = "response.processed"
+
 # Counted by limits before a message is read; the rest is counted when the turn runs, perhaps after other turns.
 _COUNTED = frozenset({"rpm"})
 
@@ -233,8 +238,9 @@ class _Session:
             begun, limit = await self._begin(message)
             contents = await self._contents(message)
             stream, kind = stream_of(contents), kind_of(contents)
-            if kind == "response.cancel":  # this costs nothing, and saves something
-                self._cancel(stream, cancelled_id(contents))
+            if kind in {_CANCEL, _PROCESSED}:  # these cost nothing, and a cancellation saves something
+                if kind == _CANCEL:
+                    self._cancel(stream, cancelled_id(contents))
                 if begun is not None:
                     begun.end(counts=False)
             elif limit is not None:

@@ -341,6 +341,20 @@ async def test_a_cancelled_turn_stops_at_its_provider_and_the_next_one_begins(se
     assert [(row["status_code"], row["error_kind"]) for row in rows] == [(499, "client_disconnected"), (200, None)]
 
 
+async def test_that_an_answer_was_processed_is_answered_with_nothing_and_counts_in_no_limit(serve: Serve) -> None:
+    one = {"clients": {"ada": {"key_sha256": sha256("hs-ada"), "rpm": 2}}}
+    async with (
+        serve(alpha=[said("Hello")], config={**SPEAKS, **one}) as running,
+        connected(running, headers=bearer("hs-ada")) as socket,
+    ):
+        for _ in range(2):
+            done = await socket.turn()
+            await socket.wire.send_json({"type": "response.processed", "response_id": done["id"]})
+        await socket.create()
+        told = await socket.error()
+    assert told["error"]["code"] == "rate_limit_exceeded"  # of the third turn, which is the third message that counts
+
+
 async def test_a_turn_that_is_cancelled_with_its_message_is_told_so(serve: Serve) -> None:
     async with serve(alpha=[said("Hello")], config=SPEAKS) as running, connected(running) as socket:
         await socket.create()
