@@ -225,6 +225,9 @@ FILTERS: Mapping[str, Said] = {
     "Baidu": Said(400, "the content of message not safe", "336104"),
     "Hunyuan": Said(400, "input text contains sensitive words", "FailedOperation.SensitiveText"),
     "in Chinese": Said(400, "您的输入内容违反了相关规定,请修改后重试"),
+    "in German": Said(422, "Die Anfrage verstößt gegen die Inhaltsrichtlinien."),
+    "a classifier": Said(400, "Blocked by safety classifier"),
+    "in Japanese, 403": Said(403, "コンテンツポリシーに違反しています。"),
     "Anthropic, its policy": anthropic(400, "This request appears to violate our Usage Policy."),
 }
 # What is the client's own mistake everywhere.

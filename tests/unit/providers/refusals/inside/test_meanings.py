@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers import Meaning, meaning_of
+from providers import ErrorKind, Meaning, RefusalScope, meaning_of
 from providers.refusals.error_bodies import error_of_response
 
 
@@ -35,6 +35,99 @@ def openai(message: str, code: str | None = None) -> dict[str, Any]:
 )
 def test_a_filter_is_known_by_its_vendors_words(body: object) -> None:
     assert meaning(400, body) is Meaning.CONTENT
+
+
+IN_OTHER_WORDS = (
+    "Ihre Anfrage verstößt gegen die Inhaltsrichtlinien.",
+    "Der Inhalt verstoesst gegen die Inhaltsrichtlinie",
+    "Die Anfrage wurde vom Sicherheitsfilter blockiert",
+    "Blocked by safety classifier",
+    "The safety classifiers declined this prompt",
+    "Policy violation",
+    "policy_violation",
+    "Policy violation detected in input",
+    "Your request violates our usage policies",
+    "The prompt violates our terms of service",
+    "Your input violates OpenAI's usage policies",
+    "Request violates our Acceptable Use Policy",
+    "Unsafe content detected in prompt",
+    "jailbreak attempt detected",
+    "Content blocked",
+    "Request rejected by guardrail",
+    "Votre demande enfreint nos règles d'utilisation",
+    "La requête a été bloquée par le filtre de contenu",
+    "Contenu inapproprié détecté",
+    "Su solicitud infringe nuestras políticas de uso",
+    "La solicitud fue bloqueada por el filtro de contenido",
+    "A solicitação viola nossas políticas de uso",
+    "La richiesta viola le norme sui contenuti",
+    "コンテンツポリシーに違反しています。",
+    "利用規約に違反する内容が含まれています",
+    "安全性フィルタによりブロックされました",
+    "不適切なコンテンツが検出されました",
+    "内容违规",
+    "您的请求违反了内容政策",
+    "内容审核未通过",
+    "請求違反了使用政策",
+    "输入包含不当内容",
+    "콘텐츠 정책을 위반했습니다",
+    "콘텐츠 필터에 의해 차단되었습니다",
+    "부적절한 콘텐츠가 감지되었습니다",
+    "Запрос нарушает правила использования",
+    "Żądanie narusza zasady użytkowania",
+)
+
+
+@pytest.mark.parametrize("said", IN_OTHER_WORDS)
+def test_a_filter_is_known_in_words_and_languages_of_no_vendor(said: str) -> None:
+    assert meaning(400, openai(said)) is Meaning.CONTENT
+    assert error_of_response(400, {}, json.dumps(openai(said)).encode(), (), now_s=0.0).scope is RefusalScope.CONTENT
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "retention policy violation: store must be false",
+        "Tool schema violates the naming rules",
+        "Die Anfrage verstößt gegen das JSON-Schema",
+        "Der Parameter 'content' fehlt",
+        "Le contenu du message est vide",
+        "La requête enfreint le schéma",
+        "El contenido viola el esquema",
+        "El contenido del mensaje es demasiado largo",
+        "スキーマに違反しています",
+        "コンテンツが長すぎます",
+        "内容过长",
+        "违反了 JSON Schema 规范",
+        "스키마를 위반했습니다",
+        "내용이 너무 깁니다",
+        "Your organization's policy does not allow this model",
+        "Unknown parameter: 'moderation'",
+        "The guardrail does not exist",
+        "disallowed content type",
+    ],
+)
+def test_schemas_sizes_and_other_policies_are_no_filters(said: str) -> None:
+    assert meaning(400, openai(said)) is None
+
+
+@pytest.mark.parametrize("said", ["Your request violates our usage policies", "コンテンツポリシーに違反しています。"])
+def test_a_filter_that_answers_403_is_no_keys_fault(said: str) -> None:
+    assert error_of_response(403, {}, json.dumps(openai(said)).encode(), (), now_s=0.0).kind is ErrorKind.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Your account violates our usage policies",
+        "Policy violation",
+        "Request rejected: terms of use not accepted",
+        "This model is blocked by our policies",
+        "Ihr Konto verstößt gegen die Nutzungsbedingungen",
+    ],
+)
+def test_a_403_about_a_key_or_an_account_is_still_one(said: str) -> None:
+    assert error_of_response(403, {}, json.dumps(openai(said)).encode(), (), now_s=0.0).kind is ErrorKind.PROVIDER_AUTH
 
 
 @pytest.mark.parametrize(
