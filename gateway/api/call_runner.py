@@ -116,6 +116,7 @@ class CallRunner:
         self.failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with errors
         self._unanswered: list[tuple[str, NoAnswer]] = []  # the failed models of a race, in order
         self._raced: dict[str, PlannedCall] = {}  # the plans of a race of several models
+        self._has_won = False  # whether one of several models in the last race had won, and the others have given way
         self._roomy: _Roomy | None = None  # of the deployments that refused the answer's length, the one with most room
         self._is_asked_for_less = False
         self.purse: Purse  # pays for the call's launches
@@ -185,7 +186,7 @@ class CallRunner:
         race = self._race(planned, sink, sink)
         ending = await race.run()
         assert not isinstance(ending, BrokenAnswer)  # the client sees nothing of a gathered answer before its end
-        self._unanswered = race.unanswered
+        self._unanswered, self._has_won = race.unanswered, race.is_settled
         return ending
 
     def _race(
@@ -247,7 +248,7 @@ class CallRunner:
         else:
             race = self._race(planned, sink, sink, keep)
             ending = await race.run()
-        self._unanswered = race.unanswered
+        self._unanswered, self._has_won = race.unanswered, race.is_settled
         while isinstance(ending, BrokenAnswer):
             continuers = self._continuers(self.models.planned)  # of the model whose answer has begun
             ending = await Continuation(open_call, sink, continuers, ending).finish()
@@ -308,6 +309,8 @@ class CallRunner:
         for name, failures in self._unanswered:
             self._find_room(plans[name], failures)
             self.models.in_vain |= {deployment for deployment, _ in failures.failures}
+        if self._has_won:
+            self.models.allow_all_but({name for name, _ in self.failed})
 
     # For the rungs of the ladder.
 

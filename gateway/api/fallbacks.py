@@ -153,6 +153,10 @@ class FallbackChain:
         self._tried.discard(name)
         self._only_after_failure.add(name)
 
+    def allow_all_but(self, failed: set[str]) -> None:
+        """Let all models be asked that have not ``failed``: those that gave way to an answer that has broken off."""
+        self._tried = failed
+
     async def again(self) -> PlannedCall | None:
         """Plan the requested model once more, and make it the current one; None: it cannot be used."""
         with suppress(ApiError):
@@ -202,6 +206,8 @@ class FallbackChain:
     def _of_all(self, causes: Sequence[tuple[str, Cause]]) -> Iterator[tuple[str, FallbackAfter]]:
         if not self._may_fall_back:
             return
+        if self._asked not in self._tried:  # it gave way
+            yield self._asked, "failure"
         if self._first_call is None or not is_passed_on(self.planned.model):  # else OpenRouter uses the request's
             asked_model = self._fleet.known(self._asked)
             yield from ((name, "auto" if asked_model is None else asked_model.fallback_after) for name in self._wanted)

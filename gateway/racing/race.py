@@ -103,7 +103,7 @@ class Race:
         self.entries = [first]
         self.unanswered: list[tuple[str, NoAnswer]] = []  # the models that have failed, in this order
         self._ending: NoAnswer | BrokenAnswer | Exception = NoAnswer()  # unless the call is recorded
-        self._is_settled = False  # whether one model has won
+        self.is_settled = False  # whether one model has won, and the others have given way
         self._late: asyncio.TimerHandle | None = None  # fires when the last of the models is late
         self._asking: asyncio.Task[None] | None = None  # plans and pays for the next model
 
@@ -146,9 +146,9 @@ class Race:
 
     def settle(self, entry: Entry) -> None:
         """Have the other models give way, once: ``entry`` has the answer."""
-        if self._is_settled or self.following is None:
+        if self.is_settled or self.following is None:
             return
-        self._is_settled = True
+        self.is_settled = True
         self._stop_asking()
         for other in self.entries:
             if other is not entry and not other.is_out:
@@ -162,7 +162,7 @@ class Race:
         entry.leave()
         self.unanswered.append((entry.model, entry.unanswered))
         self._ending = entry.unanswered
-        if self._asking is not None and not self._is_settled:
+        if self._asking is not None and not self.is_settled:
             return
         if not self._runs:
             self.finish()
@@ -196,7 +196,7 @@ class Race:
         except Exception as error:  # noqa: BLE001 - a defect is raised by ``run`` if no other model answers
             defect = error
         self._asking = None
-        if self._is_settled or self.over.done():
+        if self.is_settled or self.over.done():
             return
         if further is None:
             if not self._runs:

@@ -88,6 +88,36 @@ async def test_a_late_model_that_is_first_answers_and_the_other_one_is_cut(serve
         await running["beta"].disconnected.wait()
 
 
+async def test_after_a_whole_answer_that_broke_off_the_model_that_gave_way_to_it_is_asked_again(serve: Serve) -> None:
+    broken: list[Step] = [Delta("Good"), Drop()]
+    async with serve(alpha=None, beta=None, config=falling_back()) as running:
+        alpha, beta = running["alpha"], running["beta"]
+        alpha.script = [Gate(beta.requested), *broken]
+        scripts = iter(([Hang()], answer("Good day")))
+        beta.answers = lambda _: next(scripts)
+        assert await running.answered_by(stream=False) == (200, OTHER)
+        assert await running.attempts() == [
+            ("alpha", "primary", "failed"),
+            ("beta", "fallback", "lost"),
+            ("beta", "primary", "won"),
+        ]
+
+
+async def test_the_late_model_is_asked_again_when_the_whole_answer_beside_it_has_broken_off(serve: Serve) -> None:
+    broken: list[Step] = [Delta("Good"), Drop()]
+    async with serve(alpha=None, beta=broken, config=falling_back()) as running:
+        running.prefer("alpha")  # whose time is known, so it is cut
+        scripts = iter(([Hang()], answer("Good day")))
+        running["alpha"].answers = lambda _: next(scripts)
+        assert await running.answered_by(stream=False) == (200, None)
+        assert await running.attempts() == [
+            ("alpha", "primary", "lost"),
+            ("beta", "fallback", "failed"),
+            ("alpha", "primary", "won"),
+        ]
+        assert (await running.call())["answered_model"] is None
+
+
 async def test_a_client_that_leaves_stops_the_late_model_and_the_one_beside_it(serve: Serve) -> None:
     async with serve(alpha=[Hang()], beta=[Hang()], config=falling_back()) as running:
         asked = asyncio.create_task(running.answered_by(stream=True))
