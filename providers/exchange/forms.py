@@ -74,6 +74,7 @@ _TOOL_NAME, _ARGUMENTS = "tool_name", "call_arguments"
 _FIT_NAME = re.compile(r"[\w-]{1,64}", re.ASCII)  # what all vendors take
 _BESIDE_NAMES = frozenset({"args", "arguments", "input", "input_schema", "parameters"})  # in a call or a function
 _LEVELS = 6  # of a prompt, down to the calls
+NULL = "null"  # the value of a field that says nothing
 BLANK = "blank"  # turns of the assistant that say nothing
 # OpenAI: 400 "The 'metadata' parameter is only allowed when 'store' is enabled." So the refusal holds for all others.
 ONLY_BESIDE: Mapping[str, str] = {"metadata": "store"}
@@ -217,15 +218,14 @@ def _without_in_tools(
 def _without_members(
     fields: dict[str, msgspec.Raw], fact: Fact, form_request: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], bool]:
-    """Return ``fields`` without one member of the items in their lists, and whether any item had the member."""
-    if not may_go(fact.field, fields):
+    """Return ``fields`` without one member of the items in their lists, and whether an item lost what it had said."""
+    if fact.value != NULL and not may_go(fact.field, fields):
         return fields, False
     left = members.without(fields, fact.field, fact.value)
     own = form_request.request.extra_body
     changed = {name: fields[name] for name in own.keys() & fields.keys() if left[name] is not fields[name]}
-    return {**left, **changed}, left is not fields and any(
-        left[name] is not fields[name] for name in fields if name not in own
-    )
+    is_less = any(left[name] is not fields[name] for name in fields if name not in own)
+    return {**left, **changed}, is_less and fact.value != NULL
 
 
 def with_strict(quirks: Quirks, facts: Facts) -> Quirks:

@@ -12,6 +12,7 @@ from providers.exchange.forms import (
     DOCUMENT,
     IDS,
     KEPT,
+    NULL,
     OF_MAKING,
     OF_USAGE,
     ONLY_BESIDE,
@@ -292,13 +293,21 @@ def _member_of(refused: RefusedField, fields: Fields, form_request: FormRequest)
     without = formats.omissible.in_tools.get(path)
     if without is not None and (not refused.is_of_value or (path == _OF_TYPES and without(fields) is not fields)):
         return Fact(Kind.FIELD, path, dialect=api)
+    return _listed_member_of(refused, fields, form_request)
+
+
+def _listed_member_of(refused: RefusedField, fields: Fields, form_request: FormRequest) -> Fact | None:
+    """Return that a member of a list's items is left out that is a hint or null; None: there is no such member."""
     member = members.found(fields, refused.path, spelt)
+    said = b"" if member is None else bytes(member.value or b"")
+    if member is not None and said == NULL.encode():
+        return Fact(Kind.FIELD, member.path, value=NULL, dialect=form_request.api)
     if member is None or not may_go(member.path, fields):
         return None
-    value = bytes(member.value or b"").decode(errors="replace") if refused.is_of_value else ""
+    value = said.decode(errors="replace") if refused.is_of_value else ""
     if refused.is_of_value and _SHORT.fullmatch(value) is None:
         return None
-    return Fact(Kind.FIELD, member.path, value=value, dialect=api, passing=refused.is_conditional)
+    return Fact(Kind.FIELD, member.path, value=value, dialect=form_request.api, passing=refused.is_conditional)
 
 
 def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, form_request: FormRequest) -> Fact | None:

@@ -157,6 +157,16 @@ RULES: tuple[Rule, ...] = (
         "Vertex, of a mark on a tool: wusaki0723/Aelios/pull/44; read on 2026-11-29",
     ),
     Rule(MARKS_REFUSED, "Bedrock"),
+    Rule(
+        rf"Invalid '{_FIELD}': '[^']{{0,200}}'\. Expected an ID that begins with",
+        "OpenAI, of an id that another vendor's answer had: openai/openai-agents-python/issues/1660, from memory",
+    ),
+    Rule(r"Duplicate item found with (?P<field>id) \w", "OpenAI, from memory"),
+    Rule(
+        rf"Invalid type for '{_FIELD}': expected [^;.\n]{{1,200}}, but got null instead",
+        "OpenAI, of fields that an SDK writes as null: openai/openai-python/issues/2360, from memory",
+        is_of_value=True,
+    ),
     Rule(r"extraneous key \[(?P<field>\w{1,100})\] is not permitted", "Bedrock: langchain-ai/langchain-aws/issues/62"),
     Rule(
         r"(?:unsupported|unknown|unrecogni[sz]ed|unexpected) (?:request )?(?:keyword )?"
@@ -240,7 +250,8 @@ _OF_HISTORY = re.compile(
 _OF_ROLES = re.compile(
     r"\brole: unknown variant|discriminator property '?role'? has invalid value|is not one of \[.{1,120}\.role\b"
     r"|input tag .{1,60}found using .?role\b|\brole['\"]\W{1,4}msg['\"]: ?['\"]input should be"
-    r"|unexpected message role|invalid (?:message )?role\b|\brole ['`\"]?developer['`\"]? (?:is )?(?:not |un)",
+    r"|unexpected message role|invalid (?:message )?role\b|\binvalid value: .developer\b"
+    r"|\brole ['`\"]?developer['`\"]? (?:is )?(?:not |un)",
     re.IGNORECASE,
 )
 # A request whose last turn is the assistant's begins the answer itself. That is refused by Anthropic's models since 4.6

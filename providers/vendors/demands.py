@@ -80,6 +80,7 @@ _HINTS: Final = frozenset({
     *("messages.tool_calls.index", "messages.tool_calls.extra_content", "messages.tool_calls.provider_specific_fields"),
     "messages.tool_calls.function.provider_specific_fields",
     *("messages.name", "messages.phase", "input.phase"),
+    *("input.status", "input.content.annotations", "input.content.logprobs"),
     "input.caller",  # whether a program of the vendor's has called an earlier function
     "background_options",  # about what runs in the background, which another field decides
     # If a provider does not take these, the answer's later calls are left out: see ``one_call.py``.
@@ -109,6 +110,15 @@ _OF_CALLS: Final = "max_tool_calls"  # of tools that run at the provider
 _PROMPTS: Final = ("messages.", "input.")  # below these: how closely a picture or a file is looked at, ``detail``
 _DETAILS: Final = frozenset({"messages.content.image_url.detail", "input.content.detail", "input.output.detail"})
 _LISTS: Final = ("input.", "messages.", "tools.")
+# The ids of items in Responses, which no server needs that is sent the whole items. An id alone names what is stored.
+_IDS: Final = "input.id"
+_WHOLE_ITEMS: Final = frozenset({
+    *(b"message", b"reasoning", b"function_call", b"custom_tool_call", b"shell_call", b"apply_patch_call"),
+    *(b"function_call_output", b"custom_tool_call_output", b"shell_call_output", b"apply_patch_call_output"),
+    *(b"input_text", b"output_text", b"refusal", b"summary_text", b"input_image", b"input_file"),
+})  # fmt: skip
+_TYPE = re.compile(rb'"type"\s*:\s*"(\w{1,40})')
+_ENCRYPTED = re.compile(rb'"encrypted_content"\s*:\s*"')
 # An earlier call in chat, and what its client has of it; all else is what some vendor has added.
 _CALLS: Final = "messages.tool_calls."
 _IN_CALLS: Final = frozenset({"custom.input", "custom.name", "function.arguments", "function.name", "id", "type"})
@@ -134,14 +144,24 @@ def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> D
         return Demand.PREFERENCE
     if name in _TIERS:
         return Demand.MUST if bytes(fields.get(field, b"")).lower() in _DEARER else Demand.HINT
-    if name == _OF_CALLS:
-        return None if "tools" in fields and runs_among(fields["tools"]) else Demand.PREFERENCE
+    if name in {_OF_CALLS, _IDS}:
+        return _of_others(name, fields)
     if (name.startswith(_PROMPTS) and name.endswith(".detail")) or _is_within(name, _PREFERENCES):
         return Demand.PREFERENCE
     is_added = name.startswith(_CALLS) and not _is_within(name.removeprefix(_CALLS), _IN_CALLS)
     if is_added or _is_within(name, _HINTS) or MARK in name.split("."):
         return Demand.HINT
     return Demand.PREFERENCE if _is_unasked(name, _said(field, fields)) else None
+
+
+def _of_others(name: str, fields: Fields) -> Demand | None:
+    """Return how much the client depends on a field that only means something beside others of its request."""
+    if name == _OF_CALLS:
+        return None if "tools" in fields and runs_among(fields["tools"]) else Demand.PREFERENCE
+    raw = bytes(fields.get("input", b""))
+    types = _TYPE.findall(raw)
+    is_whole = _WHOLE_ITEMS.issuperset(types) and types.count(b"reasoning") <= len(_ENCRYPTED.findall(raw))
+    return Demand.HINT if is_whole else None
 
 
 def samples(field: str) -> bool:
@@ -164,7 +184,9 @@ def may_go(field: str, fields: Fields) -> bool:
 def members_named(name: str) -> list[str]:
     """Return the paths that end with ``name``, of fields in lists that are no must."""
     return sorted(
-        path for path in _PREFERENCES | _HINTS | _DETAILS if path.startswith(_LISTS) and path.endswith(f".{name}")
+        path
+        for path in _PREFERENCES | _HINTS | _DETAILS | {_IDS}
+        if path.startswith(_LISTS) and path.endswith(f".{name}")
     )
 
 

@@ -775,6 +775,94 @@ async def test_converse_is_asked_without_what_its_model_refuses(serve: Serve) ->
                 assert len(sent) == sendings
 
 
+def of_codex(*items: dict[str, Any]) -> dict[str, Any]:
+    """Return a later turn of Codex, which sends back what answers and an SDK have written."""
+    said = {"type": "message", "id": "gen-1", "role": "assistant", "status": "completed"}
+    thought: dict[str, Any] = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [],
+        "content": None,
+        "encrypted_content": "gAAAAB",
+    }
+    call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "call_1", "output": "done"}
+    history = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+        thought,
+        {**said, "content": [{"type": "output_text", "text": "Yes.", "annotations": [], "logprobs": []}]},
+        *(call, result, *items, {"role": "user", "content": "Go on"}),
+    ]
+    function = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": None}
+    return {"input": history, "tools": [function], "store": False}
+
+
+def has(name: str, kind: str | None = None) -> Callable[[Any], bool]:
+    return lambda body: any(name in item and kind in {None, item.get("type")} for item in body["input"])
+
+
+ITEMS: Mapping[str, tuple[Callable[[Any], bool], str, str | None]] = {  # whether it is refused; words; what is told
+    "status": (has("status"), "Unknown parameter: 'input[3].status'.", "input.status"),
+    "annotations": (
+        lambda body: "annotations" in json.dumps(body),
+        "Unknown parameter: 'input[3].content[0].annotations'.",
+        "input.content.annotations",
+    ),
+    "another vendor's id": (
+        lambda body: "gen-1" in json.dumps(body),
+        "Invalid 'input[3].id': 'gen-1'. Expected an ID that begins with 'msg'.",
+        "input.id",
+    ),
+    "an id twice": (
+        has("id"),
+        "Duplicate item found with id gen-1. Remove duplicate items from your input and try again.",
+        "input.id",
+    ),
+    "a null": (has("content", "reasoning"), "Unknown parameter: 'input[2].content'.", None),
+    "a null in a tool": (
+        lambda body: body["tools"][0].get("strict", False) is None,
+        "Invalid type for 'tools[0].strict': expected a boolean, but got null instead.",
+        "tools.strict",
+    ),
+    "the role developer": (
+        lambda body: "developer" in json.dumps(body),
+        "Invalid value: 'developer'. Supported values are: 'assistant', 'system', and 'user'.",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("what", [*ITEMS])
+async def test_what_an_answer_said_of_itself_is_left_out_of_a_history_where_it_is_refused(
+    serve: Serve, what: str, stream: bool
+) -> None:
+    is_refused, words, lost = ITEMS[what]
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].answers = lambda body: refused(words) if is_refused(body) else ANSWERS["responses"]
+        for sendings in (2, 3):
+            assert await told(running, {**of_codex(), "stream": stream}, "/v1/responses") == (200, lost)
+            assert len(running["alpha"].received) == sendings
+        said = json.dumps(running["alpha"].received[-1].body)
+    assert all(text in said for text in ("Be brief.", "Hi", "Yes.", "call_1", "done", "Go on", "gAAAAB"))
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ({"type": "item_reference", "id": "msg_9"}, "Invalid 'input[3].id': 'gen-1'. Expected an ID that begins with"),
+        ({"role": "user", "content": "More"}, "Unknown parameter: 'input[6].content'."),
+    ],
+    ids=["an id that names what is stored", "what was said"],
+)
+async def test_what_a_history_means_stays_whatever_refuses_it(serve: Serve, item: Any, words: str) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].answers = lambda _: refused(words)
+        assert (await told(running, of_codex(item), "/v1/responses"))[0] == 400
+        assert item in running["alpha"].received[-1].body["input"]
+
+
 NO_CACHE = "You invoked an unsupported model or your request did not allow prompt caching. See the documentation."
 NO_POINT = "Malformed input request: #/messages/0/content/1: extraneous key [cachePoint] is not permitted"
 
