@@ -16,7 +16,7 @@ import msgspec
 
 from providers.refusals.content import is_of_filter
 from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.rules import blames_request, size_of
+from providers.refusals.rules import blames_request, is_within_answer, size_of
 from providers.refusals.unknown_models import is_unknown, says_gone
 from providers.refusals.wrong_api import lacks_path
 
@@ -142,8 +142,6 @@ def decide_by_request(
     if error.status == HTTPStatus.INTERNAL_SERVER_ERROR and blames_request(error.said):
         error.turn_into(ErrorKind.BAD_REQUEST, without_body=True)  # its type blames the server
     decide_by_fields(error, fields)
-    if error.kind is ErrorKind.BAD_REQUEST and not _states_a_value(error.said, fields):
-        error.prompt_bytes = size_of(fields)
     if may_lack_path and lacks_path(error):
         error.turn_into(ErrorKind.NO_SUCH_API)  # the model may still work in chat
 
@@ -155,6 +153,8 @@ def decide_by_fields(error: UpstreamError, fields: Mapping[str, msgspec.Raw]) ->
     if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):
         error.turn_into(ErrorKind.BAD_REQUEST, without_body=True)
         error.is_declined, error.is_outsized = about is RefusedPart.TERMS, about is RefusedPart.SIZE
+    if (error.kind is ErrorKind.BAD_REQUEST or is_within_answer(error)) and not _states_a_value(error.said, fields):
+        error.prompt_bytes = size_of(fields)
 
 
 def _found(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from providers.refusals.content import is_refused_by_filter
 from providers.refusals.errors import SURPRISES, UNREADABLE, RefusalScope, UpstreamError, kinds
 from providers.refusals.learnt import LEAST_ROOM, Fact, Kind
 from providers.refusals.other_words import in_other_words, mentioned, says_too_much
@@ -25,7 +26,7 @@ from providers.refusals.refused_fields import (
     RefusedField,
     path_of,
 )
-from providers.refusals.too_long import is_too_long
+from providers.refusals.too_long import counts_too_many, is_too_long
 from providers.refusals.vendor_limits import longest_in
 
 _Q = r"['\"`]?"
@@ -474,7 +475,8 @@ _MOST_BYTES_PER_TOKEN = 6  # of texts: pictures have more
 
 # An error within an answer may have no code, or a code that says nothing.
 _WITHIN_ANSWERS = kinds(lambda facts: facts.may_refuse_within)
-_STATUSES_WITHIN = frozenset({None, 200, 400, 403, 404, 422, 500, 501})
+_NO_STATUS = (None, 200)  # the second: the answer's own
+_STATUSES_WITHIN = frozenset({*_NO_STATUS, 400, 403, 404, 422, 500, 501})
 
 # The field that says how closely to look at a picture, as OpenAI writes its path in ``param``.
 _DETAIL = re.compile(r"(?:body\.)?(?:messages|input)[\w.\[\]]{1,120}\.detail\b")
@@ -771,8 +773,13 @@ def blames_request(text: str) -> bool:
 
 
 def blames_request_within(error: UpstreamError) -> bool:
-    """Whether an error within an answer blames the request, whatever its code."""
-    return is_within_answer(error) and blames_request(error.said)
+    """Whether an error within an answer blames the request, whatever its code: for its length, or for its content."""
+    if not is_within_answer(error):
+        return False
+    is_of_length = blames_request(error.said) or counts_too_many(error.said, error.prompt_bytes)
+    # With a code of the server's own fault a filter may have failed, and not refused.
+    names = {name.lower() for name in error.names}
+    return is_of_length or (error.status in _NO_STATUS and is_refused_by_filter(error.status, names, error.said))
 
 
 def mentions(refusal: UpstreamError, names: Iterable[str]) -> bool:

@@ -175,6 +175,34 @@ async def test_a_refusal_of_the_api_is_one_too(serve: Serve, stream: bool) -> No
             assert len(running["alpha"].received) == sendings
 
 
+LENGTHS = "Zoveel tokens: 9000, hoogstens 4096"
+FILTERED = "Die Anfrage verstößt gegen die Inhaltsrichtlinien."
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["a body", "an event"])
+@pytest.mark.parametrize("code", [{}, {"code": "4711"}, {"type": "weird"}], ids=str)
+@pytest.mark.parametrize("said", [LENGTHS, FILTERED])
+async def test_a_length_and_a_filter_in_foreign_words_are_the_requests_fault(
+    serve: Serve, said: str, code: dict[str, Any], *, whole: bool
+) -> None:
+    error = {"message": said, **code}
+    asked = {"messages": [{"role": "user", "content": "word " * 9000}]}
+    async with serve(alpha=None, config={"models": {MODEL: {"race": {"mode": "single"}}}}) as running:
+        running["alpha"].script = [Status(200, {"error": error})] if whole else within(**{"said": said, **code})
+        for _ in range(8):
+            async with running.post({"model": MODEL, **asked, "stream": not whole}) as response:
+                told_code = (await response.json())["error"]["code"]
+                assert response.status == 400
+            assert told_code == ("context_length_exceeded" if said is LENGTHS else "invalid_prompt")
+        running["alpha"].script = ANSWERS["chat"]
+        assert await told(running, {"messages": QUESTION}) == (200, None)  # it is not out
+
+
+async def test_a_server_whose_filter_fails_is_at_fault_itself(serve: Serve) -> None:
+    async with serve(alpha=within("content filter crashed", code=500)) as running:
+        assert (await told(running, {"messages": QUESTION}))[0] == 502
+
+
 NO_SUCH_FIELD = "unknown field `user`"
 
 
