@@ -29,7 +29,7 @@ from gateway.core.errors import (
     WrongKey,
 )
 from gateway.core.tasks import pause
-from gateway.fleet import KEY, Callers, TenantKeys
+from gateway.fleet import WELL_FORMED_KEY, Callers, TenantKeys
 from gateway.keys.keys import RETRY_S, Keys, key_in
 from gateway.keys.table import IssuedKey
 from gateway.settings import (
@@ -279,7 +279,7 @@ def tenant_keys(lines: Sequence[str], providers: Collection[str] | None) -> Mapp
         if provider not in providers:
             names = ", ".join(sorted(providers)) or "none"
             raise _invalid(f"it names a provider that is not configured here; known: {names}")
-        if KEY.fullmatch(key) is None:
+        if WELL_FORMED_KEY.fullmatch(key) is None:
             raise _invalid(
                 f"the key for {provider!r} is empty, longer than {LONGEST_KEY} characters, or has a blank or another"
                 " character of no key"

@@ -5,5 +5,5 @@ from .models import Clocks as Clocks
 from .models import Deployment as Deployment
 from .models import Model as Model
 from .models import Parameters as Parameters
-from .tenants import KEY as KEY
+from .tenants import WELL_FORMED_KEY as WELL_FORMED_KEY
 from .tenants import TenantKeys as TenantKeys

@@ -27,7 +27,7 @@ from providers import (
 )
 from providers.dialects import Dialect, Loss
 
-KEY = re.compile(rf"[\x21-\x7e]{{1,{LONGEST_KEY}}}")  # printable ASCII without blanks
+WELL_FORMED_KEY = re.compile(rf"[\x21-\x7e]{{1,{LONGEST_KEY}}}")  # printable ASCII without blanks
 _DIGEST_CHARS = 32
 
 # Headers and fields that name an account at a provider (``openai-organization``): never sent with another's key.
