@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gateway.racing.services import Makers
     from gateway.racing.speech import Speech
 
-# The exchange of an attempt, and how it is opened.
+# The exchange of an attempt, and how an exchange is opened.
 
 _CACHE_KEY = "prompt_cache_key"
 _UNSAID = msgspec.Raw(b"null")
@@ -206,7 +206,7 @@ class AnswerStream:
         clock: Callable[[], float],
         habit: Habit | None = None,
     ) -> None:
-        """``habit``: how this deployment marks thoughts within texts; None: it has none there."""
+        """``habit``: how this deployment marks thoughts within texts; None: its texts have no thoughts."""
         self.announced = False  # whether the first token was reported
         client_request, decision, dialect = call.request, call.decision, call.request.dialect
         texts = dialect.answers.texts
@@ -310,7 +310,7 @@ class AnswerStream:
 
     @property
     def waits(self) -> bool:
-        """Whether the answer may bid only at its end, as only valid answers win."""
+        """Whether the answer may bid only when it is complete, because only valid answers win."""
         return self.validity is not None
 
     @property
@@ -369,7 +369,7 @@ class AnswerStream:
                 self._measurement.blocked(blocked_s)
 
     def forward(self, data: bytes) -> bool:
-        """Forward data at once if they only add text; return False if they must be parsed instead."""
+        """Forward data at once if the data only add text; return False if they must be parsed instead."""
         last_run = None if self.translated is None else self.translated.run
         run = self.reader.plain(data) if last_run is None else self.reader.spliced(last_run)
         if run is None or self._forward is None:
@@ -383,6 +383,6 @@ class AnswerStream:
         return True
 
     def take_last(self, call: Call) -> Block:
-        """Return the last events of the answer, or the dialect's ending if they did not follow the finish reason."""
+        """Return the last events of the answer, or the dialect's ending if no events followed the finish reason."""
         self._forward = None
         return self._last or Block(call.request.dialect.answers.ending, ())

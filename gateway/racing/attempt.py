@@ -57,7 +57,7 @@ class AttemptState(StrEnum):  # a string has a hash without a Python call; Enum'
     HELD = "held"  # has its first token, but waits for another attempt that is predicted to be better
     EMPTY = "empty"  # its answer is complete but empty, and used only if no other attempt is left
     ANSWERING = "answering"  # has won: its events are sent to the client
-    ANSWERED = "answered"  # the answer is complete and recorded
+    ANSWERED = "answered"  # its answer is complete and recorded
     DRAINING = "draining"  # its body is read to the end, so that the connection can be reused
     WATCHED = "watched"  # has lost, and is audited: read until its first token, or a few more
     OVER = "over"  # its record is fixed and its exchange dropped
@@ -84,7 +84,7 @@ FOLLOWING: Mapping[AttemptState, frozenset[AttemptState]] = {
 
 
 LARGE_READ_BYTES = 16 * 1024  # after a larger read other tasks have a turn
-RESTS = 4  # after a large read without any answer (pings by the thousand) rest for so many times its parsing time
+RESTS = 4  # after a large read without any answer (a thousand pings), the task rests 4 times as long as it parsed
 
 
 # What attempts use of the entry of their model in a race.
@@ -265,7 +265,7 @@ class Reading(Protocol[Attempt_contra]):
     def priced_as(
         self,
     ) -> Callable[[Mapping[str, Deployment], Sequence[AttemptRecord]], Mapping[str, Deployment]] | None:
-        """Return the deployments whose prices the attempts are billed at; None: their own."""
+        """A function that returns deployments with the prices of the attempts; None: each has its own price."""
 
     def begin(self, attempt: Attempt_contra, at: float) -> tuple[bool, Measurement]:
         """Return whether a whole answer must be asked for, and the measurement of an attempt launched ``at``."""
@@ -277,7 +277,7 @@ class Reading(Protocol[Attempt_contra]):
         """Send the request; return the exchange, and what reads its answer."""
 
     async def instead(self, attempt: Attempt_contra, error: UpstreamError) -> tuple[RetryForm | None, UpstreamError]:
-        """Return how the deployment is asked instead after it has refused the request with ``error``; and the error."""
+        """Return how to ask the deployment again after its refusal (``error``), None for not at all; and the error."""
 
     def record(self, attempt: Attempt_contra, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an attempt that has ended, without its cost."""
@@ -337,14 +337,14 @@ class Attempt:
 
     @property
     def waiting_since(self) -> float | None:
-        """When the clocks began to run, if before this attempt: another key, form or API gets no time of its own."""
+        """When the clocks began to run, if before this attempt: to ask with another key, form or API gains no time."""
         first = self.first_asked
         if first.refused is not None:
             return first.refused.measurement.started
         return None if first is self else first.measurement.started
 
     async def run(self) -> None:
-        """Send the request, bid, and forward the answer. Raises nothing but a cancellation."""
+        """Send the request, bid, and forward the answer. Raises nothing but ``CancelledError``."""
         assert self.task is not None  # no local variable: a task in its own frame is a reference cycle
         entry, reading = self.entry, self.entry.reading
         clocks = reading.clocks(self)
@@ -464,7 +464,7 @@ class Attempt:
             self.exchange.abort()
 
     def _note_read(self, ahead: asyncio.Future[bytes]) -> None:
-        """Count data that came in the turn of the loop in which a held attempt is cut: its task runs no more."""
+        """Count data that came in the turn of the loop in which a held attempt is cut, whose task runs no more."""
         answer = self.answer
         if answer is None or self.state is AttemptState.ANSWERING or not ahead.done() or ahead.cancelled():
             return
@@ -653,7 +653,7 @@ class Attempt:
             await self.entry.failed(self, error)
 
     async def _finish_if_whole(self, now: float) -> bool:
-        """Win with an answer whose stream broke after its finish reason, or lose with it; return whether it is whole.
+        """Win, or lose, with an answer whose stream broke after its finish reason; return whether the answer is whole.
 
         Raises:
             UpstreamError: the end of the answer is unusable.

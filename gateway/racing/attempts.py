@@ -23,7 +23,8 @@ _STATE, _START = attrgetter("state"), attrgetter("start")
 def audits_go_on(reason: type[ApiError]) -> bool:
     """Whether audits of a call that ends for ``reason`` go on.
 
-    Audits go on if the client leaves, as ending them would bias the sample of losers. They end if the key ends.
+    Audits go on if the client leaves: audits that ended then would bias the sample of losers. A key that ends, ends
+    the audits of its calls.
     """
     return issubclass(reason, ClientDisconnected) and not issubclass(reason, CutByRevocation | CutByExpiry)
 
@@ -84,9 +85,10 @@ class Attempts:
     def is_late(self, name: str) -> bool:
         """Whether it is too late to launch ``name``: two attempts were silent for its ``ttft_s``, or one for two.
 
-        A single attempt is always replaced. Attempts that failed by themselves were not silent, nor were those that
-        lost: if a long answer breaks, the call's age says nothing about another deployment. A continuation has a limit
-        of its own (``continuation.in_time``).
+        A single attempt is always replaced. Neither a failed attempt nor a loser was silent: if a long answer breaks,
+        the call's age says nothing about another deployment. For a continuation ``continuation.in_time`` decides.
+
+        For example, with a ``ttft_s`` of 20 s and one silent attempt, another one is too late after 40 s.
         """
         mute = [attempt for attempt in self.all if attempt.token_at() is None]
         silent = sum(attempt not in self.excused for attempt in mute)

@@ -79,7 +79,7 @@ class Backup(Generic[_A]):
         return None if backup is None or backup.state not in _MAY_ANSWER else backup
 
     def call(self) -> _A | None:
-        """Return the backup, as the winner has failed; None if it cannot answer."""
+        """Return the backup after the winner has failed; None if the backup cannot answer."""
         backup = self.running
         self._leave(BackupState.DISMISSED if backup is None else BackupState.CALLED)
         return backup

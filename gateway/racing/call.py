@@ -160,7 +160,7 @@ class OpenCall:
     ) -> AttemptStart:
         """Return the start record of the next attempt. Earlier events are reported to recorders first.
 
-        ``call`` is as built for the attempt's model; ``refused`` is the attempt whose request it repeats, in its seat.
+        ``call``: as built for the attempt's model. ``refused``: the attempt whose request and seat the new one gets.
         """
         services, caller, own = self.services, self.call.caller, call.traits
         if services.outbox.waiting:
@@ -258,7 +258,7 @@ class OpenCall:
     ) -> CallRecord:
         """Record the call, once. Returns the record, also when called again.
 
-        ``priced_as`` replaces the deployments by whose prices the attempts are billed.
+        ``priced_as`` returns deployments with other prices, at which the attempts are billed.
         """
         if self.record is not None:
             return self.record

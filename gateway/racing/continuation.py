@@ -153,7 +153,7 @@ class Continuation:
                 self._race.withdraw()
 
     async def finish(self) -> CallRecord | BrokenAnswer:
-        """Finish an answer that broke off; if no deployment does, record the call, and send the client its error."""
+        """Finish an answer that broke off; if no deployment can, record the call, and send the error to the client."""
         open_call, broken = self._open_call, self._broken
         ending = await self.run() if self.plan() else NoAnswer()
         if not isinstance(ending, NoAnswer):
@@ -221,7 +221,7 @@ class Continuation:
             Launch(each.name, delay_s, Role.TAKEOVER) for each, delay_s in zip(candidates, delays_s, strict=True)
         )
         plan = Plan(launches=tuple(launches), rest=(), mode=Mode.SINGLE)
-        own = self._continuing.own_prefix(self._own.call.request.fields)  # Mistral's answers repeat it
+        own = self._continuing.own_prefix(self._own.call.request.fields)  # Mistral's answers begin with this
         text, (_, tail) = self._begun.text, split(self._begun.text)
         repeated = text if text.startswith(own.rstrip()) else own + text
         repeating = {each.name for each in candidates if _way(each) == "repeated_prefix"}
@@ -232,7 +232,7 @@ class Continuation:
 
     def _spent(self) -> int:
         """Return how many tokens of the call's limit the delivered text has used up."""
-        # A token has at least one byte: a provider that reports more than it has sent must not use up the call's limit.
+        # A token has at least one byte. A provider that reports more tokens than bytes must not use up a limit.
         text = self._begun.text
         most = 0 if is_blank(text) else len(text.encode())
         return min(sum(each.attempt.completion_tokens or 0 for each in self._open_call.broken), most)

@@ -1,11 +1,15 @@
 """The cost of a call's attempts, as far as it can be known: losers are billed to the operator alone.
 
-A winner is priced by the usage that its provider reports. A loser is cut before it reports usage, but was sent the same
-prompt: as long as the winner's provider says, if that count is near our own estimate. The loser's ``cost_usd`` is its
-prompt and the received part of its answer; or, if the vendor is known to bill the whole answer, an answer as long as
-the winner's. ``cost_low_usd`` and ``cost_high_usd`` are the bounds. An attempt that failed before its first token
-counts as free, one without a known price as unknown (None). A sum is unknown only if all its parts are unknown; its
-upper bound is unknown if the upper bound of one part is.
+- A winner is priced by the usage that its provider reports.
+- A loser is cut before its provider reports usage, but was sent the same prompt. The winner's provider says how long
+  the prompt is, if that count is near our own estimate. The loser's ``cost_usd`` is the cost of this prompt and of the
+  received part of the answer; or, if the vendor is known to bill whole answers, of an answer as long as the winner's.
+- ``cost_low_usd`` and ``cost_high_usd`` are the bounds.
+- An attempt that failed before its first token is free. The cost of an attempt without a known price is None.
+- A sum is None only if all parts are None. The upper bound of a sum is None if the upper bound of one part is None.
+
+For example, two attempts are sent 1,000 tokens at $1 a million, and the winner answers with 100 at $4. The winner costs
+$0.0014. The loser is cut after 10 tokens: $0.00104, or $0.0014 at a vendor that bills whole answers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,12 +43,13 @@ from providers import (
     tier_asked_by,
 )
 
-# A loser that was cut before its provider reported usage cost at least its prompt, at the lowest price it may have had
-# (the cache's), and the part of its answer that was received. At most it cost its prompt at the highest price, and what
-# may have been generated but not received: one chunk if the vendor stops at a disconnect, else an answer as long as
-# request or model allow. Where the model may have thought unseen, the upper bound is always such an answer; limits do
-# not count those thoughts. A loser that failed or was cut before its answer began, or that was never accepted, may
-# have cost nothing.
+# The bounds of a loser that was cut before its provider reported usage.
+#
+# The lower bound: the prompt at the lowest price (the cache's), and the received part of the answer. A loser that was
+# never accepted, or whose answer had not begun, may have cost nothing.
+# The upper bound: the prompt at the highest price, and what may have been generated but not received. If the vendor
+# stops at a disconnect, that is one chunk; else, or if the model may have thought unseen, an answer as long as request
+# or model allow. Limits do not count unseen thoughts.
 
 UNSEEN_TOKENS = 32  # maximum generated before the server notices a disconnect: one large chunk
 LONGER = 4  # a loser's answer may be this many times the winner's, if neither request nor model sets a limit
@@ -238,7 +243,7 @@ def _most_with_thoughts(usual: float, record: AttemptRecord, deployment: Deploym
 
 
 def tier_wanted(deployment: Deployment, asked: str | None) -> str | None:
-    """Return the tier that a deployment is asked for: its own, else the one that its client ``asked`` for."""
+    """Return the tier that a request to a deployment names: the deployment's, else the one the client ``asked`` for."""
     own = deployment.extra_body.get("service_tier")
     return asked if own is None else tier_asked_by(msgspec.json.decode(own))
 
@@ -318,8 +323,8 @@ def settle(
     """Return the bill of one call. The estimate is used unless the winner's provider counted the prompt, near it.
 
     An estimate of 0 means that the input is not text. ``is_text``: all of the prompt is text in the body, else the
-    estimate says nothing about the count. ``asked``: what the request says of its answers; ``seen``: the tiers that
-    answers named.
+    estimate says nothing about the count. ``asked``: what the request says of answers, such as ``max_tokens``;
+    ``seen``: the tiers that answers named.
     """
     reported = winner.prompt_tokens if winner is not None else None
     if reported is not None and winner is not None and winner.continues is not None:
@@ -363,10 +368,10 @@ def settle(
 
 
 def _prompt(reported: int | None, estimate: int, *, is_counted: bool, is_judged: bool) -> SentPrompt | None:
-    """Return the tokens of the prompt; None if nothing is known of it.
+    """Return the tokens of the prompt; None if nothing is known of the prompt.
 
     ``reported``: by the winner's provider, or taken from the estimate before. A count that is far from the ``estimate``
-    is no measure of what other providers count; it only widens the bounds.
+    says nothing about what other providers count: the estimate is used, and the count only widens the bounds.
     """
     if reported is None:
         return SentPrompt(estimate, estimate / MISCOUNT, estimate * MISCOUNT) if estimate else None
@@ -600,7 +605,7 @@ def _by_tier(  # noqa: PLR0917
     return applied, Bounds(low_usd, high_usd if is_known else None, counted_usd)
 
 
-def _tiers(  # noqa: PLR0917 - likewise
+def _tiers(  # noqa: PLR0917 - of each attempt
     record: AttemptRecord,
     deployment: Deployment,
     asked: str | None,

@@ -31,7 +31,7 @@ class DeliveredBlocks:
 
     @property
     def obstacle(self) -> str | None:
-        """Why the answer could not be continued; None if it could."""
+        """Why the answer could not be continued; None: the answer could be."""
         return self._obstacle
 
     def add(self, block: bytes) -> None:

@@ -204,8 +204,8 @@ class Entry:
     def stands_still(self, attempt: Attempt) -> bool:
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked.
 
-        While the client has seen nothing of the answer, the first attempt with another token goes on, and the other is
-        cut. A stream that the client sees is continued by the open call's rescue.
+        While the client has seen nothing of the answer, the two compete: the first with another token goes on, and the
+        other one is cut. If the client has seen a part, the open call's rescue continues the stream.
         """
         if attempt is self.race.winner:
             if self.sink.streams:
@@ -231,7 +231,7 @@ class Entry:
                     self._schedule.add(rival.deployment.name)
 
     def _overtakes_silence(self, attempt: Attempt, now: float) -> bool:
-        """Let ``attempt`` win in place of a silent winner of which the client has seen nothing; return if it won."""
+        """Let ``attempt`` win in place of a silent winner, if the client has seen nothing; return whether it won."""
         winner = self.race.winner
         if winner is None or not winner.still or self.sink.streams or self.is_standing_by(attempt):
             return False
@@ -313,7 +313,7 @@ class Entry:
             self._go_on_after(attempt, error, was_ahead=was_ahead)
 
     def _no_more_bids(self, attempt: Attempt) -> None:
-        """Release the held attempt if it was held for ``attempt``, which bids no more."""
+        """Release the held attempt if the hold was for ``attempt``, which bids no more."""
         if (leader := self.hold.failed(attempt, self.attempts.others(attempt))) is not None:
             self.release(leader)
 
@@ -430,7 +430,7 @@ class Entry:
             self._set_timer()
 
     def _set_timer(self) -> None:
-        """Have the timer fire when a hold ends or the next launch is due; it may fire in vain."""
+        """Have the timer fire when a hold ends or the next launch is due. A timer that fires too early does nothing."""
         due_at = self._schedule.due_at if self.hold.leader is None else self.hold.until
         if due_at is None or (self._timer is not None and self._due_at <= due_at):
             return
@@ -462,10 +462,10 @@ class Entry:
         self.guarded(lambda: self.attempts.launch_next(deployment))
 
     def guarded(self, act: Callable[[], object]) -> None:
-        """Call ``act``; ``run`` raises its exception, as the caller here is a timer, or another call."""
+        """Call ``act``. ``run`` raises an exception of ``act``: the caller here is a timer, or another call."""
         try:
             act()
-        except Exception as defect:  # noqa: BLE001 - whatever it is
+        except Exception as defect:  # noqa: BLE001 - of any kind
             self.race.crash(defect)
 
     # What the rungs of the ladder use.
@@ -599,8 +599,8 @@ class Entry:
     def _overtaken(self, winner: Attempt | None, now: float, *, runs_on: bool = False) -> list[Attempt]:
         """Cut or watch the losers when ``winner`` has won, except a backup; return those cut or watched.
 
-        Without a winner here, another model's race has won: there is no backup. ``runs_on``: the primary is audited,
-        for as long as it may take for its first token.
+        ``winner``: None if another model has won; then there is no backup. ``runs_on``: the primary is audited, until
+        its first token or its time-out.
         """
         losers = [attempt for attempt in self.attempts.all if attempt is not winner and attempt.state in ACTIVE]
         backup = None if self._backup is None or winner is None else self._backup.choose(losers)

@@ -1,15 +1,17 @@
 """Holds back a first token, where settings ask for it: a later but faster attempt may give the better answer.
 
-After its first token, attempt *i* costs the reader a predicted time after_i: all its decoding under ``completion``, the
-part that a reader waits for under ``reading``, its stalls under ``first_token`` (``Plan.decode_s``;
-docs/policy.md#the-loss). If *i* has its first token while *j* with a smaller figure still runs, *i* is held for at most
-min(5 s, after_i - min_j after_j): after that even the best could not make up for the wait. A hold ends before the
-call's deadline, if that can be met. No attempt is held for a probe, which may hang, nor for a deployment without
-such a prediction. Without ``RaceSettings.holds`` a plan has no predictions, and the first token wins at once.
+After its first token, attempt *i* costs the reader a predicted time after_i (``Plan.decode_s``;
+docs/policy.md#the-loss): all decoding under ``completion``, the part that a reader waits for under ``reading``, the
+stalls under ``first_token``. If *i* has its first token while an attempt *j* with a smaller after_j still runs, *i* is
+held for at most min(5 s, after_i - min_j after_j): later, even the best *j* could not make up for the wait.
+
+A hold ends before the call's deadline, if the deadline can be met. No attempt is held for a probe, which may hang, nor
+for a deployment without a prediction. Without ``RaceSettings.holds`` a plan has no predictions, and the first token
+wins at once.
 
 ``Hold`` decides, without I/O, from the time and from which attempt fails. The entry of the model has the timer.
 
-For example, under ``completion``, *i* needs 4 s after its first token, and *j*, still silent, 2.5 s after its own. Then
+For example, under ``completion``, *i* needs 4 s after its first token, and *j*, still silent, would need 2.5 s. Then
 *i* is held for at most 1.5 s, and *j* wins if its first token comes by then.
 """
 
@@ -62,7 +64,7 @@ class Hold(Generic[_A]):
         return bool(self._decode_s)
 
     def begin(self, attempt: _A, others: Iterable[_A], now: float) -> bool:
-        """Hold ``attempt`` if one of ``others`` may be worth the wait; return whether it is held."""
+        """Hold ``attempt`` if one of ``others`` may be worth the wait; return whether the attempt is held."""
         if not self._decode_s:
             return False
         gain_s, awaited = self._gain(attempt, others)
@@ -80,7 +82,7 @@ class Hold(Generic[_A]):
         return self.leader is not None and self._gain(self.leader, (attempt,))[0] > 0
 
     def failed(self, attempt: _A, running: Iterable[_A]) -> _A | None:
-        """Handle a failure of the held attempt, or of one that it waits for; return the attempt to release, if any.
+        """Handle a failure of the held attempt, or of the awaited one; return the attempt to release, if any.
 
         ``running``: the attempts that may still bid.
         """
@@ -91,7 +93,7 @@ class Hold(Generic[_A]):
         return None
 
     def held(self, now: float) -> HoldResult | None:
-        """Return the hold that a win at ``now`` ends; None if there is none."""
+        """Return the hold that a win at ``now`` ends; None if no attempt is held."""
         if self.leader is None:
             return None
         return HoldResult(milliseconds(now - self._since), self._awaited, milliseconds(self._gained_s))

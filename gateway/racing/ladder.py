@@ -1,4 +1,4 @@
-"""Which deployment is asked next after a refusal, and in what form: one ladder; its rungs are tried in this order.
+"""Which deployment is asked next after a refusal, and in what form: one ladder, with rungs in this order.
 
 1. ``DEPLOYMENT``: the same deployment, in the refused request's seat, each time as an attempt of its own.
 2. ``MODEL``: another deployment of the model; when none is left, one that refused reasoning, without that reasoning.
@@ -109,7 +109,7 @@ async def another_api(refused: RefusedStep) -> RetryForm | None:
 BY_UPSTREAM: Sequence[Rung] = (another_key, another_form)
 DEPLOYMENT: Sequence[Rung] = (*BY_UPSTREAM, remembered, whole, form_told_within, without_forcing, another_api)
 
-# The outcome of a request that another request repeats: it counts against no deployment, and costs nothing.
+# The error of a request that another request repeats: such an error counts against no deployment, and costs nothing.
 _REFUSED_AS = {Role.KEY: ErrorKind.KEY_REFUSED, Role.FORM: ErrorKind.FORM_REFUSED}
 
 
@@ -150,7 +150,7 @@ _OTHERS: Mapping[RefusalScope, Others] = {
 
 
 def others_after(error: UpstreamError) -> Others | None:
-    """Return which other deployments may be asked after ``error``; None: it is no refusal, and does not narrow them.
+    """Return which other deployments may be asked after ``error``; None: no refusal, so any of them may be asked.
 
     For example, 400 "prompt is too long: 210000 tokens > 200000 maximum": those with a longer context.
     """
@@ -235,7 +235,7 @@ class CallModels(Protocol):
 
     @property
     def own(self) -> str | None:
-        """The model that the client asked for; None: it cannot be used."""
+        """The model that the client asked for; None: the model cannot be used."""
 
     def turn_s(self, model: str, wait_s: float) -> float:
         """Return when it is this call's turn to ask ``model``, which is free in ``wait_s``."""
@@ -280,7 +280,7 @@ async def once_free(of: CallModels) -> bool:
 
 
 async def a_shorter_answer(of: CallModels) -> bool:
-    """If all deployments refused the length that was asked for, ask for the longest that one of them gives.
+    """If all deployments refused the length that was asked for, ask for the longest answer that one of them gives.
 
     For example, after 400 "you requested 8500 tokens (500 in the messages, 8000 in the completion)".
     """

@@ -69,7 +69,7 @@ class LaunchSchedule:
         self._began = now
         # When each is due and was planned, in seconds after the start, and the launch: the next one first.
         self.pending: list[tuple[float, float, Launch]] = []
-        self._candidates: list[str] = list(plan.rest)  # a list, as it is short: a deque takes 760 bytes
+        self._candidates: list[str] = list(plan.rest)  # short, so a list: a deque takes 760 bytes
         self.withheld_at: float | None = None  # when a hedge is due for which there is no deployment
         self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
 
@@ -97,7 +97,7 @@ class LaunchSchedule:
         return STRATEGIES[self._plan.mode].in_turn
 
     def open(self, now: float, most: int | None = None) -> Iterator[Launch]:
-        """Yield the launches due now. Each must have its seat before the next is requested.
+        """Yield the launches due now. A launch must have its seat before the next launch is requested.
 
         ``most``: the number to launch; the other launches become candidates.
         """
@@ -189,7 +189,7 @@ class LaunchSchedule:
     def beside(self, role: Role) -> Launch | None:
         """Return an extra launch beside an attempt whose answer is unusable, or that is silent; None if there is none.
 
-        The launch uses the budget. If refused, a candidate stays a candidate, and a rescue pending.
+        The launch uses the budget. If the budget refuses, a candidate stays a candidate, and a rescue pending.
         """
         name = self._chosen()
         if name is None:
@@ -208,7 +208,7 @@ class LaunchSchedule:
         return tuple(name for name in self._standing_by() if name not in tripped and not self._has_room(name))
 
     def slot_found(self, now: float, deployment: str, *, alone: bool) -> bool:
-        """Remove ``deployment`` from the candidates, as it has a free seat now; return whether it may be launched.
+        """Remove ``deployment``, which has a free seat now, from the candidates; return whether it may be asked.
 
         If ``deployment`` runs ``alone``, and nothing else is to be launched, schedule rescues.
         """
@@ -321,7 +321,7 @@ class LaunchSchedule:
         insort_right(self.pending, (self._began + due_s, launch.delay_s, launch), key=_DUE)
 
     def _keeps_its_distance(self, launch: Launch, due_s: float) -> bool:
-        """Have a rescue wait if it is due too soon after the last one; return whether it waits.
+        """Have a rescue wait if it is due too soon after the last rescue; return whether the rescue waits.
 
         Two rescues are as far apart as in the plan. For example, the plan has a rescue at 2 s, and a hedge that the
         budget refused became a rescue at 2 s: then the planned one waits.
@@ -338,7 +338,7 @@ class LaunchSchedule:
     def _waits(self, now: float, launch: Launch, speaking: Speaking, spoke_at: float | None) -> bool:
         """Make a launch pending once more if an attempt has begun to speak; return whether it is pending.
 
-        Launches that wait for the same attempt are as far apart as in the plan, which is for a silent attempt.
+        Launches that wait for the same attempt are as far apart as in the plan, which assumes a silent attempt.
         """
         if spoke_at is None:
             return False

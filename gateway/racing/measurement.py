@@ -39,8 +39,8 @@ class ToolCalls(msgspec.Struct):
     def add(self, pieces: Iterable[tuple[int | str, str]], names: Sequence[str] = (), *, whole: bool = False) -> None:
         """Add pieces of arguments, each with its call's index or id, and the names that came with the pieces.
 
-        ``whole`` arguments count only for a known call of which no piece has come. Some servers give parallel calls one
-        index, 0: arguments that come with a name after complete arguments are then another call's.
+        ``whole`` arguments count only for a known call without any piece so far. Some servers give all parallel calls
+        the index 0: arguments that come with a name, after complete arguments, then belong to another call.
         """
         for call_id, piece in pieces:
             place = next(reversed(self._calls), 0) if call_id == SAME_CALL else self._latest.get(call_id, call_id)
@@ -271,7 +271,7 @@ def _counts(ordered: list[float], together: int) -> dict[str, int]:
 
 CHARS_PER_TOKEN = 4  # rule of thumb, if the provider reports no usage
 BURST_S = 0.020  # if all deltas arrive within this time they were buffered, so their speed is meaningless
-BURST_TPS = 5000.0  # likewise: no provider decodes faster
+BURST_TPS = 5000.0  # a higher speed is meaningless, too: no provider decodes faster
 ONE_EACH = 0.1  # tolerated difference between the numbers of tokens and chunks, as a share, if each chunk is a token
 SUMMARY_CHARS_PER_TOKEN = 2  # with fewer streamed characters per reasoning token, only a summary was streamed
 
@@ -459,7 +459,7 @@ class Measurement:
 
     @property
     def tokens_so_far(self) -> int:
-        """The number of tokens that have arrived: as ``tokens`` estimates it, or more if the provider reports more."""
+        """The number of tokens that have arrived: the estimate of ``tokens``, or the provider's higher count."""
         usage = self.reported.usage
         estimate = estimated_tokens(self.chars) or self.meaningful
         return estimate if usage is None else max(estimate, usage.completion_tokens or 0)
@@ -483,7 +483,7 @@ class Measurement:
         return self._estimated(usage or Usage(), None)
 
     def _estimated(self, usage: Usage, reported: int | None) -> CountedTokens:
-        """Return the token counts of ``usage``, and an estimate of the answer's if it has none."""
+        """Return the token counts of ``usage``; if the answer's is missing there, an estimate."""
         usage, beyond = plausible(usage, self.most_tokens, self.prompt_bytes)
         if usage.completion_tokens is None:
             estimate = estimated_tokens(self.chars) or self.meaningful
@@ -492,7 +492,7 @@ class Measurement:
         return CountedTokens(*msgspec.structs.astuple(usage), source=TokensSource.ESTIMATED, reported=reported)
 
     def decode_tps(self, tokens: CountedTokens | None) -> float | None:
-        """Return (n - n_first) / (t_last - t_first), tokens per second; None if it would be meaningless.
+        """Return (n - n_first) / (t_last - t_first), tokens per second; None if that figure would be meaningless.
 
         n_first is the number of tokens that arrived with the first: a chunk may contain many.
         """
@@ -523,9 +523,9 @@ class Measurement:
         return round(tokens.completion_tokens / (self.last_at - self.started), 3)
 
 
-# Whether a stream dribbled: for seconds far slower than its deployment's slowest usual answers. It is only counted,
-# to learn whether acting would pay. The hot path does nothing for it: a stream of at least ``FOR_S`` is checked once,
-# at its end, by the gaps between its reads, less the time in which its client did not read.
+# Whether a stream dribbled: was for seconds far slower than its deployment's slowest usual answers. Such streams are
+# only counted, to learn whether acting would pay. The hot path does nothing for this count: a stream of at least
+# ``FOR_S`` is checked once, at its end, by the gaps between its reads, less the time in which the client did not read.
 
 FOR_S = 5.0  # the time for which a stream has to be slow
 SHARE = 0.2  # of the speed that 95 of 100 answers of the deployment reach

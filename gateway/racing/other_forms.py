@@ -1,8 +1,11 @@
 """The other forms of a request that its deployment has refused: what each is, and what the refusal teaches.
 
-The forms: in another API ("This model is only supported in v1/responses"); for a whole answer, if the deployment
-refuses to stream and the client does not stream; in the form that an error within an answer teaches, as upstreams do
-after a status; and without the reasoning that no key can read. ``ladder.py`` has the order in which they are tried.
+``ladder.py`` has the order in which the forms are tried:
+
+- in another API, after 400 "This model is only supported in v1/responses";
+- for a whole answer, if the deployment refuses to stream and the client does not stream;
+- in the form that an error within an answer teaches (an error with a status is the upstream's matter);
+- without the reasoning that no key can read.
 """
 
 import hashlib
@@ -86,7 +89,7 @@ class Refusal(msgspec.Struct, frozen=True):
     spoken: Dialect
     lacks: MissingFeature
     error: UpstreamError
-    kind: ErrorKind  # of the error, before it was known that the deployment has another API
+    kind: ErrorKind  # as read from the error, before another API of the deployment was found
     tool: str = ""  # the type of a tool that the API lacks
 
 
@@ -176,14 +179,14 @@ async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamErr
         if dialect not in tried and (reworded := await reword(call, attempt.deployment, dialect)) is not None:
             error.turn_into(ErrorKind.NO_SUCH_API)
             if learnt is not None:
-                for fact in _facts(refusals, dialect):  # now, as in each race the next one may be cut before its answer
+                for fact in _facts(refusals, dialect):  # at once: the next attempt may be cut
                     learnt.suppose(model, fact, client=call.caller.client, why=why_of(error))
             return RetryForm(Role.API, reworded), error
     return None, _told(refusals)
 
 
 def _refusal_of(deployment: Deployment, call: Call, error: UpstreamError) -> Refusal | None:
-    """Return what the API lacks that was asked, by the words of ``error``; None if it says no such thing."""
+    """Return what the API that was asked lacks, by the words of ``error``; None if the words do not say so."""
     dialect, lacks = deployment.spoken_in(call), lacking(error)
     if lacks is not None:
         return Refusal(dialect, lacks, error, error.kind)
@@ -197,7 +200,7 @@ def _learnt_of(deployment: Deployment) -> LearntFacts | None:
 
 
 def facts_of(attempt: FormAttempt) -> Facts:
-    """Return the facts that errors before ``attempt`` have taught about the form of its request."""
+    """Return the facts that the refusals before ``attempt`` have taught about the form of the request."""
     return tuple(fact for again in _agains(attempt) for fact in again.facts)
 
 
@@ -236,7 +239,7 @@ async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError,
     elif _forces_what_it_offers(dialect, sent):
         fact = _UNFORCED
     else:
-        if learnt is not None:  # the request forces nothing, so the error quotes its prompt
+        if learnt is not None:  # the request forces nothing, so the error quotes the prompt
             learnt.forget(model, [_UNFORCED, _NO_CHOICE], call.caller.client)
         return None
     if learnt is not None and _NO_CHOICE in learnt.met_by_others(model, call.caller.client):
@@ -248,14 +251,14 @@ async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError,
         changed = msgspec.structs.replace(deployment, traits=traits)
         reworded = await reword(call, changed, dialect)
     if learnt is not None and reworded is not None:
-        learnt.suppose(model, fact, client=call.caller.client, why=why)  # as a loser may be cut before its answer
+        learnt.suppose(model, fact, client=call.caller.client, why=why)  # at once: a loser may be cut
     elif learnt is not None:
         learnt.note(model, fact, client=call.caller.client, why=why)
     return None if reworded is None else RetryForm(Role.FORM, reworded, (fact,))
 
 
 def _forces_what_it_offers(dialect: Dialect, sent: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a request forces a call of a tool that it offers; if not, the request is at fault, and not the model."""
+    """Whether a request forces a call of a tool that it offers. If not, the model is not at fault: the request is."""
     requests = dialect.requests
     forced = None if requests.tools.forced is None else requests.tools.forced(sent)
     if forced is None:
@@ -268,7 +271,7 @@ def _forces_what_it_offers(dialect: Dialect, sent: Mapping[str, msgspec.Raw]) ->
 
 _UNFORCED, _NO_CHOICE = Fact(Kind.CALL), Fact(Kind.CALL, "none")
 
-# Of a deployment that answers, but refuses to stream: known by its vendor's row, or by its refusals.
+# Deployments that answer, but refuse to stream: known from the vendor's row, or from refusals.
 
 
 def asked_whole(call: Call, deployment: Deployment) -> bool:
@@ -321,11 +324,11 @@ def _stream_of(call: Call, deployment: Deployment) -> Fact:
     return Fact(Kind.STREAM, deployment.spoken_in(call).name, value=parameter_names)
 
 
-# Of requests that are taken after all, though they were refused before.
+# Requests that a deployment takes after all, though it has refused such requests before.
 
 
 def accepted(attempt: FormAttempt, call: Call, learnt: LearntFacts) -> None:
-    """Forget that the deployment of ``attempt`` refuses to stream, or a request as large as ``call``: it took one."""
+    """Forget that the deployment refuses to stream, or refuses as large a request: it has just taken ``call``."""
     deployment, model = attempt.deployment, attempt.deployment.model
     refused = learnt.refused_length(model, call.caller.client)
     wrong = (
@@ -343,13 +346,13 @@ def accepted(attempt: FormAttempt, call: Call, learnt: LearntFacts) -> None:
 
 
 def reasoning_of(maker: Maker) -> Fact:
-    """Return the fact that the reasoning of ``maker`` cannot be read; its key is in the fact as a digest."""
+    """Return the fact that the reasoning of ``maker`` cannot be read. The fact has a digest of the maker's key."""
     account = "" if maker.key_name is None and maker.tenant is None else _digest(f"{maker.key_name}\n{maker.tenant}")
     return Fact(Kind.REASONING, maker.deployment, value=account)
 
 
 def _note_bound(deployment: Deployment, call: Call, error: UpstreamError) -> None:
-    """Note that ``deployment`` has refused other makers' reasoning: all that it was sent, or the newest maker's."""
+    """Note that ``deployment`` has refused others' reasoning: each maker whose reasoning was sent, else the newest."""
     if call.traits.maker is None or (learnt := _learnt_of(deployment)) is None:
         return
     elsewhere = [each for each in call.traits.makers if each.deployment.partition("/")[0] != deployment.provider]
@@ -365,7 +368,7 @@ def cannot_read(maker: Maker, deployment: Deployment, client: str | None) -> boo
 
 
 def is_bound_elsewhere(deployment: Deployment, maker: Maker, client: str | None = None) -> bool:
-    """Whether ``maker`` is another account than that of ``deployment``, whose vendor silently drops others' reasoning.
+    """Whether the vendor of ``deployment`` would silently drop reasoning of ``maker``, which is another account.
 
     Known from the settings, or from the vendor's answers.
     """
@@ -379,9 +382,9 @@ def is_bound_elsewhere(deployment: Deployment, maker: Maker, client: str | None 
 
 
 def is_unread(maker: Maker, deployment: Deployment, call: Call) -> bool:
-    """Whether ``deployment`` refuses the reasoning of ``maker``: its model has another maker, or it has refused some.
+    """Whether ``deployment`` refuses the reasoning of ``maker``: known from the two models, or from a refusal.
 
-    A refusal is known for an hour. Then the deployment is sent such reasoning again, as it may read that by now.
+    A refusal is known for an hour. After that the deployment gets such reasoning again: by then it may read it.
     """
     if deployment.provider == maker.deployment.partition("/")[0]:
         return False
@@ -439,10 +442,10 @@ def tells_each_apart(deployment: Deployment, call: Call) -> bool:
 def without_unread(
     call: Call, deployment: Deployment, makers: Mapping[bytes, Maker], refused: Mapping[bytes, Collection[str]]
 ) -> RewordedRequest | None:
-    """Return the request to ``deployment`` without others' reasoning that it refuses or drops; None: there is none.
+    """Return the request without the reasoning that ``deployment`` refuses or drops; None: there is no such reasoning.
 
-    ``makers``: the maker of each piece of reasoning, by the hash of the piece. ``refused``: likewise the providers
-    that have refused a piece whose maker was not known.
+    ``makers``: the maker of each piece of reasoning, by the hash of the piece. ``refused``: by the same
+    hash, the providers that have refused a piece of an unknown maker.
     """
     of_unread = {
         maker
@@ -464,7 +467,7 @@ def without_unread(
 
 
 def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) -> RewordedRequest | None:
-    """Return the request to ``deployment`` without reasoning that only its maker can read; None: there is none.
+    """Return the request without the reasoning that only its maker can read; None: there is no such reasoning.
 
     ``edited_from``: the first turn whose reasoning is left out, if the dialect can tell.
     """
@@ -511,7 +514,7 @@ def room_for(call: Call, deployment: Deployment, error: UpstreamError) -> int:
 
 
 def within_room(call: Call, deployment: Deployment, room: int) -> Call | None:
-    """Return ``call`` with a limit of the answer that leaves room for the prompt at ``deployment``; None: it fits."""
+    """Return ``call`` with a limit of the answer that leaves room for the prompt at ``deployment``; None: both fit."""
     name, dialect = deployment.name, deployment.spoken_in(call)
     requests, fields = dialect.requests, call.sent_to(name)
     limits = [each for each in requests.parameters.answer_limits if each in fields]

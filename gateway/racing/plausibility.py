@@ -7,8 +7,8 @@ import msgspec
 from providers import Capabilities, Usage, is_of_tokens
 
 MOST_TOKENS = 10_000_000  # of a prompt, where no context window is known
-MOST_ANSWER_TOKENS = 1_000_000  # of an answer, likewise
-LONGEST_TOKENS = 128_000  # of the longest usual answer, likewise: limits hold so many tokens for an answer
+MOST_ANSWER_TOKENS = 1_000_000  # of an answer, where no limit is known
+LONGEST_TOKENS = 128_000  # of the longest usual answer; limits hold so many tokens where no limit of the model is known
 MOST_UNITS = {"second": 86_400, "citation": MOST_TOKENS}  # of what is billed besides tokens
 MOST_SEARCHES = 1_000  # and of all else: searches, and other calls of a vendor's own tools
 # A prompt of text has at most so many tokens a byte, half of which a template may add to messages and tools; and a

@@ -280,7 +280,7 @@ _NAMES_AN_ANSWER, _SHOWN_CHARS = "resp_", 12
 def _request_id(exchange: Exchange, answer_id: str | None) -> str | None:
     """Return the provider's id of the request, which its support asks for; without one the answer's id.
 
-    Some answers' ids let a client continue the conversation (``resp_…``), and open it in Redis: of these only the
+    With some ids (``resp_…``) a client can continue the conversation, and open it in Redis: of these only the
     beginning is returned.
     """
     id_of_request = request_id(exchange.headers)
@@ -355,7 +355,7 @@ def alone(
     if streamed and primary.claimed_at is not None:
         return PrimaryTtft(since_received_ms(primary.claimed_at))
     waited_s = max(0.0, primary.failed_at - winner.measurement.started)
-    own_at = winner.token_at() or first_at  # the winner may have waited: it was held, or stood by for one that failed
+    own_at = winner.token_at() or first_at  # the winner may have been held, or stood by
     return PrimaryTtft(since_received_ms(min(own_at, first_at) + waited_s))
 
 
@@ -487,8 +487,8 @@ def call_record(  # noqa: PLR0917 - what is known of a call
 def taken_over(record: CallRecord, parts: Sequence[tuple[AttemptRecord, int]], end: str | None) -> CallRecord:
     """Return the record of a call whose answer other deployments continued.
 
-    ``parts``: each attempt that broke, with the number of its tokens that the next one has written again. The call's
-    tokens are those of the first prompt and of all text that was delivered, so they are estimates.
+    ``parts``: each attempt that broke, with the number of its tokens that the next attempt has written again. The
+    call's tokens are those of the first prompt and of all delivered text, and so are estimates.
     """
     if not parts:
         return msgspec.structs.replace(record, takeover=end)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 TICK_S = 0.5  # between two checks of a stream
 PATIENCE_S = 2.0  # a stream is slow if its tokens are so many seconds later than at the slow speed
-ONE_GAP = 0.3  # the share of it that one gap counts at most: three pauses, however long, do not make a slow stream
+ONE_GAP = 0.3  # of the patience, at most, that one gap uses: three pauses, however long, make no slow stream
 FEWEST = 16  # answers of a deployment from which its speed is known
 OWN_SHARE = 0.25  # a stream is slow only below this share of its own deployment's median speed
 FASTER = 2.0  # a deployment may continue only if it is so many times as fast as the slow speed
@@ -60,7 +60,7 @@ def slow_speed(below_tps: float, fastest_tps: float, own_tps: float | None) -> f
 class Slowness:
     """Finds a stream whose tokens come slower than ``tps``: a CUSUM of their delays in seconds (Page, 1954).
 
-    Each gap between tokens adds its length, and each token takes off 1 / ``tps``; below 0 the sum begins again. The
+    The sum: each gap between tokens adds its length, each token takes off 1 / ``tps``, and 0 is the least. The
     threshold is ``PATIENCE_S``, or what 2.5 tokens may take, so no stream is found before it was slow for that long. A
     gap adds at most ``ONE_GAP`` of the threshold to the sum.
     """
@@ -191,7 +191,7 @@ class Rescue:
         self._slow_tps = 0.0
         self._fast: list[str] = []  # deployments fast enough to continue
         self._started_at, self._started_tokens = 0.0, 0  # when it was started, and the tokens received by then
-        self._started_chunks = 0  # likewise, chunks with text: a short one may leave the estimate of tokens as it was
+        self._started_chunks = 0  # chunks with text by then: a short one may leave the estimate of tokens as it was
         self._paused_s = 0.0  # time in which the client did not read, or the event loop was blocked
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0

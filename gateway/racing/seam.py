@@ -1,9 +1,9 @@
 """The seam between a delivered text and its continuation, where no character may be wrong.
 
-The deployment that continues gets the delivered text as the beginning of its answer, but for the last, perhaps
-unfinished word: of "The capital of Fra" all but "Fra". Its text must begin with that word ("France is Paris"), which is
-not sent to the client again; a text that begins otherwise does not continue this answer. If nothing visible was
-delivered, nothing is continued: the request is sent again.
+The deployment that continues gets the delivered text as the beginning of its answer, without the last word, which may
+be unfinished. For example, "The capital of Fra" was delivered. The deployment gets "The capital of ", and its text must
+begin with "Fra" ("France is Paris"), which is not sent to the client again. A text that begins otherwise does not
+continue this answer. If nothing visible was delivered, nothing is continued: the request is sent again.
 """
 
 from collections.abc import Sequence

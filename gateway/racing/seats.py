@@ -1,7 +1,8 @@
 """Seats: the concurrency slots of deployments with ``max_in_flight``, and the calls that wait for one.
 
-The limit protects a server, so a deployment has one, whichever models, ad-hoc names and configurations use it. An
-attempt takes its seat at its launch and gives it back when its task has ended, as the server may work on it until then.
+The limit protects a server. So a deployment has one limit, whichever models, ad-hoc names and configurations use the
+deployment. An attempt takes its seat at its launch, and gives the seat back when its task has ended: until then the
+server may work on the request.
 A free seat goes at once to the call that has waited longest, so a new call finds none while others wait.
 
 With ``max_in_flight_fleet`` a seat is also one of the slots that this process has leased (``gateway.limits``).

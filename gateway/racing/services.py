@@ -180,14 +180,14 @@ class SharedNames(Protocol):
         """Return whether the replicas are told what ``maker`` has made."""
 
     async def share(self, name: str, value: str) -> None:
-        """Tell the other replicas; does nothing if they cannot be reached."""
+        """Tell the other replicas; do nothing if no replica can be reached."""
 
     async def ask(self, name: str) -> str | None:
         """Return the value that a replica has shared; None if there is none, or the store cannot be read now."""
 
 
 class Makers:
-    """Who made each piece of reasoning that only its maker can read, by hash. None ``shared``: of this process."""
+    """Who made each piece of reasoning that only its maker can read, by hash. No ``shared``: of this process only."""
 
     def __init__(
         self, shared: SharedNames | None = None, start: Callable[[Coroutine[Any, Any, None]], object] | None = None
@@ -276,7 +276,7 @@ class Makers:
         known = {each: self._known.get(each) for each in bound}
         makers = {maker for maker in known.values() if maker != msgspec.structs.replace(by, made=True)}
         for each, maker in known.items():
-            if maker == by:  # the account was taken for one that could read this
+            if maker == by:  # the gateway had taken this account for one that could read the piece
                 del self._known[each]
         if len(makers) == 1 and (other := makers.pop()) is not None and other.made:
             told_apart(other, by, learnt, request)
@@ -287,7 +287,7 @@ class Makers:
         if newest is not None or self._shared is None or not reasoning:
             return newest
         newest = await self._asked(reasoning[-1], self._shared)
-        if newest is not None:  # else none is: older pieces were reported before
+        if newest is not None:  # if the newest is unknown, so are the older: those were shared before it
             await asyncio.gather(*(self._asked(each, self._shared) for each in reasoning[-MOST_ASKED:-1]))
         return newest
 

@@ -38,8 +38,8 @@ class Winner(msgspec.Struct, frozen=True):
 class Sink(Protocol):
     """The receiver of a race's answer. Only the attempt that holds the claim calls it.
 
-    ``streams``: bytes are sent as they are written, and ``begin`` commits, so that no other attempt may answer after
-    it. Otherwise the sink gathers, and ``end`` commits: until then the winner can be replaced. ``understands``: the
+    ``streams``: bytes are sent as they are written, and ``begin`` commits: no other attempt may answer after that. A
+    sink that does not stream gathers, and ``end`` commits: until then the winner can be replaced. ``understands``: the
     sink needs the parsed parts of blocks; for other sinks these are dropped while the client is slow.
     """
 

@@ -1,9 +1,11 @@
 """Thoughts inside the text of an answer: a server that does not separate thoughts sends them first, between marks.
 
 For example ``<think>The user asks …</think>Paris``: only "Paris" is the answer. Thoughts do not win and are not spoken;
-their bytes pass unchanged. Some chat templates write the opening mark themselves, so that only the closing mark comes.
-The gateway learns at which deployments, and for which switches of thinking, that is so, and forgets a deployment whose
-answers stop to show it.
+their bytes pass unchanged.
+
+Some chat templates write the opening mark into the prompt. Then the answer has only the closing mark: ``The user asks
+…</think>Paris``. The gateway learns for which deployments, and for which switches of thinking in the request, that is
+so. It forgets a deployment whose answers no longer have a lone closing mark.
 """
 
 import re
@@ -65,11 +67,11 @@ may_begin = re.compile(
 
 MOST_CHARS = 256 * 1024  # of thoughts whose opening mark the template wrote: longer text is an answer
 MOST_BLANK = 4_096  # characters before the first letter
-MOST_UNPROVEN = 20  # streams in a row whose expected thoughts did not end: none are expected after so many
+MOST_UNPROVEN = 20  # after so many streams in a row without the expected closing mark, no thoughts are expected
 # Streams that are searched for a lone closing mark: the first ``FIRST_STREAMS`` whole ones of a deployment (among its
 # first ``MOST_FIRST_STREAMS``), then one in ``EACH_STREAM``.
 FIRST_STREAMS, MOST_FIRST_STREAMS, EACH_STREAM = 3, 12, 100
-MOST_DEPLOYMENTS = 1000  # clients may name their own
+MOST_DEPLOYMENTS = 1000  # clients may name deployments of their own
 MOST_SWITCHES = 32
 
 # How requests switch thinking on and off: https://qwen.readthedocs.io/en/latest/deployment/vllm.html and others.

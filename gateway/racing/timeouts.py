@@ -55,8 +55,8 @@ class DeltaKind(StrEnum):  # a string has a hash without a Python call; Enum's i
 
 _ARGUMENTS = DeltaKind.ARGUMENTS
 
-# A deployment sends calls in pieces if a call came in at least so many, no faster than a model writes. It sends calls
-# whole if a call of at least this length came in fewer. Shorter calls show nothing.
+# How a deployment sends calls of tools. In pieces: a call came in ``SOME_PIECES`` or more, no faster than a model
+# writes (``FASTEST_CHARS_S``). Whole: a call of ``LONG_CALL_CHARS`` came in fewer pieces. Shorter calls show nothing.
 SOME_PIECES = 4
 FASTEST_CHARS_S = 5_000.0
 LONG_CALL_CHARS = 64
@@ -85,8 +85,8 @@ ABOVE = 1.3  # at least so many times the longest pause, also beyond ``MOST_S``
 LONG_S = LEAST_S / TIMES  # shorter pauses change nothing
 NOTICED_S: Mapping[DeltaKind, float] = {DeltaKind.THINKING: 120.0, DeltaKind.ARGUMENTS: 60.0, DeltaKind.BOUNDARY: 60.0}
 
-# A deployment with more notices than this among so many streams may have changed. It is learnt again, with
-# ``CHANGED_S`` as the limit: a longer silence is a stall, and so were the noticed ones.
+# A deployment with more than ``MOST_NOTICED`` notices among ``AMONG`` streams may have changed. Its pauses are learnt
+# again, with ``CHANGED_S`` as the limit: a longer silence is a stall, and so were the noticed silences.
 MOST_NOTICED, AMONG = 2, 50
 CHANGED_S = 45.0
 MOST_DEPLOYMENTS = 1000  # clients may name deployments of their own
@@ -161,7 +161,7 @@ class PausesByDeployment(dict[str, Pauses]):
         return pauses
 
     def pool(self, pauses: Pauses, model: str) -> None:
-        """Count the pauses of a deployment for the others of ``model``, and theirs for it; only of its first model."""
+        """Share a deployment's pauses with the others of ``model``, in both directions; only for its first model."""
         pool = self._pools.setdefault(model, []) if len(self._pools) < MOST_DEPLOYMENTS else []
         if len(pool) < MOST_POOLED:
             pool.append(pauses)

@@ -1,8 +1,8 @@
 """Judges a complete answer by the form that was requested: the winner's, or with ``win_on: valid`` each answer.
 
-No answer is stored for this. Tool arguments and JSON must be seen as a whole: these are kept up to a limit, and
-released with their attempt. Where something cannot be known there is no judgement, so that no provider is blamed for
-it.
+No answer is stored for this. Tool arguments and JSON must be seen as a whole, so they are kept up to a limit, and
+released with their attempt. What cannot be known is not judged, so that no provider is blamed wrongly: a schema with an
+error, for example, or arguments when it is unknown to which call they belong.
 """
 
 import re
@@ -234,7 +234,7 @@ REQUESTED = frozenset({"best_of", "tools", *_SEARCH_FIELDS, *_TIERS, *_TEMPERATU
 STILL_READ = EXPECTED | REQUESTED  # needed at the call's end, by the judgement and the record
 
 
-# Of all dialects, as vendors use words of other dialects in their own.
+# Of all dialects: vendors use words of one dialect in another.
 CUT_SHORT = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.cut_short)
 _REFUSALS = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.refusals)
 _NEARLY = 0.9  # of max_tokens: vendors count the last tokens, or reasoning, differently
