@@ -11,7 +11,7 @@ from gateway.api.client import Client
 from gateway.api.json_body import too_many_values, values_outside_strings
 from gateway.api.request import ParsedRequest
 from gateway.core.calls import Maker
-from gateway.core.errors import Forbidden, InvalidRequest, NothingStored
+from gateway.core.errors import Forbidden, InvalidRequest, NothingStored, ResponseNotFound
 from gateway.fleet import Fleet
 from gateway.settings import Settings
 from providers import Steps, finished
@@ -136,7 +136,7 @@ async def stored_at(
     """Return the deployment of the provider that has the named objects, and ``before``; None: none are stored.
 
     Raises:
-        NothingStored: this client was not given one of the names.
+        NothingStored, ResponseNotFound: this client was not given one of the names.
         InvalidRequest: several providers have some of them.
 
     """
@@ -171,13 +171,14 @@ def _provider(deployment: str) -> str:
     return deployment.partition("/")[0]
 
 
-def _unknown(named: NamedId, settings: Settings) -> NothingStored:
+def _unknown(named: NamedId, settings: Settings) -> NothingStored | ResponseNotFound:
     why = f"no answer to this key is known here that named it ({not_known(settings)})"
     if settings.provider_state == "none":
         why = "requests may name nothing that a provider stores (provider_state: none)"
     if named.kind in {StoredKind.ITEM, StoredKind.RESPONSE}:
         why += f", and {not_recent(settings)}"
-    return NothingStored(
+    unknown = ResponseNotFound if named.field == "previous_response_id" else NothingStored
+    return unknown(
         f"'{named.field}': the {named.kind} {named.value[:100]!r} is not this key's: {why}; send its content instead",
         param=named.field,
     )

@@ -87,7 +87,6 @@ NAMED: list[tuple[str, dict[str, Any], str]] = [
         {"messages": parts({"type": "image_url", "image_url": {"url": "gs://bucket/cat.png"}})},
         "messages[0].content[0].image_url.url",
     ),
-    ("chat", {"previous_response_id": "resp_1"}, "previous_response_id"),
     (
         "messages",
         {"messages": parts({"type": "document", "source": {"type": "file", "file_id": "f"}})},
@@ -133,7 +132,6 @@ NAMED: list[tuple[str, dict[str, Any], str]] = [
     ("responses", {"tool_choice": {"type": "x", "containerId": "cntr_68"}}, "tool_choice.containerId"),
     ("responses", {"later": {"previous_response_id": "resp_68"}}, "later.previous_response_id"),
     ("images", {"reference": {"file_id": "file-68"}}, "reference.file_id"),
-    ("audio", {"previous_response_id": "resp_68"}, "previous_response_id"),
     ("audio", {"later": {"skill\u005fid": "skill_68"}}, "later.skill_id"),
 ]
 
@@ -154,6 +152,23 @@ async def test_what_no_answer_gave_a_client_is_not_found(
         assert said["error"]["status"] == "NOT_FOUND"
     else:
         assert (said["error"]["param"], said["error"]["code"]) == (named, "not_stored_for_this_key")
+
+
+@pytest.mark.parametrize(
+    ("api", "behind"),
+    [("responses", ""), ("responses", "/compact"), ("responses", "/input_tokens"), ("chat", ""), ("audio", "")],
+)
+@pytest.mark.parametrize("setting", [{}, {"provider_state": "none"}])
+async def test_a_response_that_no_answer_gave_a_client_is_told_as_openai_does_wherever_it_is_gone_on_from(
+    serve: Serve, api: str, behind: str, setting: dict[str, Any]
+) -> None:
+    config = {"providers": {"alpha": {**speaking(api), "preset": "openai"}}, **setting, **clients(guest={})}
+    body = body_of(api, {"previous_response_id": "resp_68"})
+    async with serve(alpha=None, config=config) as running:
+        async with running.post(body, path=PATHS[api] + behind, headers=key_of("guest")) as response:
+            error = (await response.json())["error"]
+        assert (response.status, running.requests) == (400, 0), error
+    assert (error["param"], error["code"]) == ("previous_response_id", "previous_response_not_found")
 
 
 @pytest.mark.parametrize("setting", [{"provider_state": "any"}, {}])
