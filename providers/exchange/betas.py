@@ -1,4 +1,6 @@
-"""Betas: words in a header, or in a list of the body, by which a client says how its request is written.
+"""Betas: words in a header, or in a list of the body, by which a client says how the request is written.
+
+For example ``anthropic-beta: context-management-2025-06-27``.
 
 A vendor that does not know a beta refuses the request. A beta is a hint, and is left out, unless the body has a field
 that only this beta has, and that the request cannot lose.

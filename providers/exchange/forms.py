@@ -6,7 +6,7 @@ and ``x-holeshot-dropped`` tells the client.
 What may be left out of a request, or changed:
 
 - Fields that the gateway has added are left out. The client is not told, unless the usage is no longer asked for, or
-  the vendor may now store what the gateway asked it not to.
+  the vendor may now store what the gateway has asked the vendor not to store.
 - A *preference* of the client's, or a hint, is left out, and the client is told: how hard to think, how much to write,
   sampling, which queue, how prompts are cached. The answer is still one to the same question. ``demands.py`` has the
   table; a dialect's format lists the preferences that only this dialect has.
@@ -112,7 +112,7 @@ class FormRequest(NamedTuple):
 
 
 def adapted(fields: Fields, facts: Facts, form_request: FormRequest) -> SentFields:
-    """Return ``fields`` without those that are known to be refused, if the request may be sent without them."""
+    """Return ``fields`` without the fields that are known to be refused, if the request may be sent without these."""
     if not facts:
         return SentFields(fields)
     adapted_fields, told_paths, own = dict(fields), list[str](), form_request.request.headers
@@ -421,7 +421,7 @@ def _within_limit(
 
 
 def limit_below(fields: Fields, fact: Fact, form_request: FormRequest) -> int:
-    """Return the client's limit of the answer if this is lower than the model takes; 0: it is not lower.
+    """Return the client's limit of the answer if this is lower than the model takes; 0: the limit is not too low.
 
     The gateway then shortens the answer itself, by way of chat. So requests whose answers are stored at the provider,
     or that have tools which run there, stay unchanged.

@@ -148,7 +148,7 @@ def _first_events(block: bytes) -> tuple[bytes, bytes]:
 
 
 class TranslatedExchange:
-    """An ``Exchange`` whose events are repaired or translated, by one of ``translations`` after the other.
+    """An ``Exchange`` that repairs or translates events, by one of ``translations`` after the other.
 
     ``unsaid``: called with whole events that become no event of the target, or not yet, and with whether the answer is
     ``finishing``.
@@ -323,7 +323,7 @@ class TranslatedExchange:
                 block = error.before + translation.feed(b"")
             try:
                 block += translation.end() if self._over and broken is None else b""
-            except UpstreamError as error:  # the source has said why it broke off
+            except UpstreamError as error:  # the source has given the reason
                 broken = error
         if broken is not None:
             raise broken.after([block])
@@ -354,7 +354,7 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
 
     """
     response.expect_all()
-    body = BytesIO()  # gives its bytes away without a copy
+    body = BytesIO()  # gives the bytes away without a copy
     body.write(head)
     checked_bytes = _MIB
     while data := await response.read():
@@ -475,7 +475,7 @@ class HttpRest:
 
     @property
     def error(self) -> UpstreamError | None:
-        """The error from an event; the bytes that were read have it as well."""
+        """The error from an event. The bytes that were read contain the error as well."""
         return self._stream.error if self._stream is not None else None
 
     async def read(self) -> bytes:
@@ -507,7 +507,7 @@ class HttpRest:
         return passed
 
     async def look_for_end(self) -> None:
-        """Set ``ended`` if it is already known that the last read was the end. Does not wait."""
+        """Set ``ended`` if the last read is already known to be the end. Does not wait."""
         # A compressed body may have more output after the last byte from the connection.
         if isinstance(self._response, Response) and self._response.ended and not self._response.buffered:
             try:

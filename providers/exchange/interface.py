@@ -57,7 +57,7 @@ class Request(MaskedRecord, frozen=True):
     taught: Facts = ()  # what errors within the request's answers have taught: see ``Upstream.learn``
     may_have_refused: bool = True  # ``fields`` may have what the vendor refuses in messages or tools; False: surely not
     form: Form | None = None  # instead of ``fields``, for APIs with files
-    sendings: Sendings = msgspec.field(default_factory=Sendings)  # counted by the upstream as it sends
+    sendings: Sendings = msgspec.field(default_factory=Sendings)  # the upstream counts each request
 
     def shown(self) -> Iterable[tuple[str, object]]:
         """Return the fields for the repr; of headers and body only the names, as the values are private."""
@@ -86,7 +86,7 @@ class Rest(Protocol):
 
     @property
     def error(self) -> UpstreamError | None:
-        """The error that the answer has reported; the bytes that were read have it as well."""
+        """The error that the answer has reported. The bytes that were read contain the error as well."""
 
     async def read(self) -> bytes:
         """Return the next bytes unchanged, ``b""`` at the end.
@@ -240,7 +240,7 @@ class Upstream(Protocol):
 
 
 class WrappedExchange:
-    """An ``Exchange`` that does as the one within it, but for what a subclass changes."""
+    """An ``Exchange`` that passes everything on to the one within, but for what a subclass changes."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.status = exchange.status
@@ -292,8 +292,8 @@ _LONGEST_LINE_BYTES = 1024 * 1024
 class BoundReasoningExchange(WrappedExchange):
     """An ``Exchange`` that calls ``found`` with the hash of each reasoning that only its maker can read.
 
-    Also calls ``told`` with what events say about such reasoning in the request (``input_transformations``), as
-    ``read_told`` finds it. The call comes before these events are read, so the facts are known when the answer begins.
+    Also calls ``told`` with what events say about such reasoning in the request (``input_transformations``, found by
+    ``read_told``). The call comes before these events are read, so the facts are known when the answer begins.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ _lists = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Member(NamedTuple):
-    """A member that a refusal names, with its value if the refusal has it."""
+    """A member that a refusal names, and the member's value if the refusal has that."""
 
     path: str
     value: msgspec.Raw | None
@@ -137,7 +137,7 @@ def _without(raw: msgspec.Raw, names: Sequence[str], value: str) -> msgspec.Raw:
 
 
 def _within_marked(name: str, raw: msgspec.Raw, names: Sequence[str], value: str) -> msgspec.Raw:
-    """Return the member ``name`` of a request, or of a part of it, without what is refused of the marks in it."""
+    """Return the member ``name`` of a request, or of a part of one, without what is refused of cache marks within."""
     if f'"{names[-1]}"'.encode() not in bytes(raw):
         return raw
     if name == MARK:
@@ -154,7 +154,7 @@ def _within_marked(name: str, raw: msgspec.Raw, names: Sequence[str], value: str
 
 
 def _each(raw: msgspec.Raw, items: Sequence[msgspec.Raw], left_of: Callable[[msgspec.Raw], msgspec.Raw]) -> msgspec.Raw:
-    """Return a list, ``raw``, with what is left of the objects in it; the same if that is all."""
+    """Return a list, ``raw``, with what is left of each object; ``raw`` itself if nothing was left out."""
     left = [left_of(item) if _is_object(item) else item for item in items]
     return raw_json(left) if any(new is not old for new, old in zip(left, items, strict=True)) else raw
 

@@ -1,7 +1,7 @@
 """Multipart forms: reading a client's form, and writing it for one deployment, with the deployment's model name.
 
-The model decides the cost of a call, and whether it is allowed. So no server may find another model in the form than
-this parser does: forms that servers parse differently are refused, or the differences are removed.
+The model decides what a call costs, and whether the call is allowed. So no server may find another model in the form
+than this parser does: forms that servers parse differently are refused, or the differences are removed.
 """
 
 import re
@@ -65,12 +65,12 @@ class Form(MaskedRecord, frozen=True):
     parts: tuple[Part, ...]
 
     def shown(self) -> Iterable[tuple[str, object]]:
-        """Return the fields for its repr, without the content, which is private."""
+        """Return the fields for the repr, without the content, which is private."""
         yield "body", f"{len(self.parts)} parts, {len(self.body)} bytes"
 
     @property
     def content_type(self) -> str:
-        """The content-type of a request with this form, with the boundary as its only parameter."""
+        """The content-type of a request with this form; the boundary is the only parameter."""
         boundary = self.boundary.decode()
         return f"{_KIND}; boundary={boundary if _TOKEN.fullmatch(self.boundary) else _quoted(boundary)}"
 
@@ -126,7 +126,7 @@ class Form(MaskedRecord, frozen=True):
     def rendering_steps(self, model: str, extra: Mapping[str, msgspec.Raw]) -> Steps[bytes]:
         """Return the body for ``model``, step by step; the fields ``extra`` replace the client's.
 
-        Every part with the name ``model`` gets it: a server may use any of them.
+        Every part with the name ``model`` gets this name: a server may use any of these parts.
         """
         edits = [(part.at, part.next_at, b"") for part in self.parts if part.name in extra and part.name != "model"]
         named = [(part.content, part.end, model.encode()) for part in self.parts if part.name == "model"]

@@ -1,4 +1,4 @@
-"""Where a field of a request is, and its value there."""
+"""The place of a field in a request, and the value there."""
 
 import re
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ def decoded(raw: bytes | msgspec.Raw) -> Any:
 
 
 def set_at(fields: dict[str, msgspec.Raw], place: FieldPlace, value: msgspec.Raw | None) -> None:
-    """Set a field; None: leave out the field, and the objects around it that become empty."""
+    """Set a field; None: leave out the field, and the objects around the field that become empty."""
     if not place.inner:
         if value is not None:
             fields[place.top] = value

@@ -1,4 +1,4 @@
-"""A request with the beginning of its answer, for a model that continues none: the user then asks for the rest."""
+"""A request with the beginning of its answer, for a model that continues no answer: the user then asks for the rest."""
 
 import re
 from collections.abc import Mapping

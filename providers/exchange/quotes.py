@@ -139,7 +139,7 @@ def mark(error: UpstreamError, own: "VendorsWords") -> None:
 
 
 class VendorsWords:
-    """Returns a message without its quotes of ``requests``; "" if these are too large, or no longer in memory.
+    """Returns a message without the quotes of ``requests``; "" if these are too large, or no longer in memory.
 
     ``requests``: the fields of the request in each form; None: no longer in memory. ``texts``: more of the content.
     Both are read once, and only when there is a message.
@@ -153,7 +153,7 @@ class VendorsWords:
         self._said: dict[str, str] = {}  # by message: most are asked for twice
 
     def __call__(self, message: str) -> str:
-        """Return a ``message`` without its quotes."""
+        """Return a ``message`` without the quotes."""
         if not self._said:
             forms = [fields for fields in self._requests if fields is not None]
             self._request = _read(forms, self._texts) if len(forms) == len(self._requests) else None

@@ -1,4 +1,4 @@
-"""How often a request was sent, with which key and in what form, also if it was dropped before any response."""
+"""How often a request was sent, with which key and in what form, also if dropped before any response."""
 
 from collections.abc import Callable
 from typing import Final
@@ -25,11 +25,11 @@ class OfCall(msgspec.Struct, eq=False):
 
     @property
     def left(self) -> int:
-        """How many more may be made."""
+        """How many more requests may be made."""
         return self.most - self.number
 
     def one_more(self) -> bool:
-        """Count one more request; return whether it may be made."""
+        """Count one more request; return whether the request may be made."""
         if self.number >= self.most:
             return False
         self.number += 1
@@ -48,7 +48,7 @@ class TriedForms(msgspec.Struct, eq=False):
     withheld: Facts = ()  # what was left out together, after some refusals, and not itself refused
     last: str = ""  # why the request was refused last, for the log and the page
     is_again: bool = False  # whether the request was sent in a second form
-    is_of_must: bool = False  # whether the request was refused for something that it needs
+    is_of_must: bool = False  # whether a refusal was about something that the request needs
 
     @property
     def new(self) -> Facts:
@@ -57,7 +57,7 @@ class TriedForms(msgspec.Struct, eq=False):
 
 
 class TriedKeys(msgspec.Struct, eq=False):
-    """The keys of a provider with which one request was sent, by their numbers: see ``ring.py``."""
+    """The keys of a provider with which one request was sent, as numbers: see ``ring.py``."""
 
     numbers: set[int] = msgspec.field(default_factory=set)
     doubted: list[tuple[int, UpstreamError]] = []  # keys that failed, perhaps by the request's fault
@@ -65,10 +65,10 @@ class TriedKeys(msgspec.Struct, eq=False):
 
 
 class TriedRotation(msgspec.Struct, eq=False):
-    """The new key and those that it replaces, as far as one request was sent with them: see ``rotation.py``."""
+    """The new key and the keys that it replaces, as far as one request was sent with these: see ``rotation.py``."""
 
     left: list[int]  # the places of the keys that are tried next, in this order
-    of_new: UpstreamError | None = None  # the new key's error, as it was
+    of_new: UpstreamError | None = None  # the new key's error, unchanged
 
 
 class Tried(msgspec.Struct):
@@ -83,14 +83,14 @@ class Sendings(SendCount, eq=False):
     """How often one request was written to a connection, and with which key and form; set by the upstream."""
 
     key_name: str | None = None  # of the last key, by ``key_names``; None if the provider has only one key
-    # Paths of the fields that the provider refuses, and so was not sent, or was sent with another value.
+    # Paths of the fields that the provider refuses, and that were left out or sent with another value.
     left_out: tuple[str, ...] = ()
-    # The client's limit of the answer, tokens, if the provider was asked for more (``Kind.LEAST``); 0: it was not.
+    # The client's limit of the answer in tokens, if the provider was asked for more (``Kind.LEAST``); else 0.
     most: int = 0
     # Called by the reader of an answer with an error within the answer, for the key ring, which does not read answers.
     failed: Callable[[UpstreamError], object] | None = None
     is_known: bool = True  # with litellm, only once the answer's headers have arrived
-    tried: Tried | None = None  # what was tried of the same request before: who sends the request again hands this on
+    tried: Tried | None = None  # what was tried of the same request before; handed on when the request is sent again
     of_call: OfCall | None = None  # the call's count, in which the attempt's first request is already; None: no call
 
     def repeat(self) -> bool:
@@ -98,7 +98,7 @@ class Sendings(SendCount, eq=False):
         return self.of_call is None or self.of_call.one_more()
 
     def noted_as_last(self, error: UpstreamError, what: str = "another key was not asked") -> bool:
-        """Return whether the call may make no request more; if so, ``error`` tells that, and ``what`` was not done."""
+        """Return whether the call may make no further request; if so, ``error`` says so, and ``what`` was not done."""
         of_call = self.of_call
         if of_call is None or of_call.left > 0:
             return False

@@ -62,7 +62,7 @@ async def taken(
 ) -> _T:
     """Return the answer to a request, sent in the form that the model is known to take, or that refusals taught.
 
-    ``say`` makes a form and ``ask`` sends it, once.
+    ``say`` makes a form, and ``ask`` sends the form, once.
 
     Raises:
         UpstreamError: a refusal, as of ``refused``; or an error that is not about the form.
@@ -151,7 +151,7 @@ def refused(
             refusal = tried.first if changed else refusal
     _note_musts(learnt, request, tried.new, tried.last)
     if tried.is_of_must and refusal.kind is ErrorKind.SERVER_ERROR:
-        refusal.turn_into(ErrorKind.BAD_REQUEST, without_body=True)  # its type blames the server
+        refusal.turn_into(ErrorKind.BAD_REQUEST, without_body=True)  # the type of the refusal blames the server
     refusal.is_declined = refusal.is_declined or tried.is_of_must  # another provider may know the beta
     return refusal
 

@@ -1,8 +1,8 @@
 """The words of vendors about an account that is spent, unpaid or blocked: no request has an answer until a person acts.
 
-Many vendors say it with the status of a rate limit, some with that of a bad request or of a failure; all count as a
-402. For example, 429 ``insufficient_quota`` is a spent account, and 429 ``rate_limit_exceeded`` is a rate limit: a
-limit that ends by itself within a minute, an hour or a day.
+Many vendors say this with the status of a rate limit, some with the status of a bad request or of a failure. All of
+these count as a 402. For example, 429 ``insufficient_quota`` is a spent account, and 429 ``rate_limit_exceeded`` is a
+rate limit: a limit that ends by itself within a minute, an hour or a day.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from providers.refusals.errors import ErrorKind
 
-# How messages with 400 begin that are about the key or its account, and not about the request.
+# The beginnings of messages with 400 that are about the key or the account, and not about the request.
 REFUSED: Final = (
     "Incorrect API key provided",  # xAI
     "Your credit balance is too low",  # Anthropic
@@ -45,17 +45,17 @@ _CODES: Final = frozenset(
         *("failedoperation.servicestoparrears", "resourceunavailable.inarrears", "resourceunavailable.lowbalance"),
         # Volcengine: an unpaid bill; its limit of what may be spent on a model. volcengine.com/docs/82379/1299023
         *("accountoverdueerror", "setlimitexceeded"),
-        "insufficient_balance",  # Venice, likewise Novita's (NOT_ENOUGH_BALANCE): github.com/veniceai/api-docs/pull/149
+        "insufficient_balance",  # Venice; Novita has NOT_ENOUGH_BALANCE: github.com/veniceai/api-docs/pull/149
         "not_enough_balance",
-        "insufficient_user_quota",  # one-api, and what is made of it
+        "insufficient_user_quota",  # one-api, and servers made of one-api
         "budget_exceeded",  # litellm's proxy, with 400 or 429: github.com/BerriAI/litellm/pull/37000
         "spend_limit_exceeded",  # Cline, with 429: github.com/cline/cline/pull/10207
-        # Anthropic's type of a 402, and what others call theirs, also inside a stream.
+        # Anthropic's type of a 402, and other vendors' types of a 402, also inside a stream.
         *("billing_error", "credit_balance_too_low", "insufficient_credits", "insufficient_funds", "payment_required"),
     }
 )
 
-# How messages begin, where the code says nothing, or proxies have lost it.
+# The beginnings of messages, where the code says nothing, or proxies have lost the code.
 _MESSAGES: Final = re.compile(
     # OpenAI's: Google's words for a minute's limit begin in the same way, and go on otherwise.
     r"you exceeded your current quota, please check your plan and billing details\.?"
@@ -134,7 +134,7 @@ _PASSING: Final = re.compile(
     re.IGNORECASE,
 )
 # Alibaba says that a quota is used up, in OpenAI's words (help.apiyi.com/?p=10015), and means the tokens of a minute.
-# The page that the message names shows whose message it is.
+# The page that a message names shows which vendor's message it is.
 _OF_ALIBABA: Final = re.compile(r"aliyun|alibabacloud|dashscope", re.IGNORECASE)
 _AMBIGUOUS: Final = "insufficient_quota"
 _LEAST_OWN: Final = 1000  # smaller codes may be a status
@@ -218,7 +218,7 @@ def _is_likely(text: str, named: Mapping[str, str], any_codes: bool, any_words: 
     passing = {name for name, code in words_of.items() if _PASSING.search(code) is not None}
     if any_codes and any(name not in passing and _WORDS.search(code) is not None for name, code in words_of.items()):
         return True
-    # Messages' type of every 429 is that of a rate limit, so it tells nothing.
+    # In Messages every 429 has the type of a rate limit, so the type tells nothing.
     is_open = any_words and "code" not in passing and _QUOTING.match(text) is None
     return is_open and _WORDS.search(text) is not None
 

@@ -6,7 +6,7 @@ from typing import Final
 
 # learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter (Azure and OpenAI; Xiaomi, with code 421,
 # XiaomiMiMo/MiMo-V2-Flash/issues/18); of Alibaba, also behind others: github.com/QwenLM/qwen-code/issues/3271,
-# CommandCodeAI/command-code/issues/813. OpenAI's ``invalid_prompt`` is of wrong requests as well, so its words count.
+# CommandCodeAI/command-code/issues/813. OpenAI's ``invalid_prompt`` is also the code of wrong requests, so words count.
 _CODES: Final = frozenset(
     {
         *("content_filter", "content_policy_violation", "moderation_blocked", "responsibleaipolicyviolation"),
@@ -20,7 +20,7 @@ _STATUSES: Final = frozenset({446, 451})
 _WORDS: Final = re.compile(
     r"\bcontent violates usage guidelines|\bfailed check: SAFETY_CHECK_TYPE_", re.IGNORECASE | re.DOTALL
 )
-# What else they say where it is known that the request is refused: OpenAI ("your prompt was flagged as potentially
+# Further words, for requests that are known to be refused: OpenAI ("your prompt was flagged as potentially
 # violating our usage policy", enricoros/big-AGI/issues/712; "rejected as a result of our safety system"), Anthropic
 # ("Output blocked by content filtering policy", anthropics/claude-code/issues/58367), OpenRouter, Google, and
 # DeepSeek (deepseek-ai/awesome-deepseek-integration/issues/13), MiniMax (of its code 1026,

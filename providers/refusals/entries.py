@@ -39,9 +39,9 @@ _entries = msgspec.json.Decoder(list[_Entry | None])
 
 
 def fewest_entries(path: str, fields: Mapping[str, msgspec.Raw]) -> int:
-    """Return how many entries the list in an answer to ``fields`` has at least: of vectors one for each text.
+    """Return how many entries the list in an answer to ``fields`` has at least. For example, two texts: two vectors.
 
-    0 for APIs whose answers have no list, or one that may be empty.
+    0 for APIs whose answers have no list, or a list that may be empty.
     """
     if path not in _LISTS or any(bytes(fields.get(name, b"")) == b"0" for name in ("n", "top_n", "top_k")):
         return 0
@@ -59,9 +59,9 @@ def fewest_entries(path: str, fields: Mapping[str, msgspec.Raw]) -> int:
 
 
 def check_entries(path: str, body: bytes, said: Mapping[str, msgspec.Raw], secrets: Sequence[str], fewest: int) -> None:
-    """Raise the error of an answer without content: such an answer comes sooner than any other, so it would win.
+    """Raise the error of an answer without content, which would win: such an answer comes sooner than any other.
 
-    ``said`` is its top level, of a large answer without what is in its list.
+    ``said``: the top level of the answer; of a large answer without the entries of the list.
     """
     if not fewest or not said or body.lstrip().startswith(b"["):  # a server's own ranking, not empty
         return

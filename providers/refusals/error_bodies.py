@@ -97,7 +97,7 @@ _SERVER_ERROR = 500
 # 2026-11-29.
 _OF_WHAT_IT_WROTE = frozenset({"tool_use_failed", "json_validate_failed", "output_parse_failed"})
 FIELDS_OF_ERRORS = ("error", "base_resp", *COMPLAINTS, "type", "error_type", "param", "code", "status_code")
-_OF_LARGE_ERRORS = ("type", "param", "code")  # beside its message
+_OF_LARGE_ERRORS = ("type", "param", "code")  # beside an error's message
 
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -122,7 +122,7 @@ def error_of_response(
 ) -> UpstreamError:
     """Return the error of a response. ``headers`` have lower-case names; ``now_s`` is Unix time.
 
-    ``own`` returns the vendor's own words in a message (``quotes``): they alone decide the kind.
+    ``own`` returns the vendor's own words in a message (``quotes``): these words alone decide the kind.
     """
     if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         body = body.decode("utf-16", errors="replace").encode()
@@ -188,12 +188,12 @@ def _unquoted(
         return error, unquoted
     metadata = error.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
-        error = {**error, "metadata": {**metadata, "raw": ""}}  # it is a part of the message
+        error = {**error, "metadata": {**metadata, "raw": ""}}  # the raw text is a part of the message
     return {**error, "message": unquoted}, unquoted
 
 
 def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> UpstreamError:
-    """Return the error in a JSON object with status 200, of its code's kind; ``otherwise``, if that is unknown."""
+    """Return the error in a JSON object with status 200, of the code's kind; ``otherwise`` if the code is unknown."""
     error_object = _error_object(_decode(data)) or {}
     words = _presentable(_message(error_object), secrets) or None
     error = UpstreamError(
@@ -368,7 +368,7 @@ def _with_text(said: str, answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_name(answer: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the error in an object that only its message shows to be an error; None: the object is none."""
+    """Return the error in an object that only a message shows to be an error; None: the object is no error."""
     match answer.get("error_message"):  # github.com/vercel/ai/issues/18303, read on 2026-11-27
         case str(message) if message:  # the text may itself be the JSON of an error
             error = _error_object(_decode(message.encode())) or _openai_error(message, answer)
@@ -613,7 +613,7 @@ def read_answer(body: bytes, secrets: Sequence[str] = ()) -> dict[str, msgspec.R
 
     Raises:
         UpstreamError: the body is empty (upstream_empty), not a JSON object (invalid_response), or an error (of the
-            kind of its code, else server_error).
+            kind of the code, else server_error).
 
     """
     if not body.strip():

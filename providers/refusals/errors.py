@@ -298,7 +298,7 @@ def identifier(said: object) -> str | None:
     return word if len(word) <= _LONGEST_IDENTIFIER and _IDENTIFIER.fullmatch(word) is not None else None
 
 
-# Anthropic, of thoughts after text that a client has edited. The error names the first such thought; those after it
+# Anthropic, of thoughts after text that a client has edited. The error names the first such thought; later thoughts
 # fail as well (anomalyco/opencode/issues/48637, kirodotdev/KiroCrew/pull/11513, read on 2026-11-29).
 _OF_AN_EDIT = re.compile(
     r"(?:messages\.(?P<turn>\d{1,6})\.content\.\d{1,6}: )?"
@@ -310,28 +310,37 @@ _OF_AN_EDIT = re.compile(
 class UpstreamError(Exception):
     """A request to a provider failed. Secrets are removed from all texts.
 
-    ``message``: for the operator. ``caller``: for the caller, without the operator's hosts; None: the same. Both may
-    quote the request. ``words``: the provider's own text. ``note``: what ``message`` adds to the words. ``kept``: may
-    be stored, and shown to others. Without words it is the message; else ``names`` (the provider's code and type) or
-    ``brief``, until ``words.keep`` has removed from the words what the request contains. ``body``: the provider's own
-    JSON error object, for ``bad_request`` only, where it is returned to the client.
+    The texts:
 
-    ``is_bound``: about reasoning that only the maker's key can read. ``is_outsized``: about more tokens than this key
-    may use in a minute; another key or provider may accept them. ``is_declined``: about how the request should be
-    served (a tier, a choice of vendors); another provider may serve it so. ``is_certain``: no request can have caused
-    the error, as its code says; otherwise the client that met the error may have. ``is_of_day``: a rate limit of a day,
-    by details that are not kept.
+    - ``message``: for the operator; may quote the request. ``note``: what the message adds to the provider's words.
+    - ``caller``: for the caller, without the operator's hosts; may quote the request. None: as ``message``.
+    - ``words``: the provider's own text.
+    - ``kept``: may be stored, and shown to others. An error without words keeps the message. With words it keeps
+      ``names`` (the provider's code and type) or ``brief``, until ``words.keep`` has removed from the words what the
+      request contains.
+    - ``body``: the provider's own JSON error object, for ``bad_request`` only, which returns it to the client.
 
-    ``meant``: of an error within an answer, the status that its code stands for; None: the answer's own. ``judge``:
-    decides the kind of an error within an answer again, once the client's words are removed from the provider's; None:
-    decided. ``before``: the events that a translation has made of earlier bytes in the same read. ``answer``: the event
-    with status 200 that reports the error to clients of the vendor's own API.
+    What the error is about:
 
-    ``prompt_bytes``: of the refused request, by which a number in the words is known to be of its tokens; 0: unknown.
-    ``is_of_asked_model``: it says of the model that was asked for, by its name, that there is none.
-    ``request_id``: the provider's id of the refused request, which its support asks for. ``read_s``: how long ago the
-    response's headers came when the error was raised, seconds; None: none came, or the exchange was open by then.
-    ``deployment``: whose answer the error has broken off.
+    - ``is_bound``: reasoning that only the maker's key can read.
+    - ``is_outsized``: more tokens than this key may use in a minute. Another key or provider may accept the request.
+    - ``is_declined``: how the request should be served (a tier, a choice of vendors). Another provider may do so.
+    - ``is_certain``: the code shows that no request can have caused the error. Else the client that met it may have.
+    - ``is_of_day``: a rate limit of a day, by details that are not kept.
+    - ``is_of_asked_model``: the model that was asked for does not exist, and the error names this model.
+    - ``prompt_bytes``: the size of the refused request, which shows whether a number in the words can be the number of
+      its tokens; 0: unknown.
+
+    An error within an answer:
+
+    - ``meant``: the status that the error's code stands for; None: the status of the answer.
+    - ``judge``: decides the kind once more, when the client's words are removed from the provider's; None: decided.
+    - ``before``: the events that a translation has made of earlier bytes in the same read.
+    - ``answer``: the event with status 200 that reports the error to clients of the vendor's own API.
+    - ``deployment``: the deployment whose answer the error has broken off.
+
+    The request: ``request_id`` is the provider's id of the refused request, for the provider's support. ``read_s`` is
+    how many seconds before the error the response's headers came; None: no headers came, or the exchange was open.
 
     ``has_another_key``: the key was refused, and the upstream has chosen another for the same request
     (``step_by_step``). ``has_another_form``: the form was refused, and the upstream has chosen another form.

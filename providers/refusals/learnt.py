@@ -1,8 +1,12 @@
 """Facts that the refusals of one provider have taught about its models: the form in which each takes a request.
 
+For example, 400 "Unsupported parameter: 'verbosity'" teaches that the model takes no ``verbosity``: for a day, requests
+to this model are sent without that field.
+
 A fact that one client has met holds for that client alone, as a request may lead a provider to say something untrue.
-When a second client meets the fact, it holds for all, once an answer has confirmed it for one of the two: prompts
-that quote an error are refused in each form. Without clients a fact holds for all at once.
+When a second client meets the same fact, and an answer has confirmed the fact for one of the two, the fact holds for
+all. The answer is needed, as a prompt that quotes an error is refused in each form. Without clients a fact holds for
+all at once.
 """
 
 import re
@@ -20,7 +24,7 @@ MOST_FACTS = 32  # of one model: clients may send any field
 MOST_CLIENTS = 128  # with facts that no other client has met; each with facts of so many models:
 MOST_MODELS_OF_CLIENT = 16
 FORMER = "\0"  # in place of a client: from a replica whose older version does not name the client
-FORGOTTEN = "\1"  # in place of a client: an operator has had the fact forgotten
+FORGOTTEN = "\1"  # in place of a client: an operator has forgotten the fact
 LEAST_ROOM = 256  # tokens of an answer: if fewer fit, the prompt is too long
 _SPARE_TOKENS = 64
 LONGEST_NAME = 200  # characters of a field's or model's name
@@ -158,7 +162,7 @@ class LearntFacts:
         self._on_fact = on_fact
         self._wall_clock = wall_clock
         self._met: dict[str | None, _Models] = {}  # by client; None: what holds for all
-        self._kinds: dict[str | None, frozenset[Kind]] = {}  # likewise
+        self._kinds: dict[str | None, frozenset[Kind]] = {}  # by client, in the same way
         # Whether any client has met a fact. Most providers have taught nothing, so these four save nearly every search.
         self.steers = False  # a fact about APIs or lengths, which decide who is asked, and in which API
         self.stops_streams = False  # a fact about streams
@@ -224,9 +228,9 @@ class LearntFacts:
                 self._on_fact(model, each, 0.0, its)
 
     def suppose(self, model: str, fact: Fact, *, client: str | None = None, why: str = "") -> None:
-        """Use a fact for a minute, though no answer has confirmed it: the request was cut, as a loser's is.
+        """Use a fact for a minute before an answer confirms the fact: a loser, for example, is cut before that.
 
-        ``confirm`` keeps the fact once it has led to an answer.
+        ``confirm`` keeps a fact that has led to an answer.
         """
         facts, now = self._alive(client, model), self._wall_clock()
         if fact.passing or fact in self.of(model, client):
@@ -237,7 +241,7 @@ class LearntFacts:
             self._share(model, fact, client)
 
     def confirm(self, model: str, facts: Facts, client: str | None = None) -> None:
-        """Keep those of ``facts`` that were supposed: a request in their form was answered."""
+        """Keep the supposed ones of ``facts``: a request in the form that the facts demand was answered."""
         for fact in facts:
             if (None, model, fact) in self.supposed and client is not None:
                 self._confirm_shared(model, fact)
@@ -245,7 +249,7 @@ class LearntFacts:
                 self.note(model, fact, client=client)
 
     def forget(self, model: str, facts: Collection[Fact], client: str | None = None) -> None:
-        """Forget facts of ``model`` for ``client``: a request in their form was refused as well.
+        """Forget facts of ``model`` for ``client``: a request in the form that the facts demand was refused as well.
 
         When a second client meets the same refusal, a fact that holds for all is forgotten for the others too.
         """
@@ -281,7 +285,7 @@ class LearntFacts:
         return bool(holders)
 
     def instead_of(self, model: str, dialect: str, *, tools: bool, client: str | None = None) -> str:
-        """Return the name of the dialect that ``model`` is asked in, in place of ``dialect``, which it may lack.
+        """Return the name of the dialect in which ``model`` is asked, if the model lacks ``dialect``.
 
         ``tools``: the request has some.
         """
@@ -358,7 +362,7 @@ class LearntFacts:
         return fact in shared
 
     def _share(self, model: str, fact: Fact, client: str | None) -> tuple[str, ...]:
-        """Have a fact hold for all if another client has met it too; return that client."""
+        """Have a fact hold for all if another client has met the fact too; return that client."""
         if client is None or client == FORMER:
             return ()
         match: tuple[Fact, str] | None = None

@@ -32,7 +32,7 @@ _STATUSES_OF_WORDS = (None, HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)  # th
 # OpenAI's codes, Anthropic's type, Zhipu's code, and the words of these and of Google:
 # developers.openai.com/api/docs/guides/error-codes, platform.claude.com/docs/en/api/errors,
 # docs.z.ai/api-reference/api-code, ai.google.dev/gemini-api/docs/troubleshooting, read on 2026-11-29. Moonshot and
-# Zhipu say it with 429 (platform.moonshot.ai/docs/api/chat, read on 2026-11-27).
+# Zhipu say so with 429 (platform.moonshot.ai/docs/api/chat, read on 2026-11-27).
 _OVERLOADED_BY_429 = frozenset({"engine_overloaded", "engine_overloaded_error", "1305"})
 _CODES_OF_OVERLOAD = _OVERLOADED_BY_429 | {"overloaded_error", "server_is_overloaded", "slow_down"}
 _OF_OVERLOAD = re.compile(
@@ -46,7 +46,7 @@ _OF_DAYS = re.compile(r"\bper day\b|\b[RT]PD\b|\bdaily\b", re.IGNORECASE)
 
 def meaning_of(error: UpstreamError) -> Meaning | None:
     """Return what a provider's error means to the program that asked; None: the meaning of its kind."""
-    # Words that may be the client's own count too: only that client reads the meaning, about its own request.
+    # Words that may be quoted from the request count too: only the client that sent the request reads the meaning.
     text, names = error.said or error.message, {name.lower() for name in error.names}
     match error.kind:
         case ErrorKind.BAD_REQUEST:

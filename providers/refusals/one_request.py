@@ -3,7 +3,7 @@
 Such a refusal says nothing of the key or the deployment: other requests have answers there. So it is a ``bad_request``,
 which counts against neither. For example, 503 while the request asks for ``service_tier: "flex"``: there is no room in
 the cheap tier. Statuses and codes are read before words. ``fields`` are fields that the client itself must have set:
-where the vendor's words do not say what is refused, these fields do.
+where the vendor's words do not say what is refused, these fields show it.
 """
 
 import re
@@ -129,7 +129,7 @@ def refused(status: int | None, error: Mapping[str, Any], message: str) -> Refus
 def decide_by_request(
     error: UpstreamError, model: str, fields: Mapping[str, msgspec.Raw], *, may_lack_path: bool
 ) -> None:
-    """Decide what the status and body of ``error`` left open, by the request that it refuses: once, for all readers.
+    """Decide, by the refused request, what the status and body of ``error`` left open: once, for all readers.
 
     ``model``: the name that the provider was asked for. ``fields``: what the client itself has set. ``may_lack_path``:
     whether the provider may lack the API that was asked. For example, 400 "Model Not Exist" becomes ``not_found``, and
@@ -140,14 +140,14 @@ def decide_by_request(
         error.turn_into(ErrorKind.NOT_FOUND, without_body=True)
         error.is_certain = True
     if error.status == HTTPStatus.INTERNAL_SERVER_ERROR and blames_request(error.said):
-        error.turn_into(ErrorKind.BAD_REQUEST, without_body=True)  # its type blames the server
+        error.turn_into(ErrorKind.BAD_REQUEST, without_body=True)  # the type of the error blames the server
     decide_by_fields(error, fields)
     if may_lack_path and lacks_path(error):
         error.turn_into(ErrorKind.NO_SUCH_API)  # the model may still work in chat
 
 
 def decide_by_fields(error: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> None:
-    """Make ``error`` one of this request alone, if the request's ``fields`` show that it is."""
+    """Make ``error`` a ``bad_request``, if the request's ``fields`` show that the error is of this request alone."""
     status = error.status if error.meant is None else error.meant
     about = _found(status, {name.lower() for name in error.names}, error.said, fields)
     if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):
@@ -183,7 +183,7 @@ def _gives_name(model: str, fields: Mapping[str, msgspec.Raw]) -> bool:
 
 
 def _states_a_value(said: str, fields: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a number of the request is in a refusal, such as its ``max_tokens``."""
+    """Whether a refusal has a number that the request has, such as a ``max_tokens`` of 4096."""
     numbers = {*_NUMBER.findall(said.replace(",", ""))}
     short = (bytes(raw).decode(errors="replace") for raw in fields.values() if len(memoryview(raw)) <= _LONGEST_NUMBER)
     return not numbers.isdisjoint(short)

@@ -57,8 +57,8 @@ def headroom(headers: Mapping[str, str]) -> float | None:
     ``headers`` have lower-case names: OpenAI's ``x-ratelimit-remaining-requests`` and ``-tokens`` with ``-limit-``,
     Anthropic's ``anthropic-ratelimit-input-tokens-remaining`` with ``-limit``, and other vendors' in either format.
 
-    The share is of a minute's limit. A day's quota that is half used, like Groq's requests, does not limit a minute: it
-    only counts when little is left.
+    The share is of a minute's limit. A day's quota (Groq's requests) that is half used does not limit a minute: such a
+    quota counts only when little of it is left.
     """
     least: float | None = None
     for name, text in headers.items():
@@ -93,7 +93,7 @@ def _is_long(name: str, headers: Mapping[str, str]) -> bool:
 
 
 def parse_delay_s(text: str) -> float | None:
-    """Return a duration like ``34s`` or ``1m2.5s`` in seconds, 0 to 60, or None if it is not one."""
+    """Return a duration like ``34s`` or ``1m2.5s`` in seconds, 0 to 60; None if ``text`` is no duration."""
     delay = duration_s(text.strip())
     return None if delay is None else believable(delay)
 

@@ -1,7 +1,7 @@
 """Removes secrets from providers' texts, so that these can be shown and stored.
 
-A secret is found as it is, in the other case, in base64, in hexadecimal digits, percent-encoded, as HTML entities or
-escaped as in JSON; and so is any part of it that is long enough to be of use.
+A secret is found as it stands, in the other case, in base64, in hexadecimal digits, percent-encoded, as HTML entities
+or escaped as in JSON. Any part of a secret that is long enough to be of use is found in the same ways.
 """
 
 import html
@@ -48,9 +48,9 @@ _MOST_FOUND = 1000  # words of secrets in one text; with more, comparing would t
 class _Form(NamedTuple):
     """One encoding of a secret, in the form used for searching."""
 
-    at: int  # its start in ``_Sought.text``
-    public: int  # the number of its first characters that are not secret
-    least: int  # the least number of others that count as a part of it
+    at: int  # the start of this form in ``_Sought.text``
+    public: int  # characters at the beginning that are not secret, such as "sk-proj-"
+    least: int  # so many further characters, or more, count as a part of the secret
 
 
 class _Sought(NamedTuple):
@@ -63,11 +63,11 @@ class _Sought(NamedTuple):
     text: bytes  # the forms, each followed by a zero byte
     forms: tuple[_Form, ...]
     words: frozenset[int]  # the ``_WORD`` characters at each place of the long forms, as one number
-    short: tuple[bytes, ...]  # forms too short to have such words, without what is public of them
+    short: tuple[bytes, ...]  # forms too short to have such words, without their public beginning
 
 
 class ClientSecrets(tuple[str, ...]):  # noqa: SLOT001 - keeps the forms that were computed
-    """Secrets of one client, and their computed forms, which are in no cache and so end with the secrets."""
+    """Secrets of one client, and the computed forms, which are in no cache and so end with the secrets."""
 
     @cached_property
     def sought(self) -> "_Sought | None":

@@ -1,4 +1,4 @@
-"""A field that a refusal names, its sentence, and the words around its name."""
+"""A field that a refusal names, the sentence that names the field, and the words around the name."""
 
 import re
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class RefusedField(NamedTuple):
     """A field that a refusal names. ``path``: in the words of the refusal."""
 
     path: tuple[str, ...]
-    instead: str = ""  # the name to use in its place
+    instead: str = ""  # the name to use in place of the refused one
     values: tuple[str, ...] = ()  # the values that are taken
     is_of_value: bool = False  # other values are taken
     is_conditional: bool = False  # beside something else of this request

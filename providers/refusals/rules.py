@@ -507,11 +507,11 @@ class RefusalReading(NamedTuple):
     of_thinking: bool = False  # the model does not think, or not so
     of_thinking_here: bool = False  # the model does not think beside something else in this request
     of_effort: bool = False  # the model does not take this effort
-    of_xhigh: bool = False  # the model does not take this effort if it is ``xhigh``, or the words mention it only
+    of_xhigh: bool = False  # the model does not take this effort if that is ``xhigh``, or the words only mention it
     longest: int = 0  # the most tokens of an answer
     least: int = 0  # the least limit of an answer, in tokens
     room: int = 0  # tokens that the prompt of this request leaves for the answer
-    holds: int = 0  # of so many, with the prompt
+    holds: int = 0  # tokens that prompt and answer may have together, by the same words as ``room``
     context: int = 0  # tokens of the context, if prompt and answer have more and the prompt's are not stated
     least_prompt: int = 0  # the prompt has at least so many of the context's tokens
     of_history: bool = False  # the roles, or lists of texts, are not taken
@@ -628,7 +628,7 @@ def _least_in(text: str) -> int:
 
 
 def _room_in(text: str) -> tuple[int, int]:
-    """Return how many tokens a prompt leaves, and of how many."""
+    """Return how many tokens a prompt leaves for the answer, and how many tokens the context has; 0, 0: unknown."""
     match = _ROOM.search(text)
     if match is None:
         return 0, 0
@@ -649,7 +649,7 @@ def _uncounted_in(text: str) -> tuple[int, int]:
 
 
 def _numbers(match: re.Match[str]) -> Mapping[str, int]:
-    """Return the numbers of the groups that have matched, by name without its number."""
+    """Return the numbers of the groups that have matched: ``context_2`` counts as ``context``."""
     return {name.partition("_")[0]: int(number) for name, number in match.groupdict().items() if number}
 
 
@@ -763,7 +763,7 @@ def refuses_to_stream(error: UpstreamError) -> bool:
 
 
 def is_within_answer(error: UpstreamError) -> bool:
-    """Whether an error within an answer may be a refusal of the request; its words would tell."""
+    """Whether an error within an answer may be a refusal of the request; the words of the error would show that."""
     return error.kind in _WITHIN_ANSWERS and error.status in _STATUSES_WITHIN
 
 
@@ -783,7 +783,7 @@ def blames_request_within(error: UpstreamError) -> bool:
 
 
 def mentions(refusal: UpstreamError, names: Iterable[str]) -> bool:
-    """Whether a refusal names one of these, as words, in upper or lower case: some servers write all of it in one."""
+    """Whether a refusal has one of ``names`` as a word, in upper or lower case: some servers write all in one case."""
     words = (rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])" for name in names if name)
     text = refusal.said[:_LONGEST]
     return any(re.search(each, text, re.IGNORECASE) for each in words)

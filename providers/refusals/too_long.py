@@ -32,8 +32,8 @@ _TOO_LONG = re.compile(
     r"|\bcontext(?: window)? (?:is )?full\b|\bout of context (?:space|room|window)\b",
     re.IGNORECASE,
 )
-# In words that the list does not have: a sentence about a prompt, that says that it is too much, in tokens or as a
-# length. So say it SambaNova, Bedrock of Nova, Vertex, DeepInfra, TabbyAPI, NVIDIA NIM, Databricks, Moonshot, Hunyuan.
+# Words that the list does not have: a sentence says that a prompt is too much, in tokens or as a length. SambaNova,
+# Bedrock (Nova), Vertex, DeepInfra, TabbyAPI, NVIDIA NIM, Databricks, Moonshot and Hunyuan have such sentences.
 _OF_A_PROMPT = re.compile(
     r"\b(?:prompts?|inputs?|messages|conversations?|requests?|(?:input|prompt)_tokens)\b", re.IGNORECASE
 )
@@ -191,7 +191,7 @@ def counts_too_many(text: str, prompt_bytes: int) -> bool:
 
 
 def stated_limit(text: str) -> int | None:
-    """Return the tokens of a context that such a refusal states; None: it states none."""
+    """Return the tokens of the context that such a refusal states; None: no number is stated."""
     matches = (match for pattern in _LIMITS if (match := pattern.search(text)) is not None)
     return next((int(match[1].replace(",", "")) for match in matches), None)
 

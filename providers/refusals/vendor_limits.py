@@ -1,7 +1,7 @@
 """Vendors' limits on a request, by their words: how many tools, pictures, pages, bytes or tokens of an answer.
 
 Other vendors take more, so such a refusal is not the client's mistake: the other deployments and the fallbacks are
-asked. ``LACKS`` has what one cannot do at all. ``too_long.py`` is about the length of a prompt in tokens.
+asked. ``LACKS`` has words for what a model cannot do at all. ``too_long.py`` is about the length of a prompt in tokens.
 """
 
 import re
@@ -196,7 +196,7 @@ _ABILITY: Final = (
 )
 _ANY: Final = "no vendor's own: the form in which several say it"
 LACKS: Final = (
-    LackRule(  # not of an id, which is known where its thing lies: "File with id file_123 is not available"
+    LackRule(  # not of an id, which only one account knows: "File with id file_123 is not available"
         rf"{_ABILITY}(?:(?!\b(?:\w+_)?ids?\b|\b(?:call|file)[-_]\w)[^.;!?\n]){{0,40}}"
         r"\b(?:is|are)(?: currently| yet)? (?:un(?:supported|available)\b|incompatible\b"
         r"|not (?:currently |yet )?(?:supported|available|enabled|compatible)\b"
@@ -275,7 +275,7 @@ _TOO_LARGE: Final = 413
 
 
 def limit_of(status: int | None, message: str) -> Limit | None:
-    """Return the limit that a refusal in these words is about; None if it is about something else."""
+    """Return the limit that a refusal in these words is about; None if the refusal is about something else."""
     text = message[:_LONGEST]
     if tokens := longest_in(text.replace("\\", "")):
         return Limit(ANSWER, tokens)
@@ -293,7 +293,7 @@ def is_of_model(text: str) -> bool:
 
 
 def lack_of(text: str) -> Limit | None:
-    """Return what a model takes none of, by the words of a refusal that ``is_of_model``; None if they do not say."""
+    """Return what a model takes none of, by the words of a refusal that ``is_of_model``; None: the words do not say."""
     return None if _NO_PICTURES.search(text[:_LONGEST]) is None else Limit(PICTURES, 0)
 
 

@@ -57,8 +57,8 @@ def keep(
 ) -> None:
     """Set the words of ``error`` that are kept: those that do not stand in the request too.
 
-    ``requests`` are the fields of the request in each form, ``texts`` more of its content; None: they are no longer in
-    memory, so only code and type are kept. ``models`` are names that stay.
+    ``requests``: the fields of the request in each form; None: no longer in memory, so only code and type are kept.
+    ``texts``: more of the request's content. ``models``: names that stay.
     """
     stored = None
     if error.words is not None and requests is not None and (content := _content(requests, texts)) is not None:
@@ -83,7 +83,7 @@ class TooCostlyError(Exception):
 
 
 class Content:
-    """The letters and digits of a request's texts, and how much may still be searched in them."""
+    """The letters and digits of a request's texts, and how much of these may still be searched."""
 
     __slots__ = ("_left", "_letters")
 
@@ -111,13 +111,13 @@ class Content:
 
 
 def names_of(error: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the code and type of a provider's error object, if they are short identifiers."""
+    """Return the code and type of a provider's error object, if these are short identifiers."""
     identifiers = [identifier(error.get(name)) for name in ("code", "type", "status")]
     return tuple(dict.fromkeys(name for name in identifiers if name is not None))
 
 
 def _content(requests: Iterable[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -> "Content | None":
-    """Return the letters and digits of all texts of a request, as they are and decoded; None if it is too large."""
+    """Return the letters and digits of all texts of a request, plain and decoded; None: the request is too large."""
     content = list(texts)
     raws = {bytes(raw): name in _FREE for each in requests for name, raw in each.items() if name not in _NO_CONTENT}
     if sum(map(len, (*raws, *content))) > LARGEST_REQUEST_BYTES or sum(raw.count(b",") for raw in raws) > MOST_VALUES:

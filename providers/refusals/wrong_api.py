@@ -1,4 +1,7 @@
-"""Refusals of the API in which a model was asked: another API of the same provider takes the same request."""
+"""Refusals of the API in which a model was asked: another API of the same provider takes the same request.
+
+For example, 400 "This model is only supported in v1/responses and not in v1/chat/completions".
+"""
 
 import re
 from collections.abc import Collection, Container
@@ -7,7 +10,7 @@ from enum import StrEnum
 from providers.refusals.errors import ErrorKind, UpstreamError, kinds
 from providers.refusals.unknown_models import names_model
 
-_NOT_OFFERED = frozenset({405, 501})  # llama.cpp and others, for an API that the server or its model does not have
+_NOT_OFFERED = frozenset({405, 501})  # llama.cpp and others, for an API that the server or the model does not have
 _AT_LM_STUDIO = "Unexpected endpoint or method"  # with status 200 (lmstudio-ai/lmstudio-bug-tracker/issues/618)
 _REFUSING = kinds(lambda facts: facts.may_refuse or facts.is_absence)
 _CODES_OF_MODEL = frozenset({"unsupported_api_for_model", "OperationNotSupported"})  # GitHub Copilot, Azure
@@ -20,9 +23,9 @@ class MissingFeature(StrEnum):
     """What the API that was asked lacks."""
 
     PATH = "path"  # the whole server has no such API
-    MODEL = "model"  # this model is not in it
-    TOOLS = "tools"  # this model gets no tools in it
-    TOOL = "tool"  # this model gets no tools of one type in it
+    MODEL = "model"  # this model is not in the API
+    TOOLS = "tools"  # this model gets no tools in the API
+    TOOL = "tool"  # this model gets no tools of one type in the API
 
 
 # OpenAI of models that only Responses, chat or completions have (github.com/n8n-io/n8n/issues/18352,
@@ -67,11 +70,11 @@ _OF_TOOL_TYPE = re.compile(
     r"|type:? \W?(?P<g>\w+)\W? is (?:not|un)",
     re.IGNORECASE,
 )
-# And of any type but that of functions, which alone it names.
+# The same of any type but functions, the only type that these words name.
 _OF_FUNCTIONS_ALONE = re.compile(
     r"\btools?\b[^;!?\n]{0,40}\btype\b[^;!?\n]{0,60}input should be ['`]function['`]", re.IGNORECASE
 )
-# What a 404 says that knows nothing of the request: web servers and frameworks, OpenAI, Groq, llama.cpp.
+# The words of a 404 for an unknown path: web servers and frameworks, OpenAI, Groq, llama.cpp.
 _OF_PATH = re.compile(
     r"^(?:404:?\s*)?(?:file|page|route|path|resource|url|endpoint)?\W*(?:404\W*)?(?:page )?not found\.?$"
     r"|^answered 404 without|^a web page|invalid url|unknown (?:request )?url|no (?:such )?(?:route|endpoint)"
@@ -122,7 +125,7 @@ def lacks_path(error: UpstreamError) -> bool:
 
 
 def offered(message: str) -> str | None:
-    """Return the dialect that a refusal recommends instead; None if it names none.
+    """Return the dialect that a refusal recommends instead; None if the refusal names no dialect.
 
     For example "This model is only supported in v1/responses and not in v1/chat/completions": Responses.
     """
