@@ -194,6 +194,17 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
     return fitting
 
 
+def fit_to_count(question: Question, fitting: Fitting) -> None:
+    """Add to ``fitting`` the prompt as a call would send it to each of the deployments, which are to count its tokens.
+
+    A count is never translated, and no reason for which a call would be refused keeps a deployment from counting.
+    """
+    translations = _Translations(question)
+    for deployment in fitting.deployments:
+        with suppress(_Unfit, Malformed):  # the provider counts as asked, or says why not
+            translations.fit_to_count(deployment, fitting)
+
+
 class _Translations:
     """The translations of one request into the dialects of its deployments; each is made once."""
 
@@ -302,6 +313,14 @@ class _Translations:
             )
         if losses:
             self._note(losses, deployment, fitting)
+
+    def fit_to_count(self, deployment: Deployment, fitting: Fitting) -> None:
+        """Add to ``fitting`` the request that ``deployment`` counts, if that differs from the client's."""
+        deployment = deployment if self.forced is None else deployment.as_learnt(self._question.client)
+        wording = self._ruled(deployment, self._dialect, self._for(deployment, self._dialect, self._fields), fitting)
+        if wording.fields is not self._fields:
+            dropped = tuple(dict.fromkeys(loss.field for loss in wording.losses))
+            fitting.rendered[deployment.name] = RenderedRequest(wording.fields, dropped=dropped)
 
     def _where_tools_are_taken(self, deployment: Deployment, dialect: Dialect) -> Dialect:
         """Return the dialect for a deployment that has refused tools of some type in ``dialect``."""

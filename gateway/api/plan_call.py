@@ -23,7 +23,7 @@ from gateway.api.resolved_model import COUNT_KNOWN, IGNORED, REFUSE, SHORT_BYTES
 from gateway.api.shapes import CachedDecision, decided, keep, kept_shape_of, shape_of
 from gateway.core.calls import Call, CallKind, CallRecord, CallTraits, Level, Maker, Mode
 from gateway.core.errors import NoDeploymentFits
-from gateway.core.prompt_classes import MeasuredApi, spoken_class
+from gateway.core.prompt_classes import spoken_class
 from gateway.fleet import Deployment, Fleet, Model
 from gateway.limits import DOLLARS
 from gateway.racing import (
@@ -350,7 +350,7 @@ def _decision_of(resolved: ResolvedModel, fitting: Fitting, client: Client) -> C
     fleet_model, asked, race_asked = resolved.configured, resolved.asked, resolved.race_asked
     is_read = asked.relayed is None
     # A count of tokens is requested once, and leaves nothing behind, so there is no race to report about.
-    counts = asked.relayed is not None and asked.relayed.endpoint is MeasuredApi.COUNT_TOKENS
+    counts = asked.relayed is not None and asked.relayed.counts
     if asked.stateful and not counts and (is_read or asked.race != NOTHING):
         race_asked = with_override(fleet_model, asked.race, client, stateful=False).race
     is_alone = len(fitting.deployments) == 1 < len(fleet_model.deployments) and is_read

@@ -40,6 +40,11 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
         """The API whose requests may name the same things stored by a provider."""
         return self.api if self.api in DIALECTS else self.path
 
+    @property
+    def counts(self) -> bool:
+        """Whether the tokens of a prompt are counted, in the API that would answer the prompt."""
+        return self.endpoint is MeasuredApi.COUNT_TOKENS
+
     def is_short(self, size: int) -> bool:
         """Return whether two providers may be asked to answer ``size`` bytes: such calls are hedged or raced."""
         return size <= self.short_bytes

@@ -30,7 +30,7 @@ def fitted(
     index: Deployment | None,
     differs: Callable[[Deployment], str | None],
 ) -> Fitting:
-    """Return the deployments that can answer, the others with reasons. Each is sent the request unchanged.
+    """Return the deployments that can answer, the others with reasons.
 
     ``index``: the deployment with whose vectors the client will keep the answer's; ``differs`` returns how the vectors
     of a deployment differ from those.

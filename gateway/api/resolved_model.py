@@ -6,7 +6,7 @@ from contextlib import suppress
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.fitting import Fitting, Question, fitted, is_foreign, is_odd
+from gateway.api.fitting import Fitting, Question, fit_to_count, fitted, is_foreign, is_odd
 from gateway.api.headers import LOWERED
 from gateway.api.json_body import values_of
 from gateway.api.preferences import CONSUMED, NOTHING, DeploymentChoice, is_passed_on, preferred
@@ -22,9 +22,7 @@ from providers import (
     finished,
     lets_search,
 )
-from providers.dialects import (
-    Malformed,
-)
+from providers.dialects import DIALECTS, Malformed
 
 _STORING = frozenset({"store"})
 THREAD = "thread"
@@ -70,7 +68,7 @@ class ResolvedModel:
         self.parsed = parsed  # for this model: with its parameters, and its limits among the needs
         self.response_headers = dict(parsed.response_headers)
         self.key_name: str | None = None  # the only key of the provider that has the objects that the request names
-        self._client = client.name
+        self._client = client
         self._deployments = client.deployments(model)
         self._chosen: DeploymentChoice | None = None
         self._is_kept = False
@@ -111,7 +109,7 @@ class ResolvedModel:
         dialect, tools = self.parsed.dialect, self.parsed.needs.tools
         is_read = self.parsed.relayed is None
         if not is_read or any(
-            each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in deployments
+            each.asked_in(dialect, tools=tools, client=self._client.name) is dialect for each in deployments
         ):
             self.key_name = stored.key_name
             self._is_kept = True
@@ -178,9 +176,9 @@ class ResolvedModel:
         dialect, tools = self.parsed.dialect, self.parsed.needs.tools
         may_differ = dialect.requests.tools.has_others is not None
         return all(
-            each.asked_in(dialect, tools=tools, client=self._client) is dialect
+            each.asked_in(dialect, tools=tools, client=self._client.name) is dialect
             and not (may_differ and each.functions_only)
-            and not each.refused_tools(dialect, client=self._client)
+            and not each.refused_tools(dialect, client=self._client.name)
             for each in self._deployments
         )
 
@@ -193,7 +191,7 @@ class ResolvedModel:
         is_to_be_stored = parsed.is_to_be_stored
         is_taught = False
         for learnt in self.model.learnt:
-            is_taught = is_taught or (learnt.steers and learnt.steers_for(self._client))
+            is_taught = is_taught or (learnt.steers and learnt.steers_for(self._client.name))
         if (
             self._chosen is None
             and not (is_taught or is_to_be_stored)
@@ -223,7 +221,7 @@ class ResolvedModel:
             is_to_be_stored,
             not self.model.fallbacks,  # these may give all of it
             bool(self.model.fallbacks or (parsed.preferences.models[1:] and not self.is_fallback)),
-            self._client,
+            self._client.name,
         )
         try:
             fitting = fitted(question, self._deployments)
@@ -253,12 +251,13 @@ class ResolvedModel:
     def able(self, obstacle: Callable[[Deployment], str | None]) -> Fitting:
         """Return the deployments without an obstacle that the preferences permit; the others with reasons.
 
-        All are sent the request unchanged, as the answer passes unread.
+        The answer passes unread, and so does the request, but for a prompt whose tokens are counted.
 
         Raises:
             NoDeploymentFits: there is none.
 
         """
+        parsed, client = self.parsed, self._client
         excluded = {} if self._chosen is None else dict(self._chosen.excluded)
         fitting = Fitting([], excluded, {})
         for deployment in self._deployments:
@@ -269,6 +268,12 @@ class ResolvedModel:
                 excluded[deployment.name] = reason
         if not fitting.deployments:
             raise NoDeploymentFits(self.model.name, excluded)
+        if parsed.relayed is not None and parsed.relayed.counts:
+            dialect = DIALECTS[parsed.relayed.api]
+            fit_to_count(
+                Question(self.model.name, dialect, parsed.fields, parsed.needs, client.require, client=client.name),
+                fitting,
+            )
         return fitting
 
     def _served(self) -> frozenset[str]:
@@ -289,7 +294,7 @@ class ResolvedModel:
             return frozenset()
         dialect, tools = parsed.dialect, parsed.needs.tools
         may_store = (
-            each.asked_in(dialect, tools=tools, client=self._client) is dialect and not each.refuses_storing
+            each.asked_in(dialect, tools=tools, client=self._client.name) is dialect and not each.refuses_storing
             for each in self._deployments
         )
         return frozenset() if any(may_store) else _STORING
@@ -298,7 +303,7 @@ class ResolvedModel:
         """Whether a deployment, asked in Messages, does not ignore a thread."""
         parsed = self.parsed
         dialect, thread = parsed.dialect, {THREAD: parsed.fields[THREAD]}
-        is_own = deployment.asked_in(dialect, tools=parsed.needs.tools, client=self._client) is dialect
+        is_own = deployment.asked_in(dialect, tools=parsed.needs.tools, client=self._client.name) is dialect
         return is_own and not deployment.upstream.losses(dialect, deployment.model, thread)
 
     @property

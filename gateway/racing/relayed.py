@@ -6,7 +6,6 @@ its container's header.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import ClassVar
 
@@ -36,7 +35,7 @@ from providers import (
     reported,
     sound_has_begun,
 )
-from providers.dialects import PIVOT, Dialect, Fields, Habits, Malformed
+from providers.dialects import PIVOT, Dialect
 
 
 class RelayedExchange:
@@ -267,7 +266,7 @@ class RelayedRequest(msgspec.Struct, frozen=True):
         call, headers = entry.call, self.dialect.headers_of(entry.call.caller.envelope.headers)
         request = Request(
             model=deployment.model,
-            fields=self._fields_for(deployment, call),
+            fields=call.sent_to(deployment.name),
             dialect=self.dialect,
             headers=headers if call.caller.trace is None else call.caller.trace.sent_with(headers, attempt.start.id),
             own_headers=deployment.extra_headers,
@@ -288,18 +287,6 @@ class RelayedRequest(msgspec.Struct, frozen=True):
         passed = RelayedAnswer(exchange, measurement, clocks, is_sound=self.is_sound)
         attempt.answer = passed
         return exchange, passed
-
-    def _fields_for(self, deployment: Deployment, call: Call) -> Fields:
-        """Return the request's fields; of counts in Messages with the thoughts alone that a call would be sent with."""
-        thoughts, fields = self.dialect.requests.thoughts, call.request.fields
-        if thoughts.dropping_unfit is None:
-            return fields
-        with suppress(Malformed):  # the provider reports a malformed request in its own words
-            if thoughts.without_foreign is not None and not deployment.takes_unsigned:
-                fields = thoughts.without_foreign(fields, Habits()).fields
-            if deployment.drops_unfit:
-                fields = thoughts.dropping_unfit(fields)
-        return fields
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> After:
         """Ask again as the upstream has chosen: it knows in which other forms such requests can be sent."""

@@ -38,7 +38,57 @@ async def test_thoughts_that_are_not_sent_are_not_counted(opened: Open, preset: 
         async with running.post({**MESSAGE, "messages": turns}, path="/v1/messages/count_tokens") as response:
             assert (response.status, await response.json()) == (200, {"input_tokens": 42})
         [received] = upstreams["alpha"].received
-    assert received.body["messages"][1]["content"] == ([*thoughts, said] if is_kept else [said])
+    assert received.body["messages"][1]["content"] == ([thoughts[0], said] if is_kept else [said])
+
+
+UNSIGNED = {"type": "thinking", "thinking": "Hm"}
+GOOGLES = {"type": "thinking", "thinking": "", "signature": "google-text:abc"}
+SAID = {"type": "text", "text": "Hello"}
+TURNS = [
+    *MESSAGE["messages"],
+    {"role": "assistant", "content": [UNSIGNED, GOOGLES, SAID]},
+    {"role": "user", "content": "?"},
+]
+BUDGET = {"type": "enabled", "budget_tokens": 2048}
+
+
+@pytest.mark.parametrize(
+    ("preset", "model"),
+    [("anthropic", "claude-opus-5"), ("anthropic", "claude-haiku-4-5"), ("anthropic", "m"), ("deepseek", "m")],
+)
+async def test_a_prompt_is_counted_as_its_model_would_be_sent_it(opened: Open, preset: str, model: str) -> None:
+    config = {
+        "providers": {"alpha": {"preset": preset, "apis": ["messages"]}},
+        "models": {MODEL: {"deployments": [f"alpha/{model}"]}},
+    }
+    answer = {"type": "message", "role": "assistant", "content": [SAID], "usage": {}}
+    asked = {**MESSAGE, "messages": TURNS, "thinking": BUDGET}
+    async with opened(alpha=[says({"input_tokens": 42}), says(answer)], config=config) as (running, upstreams):
+        async with running.post(asked, path="/v1/messages/count_tokens") as response:
+            assert (response.status, await response.json()) == (200, {"input_tokens": 42})
+        told = response.headers.get("x-holeshot-dropped")
+        async with running.post({**asked, "max_tokens": 4096}, path="/v1/messages") as response:
+            assert response.status == 200
+        counted, sent = upstreams["alpha"].received
+    assert told == response.headers.get("x-holeshot-dropped")
+    for field in ("messages", "thinking", "output_config"):
+        assert counted.body.get(field) == sent.body.get(field), field
+
+
+async def test_a_prompt_that_a_call_would_be_refused_for_is_counted_as_asked(opened: Open) -> None:
+    deployment = {"deployment": "alpha/claude-opus-5-5", "forced_tools": "refuse"}
+    config = {
+        "providers": {"alpha": {"preset": "anthropic", "apis": ["messages"]}},
+        "models": {MODEL: {"deployments": [deployment]}},
+    }
+    asked = {**MESSAGE, "tools": [{"name": "look", "input_schema": {"type": "object"}}], "tool_choice": {"type": "any"}}
+    async with opened(alpha=[says({"input_tokens": 42})], config=config) as (running, upstreams):
+        async with running.post({**asked, "max_tokens": 10}, path="/v1/messages") as response:
+            assert response.status == 400
+        async with running.post(asked, path="/v1/messages/count_tokens") as response:
+            assert (response.status, await response.json()) == (200, {"input_tokens": 42})
+        [received] = upstreams["alpha"].received
+    assert received.body == {**asked, "model": "claude-opus-5-5"}
 
 
 async def test_they_are_counted_without_a_beta_that_is_refused(opened: Open) -> None:
