@@ -164,8 +164,8 @@ async def same(url: str, view: str, by_rows: str, *key: str, quantiles: float = 
     order = ", ".join(key)
     truth = await asked(url, f"select * from ({of_rows(url, by_rows)}) as by_rows order by {order}")
     sums = await asked(url, f"select * from {view} order by {order}")
-    assert sums
-    assert len(sums) == len(truth)
+    assert sums, view
+    assert len(sums) == len(truth), view
     for each, true in zip(sums, truth, strict=True):
         assert each.keys() >= true.keys()
         for name, value in true.items():
@@ -192,15 +192,14 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("view", "key"), PAIRS)
-async def test_the_views_of_a_month_and_of_all_time_say_what_the_rows_say(
-    ledger_url: str, view: str, key: tuple[str, ...]
-) -> None:
+async def test_the_views_of_a_month_and_of_all_time_say_what_the_rows_say(ledger_url: str) -> None:
     made = entries(1200)
     await store(ledger_url, made[:700], made[700:])
-    await same(ledger_url, f"{view}_30d", view, *key, quantiles=2 * BUCKET)
+    for view, key in PAIRS:
+        await same(ledger_url, f"{view}_30d", view, *key, quantiles=2 * BUCKET)
     await store(ledger_url, entries(300, seed=2, days=400.0))
-    await same(ledger_url, view, view, *key, quantiles=3 * BUCKET)  # a whole bucket, and few values at the slow end
+    for view, key in PAIRS:  # a whole bucket, and few values at the slow end
+        await same(ledger_url, view, view, *key, quantiles=3 * BUCKET)
 
 
 async def test_what_an_audited_loser_costs_after_its_call_is_in_what_clients_used(ledger_url: str) -> None:

@@ -9,7 +9,9 @@ from providers.simulator.script import Raw, Status, Step, answer
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
 from tests.app.gateway.apis.test_gemini import TEXT_BYTES as GEMINI_BYTES
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 ONLY_RESPONSES = "This model is only supported in v1/responses and not in v1/chat/completions."
 TOOLS_IN_RESPONSES = (
     "Function tools with reasoning_effort are not supported for gpt-5.6-terra in /v1/chat/completions. To use function"
@@ -40,7 +42,7 @@ def refusing(message: str, status: int = 404, code: str | None = None, param: st
 def asked(running: RunningGateway, provider: str = "alpha") -> list[str]:
     """Return the APIs of all requests to a provider."""
     names = {"chat/completions": "chat", "responses": "responses", "messages": "messages"}
-    return [names[each.path.removeprefix("/v1/")] for each in running[provider].received]
+    return [names[each.path.removeprefix("/v1/")] for each in running.received(provider)]
 
 
 def refuse(running: RunningGateway, **refusals: Step) -> None:
@@ -66,7 +68,7 @@ async def call(running: RunningGateway, client: str, *, stream: Any = False, **f
         path = path.replace("generateContent", "streamGenerateContent?alt=sse") if stream else path
         body = {**body, **fields}
     else:
-        body = {"model": MODEL, **body, "stream": stream, **fields}
+        body = {"model": MODEL + running.suffix, **body, "stream": stream, **fields}
     async with running.post(body, path=path) as response:
         return response.status, (await response.read()).decode(), response.headers
 
@@ -106,8 +108,8 @@ async def test_a_model_that_only_responses_has_is_asked_there_and_from_then_on(
         Status(501, {"error": {"code": 501, "message": "This server does not support chat", "type": "not_supported"}}),
     ],
 )  # fmt: skip
-async def test_each_vendors_words_lead_to_the_other_api(serve: Serve, refusal: Step) -> None:
-    async with serve(alpha=None, config=config("chat", "completions", "responses")) as running:
+async def test_each_vendors_words_lead_to_the_other_api(shared: SharedGateways, refusal: Step) -> None:
+    async with shared.row(alpha=None, config=config("chat", "completions", "responses")) as running:
         refuse(running, chat=refusal)
         for _ in range(2):
             assert (await call(running, "chat"))[0] == 200
@@ -129,9 +131,9 @@ async def test_each_vendors_words_lead_to_the_other_api(serve: Serve, refusal: S
     ],
 )
 async def test_a_server_that_lacks_a_path_is_asked_in_chat_and_from_then_on(
-    serve: Serve, client: str, refusal: Step, *, stream: bool
+    shared: SharedGateways, client: str, refusal: Step, *, stream: bool
 ) -> None:
-    async with serve(alpha=None, config=config("chat", "messages", "responses")) as running:
+    async with shared.row(alpha=None, config=config("chat", "messages", "responses")) as running:
         refuse(running, messages=refusal, responses=refusal)
         for _ in range(2):
             status, said, _ = await call(running, client, stream=stream)
@@ -189,9 +191,9 @@ _TAGS = "Input tag 'custom' found using 'type' does not match any of the expecte
     ],
 )  # fmt: skip
 async def test_a_type_of_tools_that_one_api_refuses_goes_to_another_and_other_calls_stay(
-    serve: Serve, refusal: Step, *, stream: bool
+    shared: SharedGateways, refusal: Step, *, stream: bool
 ) -> None:
-    async with serve(alpha=None, config=config("chat", "responses")) as running:
+    async with shared.row(alpha=None, config=config("chat", "responses")) as running:
         running["alpha"].answers = lambda body: (
             [refusal] if (api := asked(running)[-1]) == "responses" and PATCH in body["tools"] else ANSWERS[api]
         )
@@ -200,7 +202,7 @@ async def test_a_type_of_tools_that_one_api_refuses_goes_to_another_and_other_ca
             assert (status, "Hello" in said) == (200, True)
         await call(running, "responses", stream=stream, tools=[LOOK, SEARCH])
         assert asked(running) == ["responses", "chat", "chat", "responses"]
-        names = [tool["function"]["name"] for tool in running["alpha"].received[1].body["tools"]]
+        names = [tool["function"]["name"] for tool in running.received("alpha")[1].body["tools"]]
         assert names == ["look", "apply_patch"]
 
 

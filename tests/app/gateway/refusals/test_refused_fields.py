@@ -18,8 +18,10 @@ from tests.app.gateway.apis.test_interactions import TEXT_BYTES as INTERACTION_B
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.races.test_bedrock import AWS, beside
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 from tests.app.providers.test_bedrock_converse import Bedrock
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 Agent = tuple[str, dict[str, Any], set[str]]  # its path and body, and what it is told
 Answers = Callable[[Any], Sequence[Step]]
 QUESTION = [{"role": "user", "content": "Hi"}]
@@ -85,7 +87,7 @@ def once_all_have_learnt(learnt: Mapping[str, asyncio.Event], name: str, answers
 
 async def told(running: RunningGateway, body: Mapping[str, Any], path: str = "/v1/chat/completions") -> Any:
     """Return the status of a call, and what its client is told was left out."""
-    async with running.post({"model": MODEL, **body}, path=path) as response:
+    async with running.post({"model": MODEL + running.suffix, **body}, path=path) as response:
         await response.read()
     return response.status, response.headers.get("x-holeshot-dropped")
 
@@ -98,18 +100,18 @@ async def told(running: RunningGateway, body: Mapping[str, Any], path: str = "/v
     ids=["Claude Code's", "Codex'"],
 )
 async def test_an_agents_default_is_answered_by_a_model_that_does_not_think(
-    serve: Serve, agent: Agent, vendor: str, stream: bool
+    shared: SharedGateways, agent: Agent, vendor: str, stream: bool
 ) -> None:
     path, body, names = agent
     status, said = VENDORS[vendor]
-    async with serve(alpha=None) as running:
+    async with shared.row(alpha=None) as running:
         running["alpha"].answers = refusing("reasoning_effort", status=status, said=said)
         for sendings in (2, 3):
             answered, dropped = await told(running, body | {"stream": stream}, path)
             assert answered == 200
             assert names <= set(str(dropped).split(", "))
-            assert len(running["alpha"].received) == sendings
-        rows = await running.rows("select dropped from calls")
+            assert len(running.received("alpha")) == sendings
+        rows = await running.rows(f"select dropped from calls where model = '{MODEL}{running.suffix}'")
     assert all(names <= set(json.loads(row["dropped"])) for row in rows)
     assert len(rows) == 2
 

@@ -12,7 +12,9 @@ from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, QUESTION, refused, strictly, told
 from tests.app.gateway.responses.test_named_items import NAME, at
 from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 DROPPING = {"models": {MODEL: {"deployments": [{"deployment": "alpha/m", "drop_params": True}]}}}
 
 
@@ -63,7 +65,7 @@ async def test_a_wrong_value_in_a_history_leaves_others_theirs(serve: Serve) -> 
     ],
 )
 async def test_what_is_refused_beside_another_field_is_left_out_there_alone(
-    serve: Serve, said: str, beside: str
+    shared: SharedGateways, said: str, beside: str
 ) -> None:
     lost = "temperature" if said.startswith("temp") else "reasoning_effort"
     values = {
@@ -74,13 +76,13 @@ async def test_what_is_refused_beside_another_field_is_left_out_there_alone(
     }
     both = {"messages": QUESTION, **{name: values[name] for name in (lost, beside)}}
     alone = {"messages": QUESTION, lost: values[lost]}
-    async with serve(alpha=None, config=DROPPING) as running:
+    async with shared.row(alpha=None, config=DROPPING) as running:
         running["alpha"].answers = lambda body: refused(said) if {lost, beside} <= body.keys() else ANSWERS["chat"]
         assert await told(running, both) == (200, lost)
         assert await told(running, alone) == (200, None)
-        assert running["alpha"].received[-1].body[lost] == values[lost]
+        assert running.received("alpha")[-1].body[lost] == values[lost]
         assert await told(running, both) == (200, lost)
-        assert len(running["alpha"].received) == 2 + 1 + 2
+        assert len(running.received("alpha")) == 2 + 1 + 2
 
 
 async def test_nobodys_name_is_in_a_fact(serve: Serve, logged: list[EventDict]) -> None:
@@ -103,12 +105,14 @@ TEMPLATE = (
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("said", [TEMPLATE, "image input is not supported - hint: you may need to provide the mmproj"])
 async def test_a_wrong_request_that_a_server_calls_its_own_fault_is_told_as_one(
-    serve: Serve, said: str, stream: bool, path: str
+    shared: SharedGateways, said: str, stream: bool, path: str
 ) -> None:
     prompt = {"input": "Hi"} if path.endswith("responses") else {"messages": QUESTION, "max_tokens": 9}
-    async with serve(alpha=refused(said, 500)) as running:
+    async with shared.row(alpha=refused(said, 500)) as running:
         for _ in range(12):  # and the server stays in rotation
-            async with running.post({"model": MODEL, **prompt, "stream": stream}, path=path) as response:
+            async with running.post(
+                {"model": MODEL + running.suffix, **prompt, "stream": stream}, path=path
+            ) as response:
                 assert response.status == 400
                 assert said.split(" - ", maxsplit=1)[0].splitlines()[-1] in (await response.json())["error"]["message"]
         running["alpha"].answers = lambda _: ANSWERS["chat"]
@@ -157,19 +161,19 @@ LONGEST = {
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("vendor", LONGEST)
 async def test_a_ceiling_of_messages_is_lowered_to_what_a_refusal_states(
-    serve: Serve, vendor: str, stream: bool, api: str
+    shared: SharedGateways, vendor: str, stream: bool, api: str
 ) -> None:
     asked = {"max_tokens": 64000, "messages": QUESTION, "stream": stream}
-    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
         running["alpha"].answers = lambda body: refused(LONGEST[vendor]) if limit(body) > 16384 else ANSWERS[api]
         for sendings in (2, 3):
-            async with running.post({"model": MODEL, **asked}, path="/v1/messages") as response:
+            async with running.post({"model": MODEL + running.suffix, **asked}, path="/v1/messages") as response:
                 await response.read()
             assert (response.status, response.headers.get("x-holeshot-lowered")) == (200, "max_tokens")
             assert "x-holeshot-dropped" not in response.headers
-            assert len(running["alpha"].received) == sendings
-        assert limit(running["alpha"].received[-1].body) == 16384
-        async with running.post({"model": MODEL, **asked}) as response:  # likewise in chat
+            assert len(running.received("alpha")) == sendings
+        assert limit(running.received("alpha")[-1].body) == 16384
+        async with running.post({"model": MODEL + running.suffix, **asked}) as response:  # likewise in chat
             await response.read()
         assert (response.status, response.headers.get("x-holeshot-lowered")) == (200, "max_tokens")
 
@@ -292,18 +296,20 @@ ROOMS = {
 @pytest.mark.parametrize("api", ["chat", "messages"])
 @pytest.mark.parametrize("vendor", ROOMS)
 async def test_a_ceiling_of_messages_is_lowered_to_what_its_prompt_leaves_of_the_context(
-    serve: Serve, vendor: str, api: str
+    shared: SharedGateways, vendor: str, api: str
 ) -> None:
     asked = {"max_tokens": 64000, "messages": QUESTION}
-    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
         running["alpha"].answers = lambda body: refused(ROOMS[vendor]) if limit(body) > 39766 else ANSWERS[api]
-        async with running.post({"model": MODEL, **asked}, path="/v1/messages") as response:
+        async with running.post({"model": MODEL + running.suffix, **asked}, path="/v1/messages") as response:
             await response.read()
         assert (response.status, response.headers.get("x-holeshot-lowered")) == (200, "max_tokens")
-        assert [limit(each.body) for each in running["alpha"].received] == [64000, 39766]
-        async with running.post({"model": MODEL, **asked, "max_tokens": 39000}, path="/v1/messages") as response:
+        assert [limit(each.body) for each in running.received("alpha")] == [64000, 39766]
+        async with running.post(
+            {"model": MODEL + running.suffix, **asked, "max_tokens": 39000}, path="/v1/messages"
+        ) as response:
             assert "x-holeshot-lowered" not in response.headers
-        assert len(running["alpha"].received) == 3
+        assert len(running.received("alpha")) == 3
 
 
 @pytest.mark.parametrize("raced", [False, True], ids=["alone", "raced"])
@@ -329,16 +335,16 @@ WITH_STREAMS = "logprobs is not supported with tools + stream"
 
 @pytest.mark.parametrize("said", [WITH_STREAMS, "logprobs is not supported for streaming"])
 async def test_what_is_refused_of_streams_alone_is_kept_in_a_whole_answer_and_left_out_of_a_stream(
-    serve: Serve, said: str
+    shared: SharedGateways, said: str
 ) -> None:
-    async with serve(alpha=None, config=DROPPING) as running:
+    async with shared.row(alpha=None, config=DROPPING) as running:
         running["alpha"].answers = lambda body: (
             refused(said) if body["stream"] and "logprobs" in body else ANSWERS["chat"]
         )
         for sendings in (2, 3):
             assert await told(running, {"messages": QUESTION, "logprobs": True}) == (200, None)
-            assert len(running["alpha"].received) == sendings
-            assert running["alpha"].received[-1].body["logprobs"] is True
+            assert len(running.received("alpha")) == sendings
+            assert running.received("alpha")[-1].body["logprobs"] is True
         assert await told(running, {"messages": QUESTION, "logprobs": True, "stream": True}) == (200, "logprobs")
         assert await told(running, {"messages": QUESTION, "logprobs": True}) == (200, None)
 
@@ -408,7 +414,7 @@ OF_DEVELOPER: list[tuple[int, Any]] = [
 
 @pytest.mark.parametrize("refusal", OF_DEVELOPER, ids=lambda refusal: str(refusal[1])[:60])
 async def test_the_role_developer_is_named_system_where_it_is_refused_and_nothing_else_changes(
-    serve: Serve, refusal: tuple[int, Any]
+    shared: SharedGateways, refusal: tuple[int, Any]
 ) -> None:
     def answered(body: Any) -> Sequence[Step]:
         roles = [message["role"] for message in body["messages"]]
@@ -417,14 +423,14 @@ async def test_the_role_developer_is_named_system_where_it_is_refused_and_nothin
     texts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "you"}]
     later = [{"role": "user", "content": texts}, {"role": "user", "content": "Go on."}]
     asked = {"messages": [{"role": "developer", "content": "Be brief."}, *later, {"role": "developer", "content": "x"}]}
-    async with serve(alpha=None) as running:
+    async with shared.row(alpha=None) as running:
         running["alpha"].answers = answered
         for sendings in (2, 3):
-            async with running.post({"model": MODEL, **asked}) as response:
+            async with running.post({"model": MODEL + running.suffix, **asked}) as response:
                 assert response.status == 200, await response.text()
                 assert "x-holeshot-dropped" not in response.headers
-            assert len(running["alpha"].received) == sendings
-        sent = running["alpha"].received[-1].body["messages"]
+            assert len(running.received("alpha")) == sendings
+        sent = running.received("alpha")[-1].body["messages"]
     assert sent == [{"role": "system", "content": "Be brief."}, *later, {"role": "system", "content": "x"}]
 
 

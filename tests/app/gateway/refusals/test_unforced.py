@@ -12,6 +12,7 @@ from tests.app.gateway.key_desk import bearer
 from tests.app.gateway.refusals.test_refused_fields import refused
 from tests.app.gateway.refusals.test_who_taught_it import clients
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 from tests.app.vendors.test_autumn import (
     ANY,
     ARGUMENTS,
@@ -25,6 +26,7 @@ from tests.app.vendors.test_autumn import (
 )
 from tests.app.vendors.test_autumn import said as saying
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 Json = dict[str, Any]
 KINDS: Mapping[str, Json] = {
     "chat": {"kind": "openai_compatible"},
@@ -97,19 +99,20 @@ def settings(spoken: str, *deployments: str, **more: Any) -> Json:
 @pytest.mark.parametrize("api", PATHS)
 @pytest.mark.parametrize("spoken", KINDS)
 async def test_who_forces_a_tool_of_an_unknown_model_gets_its_call_after_one_refusal(
-    serve: Serve, spoken: str, api: str, stream: bool
+    shared: SharedGateways, spoken: str, api: str, stream: bool
 ) -> None:
     server = Server(spoken, WORDS[spoken])
-    async with serve(alpha=None, config=settings(spoken)) as running:
+    async with shared.row(alpha=None, config=settings(spoken)) as running:
         running["alpha"].answers = server
         for choice in (NAMED, ANY, NAMED):
             body = {**saying(api), **offering(api, "weather"), **choice[api]}
-            answer, headers = await answered(running, api, MODEL, body, stream=stream)
+            answer, headers = await answered(running, api, MODEL + running.suffix, body, stream=stream)
             assert calls_of(api, answer) == [("weather", ARGUMENTS)], answer
             assert finish_of(api, answer) == FINISHES[api]
             assert headers["x-holeshot-dropped"].startswith(TOLD[api])
             assert server.refusals == 1
-        _, headers = await answered(running, api, MODEL, {**saying(api), **offering(api, "weather")}, stream=stream)
+        body = {**saying(api), **offering(api, "weather")}
+        _, headers = await answered(running, api, MODEL + running.suffix, body, stream=stream)
         assert "x-holeshot-dropped" not in headers
 
 
