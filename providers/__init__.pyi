@@ -29,6 +29,7 @@ from .exchange.betas import is_demanded as is_demanded
 from .exchange.betas import quotable as quotable
 from .exchange.forms import concerns as concerns
 from .exchange.forms import has_must as has_must
+from .exchange.forms import is_to_be_kept as is_to_be_kept
 from .exchange.http_exchange import HttpExchange as HttpExchange
 from .exchange.http_exchange import TranslatedExchange as TranslatedExchange
 from .exchange.interface import Apart as Apart
@@ -216,4 +217,5 @@ from .vendors.hosted import runs_among as runs_among
 from .vendors.hosted import runs_itself as runs_itself
 from .vendors.hosted import runs_there as runs_there
 from .vendors.hosted import searches_by_field as searches_by_field
+from .vendors.hosted import types_by_place as types_by_place
 from .vendors.hosted import types_of_tools as types_of_tools

@@ -38,6 +38,7 @@ from providers.dialects import (
     AS_CALL,
     CANNOT_STOP_THINKING,
     DIALECTS,
+    OF_FUNCTIONS,
     OURS,
     PIVOT,
     SEALED_MARK,
@@ -325,8 +326,10 @@ class _Translations:
     def _where_tools_are_taken(self, deployment: Deployment, dialect: Dialect) -> Dialect:
         """Return the dialect for a deployment that has refused tools of some type in ``dialect``."""
         refused = deployment.refused_tools(dialect, client=self._question.client)
-        instead = (name for kind, name in refused.items() if kind in self.tool_types)
-        return DIALECTS.get(next(instead, ""), dialect)
+        instead = next((name for kind, name in refused.items() if kind in self.tool_types), None)
+        if instead is None:
+            return dialect
+        return OF_FUNCTIONS[instead] if instead == dialect.name else DIALECTS[instead]
 
     def _note(self, losses: Sequence[Loss], deployment: Deployment, fitting: Fitting) -> None:
         """Add to ``fitting`` the parts that ``deployment`` does not take; a required part keeps the deployment out."""

@@ -34,6 +34,7 @@ from providers import (
     amount,
     blames_request_within,
     held_of,
+    is_to_be_kept,
     lacking,
     maker_of,
     offered,
@@ -43,11 +44,11 @@ from providers import (
     refuses_to_stream,
     room_of,
     stated_limit,
-    types_of_tools,
+    types_by_place,
     unforced,
     why_of,
 )
-from providers.dialects import Dialect, Malformed, Wording, as_call, named_in
+from providers.dialects import OF_FUNCTIONS, Dialect, Malformed, Wording, as_call, named_in
 
 _DIGEST_CHARS = 16
 _TOLD = "told in its answer"
@@ -166,7 +167,7 @@ async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamErr
     if refusal is None:
         return None, error
     refused_dialect = refusal.spoken
-    if call.request.stateful:
+    if call.request.stateful and is_to_be_kept(call.request.fields):
         _suppose_another(attempt.deployment, call, refusal)
         return None, error
     refusals = [*_refusals(attempt), refusal]
@@ -175,7 +176,10 @@ async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamErr
     if learnt is not None:
         learnt.forget(model, _facts(refusals[:-1], refused_dialect), call.caller.client)
     tried = {refusal.spoken for refusal in refusals}
-    for dialect in attempt.deployment.others(offered(error.said)):
+    others = attempt.deployment.others(offered(error.said))
+    if refusal.lacks is MissingFeature.TOOL and refused_dialect.name in OF_FUNCTIONS:
+        others = (*others, OF_FUNCTIONS[refused_dialect.name])
+    for dialect in others:
         if dialect not in tried and (reworded := await reword(call, attempt.deployment, dialect)) is not None:
             error.turn_into(ErrorKind.NO_SUCH_API)
             if learnt is not None:
@@ -190,7 +194,7 @@ def _refusal_of(deployment: Deployment, call: Call, error: UpstreamError) -> Ref
     dialect, lacks = deployment.spoken_in(call), lacking(error)
     if lacks is not None:
         return Refusal(dialect, lacks, error, error.kind)
-    tool = refused_tool(error, types_of_tools(call.sent_to(deployment.name)))
+    tool = refused_tool(error, types_by_place(call.sent_to(deployment.name)))
     return None if tool is None else Refusal(dialect, MissingFeature.TOOL, error, error.kind, tool)
 
 

@@ -57,6 +57,7 @@ from .gemini.fields import flattened as flattened
 from .histories import History as History
 from .histories import stands as stands
 from .index import DIALECTS as DIALECTS
+from .index import OF_FUNCTIONS as OF_FUNCTIONS
 from .index import PIVOT as PIVOT
 from .interactions.dialect import INTERACTIONS as INTERACTIONS
 from .interactions.fields import AGENT as AGENT

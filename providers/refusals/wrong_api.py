@@ -4,7 +4,7 @@ For example, 400 "This model is only supported in v1/responses and not in v1/cha
 """
 
 import re
-from collections.abc import Collection, Container
+from collections.abc import Container, Mapping
 from enum import StrEnum
 
 from providers.refusals.errors import ErrorKind, UpstreamError, kinds
@@ -74,6 +74,7 @@ _OF_TOOL_TYPE = re.compile(
 _OF_FUNCTIONS_ALONE = re.compile(
     r"\btools?\b[^;!?\n]{0,40}\btype\b[^;!?\n]{0,60}input should be ['`]function['`]", re.IGNORECASE
 )
+_PLACE = re.compile(r"\btools\W{1,4}(\d{1,3})\b")
 # The words of a 404 for an unknown path: web servers and frameworks, OpenAI, Groq, llama.cpp.
 _OF_PATH = re.compile(
     r"^(?:404:?\s*)?(?:file|page|route|path|resource|url|endpoint)?\W*(?:404\W*)?(?:page )?not found\.?$"
@@ -107,14 +108,21 @@ def lacking(error: UpstreamError) -> MissingFeature | None:
     return MissingFeature.PATH if is_path and not names_model(error) else None
 
 
-def refused_tool(error: UpstreamError, types: Collection[str]) -> str | None:
-    """Return which of these ``types`` of a request's tools the API lacks by the words of an error; None: none."""
+def refused_tool(error: UpstreamError, types: Mapping[int, str]) -> str | None:
+    """Return which type of a request's tools the API lacks by the words of an error; None: none.
+
+    ``types``: by the places of the tools, without functions. In any other words, the type of the tool whose place is
+    named: 400 "Werkzeuge dieser Art gibt es nicht (tools[1].type)".
+    """
     if error.kind not in _REFUSING or (b"tool" not in (error.body or b"") and "tool" not in error.said):
         return None
-    if _OF_FUNCTIONS_ALONE.search(error.said[:_LONGEST]) is not None:
-        return min(types, default=None)
-    words = (match[match.lastgroup] for match in _OF_TOOL_TYPE.finditer(error.said[:_LONGEST]) if match.lastgroup)
-    return next((word for word in words if word in types), None)
+    said = error.said[:_LONGEST]
+    if _OF_FUNCTIONS_ALONE.search(said) is not None:
+        return min(types.values(), default=None)
+    words = [match[match.lastgroup] for match in _OF_TOOL_TYPE.finditer(said) if match.lastgroup]
+    named = [str(word) for word in words if word in types.values()]
+    named += [types[place] for place in map(int, _PLACE.findall(said)) if place in types]
+    return named[0] if named else None
 
 
 def lacks_path(error: UpstreamError) -> bool:

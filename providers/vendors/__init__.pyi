@@ -22,4 +22,5 @@ from .demands import members_named as members_named
 from .demands import samples as samples
 from .hosted import runs_among as runs_among
 from .hosted import runs_there as runs_there
+from .hosted import types_by_place as types_by_place
 from .hosted import types_of_tools as types_of_tools

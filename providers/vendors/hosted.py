@@ -211,9 +211,18 @@ def only_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
 
 def types_of_tools(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
     """Return the types of a request's tools, except functions, in the form of any API that has types."""
+    return frozenset(types_by_place(fields).values())
+
+
+def types_by_place(fields: Mapping[str, msgspec.Raw]) -> Mapping[int, str]:
+    """Return the types of a request's tools, except functions, by their places in the list of tools."""
     tools = _decoded(fields["tools"]) if "tools" in fields else None
-    kinds = {tool.get("type") for tool in (tools if isinstance(tools, list) else ()) if isinstance(tool, dict)}
-    return frozenset(kind for kind in kinds if isinstance(kind, str)) - {"function"}
+    kinds = {
+        place: tool.get("type")
+        for place, tool in enumerate(tools if isinstance(tools, list) else ())
+        if isinstance(tool, dict)
+    }
+    return {place: kind for place, kind in kinds.items() if isinstance(kind, str) and kind != "function"}
 
 
 def _chosen(choice: Any) -> list[tuple[str, str, str]]:

@@ -1,5 +1,6 @@
 """Providers that refuse the API in which they are asked: they are asked in another one that they have."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from providers.simulator.script import Raw, Status, Step, answer
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
 from tests.app.gateway.apis.test_gemini import TEXT_BYTES as GEMINI_BYTES
+from tests.app.gateway.rules.asking import named
+from tests.app.gateway.rules.table import item_call, responded, response_begun, response_call, response_end
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.shared_gateway import SharedGateways
 
@@ -204,6 +207,64 @@ async def test_a_type_of_tools_that_one_api_refuses_goes_to_another_and_other_ca
         assert asked(running) == ["responses", "chat", "chat", "responses"]
         names = [tool["function"]["name"] for tool in running.received("alpha")[1].body["tools"]]
         assert names == ["look", "apply_patch"]
+
+
+NAMESPACE = {"type": "namespace", "name": "mcp", "tools": [LOOK]}
+_WORDS = (
+    "Invalid value: '{}'. Supported values are: 'function'.",
+    "Werkzeuge dieser Art gibt es nicht (tools[1].type)",
+)
+
+
+def functions_alone(words: str, called: str, arguments: str) -> Any:
+    """Return the answers of a server of Responses that refuses all tools but functions, and calls one of these."""
+
+    def answers(body: Any) -> Sequence[Step]:
+        others = [tool["type"] for tool in body["tools"] if tool["type"] != "function"]
+        if others:
+            return [refusing(words.format(others[0]), 400, param="tools")]
+        whole = responded(item_call(0, "call_1", called, arguments))
+        events = (
+            response_begun(),
+            *response_call(0, "call_1", called, arguments, whole=arguments),
+            response_end(whole),
+        )
+        return [Raw(named(*events), token=True)]
+
+    return answers
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("words", _WORDS)
+async def test_a_server_of_responses_with_functions_alone_gets_other_tools_as_functions(
+    serve: Serve, words: str, *, stream: bool
+) -> None:
+    async with serve(alpha=None, config=config("responses")) as running:
+        running["alpha"].answers = functions_alone(words, "apply_patch", json.dumps({"input": "*** a patch"}))
+        for sendings in (2, 3):
+            status, said, headers = await call(running, "responses", stream=stream, tools=[LOOK, PATCH, SEARCH])
+            assert (status, '"custom_tool_call"' in said, "*** a patch" in said) == (200, True, True), said
+            assert "tools[2]" in headers["x-holeshot-dropped"]  # the search that is only offered
+            assert len(running["alpha"].received) == sendings
+        assert [tool["name"] for tool in running["alpha"].received[-1].body["tools"]] == ["look", "apply_patch"]
+        turn = [
+            {"role": "user", "content": "Hi"},
+            {"type": "custom_tool_call", "call_id": "call_1", "name": "apply_patch", "input": "*** a patch"},
+            {"type": "custom_tool_call_output", "call_id": "call_1", "output": "done"},
+        ]
+        assert (await call(running, "responses", stream=stream, tools=[LOOK, PATCH], input=turn))[0] == 200
+        assert len(running["alpha"].received) == 4
+        sent = running["alpha"].received[-1].body["input"]
+        assert [item.get("type", "message") for item in sent] == ["message", "function_call", "function_call_output"]
+
+
+async def test_a_tool_of_a_namespace_is_called_by_its_name_in_it_where_functions_alone_are_taken(serve: Serve) -> None:
+    async with serve(alpha=None, config=config("responses")) as running:
+        running["alpha"].answers = functions_alone(_WORDS[0], "mcp__look", "{}")
+        status, said, _ = await call(running, "responses", tools=[NAMESPACE])
+        assert status == 200, said
+        [item] = [each for each in json.loads(said)["output"] if each["type"] == "function_call"]
+        assert (item["name"], item["namespace"]) == ("look", "mcp")
 
 
 async def test_what_a_client_calls_its_functions_is_no_type_of_tools(serve: Serve) -> None:
