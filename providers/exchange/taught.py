@@ -230,8 +230,8 @@ def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormReq
         return NOTHING
     value = bytes(value_at(fields, place) or b"").decode(errors="replace")
     only = value if _may_be_told(place, value, form_request.formats) else ""
-    # A value of these is not kept, so the fact is of any value: of a whole field that the words do not call too large.
-    is_private = place.top in _PRIVATE and (len(refused.path) > 1 or reading.is_too_much)
+    # A value of these is not kept, so the fact is of any value: of a whole field whose value the words do not mean.
+    is_private = place.top in _PRIVATE and (len(refused.path) > 1 or reading.is_of_foreign_value)
     is_clients = _may_be_clients(reading, fields) or is_private
     if may_lose(fields, place, form_request) is not None:
         if not only and value.startswith('"') and place.top not in _PRIVATE:
@@ -242,6 +242,7 @@ def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormReq
         return NOTHING
     if value.startswith('"'):
         only = ""  # a text that is no preference is the client's own
+        is_clients = is_clients or reading.is_of_foreign_value
     if _EMPTY.fullmatch(value) is not None:
         only = value
     elif '""' in value:

@@ -28,9 +28,14 @@ from providers.refusals.wrong_api import kind_of_404
 LARGE_BYTES = 2**20  # of an answer: larger answers are long lists of numbers, which take a tenth of a second to read
 # vLLM, Mistral; FastAPI; Cloudflare; zod; Anthropic; Baidu; AWS's Lambda
 COMPLAINTS = ("message", "detail", "errors", "issues", "msg", "error_message", "error_msg", "errorMessage")
-_TEXTS = ("message", "detail", "description", "title")  # of each in a list of these: Cloudflare; JSON:API; Writer
-_PLACES = ("field", "property", "propertyPath", "param", "path")  # of an entry: Java's validators; zod
-_PLACED = ("details", "errors", "issues", "validation", "violations")  # lists of these, beside a message
+# Of each in a list of these: Cloudflare; JSON:API; Writer; RFC 7807; pydantic.
+_TEXTS = ("message", "detail", "description", "title", "reason", "msg")
+# Of an entry: Java's validators; zod; RFC 9457; pydantic; RFC 7807.
+_PLACES = ("field", "property", "propertyPath", "param", "path", "pointer", "loc", "name")
+# Lists of these, beside a message.
+_PLACED = ("details", "errors", "issues", "validation", "violations", "invalid_params", "invalid-params")
+# Of an error with one field: the names that others have for OpenAI's ``param``.
+_PARAMS = ("param", "parameter", "field", "property", "target", "argument")
 _PHRASES = frozenset(status.phrase for status in HTTPStatus)
 
 _LONGEST_MESSAGE = 4096  # characters that the caller sees; fewer are kept (``MOST_KEPT``)
@@ -337,20 +342,38 @@ def _error_object(answer: Any) -> dict[str, Any] | None:
 def _with_message(error: dict[str, Any]) -> dict[str, Any]:
     """Return an error whose message also has zod's issues, and the fields that a google.rpc.BadRequest names."""
     message = error.get("message") or next((_words_of(said) for name in COMPLAINTS if (said := error.get(name))), "")
+    if not message and error.keys().isdisjoint({"code", "type", "status"}):  # ``{"error": {"verbosity": ["unknown"]}}``
+        message = _words_of(error)
     if isinstance(message, str):
         message = _with_places(message, error)
+    if "param" not in error and (param := _param_of(error)):
+        error = {**error, "param": param}
     return error if not message or message == error.get("message") else {**error, "message": message}
+
+
+def _param_of(error: Mapping[str, Any]) -> str | None:
+    """Return the name of the field that an error is about, if the error has one; not a sentence."""
+    named = (_written(error.get(name)) for name in (*_PARAMS, "loc"))
+    return next((each for each in named if each and " " not in each), None)
+
+
+def _written(place: Any) -> str:
+    """Return a path, which may be a list, as a text."""
+    return ".".join(map(str, place)) if isinstance(place, list) else place if isinstance(place, str) else ""
 
 
 def _with_places(message: str, error: Mapping[str, Any]) -> str:
     """Return ``message`` with the fields named in lists beside the message: Fastify's ``validation``, zod's issues."""
     entries = [each for name in _PLACED for each in _list(error.get(name)) if isinstance(each, dict)]
     violations = [each for entry in entries for each in _list(entry.get("fieldViolations")) if isinstance(each, dict)]
-    for entry in (*violations, *(each for each in entries if _place_in(each))):
+    own = [error] if _extra_in(error) else []
+    for entry in (*violations, *own, *(each for each in entries if _place_in(each))):
         if len(message) >= _LONGEST_TEXT:  # nobody reads more
             break
-        said = _said_of(entry)
-        if (about := _text_of(entry) or _place_in(entry)) and (not said or said not in message):
+        said, place = _said_of(entry), _place_in(entry)
+        is_told = bool(said) and said in message and re.split("[./]", place)[-1] in message
+        about = f"{place}: {said}" if place and said and place not in said else said or place
+        if about and not is_told:
             message = f"{message}; {about}" if message else about
     return message
 
@@ -392,7 +415,7 @@ def _text_of(told: Any) -> str:
     if not isinstance(told, dict):
         return told if isinstance(told, str) else ""
     said, place = _said_of(told), _place_in(told)
-    if "loc" in told or not said:
+    if not told.keys().isdisjoint({"loc", "msg"}) or not said:
         return ""
     return f"{place}: {said}" if place and place not in said else said
 
@@ -404,18 +427,26 @@ def _said_of(told: Mapping[str, Any]) -> str:
 def _place_in(told: Mapping[str, Any]) -> str:
     """Return the field that a complaint is about: JSON:API's pointer, Ajv's property, zod's keys or path; "": none."""
     match told:
-        case {"source": {"pointer": str(place)}} | {"params": {"additionalProperty": str(place)}}:
+        case {"source": {"pointer": str(place)}}:
             return place
         case {"keys": [str(place), *_]}:
             return place
-    found = (told.get(name) for name in _PLACES)
-    places = (".".join(map(str, each)) if isinstance(each, list) else each for each in found)
-    return next((place for place in places if place and isinstance(place, str)), "")
+    places = (_extra_in(told), *(_written(told.get(name)).removeprefix("body.") for name in _PLACES))
+    return next(filter(None, places), "")
+
+
+def _extra_in(told: Mapping[str, Any]) -> str:
+    """Return the path of a property that Ajv does not allow; "": none."""
+    match told:
+        case {"params": {"additionalProperty": str(name)}}:
+            around = _written(told.get("instancePath")).strip("/").replace("/", ".")
+            return f"{around}.{name}" if around else name
+    return ""
 
 
 def _openai_error(message: str, source: Mapping[str, Any]) -> dict[str, Any]:
     kind = source.get("type") or _type_of_aws(source)
-    told = {"message": message, "param": source.get("param"), "code": source.get("code", source.get("status_code"))}
+    told = {"message": message, "param": _param_of(source), "code": source.get("code", source.get("status_code"))}
     return {**told, "type": kind} if kind else told
 
 

@@ -35,11 +35,20 @@ _OF_VALUES = re.compile(
     r"|missing|required|type|format|integer|float|number|string|boolean|array|object|null|both|value|values)\b",
     re.IGNORECASE,
 )
-# In other languages: that something is too long, too large or too many.
-_TOO_MUCH = re.compile(
+# In other languages: that something is too long, too large or too many, or that its value or kind is wrong.
+_OF_AMOUNTS_AND_KINDS = re.compile(
     r"\btrop |\btroppo|\bzu (?:lang|gro|viel)|\bdemasiad|\bmuito |\bmuy "
     r"|\bte (?:lang|groot|veel)|\bför |\bfor (?:lang|stor)|\bexced|\bdépass|\büberschr|\bhöchstens|\bmax"
-    r"|слишком|превыш|过[长大多]|太[长大多]|超[长过出]|長すぎ|大きすぎ|多すぎ|超え|너무|초과",
+    r"|слишком|превыш|过[长大多]|太[长大多]|超[长过出]|長すぎ|大きすぎ|多すぎ|超え|너무|초과"
+    r"|\b(?:wert|valeur|valore?|waarde|zeichenkette|ganzzahl|zahl|cha[iî]ne|nombre|entier|obj(?:ek|e)t|bool[eé]en"
+    r"|cadena|n[uú]mero|entero|objeto|texto|inteiro|stringa|intero|oggetto|reeks|getal)\b|строк|числ|объект|значени"
+    r"|值|字符串|整数|数字|对象|布尔|値|文字列|オブジェクト|값|문자열|정수|숫자|객체",
+    re.IGNORECASE,
+)
+# A word of another language, or a letter that English does not have.
+_FOREIGN = re.compile(
+    r"[^\W\x00-\x7f]"
+    r"|\b(?:muss|darf|vom typ|doit|doivent|de type|debe|deben|deve|devem|devono|de tipo|moet|moeten|skal|musi|harus)\b",
     re.IGNORECASE,
 )
 _PLAIN = "temperature|seed|logprobs|verbosity|metadata|prediction|modalities|truncation"  # words for nothing else
@@ -103,7 +112,8 @@ def mentioned(text: str, param: str) -> tuple[tuple[str, ...], bool]:
     And whether the words are about values.
     """
     about = [each for each in SENTENCES.split(text) if _OF_LACKS.search(each) is None]
-    sentences = [(each, _OF_VALUES.search(each) is not None) for each in about]
+    # Other languages say "string" and "type" too, also of what they do not know.
+    sentences = [(each, _OF_VALUES.search(each) is not None and _FOREIGN.search(each) is None) for each in about]
     for of_values in (False, True):
         chosen = [each for each, is_of_value in sentences if is_of_value is of_values]
         if path := _only_path(chosen, param) if chosen else ():
@@ -111,9 +121,10 @@ def mentioned(text: str, param: str) -> tuple[tuple[str, ...], bool]:
     return (), False
 
 
-def says_too_much(text: str) -> bool:
-    """Whether a refusal says in another language that something is too long, too large or too many."""
-    return _TOO_MUCH.search(text) is not None
+def is_of_foreign_value(text: str) -> bool:
+    """Whether a refusal says in another language that something is too much, or that its value or kind is wrong."""
+    is_of_value = _OF_VALUES.search(text) is not None and _FOREIGN.search(text) is not None
+    return is_of_value or _OF_AMOUNTS_AND_KINDS.search(text) is not None
 
 
 def _only_path(sentences: Sequence[str], param: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ says that the model or the server does not have the field, or does not take the 
 ``exchange/taught.py`` decides what may be left out.
 """
 
+import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import msgspec
 from providers.refusals.content import is_refused_by_filter
 from providers.refusals.errors import SURPRISES, UNREADABLE, RefusalScope, UpstreamError, kinds
 from providers.refusals.learnt import LEAST_ROOM, Fact, Kind
-from providers.refusals.other_words import in_other_words, mentioned, says_too_much
+from providers.refusals.other_words import in_other_words, is_of_foreign_value, mentioned
 from providers.refusals.refused_fields import (
     CONDITION,
     LITERALS,
@@ -31,7 +32,10 @@ from providers.refusals.vendor_limits import longest_in
 
 _Q = r"['\"`]?"
 _FIELD = r"(?P<field>[A-Za-z_][\w.\[\]/-]{0,99})"
-_LOC = r"loc['\"]: ?[\[(](?P<loc>[^\])]{1,200})[\])], ?['\"]msg['\"]: ?['\"]"
+_LOC = (
+    r"loc['\"]: ?[\[(](?P<loc>[^\])]{1,200})[\])]"
+    r"(?:, ?['\"](?:type|input)['\"]: ?['\"][^'\"]{0,60}['\"])?, ?['\"]msg['\"]: ?['\"]"
+)
 _VALUES = r"(?P<values>[^.;\[\]{}]{1,200})"
 
 
@@ -145,7 +149,13 @@ RULES: tuple[Rule, ...] = (
         "Mistral: Gitlawb/openclaude/issues/739, editor-code-assistant/eca/issues/231; vLLM and others with pydantic",
     ),
     Rule(
-        r"(?P<field>[A-Za-z_][\w.\[\]-]{0,99}):? Extra inputs are not permitted",
+        r"\btype['\"]: ?['\"](?:extra_forbidden|value_error\.extra)['\"], ?['\"]loc['\"]: ?[\[(]"
+        r"(?P<loc>[^\])]{1,200})[\])](?!, ?['\"]msg)",
+        "pydantic, without its words",
+    ),
+    Rule(r"\bextra_forbidden: (?P<field>[A-Za-z_][\w.\[\]-]{0,99})", "likewise, of proxies"),
+    Rule(
+        r"(?P<field>[A-Za-z_][\w.\[\]-]{0,99}):? Extra (?:inputs are|fields) not permitted",
         "Anthropic: OpenHands/software-agent-sdk/issues/1630; Bedrock: BerriAI/litellm/issues/13609",
     ),
     Rule(rf"Extra inputs are not permitted, field: {_Q}{_FIELD}", "Fireworks: FlowiseAI/Flowise/issues/2866"),
@@ -171,12 +181,43 @@ RULES: tuple[Rule, ...] = (
     Rule(r"extraneous key \[(?P<field>\w{1,100})\] is not permitted", "Bedrock: langchain-ai/langchain-aws/issues/62"),
     Rule(
         r"(?:unsupported|unknown|unrecogni[sz]ed|unexpected) (?:request )?(?:keyword )?"
-        r"(?:parameter|param|field|argument|property|key|option)(?:s|\(s\))?"
+        r"(?:parameter|param|field|argument|property|properties|key|option)(?:s|\(s\))?"
         rf"(?: in (?:the )?(?:object|request|body))?:? {_Q}{_FIELD}",
         "serde, Go's and zod's decoders, Python's functions: own servers, and proxies before others",
     ),
-    Rule(r"\bproperty (?P<field>\w{1,100}) should not exist", "NestJS, from memory"),
-    Rule(r"Additional properties are not allowed \('(?P<field>\w{1,100})' was unexpected", "validators of JSON Schema"),
+    Rule(
+        rf"\bproperty {_Q}(?P<field>\w{{1,100}}){_Q} "
+        r"(?:should not (?:exist|be provided)|(?:is not|has not been) defined\b)",
+        "NestJS, TypeBox and others, from memory",
+    ),
+    Rule(
+        r"properties are not allowed \((?P<fields>'\w{1,100}'(?:, '\w{1,100}')*) w(?:as|ere) unexpected",
+        "Python's jsonschema",
+    ),
+    Rule(r"\bproperties (?:that|which) are not allowed[^:.]{0,30}: ?\[?\"?(?P<field>\w{1,100})", "Java's JSON Schema"),
+    Rule(
+        r"(?P<field>[\w.]{1,100}): (?:must|should) NOT have additional properties",
+        "Ajv, with the name from ``params``",
+    ),
+    Rule(
+        rf"(?:must|should) NOT have additional properties(?:[:,] ?| \(){_Q}(?P<field>\w{{1,100}})",
+        "Ajv's words with the name behind them: own servers",
+    ),
+    Rule(
+        r"\bunrecognized_keys['\"], ?['\"]keys['\"]: ?\[ ?(?P<fields>['\"]\w{1,100}['\"](?:, ?['\"]\w{1,100}['\"])*)",
+        "zod, without its words",
+    ),
+    Rule(r"\bExpected never but received ['\"](?P<field>\w{1,100})", "Valibot, from memory"),
+    Rule(r"\bAt path: (?P<field>[\w.]{1,100}) -- Expected a value of type .?never\b", "Superstruct, from memory"),
+    Rule(r"\bunspecified keys: (?P<fields>\w{1,100}(?:, \w{1,100})*)", "yup, from memory"),
+    Rule(r"JSON property ['\"](?P<field>\w{1,100})['\"] could not be mapped", ".NET's System.Text.Json"),
+    Rule(r"Could not find member ['\"](?P<field>\w{1,100})['\"]", ".NET's Newtonsoft, from memory"),
+    Rule(r"(?P<field>[\w.]{1,100}): (?:This field was not expected|Cannot find field)\b", "Symfony; Google's details"),
+    Rule(rf"\bThe {_Q}(?P<field>\w{{1,100}}){_Q} field is prohibited", "Laravel, from memory"),
+    Rule(
+        rf"\b{NOUN} is not (?:supported|allowed|recogni[sz]ed|known)[^.;()]{{0,30}} \({_Q}(?P<field>\w{{1,100}}){_Q}\)",
+        "own servers, and proxies before others",
+    ),
     Rule(
         rf"{_Q}{_FIELD}(?<!\.){_Q} must be one of {_VALUES}",
         "Groq: earendil-works/pi/issues/1745, Alishahryar1/free-claude-code/issues/1348",
@@ -529,15 +570,15 @@ class RefusalReading(NamedTuple):
     betas: "Betas | None" = None  # some betas are not taken
     mentioned: tuple[str, ...] = ()  # the only path that is named, where nothing else is understood
     mentions_value: bool = False  # the words around that path are about values
-    is_too_much: bool = False  # the words are about an amount, perhaps of that value
+    is_of_foreign_value: bool = False  # in another language they are about an amount or a kind, perhaps of that value
 
     def __bool__(self) -> bool:
-        return any(self._replace(of_names=False, of_xhigh=False, is_too_much=False))
+        return any(self._replace(of_names=False, of_xhigh=False, is_of_foreign_value=False))
 
 
 def read(refusal: UpstreamError) -> RefusalReading:
     """Return what the words, codes and parameters of a refusal say."""
-    text = refusal.said[:_LONGEST].replace("\\", "")
+    text = html.unescape(refusal.said[:_LONGEST].replace("\\", ""))
     param, code = _param_of(refusal.body)
     fields: dict[tuple[str, ...], RefusedField] = {}
     by_code = (RefusedField(path_of(param)),) if param and code in _CODES else ()
@@ -576,7 +617,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         path, is_of_value = mentioned(text, param)
         dated = _words_of_betas(text, is_sure=False) if _DATED.search(text) is not None else None
         reading = reading._replace(
-            mentioned=path, mentions_value=is_of_value, is_too_much=says_too_much(text), betas=dated
+            mentioned=path, mentions_value=is_of_value, is_of_foreign_value=is_of_foreign_value(text), betas=dated
         )
     of_names = _OF_FIELDS.fullmatch(text) is None and _OF_NAMES.search(text) is not None
     return reading._replace(of_names=of_names)
@@ -699,7 +740,7 @@ def _named(text: str, param: str) -> Iterator[RefusedField]:
             groups = match.groupdict()
             values = tuple(_WORDS.findall(_GIVEN.split(groups.get("values") or "")[0]))
             if groups.get("fields"):
-                yield from (RefusedField((name.strip(),)) for name in groups["fields"].split(","))
+                yield from (RefusedField(path_of(name)) for name in groups["fields"].split(","))
             elif named := [path for group, path in _NAMED_BY.items() if groups.get(group)]:
                 yield from map(RefusedField, named)
             elif groups.get("penalties"):

@@ -11,6 +11,7 @@ import pytest
 from providers.dialects import CHAT, DIALECTS, Dialect, raw_json
 from providers.exchange import FormRequest, Request, adapted
 from providers.exchange.forms import has_must
+from providers.exchange.quotes import VendorsWords
 from providers.exchange.taught import understood
 from providers.refusals import NOTHING, Kind, UpstreamError, error_of_response, read
 from providers.refusals.error_bodies import _with_message
@@ -282,6 +283,272 @@ def test_an_empty_text_may_be_what_is_refused_and_says_nothing_of_other_texts(
         return
     assert (fact.kind, fact.passing) == (Kind.MUST, is_passing)
     assert has_must(fact, another.fields, CHAT.requests) is concerns_others
+
+
+IN_VALIDATORS_WORDS: list[Any] = [
+    "Additional properties are not allowed ('verbosity' was unexpected)",
+    "Additional properties are not allowed ('verbosity', 'zzz' were unexpected)",
+    "Additional properties are not allowed ('verbosity', 'user' were unexpected)",
+    "property verbosity is not defined on the model",
+    "Property 'verbosity' is not defined on the model",
+    "Property 'verbosity' has not been defined and the schema does not allow additional properties.",
+    "object has unexpected properties: verbosity",
+    'instance additionalProperty "verbosity" exists in instance when not allowed',
+    'object instance has properties which are not allowed by the schema: ["verbosity"]',
+    "data must NOT have additional properties, verbosity",
+    {
+        "error": {
+            "message": "request body must NOT have additional properties",
+            "details": [
+                {
+                    "instancePath": "",
+                    "keyword": "additionalProperties",
+                    "params": {"additionalProperty": "verbosity"},
+                    "message": "must NOT have additional properties",
+                }
+            ],
+        }
+    },
+    [
+        {
+            "instancePath": "",
+            "schemaPath": "#/additionalProperties",
+            "keyword": "additionalProperties",
+            "params": {"additionalProperty": "verbosity"},
+            "message": "must NOT have additional properties",
+        }
+    ],
+    {
+        "errors": [
+            {
+                "instancePath": "",
+                "schemaPath": "#/additionalProperties",
+                "keyword": "additionalProperties",
+                "params": {"additionalProperty": "verbosity"},
+                "message": "must NOT have additional properties",
+            }
+        ]
+    },
+    {
+        "statusCode": 400,
+        "code": "FST_ERR_VALIDATION",
+        "error": "Bad Request",
+        "message": "body must NOT have additional properties",
+        "validation": [
+            {"params": {"additionalProperty": "verbosity"}, "message": "must NOT have additional properties"}
+        ],
+    },
+    {"statusCode": 400, "error": "Bad Request", "message": "body must NOT have additional properties (verbosity)"},
+    {"error": "body should NOT have additional properties: 'verbosity'"},
+    {"error": {"message": "validation", "params": {"additionalProperty": "verbosity"}}},
+    {"message": "must NOT have additional properties", "params": {"additionalProperty": "verbosity"}},
+    {
+        "detail": [
+            {
+                "type": "extra_forbidden",
+                "loc": ["body", "verbosity"],
+                "msg": "Extra inputs are not permitted",
+                "input": "low",
+            }
+        ]
+    },
+    {
+        "error": {
+            "message": "1 validation error for ChatCompletionRequest\nverbosity\n  Extra inputs are not permitted [type=extra_forbidden, input_value='low', input_type=str]\n    For further information visit https://errors.pydantic.dev/2.5/v/extra_forbidden"
+        }
+    },
+    {
+        "error": {
+            "message": "[{'type': 'extra_forbidden', 'loc': ('body', 'verbosity'), 'msg': 'Extra inputs are not permitted', 'input': 'low'}]"
+        }
+    },
+    {"error": {"type": "extra_forbidden", "loc": ["body", "verbosity"]}},
+    {"detail": [{"loc": ["body", "verbosity"], "msg": "extra fields not permitted", "type": "value_error.extra"}]},
+    {
+        "error": {
+            "message": "Validation failed",
+            "details": [
+                {"loc": ["body", "verbosity"], "type": "extra_forbidden", "msg": "Extra inputs are not permitted"}
+            ],
+        }
+    },
+    {"errors": [{"loc": ["body", "verbosity"], "type": "extra_forbidden", "msg": "Extra inputs are not permitted"}]},
+    {"detail": [{"type": "extra_forbidden", "loc": ["body", "verbosity"]}]},
+    "1 validation error for Request\nbody -> verbosity\n  extra fields not permitted (type=value_error.extra)",
+    {"error": {"message": "extra_forbidden: verbosity"}},
+    {
+        "error": {
+            "issues": [
+                {
+                    "code": "unrecognized_keys",
+                    "keys": ["verbosity"],
+                    "path": [],
+                    "message": "Unrecognized key(s) in object: 'verbosity'",
+                }
+            ],
+            "name": "ZodError",
+        }
+    },
+    {"error": {"issues": [{"code": "unrecognized_keys", "keys": ["verbosity"], "path": []}]}},
+    {
+        "issues": [
+            {
+                "code": "unrecognized_keys",
+                "keys": ["verbosity", "user"],
+                "path": [],
+                "message": 'Unrecognized keys: "verbosity", "user"',
+            }
+        ]
+    },
+    {"error": {"formErrors": ["Unrecognized key(s) in object: 'verbosity'"], "fieldErrors": {}}},
+    {"error": {"_errors": ["Unrecognized key(s) in object: 'verbosity'"]}},
+    {"errors": [{"code": "unrecognized_keys", "keys": ["verbosity"], "path": []}]},
+    'Invalid key: Expected never but received "verbosity"',
+    "this field has unspecified keys: verbosity",
+    'At path: verbosity -- Expected a value of type `never`, but received: `"low"`',
+    {
+        "error": {
+            "type": "validation",
+            "on": "body",
+            "property": "/verbosity",
+            "message": "Unexpected property",
+            "summary": "Property 'verbosity' should not be provided",
+        }
+    },
+    "unknown field `verbosity`, expected one of `model`, `messages`, `temperature` at line 1 column 20",
+    'json: unknown field "verbosity"',
+    'Unrecognized field "verbosity" (class com.x.ChatRequest), not marked as ignorable (4 known properties: "model", "messages", "temperature", "seed"])\n at [Source: (String)"{...}"; line: 1, column: 20] (through reference chain: com.x.ChatRequest["verbosity"])',
+    "The JSON property 'verbosity' could not be mapped to any .NET member contained in type 'ChatRequest'.",
+    {
+        "type": "https://tools.ietf.org/html/rfc9110#section-15.5.1",
+        "title": "One or more validation errors occurred.",
+        "status": 400,
+        "errors": {
+            "$.verbosity": [
+                "The JSON property 'verbosity' could not be mapped to any .NET member contained in type 'X'."
+            ]
+        },
+        "traceId": "00-1",
+    },
+    "Could not find member 'verbosity' on object of type 'ChatRequest'. Path 'verbosity', line 1, position 20.",
+    "Unsupported parameter (verbosity)",
+    "This parameter is not supported (verbosity).",
+    "unsupported parameters: [verbosity]",
+    {
+        "violations": [{"propertyPath": "verbosity", "message": "This field was not expected."}],
+        "title": "Validation Failed",
+        "detail": "verbosity: This field was not expected.",
+    },
+    {"message": "The verbosity field is prohibited.", "errors": {"verbosity": ["The verbosity field is prohibited."]}},
+    {"error": {"verbosity": ["Unknown field."]}},
+    {
+        "error": {
+            "code": 400,
+            "message": "Invalid JSON payload received.",
+            "status": "INVALID_ARGUMENT",
+            "details": [
+                {
+                    "@type": "type.googleapis.com/google.rpc.BadRequest",
+                    "fieldViolations": [{"field": "verbosity", "description": "Cannot find field."}],
+                }
+            ],
+        }
+    },
+    {"error": {"code": "invalid_request", "field": "verbosity", "message": "Not supported"}},
+    {"code": "unsupported_parameter", "parameter": "verbosity", "message": "This is not supported"},
+    {"error": {"message": "Unsupported", "target": "verbosity", "code": "UnsupportedParameter"}},
+    {
+        "error": {
+            "message": "Bad Request",
+            "invalid_params": [{"name": "verbosity", "reason": "is not a known parameter"}],
+        }
+    },
+    {"title": "Bad Request", "status": 400, "invalid-params": [{"name": "verbosity", "reason": "unknown"}]},
+]
+
+
+@pytest.mark.parametrize("said", IN_VALIDATORS_WORDS, ids=str)
+def test_a_field_is_found_in_the_words_and_shapes_of_validators(said: Any) -> None:
+    one = request({"verbosity": "low", "temperature": 0.3}, CHAT)
+    facts = understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert [(fact.kind, fact.field) for fact in facts] == [(Kind.FIELD, "verbosity")]
+
+
+PAGES = [
+    "<html><head><title>400 Bad Request</title></head><body><h1>Bad Request</h1><p>Unsupported parameter: &quot;verbosity&quot;</p></body></html>",
+    "<!DOCTYPE html><html><head><title>Error</title></head><body><pre>ValidationError: &#39;verbosity&#39; is not allowed</pre></body></html>",
+    "<html><body>Unknown parameter: &#x27;verbosity&#x27;</body></html>",
+    '<?xml version="1.0"?><error><code>400</code><message>Unsupported parameter: &quot;verbosity&quot;</message></error>',
+    "Unsupported parameter: &apos;verbosity&apos;",
+    "<html><title>Error</title><body><b>Type</b> Status Report<b>Message</b> Unrecognized field &quot;verbosity&quot; (class x), not marked as ignorable</body></html>",
+]
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["a page", "a page within JSON"])
+@pytest.mark.parametrize("page", PAGES)
+def test_a_field_is_found_in_a_page_with_escaped_quotes(page: str, *, within: bool) -> None:
+    body = msgspec.json.encode(openai(page)) if within else page.encode()
+    one = request({"verbosity": "low", "temperature": 0.3}, CHAT)
+    refused = error_of_response(400, {}, body, (), 0.0, own=VendorsWords(one.fields))
+    facts = understood(read(refused), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert [(fact.kind, fact.field) for fact in facts] == [(Kind.FIELD, "verbosity")]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "body must NOT have additional properties",
+        {"error": {"message": "slow down", "path": "/v1/verbosity"}},
+        {"error": {"message": "This is wrong", "field": "messages"}},
+        {"error": {"message": "This is wrong", "target": "the verbosity of it"}},
+        {"errors": [{"name": "ValidationError", "message": "messages are wrong"}]},
+        {"detail": [{"type": "missing", "loc": ["body", "verbosity"], "msg": "Field required"}]},
+        {"error": {"issues": [{"code": "invalid_type", "path": ["messages", 0], "message": "Required"}]}},
+        "Failed to parse near: &quot;json: unknown field &#39;verbosity&#39;&quot;",
+        "Failed to parse near: unrecognized_keys','keys':['verbosity'",
+    ],
+    ids=str,
+)
+def test_validators_words_of_other_things_teach_nothing(said: Any) -> None:
+    prompt = "What is json: unknown field 'verbosity'? And unrecognized_keys','keys':['verbosity'?"
+    one = request({"verbosity": "low", "messages": [{"role": "user", "content": prompt}]}, CHAT)
+    body = msgspec.json.encode(openai(said) if isinstance(said, str) else said)
+    refused = error_of_response(400, {}, body, (), 0.0, own=VendorsWords(one.fields))
+    assert understood(read(refused), one.fields, FormRequest(one, "chat", CHAT.requests)) == NOTHING
+
+
+OF_KINDS = [
+    "'{}' muss eine Zeichenkette sein",
+    "Der Wert von '{}' muss ein string sein",
+    "le champ \u00ab {} \u00bb doit \u00eatre de type string",
+    "El valor de '{}' debe ser un objeto",
+    "'{}' \u306e\u5024\u306f\u6587\u5b57\u5217\u3067\u306a\u3051\u308c\u3070\u306a\u308a\u307e\u305b\u3093 (type: string)",
+    "'{}' \uac12\uc740 \ubb38\uc790\uc5f4\uc774\uc5b4\uc57c \ud569\ub2c8\ub2e4",
+    "'{}' \u7684\u503c\u65e0\u6548",
+    "Ung\u00fcltiger Wert f\u00fcr '{}': null",
+]
+
+
+@pytest.mark.parametrize("said", OF_KINDS)
+def test_a_hint_of_the_wrong_kind_is_left_out_in_another_language(said: str) -> None:
+    one = request({"verbosity": 3, "metadata": "x", "stop": "x", "temperature": 3}, CHAT)
+
+    def taught(name: str) -> list[tuple[Kind, str, bool]]:
+        facts = understood(read(refusal(said.format(name))), one.fields, FormRequest(one, "chat", CHAT.requests))
+        return [(fact.kind, fact.value, fact.passing) for fact in facts]
+
+    assert taught("verbosity") == [(Kind.FIELD, "3", False)]
+    assert taught("metadata") == [(Kind.FIELD, "", True)]  # the value may be a client's own, so of this request alone
+    assert taught("stop") == [(Kind.MUST, "", True)]
+    assert taught("temperature") == []  # no vendor takes this
+
+
+@pytest.mark.parametrize("said", ["'{}' must be a string", "{} must be an object", "invalid type for {}: number"])
+def test_a_hint_of_the_wrong_kind_stays_the_clients_mistake_in_english(said: str) -> None:
+    one = request({"verbosity": 3, "metadata": "x"}, CHAT)
+    for name in ("verbosity", "metadata"):
+        reading = read(refusal(said.format(name)))
+        assert understood(reading, one.fields, FormRequest(one, "chat", CHAT.requests)) == NOTHING
 
 
 @pytest.mark.parametrize(
