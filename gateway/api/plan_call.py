@@ -193,9 +193,7 @@ def plan_hypothetical(context: CallContext, parsed: ParsedRequest, client_contex
     asked = _Asked(context, parsed, client_context, parsed.model, context.fleet)
     resolved = _resolved(asked)
     try:
-        if client.unpriced == REFUSE:
-            _refuse_unpriced(resolved, client_context)
-        fitting = resolved.fitted(client, context.settings.limits.max_values)
+        fitting = resolved.fitted(context.settings.limits.max_values)
     except NoDeploymentFits as error:
         fitting = Fitting([], dict(error.reasons), {})
     cached = _decision_of(resolved, fitting, client)
@@ -286,10 +284,8 @@ async def _decide(asked: _Asked) -> _Decided:
         differs = _alike if asked.vectors is None else partial(asked.vectors.difference, fleet, index)
         fitting = fitted(resolved, client.require, unpriced, index, differs)
     else:
-        if client.unpriced == REFUSE:
-            _refuse_unpriced(resolved, client_context)
         if parsed.size <= SHORT_BYTES or resolved.is_light(most):
-            fitting = resolved.fitted(client, most)
+            fitting = resolved.fitted(most)
         else:
             fitting = await _fitted_aside(context, resolved, client_context)
         for learnt in resolved.model.learnt:
@@ -324,18 +320,12 @@ def _resolved(asked: _Asked) -> ResolvedModel:
         made_by=asked.made_by,
         is_race_set=is_race_set,
         is_fallback=asked.name != parsed.model,
+        refuses_unpriced=(
+            client.unpriced == REFUSE
+            and parsed.relayed is None  # ``relayed_plans`` knows what else such an answer may be paid by
+            and limits_dollars(asked.client_context.levels, model)
+        ),
     )
-
-
-def _refuse_unpriced(resolved: ResolvedModel, client_context: ClientContext) -> None:
-    """Leave out the deployments without a known price, if a limit in dollars applies.
-
-    Raises:
-        NoDeploymentFits: none is left.
-
-    """
-    if limits_dollars(client_context.levels, resolved.model):
-        resolved.refuse_unpriced()
 
 
 def _not_against_itself(model: Model) -> Model:
@@ -566,7 +556,7 @@ async def _fitted_aside(context: CallContext, resolved: ResolvedModel, client_co
     client, most, run = client_context.client, context.settings.limits.max_values, context.work_thread.run
     values = await run(lambda: resolved.counted(most))
     return await run(
-        lambda: resolved.fitted(client, most), lambda: context.lend(client.name, resolved.bytes_to_build(values, most))
+        lambda: resolved.fitted(most, values), lambda: context.lend(client.name, resolved.bytes_to_build(values, most))
     )
 
 

@@ -50,11 +50,13 @@ class ResolvedModel:
         made_by: StoredAt | None,
         is_race_set: bool,
         is_fallback: bool,
+        refuses_unpriced: bool,
     ) -> None:
         """``model``: with the client's keys and what the request sets; ``configured``: without.
 
         ``made_by``: where the objects are that the request names; None: it names none. ``is_race_set``: the operator or
-        the client has set the race. ``is_fallback``: another model has failed.
+        the client has set the race. ``is_fallback``: another model has failed. ``refuses_unpriced``: no deployment
+        stays that has no known price, at its vendor, of a unit that this request may bill.
 
         Raises:
             ResponseNotFound, NothingStored: as for ``having``.
@@ -73,13 +75,14 @@ class ResolvedModel:
         self._chosen: DeploymentChoice | None = None
         self._is_kept = False
         self._unpriced: dict[str, str] = {}
-        self._values = 0
         if parsed.preferences is not NOTHING and not is_passed_on(model):
             self._prefer(client)
         if model.parameters is not None and parsed.relayed is None:
             self._apply(model.parameters)
         if made_by is not None:
             self._restrict_to(made_by)
+        if refuses_unpriced:
+            self._leave_out_unpriced()
 
     @property
     def race_asked(self) -> RaceSettings:
@@ -115,13 +118,7 @@ class ResolvedModel:
             self._is_kept = True
             self._deployments = deployments
 
-    def refuse_unpriced(self) -> None:
-        """Leave out deployments without a known price, at their vendor, of a unit that this request may bill.
-
-        Raises:
-            NoDeploymentFits: no deployment is left.
-
-        """
+    def _leave_out_unpriced(self) -> None:
         sound = ("audio_input",) if self.parsed.needs.audio else ()
         searches = lets_search(self.parsed.fields)
         unknown = {
@@ -131,11 +128,11 @@ class ResolvedModel:
         }
         self._unpriced = {name: without_price(units) for name, units in unknown.items() if units}
         self._deployments = [each for each in self._deployments if each.name not in self._unpriced]
-        if not self._deployments:
-            raise NoDeploymentFits(self.model.name, self._unpriced)
 
     def is_light(self, most_values: int) -> bool:
         """Whether ``fitted`` takes far less than a hundredth of a second: the request is short, or not translated."""
+        if not self._deployments:
+            return True
         dialect, size = self.parsed.dialect, self.parsed.size
         if self._is_native:
             if dialect.requests.thoughts.without_foreign is None and (
@@ -145,14 +142,14 @@ class ResolvedModel:
             most_values = FEW_VALUES
         if size > LONG_BYTES:
             return False
-        return self.counted(min(most_values, FEW_VALUES)) <= FEW_VALUES
+        few = min(most_values, FEW_VALUES)
+        return self.counted(few) <= few
 
     def counted(self, most: int) -> int:
         """Count the values; exactly only if they seem to be more than ``most``."""
         values = self.parsed.values
         if values is None or values > most:
             values = finished(values_of(self.parsed.fields.values(), most))
-        self._values = values
         return values
 
     def least_use(self) -> Use:
@@ -182,12 +179,18 @@ class ResolvedModel:
             for each in self._deployments
         )
 
-    def fitted(self, client: Client, most_values: int) -> Fitting:
+    def fitted(self, most_values: int, values: int = 0) -> Fitting:
         """Return the deployments that can answer and that the preferences permit; the others with reasons.
 
-        ``most_values``: the maximum for a translation.
+        ``most_values``: the maximum for a translation. ``values``: as ``counted``; 0: few, as the request ``is_light``.
+
+        Raises:
+            ApiError: as for ``fitting.fitted``; also NoDeploymentFits if no deployment has a known price.
+
         """
-        parsed, common, needs = self.parsed, self.model.common, self.parsed.needs
+        if self._unpriced and not self._deployments:
+            raise NoDeploymentFits(self.model.name, self._unpriced)
+        parsed, client, common, needs = self.parsed, self._client, self.model.common, self.parsed.needs
         is_to_be_stored = parsed.is_to_be_stored
         is_taught = False
         for learnt in self.model.learnt:
@@ -214,7 +217,7 @@ class ResolvedModel:
             parsed.fields,
             needs,
             client.require,
-            self._values,
+            values,
             most_values,
             "store" in parsed.added and not parsed.stores,
             self._served(),
