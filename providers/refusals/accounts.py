@@ -111,13 +111,21 @@ _WORDS: Final = re.compile(
     rf"|\b(?:reached|exceeded) (?:{_OWNED}){{1,3}}(?:spend(?:ing)?|budget|billing|credit) (?:limit|cap)\b"
     r"|\baccount (?:is|has been) (?:suspended|deactivated|frozen|disabled)\b"
     r"|\bresource ?pack(?:age)?s?(?: is| are)? (?:exhausted|run ?out)\b"
-    r"|余额不足|余额已?用[完尽]|额度不足|额度已?用[完尽]|资源包(?:余量)?已?用[完尽]|欠费|请(?:先)?充值",
+    r"|余额不足|余额已?用[完尽]|额度不足|额度已?用[完尽]|资源包(?:余量)?已?用[完尽]|欠费|请(?:先)?充值"
+    # German, French, Spanish and its relatives, Russian, Japanese, Korean
+    r"|\bguthaben\b[^.;!?\n]{0,20}\b(?:aufgebraucht|erschöpft|leer|reicht nicht|nicht ausreichend)\b"
+    r"|\b(?:solde|crédits?)\b[^.;!?\n]{0,20}\b(?:insuffisants?|épuisée?s?)\b"
+    r"|\b(?:saldo|cr[eé]dit[oi]s?|fondos|fundos)\b[^.;!?\n]{0,20}\b"
+    r"(?:insuficientes?|insufficiente|agotad[oa]s?|esgotad[oa]s?|esaurit[oi])\b"
+    r"|недостаточно средств|(?:баланс|кредит)\w* (?:исчерпан|законч)"
+    r"|(?:残高|クレジット)(?:が|は)?(?:不足|ありません|なくなり)|(?:잔액|크레딧)[이가]? ?(?:부족|소진|없)",
     re.IGNORECASE,
 )
 # Words like these that may as well be about a limit that ends by itself.
 _SOON: Final = re.compile(
     r"\bplease wait\b|\ba moment\b|\bshortly\b|\btemporar(?:y|ily)\b|(?<!and )(?<!then )\btry again\b|\bconcurren"
-    r"|\brequests at once\b|\b(?:raise|increase|lift|higher|reduced) (?:(?:your|the|rate) )?limits\b|稍[后候]",
+    r"|\brequests at once\b|\b(?:raise|increase|lift|higher|reduced) (?:(?:your|the|rate) )?limits\b|稍[后候]"
+    r"|\bspäter\b|\bplus tard\b|\bm[aá]s tarde\b|\bmais tarde\b|\bpiù tardi\b|повторите|後で|しばらく|나중에|잠시",
     re.IGNORECASE,
 )
 # An error that OpenRouter quotes is about OpenRouter's own account at that vendor. OpenRouter asks another vendor next.

@@ -88,6 +88,13 @@ IN_WORDS: dict[str, tuple[int, Any]] = {
     "credits": (429, error("Sorry! The organization has run out of API credits.")),
     "an unpaid bill": (429, error("This project has an unpaid invoice")),
     "in Chinese": (429, error("请求失败: 当前账户余额已用完, 请充值后再试")),
+    "in German": (429, error("Ihr Guthaben ist aufgebraucht.")),
+    "in French": (429, error("Votre solde est insuffisant.")),
+    "in Spanish": (429, error("Saldo insuficiente")),
+    "in Italian": (429, error("Credito esaurito")),
+    "in Russian": (429, error("Недостаточно средств на счете")),
+    "in Japanese": (429, error("残高が不足しています")),
+    "in Korean": (429, error("잔액이 부족합니다")),
     "a longer text": (429, "Error: your remaining credits are depleted"),
     "a budget": (429, error("You have exceeded your monthly budget limit")),
     "a key's budget": (429, error("API key budget exceeded")),
@@ -157,6 +164,8 @@ RATED: dict[str, tuple[int, Any]] = {
     "a recharge": (429, error("Too fast, please recharge for higher limits")),
     "for a while": (429, error("Your credits are temporarily exhausted")),
     "in Chinese, for a while": (429, error("当前账户余额不足, 请稍后再试")),
+    "in German, for a while": (429, error("Guthaben aufgebraucht, bitte später erneut versuchen")),
+    "in Spanish, of a rate": (429, error("Demasiadas solicitudes")),
     # What OpenRouter quotes of its vendor is not about its own key.
     "OpenRouter's vendor's name": (
         429,
