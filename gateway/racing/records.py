@@ -278,7 +278,7 @@ _NAMES_AN_ANSWER, _SHOWN_CHARS = "resp_", 12
 
 
 def _request_id(exchange: Exchange, answer_id: str | None) -> str | None:
-    """Return the provider's id of the request, which its support asks for; without one the answer's id.
+    """Return the provider's id of the request, for the provider's support; without such an id, the answer's id.
 
     With some ids (``resp_…``) a client can continue the conversation, and open it in Redis: of these only the
     beginning is returned.

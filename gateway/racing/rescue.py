@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from gateway.racing.speech import Clauses
 
 TICK_S = 0.5  # between two checks of a stream
-PATIENCE_S = 2.0  # a stream is slow if its tokens are so many seconds later than at the slow speed
+PATIENCE_S = 2.0  # seconds: the tokens of a slow stream are so much later than at the slow speed
 ONE_GAP = 0.3  # of the patience, at most, that one gap uses: three pauses, however long, make no slow stream
-FEWEST = 16  # answers of a deployment from which its speed is known
+FEWEST = 16  # after so many answers the speed of a deployment is known
 OWN_SHARE = 0.25  # a stream is slow only below this share of its own deployment's median speed
-FASTER = 2.0  # a deployment may continue only if it is so many times as fast as the slow speed
-AGAIN_S = 1.0  # a stream has recovered if it is so many seconds ahead of a deployment that may continue
+FASTER = 2.0  # times the slow speed: only a deployment that is so fast may continue
+AGAIN_S = 1.0  # seconds: a stream that is so far ahead of a deployment that may continue has recovered
 MOST_HELD_BYTES = 64 * 1024  # a stream that sends more than this while held back is not slow
 
 
@@ -96,7 +96,7 @@ class Slowness:
 # Where somebody listens, a stream is slow if the voice will soon have said all text that has come. As a voice takes
 # seconds for a sentence, a stream that stands still or crawls is found before the listener hears a silence.
 SPOKEN_TICK_S = 0.25
-LEAD_S = 1.0  # seconds of speech left when another deployment is asked: about as long as its first token takes
+LEAD_S = 1.0  # seconds of speech left when another deployment is asked: about as long as a first token takes
 # In a slow stream less speech has come than was said, over so many seconds; in others the stream is soon ahead. The
 # window lasts at least ``LEAST_S``, as more text comes at once after a short first clause.
 WINDOW_S = 1.0
@@ -323,7 +323,7 @@ class Rescue:
             data, self._held = b"".join(self._held), []
             await self._sink.write(Block(data, ()))
 
-    # If no other deployment can continue the answer, it is sent by clauses while the voice has other text to say.
+    # If no other deployment can continue the answer, text is sent by clauses while the voice has other text to say.
 
     def _ends_with_clauses(self, deployment: str) -> bool:
         """Whether a listener is to hear whole clauses only, as only ``deployment`` could go on within a clause."""
@@ -460,7 +460,7 @@ class Rescue:
         speeds = {name: tps for name, tps in usual.items() if tps is not None}
         if not speeds:
             return False
-        own_tps = paces.median(deployment, FEWEST)  # not the slowest: one of its replicas may be slow
+        own_tps = paces.median(deployment, FEWEST)  # not the slowest answers: one replica of the deployment may be slow
         self._slow_tps = slow_speed(below_tps, max(speeds.values()), own_tps)
         self._fast = [name for name, tps in speeds.items() if tps >= FASTER * self._slow_tps and name != deployment]
         return bool(self._fast)

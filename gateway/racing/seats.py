@@ -136,7 +136,7 @@ class Seats:
         """Apply a configuration: the maximum of attempts by limited deployment, and how long calls wait.
 
         ``limits`` are for this process, ``of_fleet`` for all processes together. Running attempts count: ``under_way``
-        returns the ids of those at a deployment that gets its first limit.
+        returns the ids of the attempts at a deployment that gets its first limit.
         """
         self.queue_timeout_s = queue_timeout_s
         for name, line in self.lines.items():
@@ -157,7 +157,8 @@ class Seats:
     def now(self, limits: Mapping[str, int], *, of_call: bool = True) -> Mapping[str, int]:
         """Return the current ``limits`` of a model's deployments: where slots are leased, their number.
 
-        ``of_call``: whether a call is planned by them. If it finds no slot, processes with idle ones are notified.
+        ``of_call``: whether a call is planned with these limits. If no slot is free for the call, processes with idle
+        slots are notified.
         """
         taken_seats: dict[str, int] = {}
         for name, limit in limits.items():

@@ -123,7 +123,7 @@ def _has_initials(word: str) -> bool:
 SPOKEN_CHARS_S = 15.0  # of speech: some 160 words of English a minute
 # Where a character is a syllable, a voice says some five in a second, and not fifteen.
 _SYLLABLES = regex.compile(r"[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]")
-_OF_A_SYLLABLE = 3  # characters of other scripts: they take as long to say as one syllable
+_OF_A_SYLLABLE = 3  # characters of other scripts: each takes as long to say as one syllable
 
 
 def spoken_s(text: str) -> float:

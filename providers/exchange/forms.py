@@ -340,7 +340,7 @@ def may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _W
 
 
 def _is_preferred(fields: Fields, place: FieldPlace, form_request: FormRequest) -> bool:
-    """Whether a field is only a preference or a hint, with the value that it has in this request."""
+    """Whether a field, with its value in this request, is only a preference or a hint."""
     demand = demand_of(place.path, fields, form_request.request.unchosen)
     if demand is not None:
         return demand is not Demand.MUST

@@ -91,7 +91,7 @@ def understood(
 
 
 def _of_turns(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
-    """Return the fact that turns, or blocks in them, are not taken, whatever field or value a refusal names."""
+    """Return the fact that a model takes no such turns, or blocks in turns, whatever field or value a refusal names."""
     formats, api = form_request.formats, form_request.api
     if reading.of_prefill and begun(fields, formats) is not None:
         return (Fact(Kind.PREFILL, dialect=api),)
@@ -144,7 +144,7 @@ def _of_betas(
     """Return which betas are not taken: those that a refusal names, else all that the body does not need, else all.
 
     None: the request has no betas. If the request needs the betas, the facts say that other deployments are asked. If
-    the refusal names no beta, one fact is about all of them together.
+    the refusal names no beta, one fact is about all betas together.
     """
     own = of_operator(form_request.request)
     all_asked = [each for each in betas.asked_for(headers, fields) if each.place not in own]
@@ -284,7 +284,7 @@ def _member_of(refused: RefusedField, fields: Fields, form_request: FormRequest)
     if not OF_CLIENTS.isdisjoint(refused.path[1:-1]):
         return None  # behind these a client's own names follow
     around = {*formats.tools.offered, *formats.json_formats}
-    is_alone = refused == RefusedField(("strict",)) and "strict" not in fields  # named without what is around it
+    is_alone = refused == RefusedField(("strict",)) and "strict" not in fields  # named alone, without a path
     if (refused.path[-1] == "strict" and refused.path[0] in around) or (
         is_alone and be_lax(dict(fields), Fact(Kind.SCHEMAS, dialect=api), formats)
     ):

@@ -218,7 +218,7 @@ def _spans(text: str, content: Content, depth: int = 0) -> list[tuple[int, int]]
 
 
 def _from_base64(text: str) -> Iterator[str]:
-    """Yield what ``text`` may be decoded: its beginning may be cut off."""
+    """Yield the texts that ``text`` may be when decoded; the beginning of ``text`` may be cut off."""
     text = "".join(text.split()).rstrip("=").translate({ord("-"): "+", ord("_"): "/"})
     for shift in range(4):
         part = text[shift:]
@@ -263,7 +263,7 @@ def runs(letters: bytes, places: list[int], content: Content) -> Iterator[tuple[
 
 
 def _longest(letters: bytes, begin: int, end: int, content: Content) -> int:
-    """Return the end of the longest run from ``begin`` that is in ``content``; up to ``end`` it is."""
+    """Return the end of the longest run from ``begin`` that is in ``content``; the run up to ``end`` is."""
     beyond = len(letters) + 1
     while end + 1 < beyond:
         middle = (end + beyond) // 2
