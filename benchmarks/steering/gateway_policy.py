@@ -80,7 +80,7 @@ class GatewayPolicy(Policy):
         self._steering.refresh(most_s=inf)  # by whose clock it would be late is nothing to the simulation
 
     def permit(self, launch: Launch) -> bool:
-        return self._steering.charge_extra(MODEL, launch, self._race, cost_usd=None)
+        return self._steering.draw_extra(MODEL, launch, self._race, cost_usd=None) is None
 
     def turn_s(self, free_in_s: float) -> float:
         return self._steering.turn_s(MODEL, free_in_s)

@@ -73,7 +73,7 @@ class Purse:
         learnt_as = None if of.tenant is None else of.learnt_as
         if learnt_as is not None and launch.deployment in learnt_as:
             cost_usd = None  # the client pays
-        is_paid = steering.charge_extra(
+        return steering.draw_extra(
             model.name,
             launch,
             model.race,
@@ -83,7 +83,6 @@ class Purse:
             learnt_as=learnt_as,
             client=self.open_call.call.caller.client,
         )
-        return None if is_paid else steering.refused_by or Narrowed.BUDGET
 
     def continuer(
         self,

@@ -89,8 +89,8 @@ class VectorComparisons:
         due = [pair for pair in pairs if pair not in self._known and self._not_before.get(pair, now) <= now]
         for pair in due:
             self._not_before[pair] = now + AGAIN_S
-            charge = partial(context.steering.charge_extra, model.name, race=model.race, payer=model.payer)
-            if all(charge(Launch.to_compare(name), cost_usd=plan.cost_usd.get(name)) for name in pair):
+            draw = partial(context.steering.draw_extra, model.name, race=model.race, payer=model.payer)
+            if all(draw(Launch.to_compare(name), cost_usd=plan.cost_usd.get(name)) is None for name in pair):
                 fleet.hold()
                 self._start(self._compare(fleet, model, pair)).add_done_callback(fleet.let_go)
 

@@ -103,7 +103,6 @@ class Steering:
         self._in_file: set[str] = set()  # all of these deployments
         self._planned: dict[str, tuple[str, ...]] = {}  # by model, of the last plan: clients may list deployments
         self._payers: dict[str, str] = {}  # by model: the model whose budget applies instead of its own
-        self.refused_by: Narrowed | None = None  # the limit that refused the last call of ``charge_extra``
         self._turns: dict[str, float] = {}  # by model: when the last call that waits for limits asks again
         self._overtaken: dict[str, int] = {}  # by model: known primaries that another model overtook
         self._slot = 0
@@ -254,7 +253,7 @@ class Steering:
         bytes_by_name = self._affinity.known_bytes(model, prefix, self._clock())
         return {name: inf if size == PREFIX_BYTES[-1] else 2.0 * size for name, size in bytes_by_name.items()}
 
-    def charge_extra(
+    def draw_extra(
         self,
         model: str,
         launch: Launch,
@@ -265,12 +264,13 @@ class Steering:
         is_needed: bool = False,
         learnt_as: Mapping[str, str] | None = None,
         client: str | None = None,
-    ) -> bool:
-        """Charge an attempt that is extra to the model, or to ``payer``, if given; return whether it may start now.
+    ) -> Narrowed | None:
+        """Charge an attempt that is extra to the model, or to ``payer``, if given; return the limit that refuses it.
 
-        Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
-        no price of the model is known. ``is_needed``: the call's first rescue, which no limit in dollars refuses.
-        ``learnt_as`` as in ``Terms``. ``client``: whose call it is; all clients share what a model may start.
+        Called when the attempt would start; None: it may start. ``cost_usd`` is its maximum cost at list price
+        (``Plan.cost_usd``), None if no price of the model is known. ``is_needed``: the call's first rescue, which no
+        limit in dollars refuses. ``learnt_as`` as in ``Terms``. ``client``: whose call it is; all clients share what a
+        model may start.
         """
         now_s = self._clock()
         is_clients = learnt_as is not None and launch.deployment in learnt_as
@@ -281,7 +281,7 @@ class Steering:
             if self._learning.limited:  # seldom
                 room, _ = self._room(model, self._planned.get(model, ()), now_s)
                 room = 0.0 if self._full((launch.deployment,), now_s) else room
-        limit = self.refused_by = self._budgets.draw(
+        limit = self._budgets.draw(
             model,
             launch.role,
             race,
@@ -296,7 +296,7 @@ class Steering:
         )
         if limit is not None and self._on_refused is not None:
             self._on_refused(model, limit)
-        return limit is None
+        return limit
 
     def turn_s(self, model: str, free_in_s: float) -> float:
         """Return in how many seconds a call asks again that waits for the first deployment to be free, ``free_in_s``.
@@ -311,7 +311,7 @@ class Steering:
         return turn_at_s - now_s
 
     def left_out(self, model: str, plan: Plan) -> None:
-        """Count the attempts that a narrowed ``plan`` does not start with, like those that ``charge_extra`` refuses."""
+        """Count the attempts that a narrowed ``plan`` does not start with, like those that ``draw_extra`` refuses."""
         reason = plan.narrowed or plan.withheld_by
         if reason is not None and self._on_refused is not None:
             begun = sum(launch.delay_s <= 0 and launch.role is not Role.PROBE for launch in plan.launches)

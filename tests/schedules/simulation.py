@@ -25,7 +25,7 @@ from msgspec import structs
 
 from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
-from gateway.core.attempts import AttemptRecord, AttemptStart
+from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed
 from gateway.core.calls import Call, CallRecord, CallStart, HourlySum, Recorder, Spent, Used
 from gateway.core.ids import uuid7
 from gateway.core.prompt_classes import PromptClass
@@ -241,11 +241,12 @@ class WitnessedSteering:
         self.budget.append((model, race.budget, None, True))
         return plan
 
-    def charge_extra(self, model: str, launch: Launch, race: RaceSettings, **options: Any) -> bool:
-        granted: bool = not self._refuses and self._steering.charge_extra(model, launch, race, **options)
-        self.permits.append((model, launch, granted))
-        self.budget.append((model, race.budget, launch.role, granted))
-        return granted
+    def draw_extra(self, model: str, launch: Launch, race: RaceSettings, **options: Any) -> Narrowed | None:
+        drawn = self._steering.draw_extra
+        limit: Narrowed | None = Narrowed.BUDGET if self._refuses else drawn(model, launch, race, **options)
+        self.permits.append((model, launch, limit is None))
+        self.budget.append((model, race.budget, launch.role, limit is None))
+        return limit
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._steering, name)

@@ -15,7 +15,8 @@ PRICE = Price(input_usd=1e-6, output_usd=1e-5)
 
 def may_launch(replica: VirtualReplica, deployment: str, role: Role, **of_dollars: float) -> bool:
     race = RaceSettings.model_validate({"budget": 0.1, **of_dollars})
-    return replica.steering.charge_extra(MODEL, Launch(deployment, 0.0, role), race, cost_usd=0.0, learnt_as=OWN)
+    launch = Launch(deployment, 0.0, role)
+    return replica.steering.draw_extra(MODEL, launch, race, cost_usd=0.0, learnt_as=OWN) is None
 
 
 @pytest.mark.parametrize("role", [Role.FAILOVER, Role.FALLBACK, Role.HEDGE])

@@ -49,7 +49,7 @@ def bought(dearer: float = 2.0, **race: float) -> tuple[int, float]:
         if hedge is None or ttft_s <= hedge.delay_s:
             continue
         cost_usd = plan.cost_usd[hedge.deployment]
-        if made.steering.charge_extra(MODEL, hedge, settings, cost_usd=cost_usd):
+        if made.steering.draw_extra(MODEL, hedge, settings, cost_usd=cost_usd) is None:
             count, usd = count + 1, usd + cost_usd
     return count, usd
 

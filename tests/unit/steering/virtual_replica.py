@@ -94,7 +94,7 @@ class VirtualReplica:
     def charge_extra(self, role: Role, budget: float, *, model: str = MODEL, mode: Mode = Mode.AUTO) -> bool:
         """Ask whether an attempt in this role may start."""
         race = RaceSettings(mode=mode, budget=budget)
-        return self.steering.charge_extra(model, Launch("a", 0.0, role), race, cost_usd=None)
+        return self.steering.draw_extra(model, Launch("a", 0.0, role), race, cost_usd=None) is None
 
     def launch(
         self, deployment: str, role: Role = Role.PRIMARY, weight: float = 1.0, client: str | None = None

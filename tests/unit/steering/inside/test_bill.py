@@ -95,11 +95,10 @@ def test_no_more_dollars_are_drawn_than_calls_have_saved_up() -> None:
     hedge, started = Launch("b", 0.0, Role.HEDGE), 0
     for _ in range(400):
         plan = replica.plan(prices=PRICES, max_tokens=100, extra_usd_per_call=A_CALL_USD / 4)
-        started += replica.steering.charge_extra(MODEL, hedge, race, cost_usd=plan.cost_usd["b"])
+        started += replica.steering.draw_extra(MODEL, hedge, race, cost_usd=plan.cost_usd["b"]) is None
     assert started == 100
-    assert not replica.steering.charge_extra(MODEL, hedge, race, cost_usd=A_CALL_USD)
-    assert replica.steering.refused_by == "extra_usd_per_call"
-    assert replica.steering.charge_extra(MODEL, hedge, race, cost_usd=None)  # no price: dollars cannot be counted
+    assert replica.steering.draw_extra(MODEL, hedge, race, cost_usd=A_CALL_USD) == "extra_usd_per_call"
+    assert replica.steering.draw_extra(MODEL, hedge, race, cost_usd=None) is None  # no price: dollars cannot be counted
 
 
 def test_scarce_dollars_buy_hedges_instead_of_races() -> None:

@@ -26,7 +26,7 @@ def rivals_of_next(replica: VirtualReplica, mode: Mode = Mode.RACE) -> list[str]
     for launch in plan.launches:
         if launch.role is not Role.PRIMARY and not launch.delay_s:
             race = RACE.model_copy(update={"mode": mode})
-            if replica.steering.charge_extra(MODEL, launch, race, cost_usd=None):
+            if replica.steering.draw_extra(MODEL, launch, race, cost_usd=None) is None:
                 started.append(launch.deployment)
     drawn = Random(replica.now_s)
     times_s = {name: 0.3 * drawn.lognormvariate(0.0, 0.4) for name in (plan.launches[0].deployment, *started)}
@@ -91,9 +91,8 @@ def test_a_deployment_whose_limit_is_believed_is_passed_over_as_rival_and_stays_
     assert all("b" in {*plan.rest, *(each.deployment for each in plan.launches)} for plan in plans)
     assert any("no extra attempt at b: rate limits" in reason for plan in plans for reason in plan.reasons)
     extra = Launch("b", 0.0, Role.RACE)
-    assert not replica.steering.charge_extra(MODEL, extra, RACE, cost_usd=None)
-    assert replica.steering.refused_by is Narrowed.RATE_LIMITS
-    assert replica.steering.charge_extra(MODEL, Launch("c", 0.0, Role.RACE), RACE, cost_usd=None)
+    assert replica.steering.draw_extra(MODEL, extra, RACE, cost_usd=None) is Narrowed.RATE_LIMITS
+    assert replica.steering.draw_extra(MODEL, Launch("c", 0.0, Role.RACE), RACE, cost_usd=None) is None
 
 
 def test_a_limit_that_headers_tell_is_believed_at_once() -> None:

@@ -179,7 +179,7 @@ def test_the_value_that_is_found_decides_and_is_explained() -> None:
             for each in made.launches:
                 if each.role in {Role.RACE, Role.HEDGE} and not each.delay_s:
                     cost_usd, settings = made.cost_usd[each.deployment], RaceSettings.model_validate(race)
-                    extra += replica.steering.charge_extra(MODEL, each, settings, cost_usd=cost_usd)
+                    extra += replica.steering.draw_extra(MODEL, each, settings, cost_usd=cost_usd) is None
             told = made.explanation
         assert told is not None
         return extra, told

@@ -73,17 +73,16 @@ def test_when_the_days_dollars_are_spent_races_get_narrower_and_it_is_said_by_wh
     )
     race = RaceSettings(budget=1.0, usd_per_day=0.5)
     extra = Launch("b", 0.0, Role.RACE)
-    assert [steering.charge_extra("m", extra, race, cost_usd=0.2) for _ in range(3)] == [True, True, False]
-    assert steering.charge_extra("m", extra, race, cost_usd=0.1)  # a cheaper one still fits
-    assert steering.charge_extra("m", extra, race, cost_usd=None)  # no price is known: it counts as nothing
-    assert not steering.charge_extra("m", extra, race, cost_usd=0.2)
-    assert steering.refused_by == "usd_per_day"
-    while steering.charge_extra("m", extra, race, cost_usd=0.0):
+    limits = [steering.draw_extra("m", extra, race, cost_usd=0.2) for _ in range(3)]
+    assert limits == [None, None, "usd_per_day"]
+    assert steering.draw_extra("m", extra, race, cost_usd=0.1) is None  # a cheaper one still fits
+    assert steering.draw_extra("m", extra, race, cost_usd=None) is None  # no price is known: it counts as nothing
+    assert steering.draw_extra("m", extra, race, cost_usd=0.2) == "usd_per_day"
+    while steering.draw_extra("m", extra, race, cost_usd=0.0) is None:
         pass
     assert refused == [("m", "usd_per_day"), ("m", "usd_per_day"), ("m", "budget")]
     clock.now_s = MIDNIGHT_S
-    assert not steering.charge_extra("m", extra, race, cost_usd=0.2)
-    assert steering.refused_by == "budget"
+    assert steering.draw_extra("m", extra, race, cost_usd=0.2) == "budget"
 
 
 def test_a_fallback_beside_a_late_model_is_charged_and_refused_only_for_dollars_where_it_is_not_needed() -> None:
@@ -98,14 +97,15 @@ def test_a_fallback_beside_a_late_model_is_charged_and_refused_only_for_dollars_
     )
     race, fallback = RaceSettings(budget=0.1, usd_per_day=0.5), Launch("b", 0.0, Role.FALLBACK)
     before = steering.extra_attempts_left("m")
-    assert steering.charge_extra("m", fallback, race, cost_usd=0.4)
-    assert not steering.charge_extra("m", fallback, race, cost_usd=0.4)
-    assert steering.charge_extra("m", fallback, race, cost_usd=0.4, is_needed=True)
+    assert steering.draw_extra("m", fallback, race, cost_usd=0.4) is None
+    assert steering.draw_extra("m", fallback, race, cost_usd=0.4) == "usd_per_day"
+    assert steering.draw_extra("m", fallback, race, cost_usd=0.4, is_needed=True) is None
     assert (steering.extra_attempts_left("m"), spending.today_usd("m")) == (before - 2, pytest.approx(0.8))
     assert refused == [("m", "usd_per_day")]
-    assert [steering.charge_extra("m", fallback, race, cost_usd=None) for _ in range(50)] == [True] * 48 + [False] * 2
+    hung = [steering.draw_extra("m", fallback, race, cost_usd=None) for _ in range(50)]
+    assert hung == [None] * 48 + ["budget"] * 2
     assert steering.extra_attempts_left("m") == -before  # hangs do not end racing for longer than a burst
-    assert not steering.charge_extra("m", Launch("b", 0.0, Role.HEDGE), race, cost_usd=None)
+    assert steering.draw_extra("m", Launch("b", 0.0, Role.HEDGE), race, cost_usd=None) == "budget"
 
 
 def test_however_a_list_of_models_is_written_one_of_them_pays_and_counts_its_calls() -> None:
@@ -115,7 +115,7 @@ def test_however_a_list_of_models_is_written_one_of_them_pays_and_counts_its_cal
     for number in range(100):
         name = f"m,{' ' * number}other"
         steering.plan(name, ("a", "b"), race, terms, answer_class(0), payer="m")
-        steering.charge_extra(name, Launch("b", 0.0, Role.RACE), race, cost_usd=0.01, payer="m")
+        steering.draw_extra(name, Launch("b", 0.0, Role.RACE), race, cost_usd=0.01, payer="m")
     _, own = spending.own_usd()
     assert own == {"m\0calls": 100.0, "m": pytest.approx(1.0)}
 

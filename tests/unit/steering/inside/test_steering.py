@@ -551,11 +551,10 @@ def test_dollars_never_refuse_a_call_s_first_rescue_but_its_second_one() -> None
     replica = VirtualReplica()
     race = RaceSettings(budget=1.0, extra_usd_per_call=0.001)
     rescue = Launch("b", 0.6, Role.FAILOVER)
-    assert replica.steering.charge_extra(MODEL, rescue, race, cost_usd=1.0, is_needed=True)
-    assert not replica.steering.charge_extra(MODEL, rescue, race, cost_usd=1.0)
-    assert not replica.steering.charge_extra(
-        MODEL, Launch("b", 0.0, Role.RACE), race, cost_usd=0.0001
-    )  # it is paid off first
+    assert replica.steering.draw_extra(MODEL, rescue, race, cost_usd=1.0, is_needed=True) is None
+    assert replica.steering.draw_extra(MODEL, rescue, race, cost_usd=1.0) is not None
+    raced = Launch("b", 0.0, Role.RACE)
+    assert replica.steering.draw_extra(MODEL, raced, race, cost_usd=0.0001) is not None  # it is paid off first
 
 
 @pytest.mark.parametrize("mode", [Mode.SINGLE, Mode.AUTO])

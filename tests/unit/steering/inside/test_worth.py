@@ -210,9 +210,9 @@ def test_the_attempts_that_start_are_those_the_budget_and_the_day_have_dollars_f
             made = replica.plan(prices={"a": PRICE, "b": PRICE}, value_usd_per_s=1000.0, holds=False, **race)  # type: ignore[arg-type] # passed on by name
             for launch in made.launches:
                 cost_usd = made.cost_usd.get(launch.deployment)
-                if launch.role in {Role.RACE, Role.HEDGE} and replica.steering.charge_extra(
-                    MODEL, launch, settings, cost_usd=cost_usd
-                ):
+                if launch.role not in {Role.RACE, Role.HEDGE}:
+                    continue
+                if replica.steering.draw_extra(MODEL, launch, settings, cost_usd=cost_usd) is None:
                     started, usd = started + 1, usd + (cost_usd or 0.0)
         assert 0 < started <= 20 + 200 * race["budget"]
         assert usd <= race.get("usd_per_day", 1.0)
