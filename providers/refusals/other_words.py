@@ -62,6 +62,13 @@ _NAMED_HERE = re.compile(
     # Metadata: the keys and values are the client's.
     rf"|(?<![\w./-])(?P<plain>{_PLAIN})\b(?! (?:key|field|value|name|label|entry)))"
 )
+# Names that may be words of a sentence, such as ``user``, beside a noun of another language.
+_OF_SCRIPTS = r"параметр\w*|поле|参数|參數|字段|欄位|パラメータ|フィールド|매개변수|파라미터|필드"
+_BY_A_NOUN = re.compile(
+    rf"(?i:\bparam(?!eters?\b)\w*|\bpar[áâ]m\w*|\bcampos?\b|\bchamps?\b|\bpole\b|{_OF_SCRIPTS})"
+    r"[^:;.!?\n]{0,40}[:\uff1a] ?['\"]?(?P<behind>[a-z_][a-z0-9_]{0,59})['\"]?\W*$"
+    rf"|(?i:{_OF_SCRIPTS}) ?(?P<after>[a-z_][a-z0-9_]{{0,59}})|(?P<before>[a-z_][a-z0-9_]{{0,59}}) ?(?i:{_OF_SCRIPTS})"
+)
 # The path of a member of a list: ``tools[0].strict``, ``/input/1/phase``.
 _PATH = re.compile(r"(?<![\w.])/?[A-Za-z_]\w{0,60}(?:\[\d{1,4}\]|[./]\d{1,4}(?=[./]))[\w.\[\]/]{1,150}\w")
 # Codes of errors, values and removed quotes (``quotes.py``), which are no fields: "unknown_parameter: verbosity".
@@ -134,5 +141,7 @@ def _only_path(sentences: Sequence[str], param: str) -> tuple[str, ...]:
     paths = {path_of(match[0]) for each in sentences for match in _PATH.finditer(each)}
     matches = (match for each in sentences for match in _NAMED_HERE.finditer(_PATH.sub(" ", each)))
     names = {path_of(name) for match in matches if _OF_ERRORS.search(name := match[match.lastgroup or 0]) is None}
+    if not paths | names:
+        names = {path_of(match[match.lastgroup or 0]) for each in sentences for match in _BY_A_NOUN.finditer(each)}
     is_one = len({path[-1:] for path in paths | names}) == len(paths or names) == 1
     return (paths or names).pop() if is_one else ()

@@ -517,6 +517,26 @@ def test_validators_words_of_other_things_teach_nothing(said: Any) -> None:
     assert understood(read(refused), one.fields, FormRequest(one, "chat", CHAT.requests)) == NOTHING
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Parâmetro não suportado: {}",
+        "Nieznany parametr: {}",
+        "Parámetro desconocido: '{}'",
+        "Le champ est inconnu : {}",
+        "Параметр {} не поддерживается",
+        "不支持 {} 参数",
+        "参数 {} 未知",
+    ],
+)
+def test_a_field_named_as_a_word_is_known_beside_a_noun_of_another_language(said: str) -> None:
+    one = request({"user": "someone", "temperature": 0.3}, CHAT)
+    asked = FormRequest(one, "chat", CHAT.requests)
+    assert [fact.field for fact in understood(read(refusal(said.format("user"))), one.fields, asked)] == ["user"]
+    for other in ("messages", "nobody"):
+        assert understood(read(refusal(said.format(other))), one.fields, asked) == NOTHING
+
+
 OF_KINDS = [
     "'{}' muss eine Zeichenkette sein",
     "Der Wert von '{}' muss ein string sein",
