@@ -105,12 +105,12 @@ COURSES: dict[tuple[str, ...], Course] = {
 }
 COLUMNS = ("", *chain.from_iterable(COURSES), "note")
 CAPTION = """\
-Versions of {date}. *Hang*: seconds to the first token where the first provider never answers and a second one is
-configured, of the first such call, and of the one after ten; peers are told to wait 2 s, Holeshot's are its defaults,
-10 s for a provider of which nothing is known. *Non-streaming*, *burst*, *Messages*: CPU of all
-processes per call of 100 tokens, as JSON, as a stream in one burst, and as one of Anthropic's API. *Token*: CPU per
-token, one every 5 ms. *Added*: to the first token of a call alone. *Cores*, *MB*, *TTFT p99*: 1,000 streams that begin
-at once, 20 tok/s, the upstream's first token after 300 ms. {interpreter}."""
+Versions of {date}. *Hang* and *11th*: seconds to the first token if the first of two providers never answers, in the
+first such call and in the one after ten. Peers are told to wait 2 s. Holeshot has its defaults, 10 s for a provider of
+which nothing is known. *Non-streaming*, *burst*, *Messages*: CPU of all processes per call of 100 tokens, as JSON, as a
+stream in one burst, and as a stream of Anthropic's API. *Token*: CPU per token, one every 5 ms. *Added*: to the first
+token of a call alone. *Cores*, *MB*, *TTFT p99*: 1,000 streams of 20 tok/s that begin at once, where the upstream's
+first token comes after 300 ms. {interpreter}."""
 
 
 def measure(peer: Peer, servers: MeasuredServers, times: int) -> list[str]:
