@@ -219,3 +219,4 @@ from .vendors.hosted import runs_there as runs_there
 from .vendors.hosted import searches_by_field as searches_by_field
 from .vendors.hosted import types_by_place as types_by_place
 from .vendors.hosted import types_of_tools as types_of_tools
+from .vendors.hosted import without_offered as without_offered

@@ -33,6 +33,7 @@ from providers import (
     size_of,
     told_to_go_on,
     types_of_tools,
+    without_offered,
 )
 from providers.dialects import (
     AS_CALL,
@@ -329,7 +330,17 @@ class _Translations:
         instead = next((name for kind, name in refused.items() if kind in self.tool_types), None)
         if instead is None:
             return dialect
-        return OF_FUNCTIONS[instead] if instead == dialect.name else DIALECTS[instead]
+        if instead != dialect.name:
+            return DIALECTS[instead]
+        return dialect if without_offered(self._fields, refused) is not None else OF_FUNCTIONS.get(instead, dialect)
+
+    def _without_refused(self, deployment: Deployment, dialect: Dialect, wording: Wording) -> Wording:
+        """Return the request without the hosted tools that are only offered, of types that ``deployment`` refused."""
+        refused = deployment.refused_tools(dialect, client=self._question.client)
+        if not refused or (left := without_offered(wording.fields, refused)) is None:
+            return wording
+        losses = (*wording.losses, *as_asked(left.losses, self._dialect, wording))
+        return msgspec.structs.replace(wording, fields=left.fields, losses=losses)
 
     def _note(self, losses: Sequence[Loss], deployment: Deployment, fitting: Fitting) -> None:
         """Add to ``fitting`` the parts that ``deployment`` does not take; a required part keeps the deployment out."""
@@ -352,7 +363,9 @@ class _Translations:
         raise self._refused(malformed) from None
 
     def _ruled(self, deployment: Deployment, dialect: Dialect, wording: Wording, fitting: Fitting) -> Wording:
-        """Return the request in the form that the model takes, by its traits."""
+        """Return the request in the form that the model takes, by its traits and by what it has refused."""
+        if (learnt := deployment.learnt) is not None and learnt.steers:
+            wording = self._without_refused(deployment, dialect, wording)
         if not deployment.traits.prefill and self.may_begin:
             wording = self._going_on(dialect, wording)
         if deployment.traits.is_usual:

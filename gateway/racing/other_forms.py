@@ -47,6 +47,7 @@ from providers import (
     types_by_place,
     unforced,
     why_of,
+    without_offered,
 )
 from providers.dialects import OF_FUNCTIONS, Dialect, Malformed, Wording, as_call, named_in
 
@@ -175,18 +176,31 @@ async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamErr
     learnt, model = _learnt_of(attempt.deployment), attempt.deployment.model
     if learnt is not None:
         learnt.forget(model, _facts(refusals[:-1], refused_dialect), call.caller.client)
+    if (left := without_offered(call.sent_to(attempt.deployment.name), {refusal.tool})) is not None:
+        return _supposed(attempt, call, refusals, error, _as_reworded(call, attempt.deployment, left)), error
     tried = {refusal.spoken for refusal in refusals}
     others = attempt.deployment.others(offered(error.said))
     if refusal.lacks is MissingFeature.TOOL and refused_dialect.name in OF_FUNCTIONS:
         others = (*others, OF_FUNCTIONS[refused_dialect.name])
     for dialect in others:
         if dialect not in tried and (reworded := await reword(call, attempt.deployment, dialect)) is not None:
-            error.turn_into(ErrorKind.NO_SUCH_API)
-            if learnt is not None:
-                for fact in _facts(refusals, dialect):  # at once: the next attempt may be cut
-                    learnt.suppose(model, fact, client=call.caller.client, why=why_of(error))
-            return RetryForm(Role.API, reworded), error
+            return _supposed(attempt, call, refusals, error, reworded), error
     return None, _told(refusals)
+
+
+def _supposed(
+    attempt: FormAttempt, call: Call, refusals: Sequence[Refusal], error: UpstreamError, reworded: RewordedRequest
+) -> RetryForm:
+    """Return that the deployment is asked as ``reworded``, and suppose at once that it takes such requests.
+
+    In a race the next attempt may be cancelled before its answer.
+    """
+    error.turn_into(ErrorKind.NO_SUCH_API)
+    learnt = _learnt_of(attempt.deployment)
+    if learnt is not None:
+        for fact in _facts(refusals, reworded.spoken):
+            learnt.suppose(attempt.deployment.model, fact, client=call.caller.client, why=why_of(error))
+    return RetryForm(Role.API, reworded)
 
 
 def _refusal_of(deployment: Deployment, call: Call, error: UpstreamError) -> Refusal | None:

@@ -24,3 +24,4 @@ from .hosted import runs_among as runs_among
 from .hosted import runs_there as runs_there
 from .hosted import types_by_place as types_by_place
 from .hosted import types_of_tools as types_of_tools
+from .hosted import without_offered as without_offered

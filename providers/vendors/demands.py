@@ -81,7 +81,7 @@ _HINTS: Final = frozenset({
     "messages.tool_calls.function.provider_specific_fields",
     *("messages.name", "messages.phase", "input.phase"),
     *("input.status", "input.content.annotations", "input.content.logprobs"),
-    "input.caller",  # whether a program of the vendor's has called an earlier function
+    *("input.caller", "messages.content.caller"),  # whether a program of the vendor's has called an earlier function
     "background_options",  # about what runs in the background, which another field decides
     # If a provider does not take these, the answer's later calls are left out: see ``one_call.py``.
     *("parallel_tool_calls", "tool_choice.disable_parallel_tool_use"),

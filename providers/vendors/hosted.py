@@ -9,7 +9,7 @@ A model that goes on searching counts.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum, auto
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from providers.bodies import encoded
+from providers.bodies import encoded, raw_json
+from providers.dialects import Loss, Wording
 from providers.refusals import UNREADABLE
 
 # Tools by type. An API reads the tools of its own requests; all types that are not the client's run at the provider.
@@ -207,6 +208,20 @@ def only_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
     ]
     found += [path for kind, _, path in chosen if not forced and kind.startswith(_ONLY_OFFERED)]
     return frozenset([*found, *(f"tools[{number}].{name}" for number, tool in listed for name in _GOOGLES & {*tool})])
+
+
+def without_offered(fields: Mapping[str, msgspec.Raw], kinds: Collection[str]) -> Wording | None:
+    """Return a request without hosted tools of these ``kinds``, which the model refuses.
+
+    None: there is none, or the client does not only offer one of them.
+    """
+    refused = [place for place, kind in types_by_place(fields).items() if kind in kinds]
+    offered = only_offered(fields) if refused else ()
+    if not refused or any(f"tools[{place}]" not in offered for place in refused):
+        return None
+    kept = [tool for place, tool in enumerate(_decoded(fields["tools"])) if place not in refused]
+    losses = (Loss(f"tools[{place}]", "this model refuses tools of this type") for place in refused)
+    return Wording({**fields, "tools": raw_json(kept)}, tuple(losses))
 
 
 def types_of_tools(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:

@@ -258,6 +258,34 @@ async def test_a_server_of_responses_with_functions_alone_gets_other_tools_as_fu
         assert [item.get("type", "message") for item in sent] == ["message", "function_call", "function_call_output"]
 
 
+OFFERS: dict[str, tuple[Any, Any, str]] = {  # own tool, hosted tool, words
+    "responses": (LOOK, SEARCH, "Invalid value: 'web_search'. Supported values are: 'function' and 'custom'."),
+    "messages": (
+        {"name": "look", "input_schema": {"type": "object"}},
+        {"type": "web_search_20250305", "name": "web_search"},
+        "tools.1: Input tag 'web_search_20250305' found using 'type' does not match any of the expected tags: 'custom'",
+    ),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("client", [*OFFERS])
+async def test_a_search_that_is_only_offered_is_left_out_where_its_type_is_refused(
+    serve: Serve, client: str, *, stream: bool
+) -> None:
+    own, search, words = OFFERS[client]
+    async with serve(alpha=None, config=config(client)) as running:
+        running["alpha"].answers = lambda body: (
+            [refusing(words, 400, param="tools")] if search in body["tools"] else ANSWERS[client]
+        )
+        for sendings in (2, 3):
+            status, said, headers = await call(running, client, stream=stream, tools=[own, search])
+            assert (status, headers["x-holeshot-dropped"]) == (200, "tools[1]"), said
+            assert len(running["alpha"].received) == sendings
+        assert running["alpha"].received[-1].body["tools"] == [own]
+        assert (await call(running, client, stream=stream, tools=[search]))[0] == 400  # it is all that is asked for
+
+
 async def test_a_tool_of_a_namespace_is_called_by_its_name_in_it_where_functions_alone_are_taken(serve: Serve) -> None:
     async with serve(alpha=None, config=config("responses")) as running:
         running["alpha"].answers = functions_alone(_WORDS[0], "mcp__look", "{}")
