@@ -268,6 +268,7 @@ XAIS = json.dumps({
     "error": "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO",
 }).encode()  # fmt: skip
 NOT_THEIRS = frozenset({"403", "404", "429"})  # 429: beyond the key's own limit
+NOT_KNOWN = NOT_THEIRS | {"400"}  # of a response, as OpenAI tells one that it does not know
 FIRST, WROTE = delta(b'{"role":"assistant","content":"Hello"}'), delta(b'{"content":"a"}')
 BEGUN = delta(b'{"tool_calls":[{"index":0,"id":"t","type":"function","function":{"name":"f","arguments":""}}]}')
 PART = delta(b'{"tool_calls":[{"index":0,"function":{"arguments":"1"}}]}')
@@ -432,13 +433,14 @@ _WEAKEST = (
            refusal=refused("500 Error", "list index out of range")),
     Attack("weakest key", "a 429 of one kind of request", 16, lambda _: at_fair(seed=7), parallel=3,
            refusal=refused("429 Too Many", "Requests of this kind are throttled")),
-    *(Attack("weakest key", f"{what} of another{where}", 17, asks, speaks="responses", parallel=1, gets=NOT_THEIRS,
-             reaches=False) for what, where, asks in (
-        ("a response", ", to be compacted", naming("compact", previous_response_id=RESPONSE_OF_OTHERS)),
-        ("a response", ", to be counted", naming("count", previous_response_id=RESPONSE_OF_OTHERS)),
-        ("a vector store", "", naming("responses", tools=[SEARCH])),
-        ("a vector store", ", within the input", naming("responses", input=within("additional_tools", SEARCH))),
-        ("a server", ", within the input", naming("responses", input=within("tool_search_output", MCP))),
+    *(Attack("weakest key", f"{what} of another{where}", 17, asks, speaks="responses", parallel=1, gets=gets,
+             reaches=False) for what, where, gets, asks in (
+        ("a response", ", to be compacted", NOT_KNOWN, naming("compact", previous_response_id=RESPONSE_OF_OTHERS)),
+        ("a response", ", to be counted", NOT_KNOWN, naming("count", previous_response_id=RESPONSE_OF_OTHERS)),
+        ("a vector store", "", NOT_THEIRS, naming("responses", tools=[SEARCH])),
+        ("a vector store", ", within the input", NOT_THEIRS,
+         naming("responses", input=within("additional_tools", SEARCH))),
+        ("a server", ", within the input", NOT_THEIRS, naming("responses", input=within("tool_search_output", MCP))),
     )),
     Attack("a key", "1,000 keys of providers that are made up", 18,
            lambda number: post("chat", asking(), x_holeshot_provider_keys=f"hostile=made-up-{number:08}"),
