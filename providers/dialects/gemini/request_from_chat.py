@@ -1,8 +1,9 @@
 """Translates a chat completion request into a Gemini request."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -40,8 +41,8 @@ from providers.dialects.wording import (
 )
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
-_NO_FIELD = "Gemini has no such field"
-_NO_PART = "Gemini has no such part"
+_API = "Gemini"
+_NO_FIELD = f"{_API} has no such field"
 _NOT_READ = "Gemini takes pictures and files in base64, or at addresses with https that end like one that it reads"
 _INLINE_ONLY = "this model takes pictures and files inside of the request, in base64"
 
@@ -59,22 +60,52 @@ def signature_of(call: RawObject, at: str) -> str | None:
     return signature
 
 
-class _Conversation:
-    """The turns so far, and the system prompt's parts."""
+class Calling(NamedTuple):
+    """A call of a function in a chat conversation."""
 
-    def __init__(self, losses: Losses, *, shows_results: bool, reads_addresses: bool) -> None:
-        """``shows_results``: results of functions may have pictures."""
-        self.shows_results = shows_results
-        self.reads_addresses = reads_addresses
-        self.system: list[Object] = []
-        self.turns: list[Object] = []
+    id: str
+    name: msgspec.Raw
+    arguments: Any
+    signature: str | None
+
+
+class GoogleConversation(ABC):
+    """Reads a chat conversation for either of Google's APIs, whose turns differ."""
+
+    api: ClassVar[str]
+
+    def __init__(self, losses: Losses) -> None:
         self._losses = losses
+        self._no_field = f"{self.api} has no such field"
         self._names: dict[str, msgspec.Raw] = {}  # of functions, by the ids of their calls
         self._lost_calls: set[str] = set()  # ids of calls that are of no function
-        self._answers_tools = False  # the last turn has functions' answers only
 
-    def read(self, messages: Sequence[RawObject]) -> None:
-        """Translate all messages of a request.
+    @abstractmethod
+    def _add_system(self, message: RawObject, path: str) -> None: ...
+
+    @abstractmethod
+    def _add_user(self, parts: list[Object]) -> None: ...
+
+    @abstractmethod
+    def _add_assistant(self, message: RawObject, path: str) -> None: ...
+
+    @abstractmethod
+    def _add_result(self, message: RawObject, path: str) -> None: ...
+
+    @abstractmethod
+    def _text(self, text: msgspec.Raw) -> Object:
+        """Return the part with a text."""
+
+    @abstractmethod
+    def _inline(self, kind: str, mime: str, data: str) -> Object:
+        """Return the part with ``data`` in base64; ``kind`` is the type of chat's part."""
+
+    @abstractmethod
+    def _at_address(self, kind: str, url: str, path: str) -> list[Object]:
+        """Return the part with what is at ``url``; no part, and a loss, if the API does not read such an address."""
+
+    def _read(self, messages: Sequence[RawObject]) -> str:
+        """Translate all messages of a request; return the last one's role.
 
         Raises:
             Malformed: one is not valid in chat.
@@ -87,23 +118,124 @@ class _Conversation:
             if role in {"system", "developer"}:
                 self._add_system(message, path)
             elif role == "user":
-                self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
+                self._losses.rest(message, ("role", "content"), path, self._no_field)
                 if not is_said(message.get("content")):
                     raise Malformed(f"'{path}.content' is required", f"{path}.content")
-                self._add("user", self._parts(message.get("content"), f"{path}.content"))
+                self._add_user(self._parts(message.get("content"), f"{path}.content"))
             elif role == "assistant":
                 self._add_assistant(message, path)
             elif role == "tool":
                 self._add_result(message, path)
             else:
-                self._losses.add(path, f"Gemini has no role {role!r}")
-        if self.turns and self.turns[0]["role"] == "model":
-            self.turns.insert(0, {"role": "user", "parts": [{"text": LEFT_OUT}]})
+                self._losses.add(path, f"{self.api} has no role {role!r}")
         if role == "assistant":
             last = f"messages[{len(messages) - 1}]"
-            self._losses.add(last, "Gemini does not promise to continue a model's last turn")
-        elif self.turns and self.turns[-1]["role"] == "model":  # the last message says nothing
-            self._add("user", [{"text": LEFT_OUT}])
+            self._losses.add(last, f"{self.api} does not promise to continue a model's last turn")
+        return role
+
+    def _calling(self, call: RawObject, at: str) -> Calling | None:
+        """Return what a call says; None, and a loss, if it is of no function."""
+        if (decoded(call.get("type"), str, f"{at}.type") or "function") != "function":
+            self._losses.add(at, f"{self.api} has functions only")
+            self._lost_calls.add(text_at(call, "id", at))
+            return None
+        function = object_at(call.get("function"), f"{at}.function")
+        arguments = arguments_at(function, f"{at}.function", self._losses, self.api)
+        self._losses.rest(call, ("id", "type", "index", "function", "extra_content"), at, self._no_field)
+        self._losses.rest(function, ("name", "arguments"), f"{at}.function", self._no_field)
+        call_id, name = text_at(call, "id", at), raw_text_at(function, "name", f"{at}.function")
+        self._names[call_id] = name
+        return Calling(call_id, name, arguments, signature_of(call, at))
+
+    def _answered(self, message: RawObject, path: str) -> str | None:
+        """Return the id of the call that a result answers; None, and a loss, if that call is of no function."""
+        said = ("role", "content", "tool_call_id", "name", "is_error")  # the call has the name too
+        self._losses.rest(message, said, path, self._no_field)
+        call_id = text_at(message, "tool_call_id", path)
+        if call_id in self._lost_calls:
+            self._losses.add(path, f"{self.api} takes no result without its call")
+            return None
+        if call_id not in self._names:
+            raise Malformed(f"'{path}.tool_call_id' is of no call before it", f"{path}.tool_call_id")
+        return call_id
+
+    def _parts(self, content: msgspec.Raw | None, path: str, *, texts_only: bool = False) -> list[Object]:
+        if content is None or is_null(content):
+            return []
+        if is_string(content):
+            return [self._text(content)] if bytes(memoryview(content)[:3]) != b'""' else []
+        parts: list[Object] = []
+        for number, part in enumerate(objects_at(content, path)):
+            at = f"{path}[{number}]"
+            kind = text_at(part, "type", at)
+            if kind in {"text", "refusal"}:
+                self._losses.rest(part, ("type", kind), at, self._no_field, repeated=OF_ANSWER)
+                parts.append(self._text(raw_text_at(part, kind, at)))
+            elif texts_only:
+                self._losses.add(at, f"this is text only in {self.api}")
+            else:
+                parts += self._media(part, kind, at)
+        return parts
+
+    def _media(self, part: RawObject, kind: str, at: str) -> list[Object]:
+        path = f"{at}.{kind}"
+        self._losses.rest(part, ("type", kind), at, self._no_field)
+        inner = object_at(part.get(kind), path)
+        if kind == "input_audio":
+            self._losses.rest(inner, ("data", "format"), path, self._no_field)
+            data, form = text_at(inner, "data", path), text_at(inner, "format", path)
+            return [self._inline(kind, f"audio/{form}", data)]
+        if kind == "image_url":
+            self._losses.rest(inner, ("url", "detail"), path, self._no_field)
+            if bytes(inner.get("detail", b"null")) not in {b"null", b'"auto"'}:
+                reason = f"{self.api} has another scale for the details of pictures"
+                self._losses.add(f"{path}.detail", reason, hint=True)
+            url = text_at(inner, "url", path)
+        elif kind == "file":
+            said = ("file_data", "file_url", "filename")
+            self._losses.rest(inner, said, path, "Google has no access to OpenAI's files")
+            if is_said(inner.get("filename")):
+                self._losses.add(f"{path}.filename", f"{self.api} takes no names of files", hint=True)
+            address = decoded(inner.get("file_url"), str, f"{path}.file_url")
+            url = address or decoded(inner.get("file_data"), str, f"{path}.file_data") or ""
+        else:
+            self._losses.add(at, f"{self.api} has no such part")
+            return []
+        found = _DATA_URL.fullmatch(url)
+        if found is None:
+            return self._at_address(kind, url, path)
+        return [self._inline(kind, found[1].replace("image/jpg", "image/jpeg"), found[2])]
+
+
+class _Conversation(GoogleConversation):
+    """The turns so far, and the system prompt's parts."""
+
+    api = _API
+
+    def __init__(self, losses: Losses, *, shows_results: bool, reads_addresses: bool) -> None:
+        """``shows_results``: results of functions may have pictures."""
+        super().__init__(losses)
+        self.shows_results = shows_results
+        self.reads_addresses = reads_addresses
+        self.system: list[Object] = []
+        self.turns: list[Object] = []
+        self._answers_tools = False  # the last turn has functions' answers only
+
+    def read(self, messages: Sequence[RawObject]) -> None:
+        """Translate all messages of a request.
+
+        Raises:
+            Malformed: one is not valid in chat.
+
+        """
+        role = self._read(messages)
+        if self.turns and self.turns[0]["role"] == "model":
+            self.turns.insert(0, {"role": "user", "parts": [{"text": LEFT_OUT}]})
+        if role != "assistant" and self.turns and self.turns[-1]["role"] == "model":  # the last message says nothing
+            self._add_user([{"text": LEFT_OUT}])
+
+    def _add_user(self, parts: list[Object]) -> None:
+        self._add("user", parts)
 
     def _add(self, role: str, parts: list[Object]) -> None:
         self._answers_tools = False
@@ -111,7 +243,7 @@ class _Conversation:
             self.turns.append({"role": role, "parts": parts})
 
     def _add_system(self, message: RawObject, path: str) -> None:
-        self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
+        self._losses.rest(message, ("role", "content"), path, self._no_field)
         parts = self._parts(message.get("content"), f"{path}.content", texts_only=True)
         if not self.turns:
             self.system += parts
@@ -146,29 +278,16 @@ class _Conversation:
         self._add("model", parts + calls)
 
     def _call(self, call: RawObject, at: str) -> list[Object]:
-        if (decoded(call.get("type"), str, f"{at}.type") or "function") != "function":
-            self._losses.add(at, "Gemini has functions only")
-            self._lost_calls.add(text_at(call, "id", at))
+        calling = self._calling(call, at)
+        if calling is None:
             return []
-        function = object_at(call.get("function"), f"{at}.function")
-        arguments = arguments_at(function, f"{at}.function", self._losses, "Gemini")
-        self._losses.rest(call, ("id", "type", "index", "function", "extra_content"), at, _NO_FIELD)
-        self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
-        call_id, name = text_at(call, "id", at), raw_text_at(function, "name", f"{at}.function")
-        self._names[call_id] = name
-        part: Object = {"functionCall": {"id": call_id, "name": name, "args": arguments}}
-        signature = signature_of(call, at)
-        return [part if signature is None else {**part, "thoughtSignature": signature}]
+        part: Object = {"functionCall": {"id": calling.id, "name": calling.name, "args": calling.arguments}}
+        return [part if calling.signature is None else {**part, "thoughtSignature": calling.signature}]
 
     def _add_result(self, message: RawObject, path: str) -> None:
-        said = ("role", "content", "tool_call_id", "name", "is_error")  # the call has the name too
-        self._losses.rest(message, said, path, _NO_FIELD)
-        call_id = text_at(message, "tool_call_id", path)
-        if call_id in self._lost_calls:
-            self._losses.add(path, "Gemini takes no result without its call")
+        call_id = self._answered(message, path)
+        if call_id is None:
             return
-        if call_id not in self._names:
-            raise Malformed(f"'{path}.tool_call_id' is of no call before it", f"{path}.tool_call_id")
         content, shown = message.get("content"), list[Object]()
         if is_string(content):
             output: Any = content
@@ -186,56 +305,16 @@ class _Conversation:
         else:
             self.turns[-1]["parts"].append({"functionResponse": response})
 
-    def _parts(self, content: msgspec.Raw | None, path: str, *, texts_only: bool = False) -> list[Object]:
-        if content is None or is_null(content):
-            return []
-        if is_string(content):
-            return [{"text": content}] if bytes(memoryview(content)[:3]) != b'""' else []
-        parts: list[Object] = []
-        for number, part in enumerate(objects_at(content, path)):
-            at = f"{path}[{number}]"
-            kind = text_at(part, "type", at)
-            if kind in {"text", "refusal"}:
-                self._losses.rest(part, ("type", kind), at, _NO_FIELD, repeated=OF_ANSWER)
-                parts.append({"text": raw_text_at(part, kind, at)})
-            elif texts_only:
-                self._losses.add(at, "this is text only in Gemini")
-            else:
-                parts += self._media(part, kind, at)
-        return parts
+    def _text(self, text: msgspec.Raw) -> Object:
+        return {"text": text}
 
-    def _media(self, part: RawObject, kind: str, at: str) -> list[Object]:
-        path = f"{at}.{kind}"
-        self._losses.rest(part, ("type", kind), at, _NO_FIELD)
-        inner = object_at(part.get(kind), path)
-        if kind == "input_audio":
-            self._losses.rest(inner, ("data", "format"), path, _NO_FIELD)
-            data, form = text_at(inner, "data", path), text_at(inner, "format", path)
-            return [{"inlineData": {"mimeType": f"audio/{form}", "data": data}}]
-        if kind == "image_url":
-            self._losses.rest(inner, ("url", "detail"), path, _NO_FIELD)
-            if bytes(inner.get("detail", b"null")) not in {b"null", b'"auto"'}:
-                self._losses.add(f"{path}.detail", "Gemini has another scale for the details of pictures", hint=True)
-            url = text_at(inner, "url", path)
-        elif kind == "file":
-            said = ("file_data", "file_url", "filename")
-            self._losses.rest(inner, said, path, "Gemini has no access to OpenAI's files")
-            if is_said(inner.get("filename")):
-                self._losses.add(f"{path}.filename", "Gemini takes no names of files", hint=True)
-            address = decoded(inner.get("file_url"), str, f"{path}.file_url")
-            url = address or decoded(inner.get("file_data"), str, f"{path}.file_data") or ""
-        else:
-            self._losses.add(at, _NO_PART)
-            return []
-        found = _DATA_URL.fullmatch(url)
-        if found is None:
-            return self._at_address(url, path)
-        return [{"inlineData": {"mimeType": found[1].replace("image/jpg", "image/jpeg"), "data": found[2]}}]
+    def _inline(self, kind: str, mime: str, data: str) -> Object:  # noqa: ARG002 - Interactions has the kind
+        return {"inlineData": {"mimeType": mime, "data": data}}
 
-    def _at_address(self, url: str, path: str) -> list[Object]:
-        kind = kind_at(url) if self.reads_addresses else None
-        if kind is not None:
-            return [{"fileData": {"mimeType": kind, "fileUri": url}}]
+    def _at_address(self, kind: str, url: str, path: str) -> list[Object]:  # noqa: ARG002 - likewise
+        mime = kind_at(url) if self.reads_addresses else None
+        if mime is not None:
+            return [{"fileData": {"mimeType": mime, "fileUri": url}}]
         self._losses.add(path, _NOT_READ if self.reads_addresses else _INLINE_ONLY)
         return []
 
@@ -387,25 +466,31 @@ def _tier(asked: RawObject, losses: Losses) -> Object:
     return {}
 
 
-def _tools(asked: RawObject, losses: Losses) -> Object:
-    declared: list[Object] = []
-    strict = False
+def functions_of(asked: RawObject, losses: Losses, api: str) -> Iterator[tuple[RawObject, str]]:
+    """Yield the functions that a chat completion request offers, each with its path; other tools are losses."""
     for number, tool in enumerate(objects_at(asked.get("tools"), "tools")):
         path = f"tools[{number}]"
         kind = text_at(tool, "type", path)
         if kind != "function":
-            losses.add(path, f"Gemini has no tool of type {kind!r}")
+            losses.add(path, f"{api} has no tool of type {kind!r}")
             continue
         at = f"{path}.function"
         function = object_at(tool.get("function"), at)
+        losses.rest(tool, ("type", "function"), path, f"{api} has no such field")
+        losses.rest(function, ("name", "description", "parameters", "strict"), at, f"{api} has no such field")
+        yield function, at
+
+
+def _tools(asked: RawObject, losses: Losses) -> Object:
+    declared: list[Object] = []
+    strict = False
+    for function, at in functions_of(asked, losses, _API):
         one: Object = {"name": raw_text_at(function, "name", at)}
         if is_said(function.get("description")):
             one["description"] = function["description"]
         if is_said(function.get("parameters")):
             one["parametersJsonSchema"] = function["parameters"]
         strict = strict or bytes(function.get("strict", b"null")) == b"true"
-        losses.rest(tool, ("type", "function"), path, _NO_FIELD)
-        losses.rest(function, ("name", "description", "parameters", "strict"), at, _NO_FIELD)
         declared.append(one)
     if not declared:
         if "tool_choice" in asked and bytes(asked["tool_choice"]) not in {b'"none"', b'"auto"'}:

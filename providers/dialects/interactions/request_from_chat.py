@@ -1,6 +1,5 @@
 """Translates a chat completion request into an interaction's."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from providers.dialects.chat.forced_call import loses_format
 from providers.dialects.chat.searches import SEARCH_FIELD, search_in
 from providers.dialects.gemini.dialect import GeminiHabits
 from providers.dialects.gemini.fields import HIGHER, is_said
-from providers.dialects.gemini.request_from_chat import signature_of
+from providers.dialects.gemini.request_from_chat import GoogleConversation, functions_of, signature_of
 from providers.dialects.interactions.fields import (
     IN_CONFIG,
     TIERS,
@@ -19,7 +18,6 @@ from providers.dialects.interactions.fields import (
 )
 from providers.dialects.messages.fields import (
     DEFAULTS,
-    arguments_at,
     budget_of,
     chosen_tool,
     limit_of,
@@ -34,32 +32,28 @@ from providers.dialects.wording import (
     CACHE_REASON,
     CANNOT_STOP_THINKING,
     LEFT_OUT,
-    OF_ANSWER,
     Losses,
-    Malformed,
     Wording,
     as_users,
     decoded,
-    is_null,
     is_string,
     raw_json,
-    results_first,
 )
 
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
 _API = "Google's Interactions API"
 _NO_FIELD = f"{_API} has no such field"
+_KINDS = {"input_audio": "audio", "image_url": "image", "file": "document"}  # of parts, by chat's types
 
 
-class _Conversation:
+class _Conversation(GoogleConversation):
     """The steps so far, and the system prompt's texts."""
 
+    api = _API
+
     def __init__(self, losses: Losses) -> None:
+        super().__init__(losses)
         self.system: list[str] = []
         self.steps: list[Object] = []
-        self._losses = losses
-        self._names: dict[str, msgspec.Raw] = {}  # of functions, by the ids of their calls
-        self._lost_calls: set[str] = set()  # ids of calls that are of no function
 
     def read(self, messages: Sequence[RawObject]) -> None:
         """Translate all messages of a request.
@@ -68,37 +62,21 @@ class _Conversation:
             Malformed: one is not valid in chat.
 
         """
-        role = ""
-        for number, message in results_first(messages):
-            path = f"messages[{number}]"
-            role = text_at(message, "role", path)
-            if role in {"system", "developer"}:
-                self._add_system(message, path)
-            elif role == "user":
-                self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
-                if not is_said(message.get("content")):
-                    raise Malformed(f"'{path}.content' is required", f"{path}.content")
-                self._add("user_input", self._parts(message.get("content"), f"{path}.content"))
-            elif role == "assistant":
-                self._add_assistant(message, path)
-            elif role == "tool":
-                self._add_result(message, path)
-            else:
-                self._losses.add(path, f"{_API} has no role {role!r}")
+        role = self._read(messages)
         if self.steps and self.steps[0]["type"] not in {"user_input", "function_result"}:
             self.steps.insert(0, {"type": "user_input", "content": [{"type": "text", "text": LEFT_OUT}]})
-        if role == "assistant":
-            last = f"messages[{len(messages) - 1}]"
-            self._losses.add(last, f"{_API} does not promise to continue a model's last turn")
-        elif self.steps and self.steps[-1]["type"] == "model_output":  # the last message says nothing
-            self._add("user_input", [{"type": "text", "text": LEFT_OUT}])
+        if role != "assistant" and self.steps and self.steps[-1]["type"] == "model_output":
+            self._add_user([{"type": "text", "text": LEFT_OUT}])  # the last message says nothing
+
+    def _add_user(self, parts: list[Object]) -> None:
+        self._add("user_input", parts)
 
     def _add(self, kind: str, content: list[Object]) -> None:
         if content:
             self.steps.append({"type": kind, "content": content})
 
     def _add_system(self, message: RawObject, path: str) -> None:
-        self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
+        self._losses.rest(message, ("role", "content"), path, self._no_field)
         parts = self._parts(message.get("content"), f"{path}.content", texts_only=True)
         texts = [decoded(raw_json(part["text"]), str, path) for part in parts]
         if not self.steps:
@@ -129,83 +107,38 @@ class _Conversation:
             self._call(call, f"{path}.tool_calls[{number}]")
 
     def _call(self, call: RawObject, at: str) -> None:
-        if (decoded(call.get("type"), str, f"{at}.type") or "function") != "function":
-            self._losses.add(at, f"{_API} has functions only")
-            self._lost_calls.add(text_at(call, "id", at))
+        calling = self._calling(call, at)
+        if calling is None:
             return
-        function = object_at(call.get("function"), f"{at}.function")
-        arguments = arguments_at(function, f"{at}.function", self._losses, _API)
-        self._losses.rest(call, ("id", "type", "index", "function", "extra_content"), at, _NO_FIELD)
-        self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
-        call_id, name = text_at(call, "id", at), raw_text_at(function, "name", f"{at}.function")
-        self._names[call_id] = name
-        if signature := signature_of(call, at):
-            self.steps.append({"type": "thought", "signature": signature})
-        self.steps.append({"type": "function_call", "id": call_id, "name": name, "arguments": arguments})
+        if calling.signature:
+            self.steps.append({"type": "thought", "signature": calling.signature})
+        self.steps.append(
+            {
+                "type": "function_call",
+                "id": calling.id,
+                "name": calling.name,
+                "arguments": calling.arguments,
+            }
+        )
 
     def _add_result(self, message: RawObject, path: str) -> None:
-        said = ("role", "content", "tool_call_id", "name", "is_error")  # the call has the name too
-        self._losses.rest(message, said, path, _NO_FIELD)
-        call_id = text_at(message, "tool_call_id", path)
-        if call_id in self._lost_calls:
-            self._losses.add(path, f"{_API} takes no result without its call")
+        call_id = self._answered(message, path)
+        if call_id is None:
             return
-        if call_id not in self._names:
-            raise Malformed(f"'{path}.tool_call_id' is of no call before it", f"{path}.tool_call_id")
         content = message.get("content")
         result: Any = content if is_string(content) else self._parts(content, f"{path}.content")
         step: Object = {"type": "function_result", "call_id": call_id, "name": self._names[call_id], "result": result}
         self.steps.append({**step, "is_error": True} if is_error(message, path) else step)
 
-    def _parts(self, content: msgspec.Raw | None, path: str, *, texts_only: bool = False) -> list[Object]:
-        if content is None or is_null(content):
-            return []
-        if is_string(content):
-            return [{"type": "text", "text": content}] if bytes(memoryview(content)[:3]) != b'""' else []
-        parts: list[Object] = []
-        for number, part in enumerate(objects_at(content, path)):
-            at = f"{path}[{number}]"
-            kind = text_at(part, "type", at)
-            if kind in {"text", "refusal"}:
-                self._losses.rest(part, ("type", kind), at, _NO_FIELD, repeated=OF_ANSWER)
-                parts.append({"type": "text", "text": raw_text_at(part, kind, at)})
-            elif texts_only:
-                self._losses.add(at, f"this is text only in {_API}")
-            else:
-                parts += self._media(part, kind, at)
-        return parts
+    def _text(self, text: msgspec.Raw) -> Object:
+        return {"type": "text", "text": text}
 
-    def _media(self, part: RawObject, kind: str, at: str) -> list[Object]:
-        path = f"{at}.{kind}"
-        self._losses.rest(part, ("type", kind), at, _NO_FIELD)
-        inner = object_at(part.get(kind), path)
-        if kind == "input_audio":
-            self._losses.rest(inner, ("data", "format"), path, _NO_FIELD)
-            data, form = text_at(inner, "data", path), text_at(inner, "format", path)
-            return [{"type": "audio", "mime_type": f"audio/{form}", "data": data}]
-        if kind == "image_url":
-            self._losses.rest(inner, ("url", "detail"), path, _NO_FIELD)
-            if bytes(inner.get("detail", b"null")) not in {b"null", b'"auto"'}:
-                reason = f"{_API} has another scale for the details of pictures"
-                self._losses.add(f"{path}.detail", reason, hint=True)
-            url, own = text_at(inner, "url", path), "image"
-        elif kind == "file":
-            said = ("file_data", "file_url", "filename")
-            self._losses.rest(inner, said, path, "Google has no access to OpenAI's files")
-            if is_said(inner.get("filename")):
-                self._losses.add(f"{path}.filename", f"{_API} takes no names of files", hint=True)
-            address = decoded(inner.get("file_url"), str, f"{path}.file_url")
-            url = address or decoded(inner.get("file_data"), str, f"{path}.file_data") or ""
-            own = "document"
-        else:
-            self._losses.add(at, f"{_API} has no such content")
-            return []
-        found = _DATA_URL.fullmatch(url)
-        if found is not None:
-            mime = found[1].replace("image/jpg", "image/jpeg")
-            return [{"type": own, "mime_type": mime, "data": found[2]}]
+    def _inline(self, kind: str, mime: str, data: str) -> Object:
+        return {"type": _KINDS[kind], "mime_type": mime, "data": data}
+
+    def _at_address(self, kind: str, url: str, path: str) -> list[Object]:
         if url.startswith("https://"):
-            return [{"type": own, "uri": url}]
+            return [{"type": _KINDS[kind], "uri": url}]
         self._losses.add(path, "Google takes pictures and files in base64, or at addresses with https")
         return []
 
@@ -309,21 +242,12 @@ def _tier(asked: RawObject, losses: Losses) -> Object:
 def _tools(asked: RawObject, losses: Losses) -> Object:
     declared: list[Object] = []
     strict = False
-    for number, tool in enumerate(objects_at(asked.get("tools"), "tools")):
-        path = f"tools[{number}]"
-        kind = text_at(tool, "type", path)
-        if kind != "function":
-            losses.add(path, f"{_API} has no tool of type {kind!r}")
-            continue
-        at = f"{path}.function"
-        function = object_at(tool.get("function"), at)
+    for function, at in functions_of(asked, losses, _API):
         one: Object = {"type": "function", "name": raw_text_at(function, "name", at)}
         one |= {name: function[name] for name in ("description", "parameters") if is_said(function.get(name))}
         if b'"required"' in bytes(one.get("parameters", b"")):
             one["parameters"] = without_empty_required(decoded(one["parameters"], dict[str, Any], f"{at}.parameters"))
         strict = strict or bytes(function.get("strict", b"null")) == b"true"
-        losses.rest(tool, ("type", "function"), path, _NO_FIELD)
-        losses.rest(function, ("name", "description", "parameters", "strict"), at, _NO_FIELD)
         declared.append(one)
     if not declared:
         if "tool_choice" in asked and bytes(asked["tool_choice"]) not in {b'"none"', b'"auto"'}:
