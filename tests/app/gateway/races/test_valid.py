@@ -12,7 +12,9 @@ from gateway.steering import STRIKES
 from providers.simulator.script import Delta, Done, Finish, Gate, Hang, Raw, RoleOnly, Step, ToolCall, answer
 from tests.app.gateway.apis.test_dialects import event
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS: dict[str, Any] = {"tools": [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]}
 FORMAT: dict[str, Any] = {
@@ -299,19 +301,19 @@ async def test_openais_sdk_reads_the_answer_that_came_in_one_piece(serve: Serve)
     ],
 )
 async def test_what_cannot_be_meant_is_refused_by_each_api_and_nobody_is_asked(
-    serve: Serve, path: str, fields: dict[str, Any], race: Any
+    shared: SharedGateways, path: str, fields: dict[str, Any], race: Any
 ) -> None:
-    async with serve(one=None, two=None) as running:
+    async with shared.row(one=None, two=None) as running:
         for stream in (False, True):
-            body = {"model": MODEL, "stream": stream, "race": race, **fields}
+            body = {"model": MODEL + running.suffix, "stream": stream, "race": race, **fields}
             async with running.post(body, path=path) as response:
                 said = await response.json()
                 assert response.status == 400
                 assert "race" in said["error"]["message"]
                 assert said["error"]["type"] == "invalid_request_error"
                 assert said.get("type") == ("error" if path == "/v1/messages" else None)
-        assert running.requests == 0
-        assert await running.rows("select * from attempts") == []
+        assert [running.received(name) for name in ("one", "two")] == [[], []]
+        assert await running.rows(f"select * from attempts where model = '{MODEL}{running.suffix}'") == []
 
 
 @pytest.mark.parametrize(
@@ -335,23 +337,21 @@ async def test_what_cannot_be_meant_is_refused_by_each_api_and_nobody_is_asked(
 @pytest.mark.parametrize("invalid", ["error", "best"])
 @pytest.mark.parametrize("win_on", ["valid", "sentence"])
 async def test_whatever_is_asked_every_call_ends_with_an_answer_or_an_error_of_the_api(
-    serve: Serve, fields: dict[str, Any], invalid: str, win_on: str
+    shared: SharedGateways, fields: dict[str, Any], invalid: str, win_on: str
 ) -> None:
     race = {"mode": "race", "win_on": win_on} | ({"invalid": invalid} if win_on == "valid" else {})
-    async with serve(one=answer('{"city": "Oslo"}'), two=answer("Oslo")) as running:
+    async with shared.row(one=answer('{"city": "Oslo"}'), two=answer("Oslo")) as running:
+        model = MODEL + running.suffix
         for stream in (False, True):
-            async with running.chat(stream=stream, race=race, **fields) as response:
+            async with running.chat(model=model, stream=stream, race=race, **fields) as response:
                 body = await response.read()
                 assert response.status in {200, 400, 502}
                 if response.status != 200:
                     assert json.loads(body)["error"]["message"]
                 elif stream:
                     assert b"data: [DONE]" in body or b'"error"' in body
-        assert {row["error_kind"] for row in await running.rows("select error_kind from calls")} <= {
-            None,
-            "no_valid_answer",
-            "invalid_request",
-        }
+        rows = await running.rows(f"select error_kind from calls where model = '{model}'")
+        assert {row["error_kind"] for row in rows} <= {None, "no_valid_answer", "invalid_request"}
 
 
 @pytest.mark.parametrize("race", [{}, {"invalid": "best"}], ids=["error", "best"])

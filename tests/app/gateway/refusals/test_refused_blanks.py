@@ -9,7 +9,9 @@ import pytest
 from providers.simulator.script import Step
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, refused
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 Json = dict[str, Any]
 WORDS = {
     "messages": "messages: text content blocks must contain non-whitespace text",
@@ -49,7 +51,7 @@ def server(api: str, words: str) -> Any:
 
 async def said(running: RunningGateway, api: str, *turns: Json) -> tuple[int, str]:
     """Return the status of a call, and what its client is told."""
-    body = {"model": MODEL, "max_tokens": 99, "messages": [*turns]}
+    body = {"model": MODEL + running.suffix, "max_tokens": 99, "messages": [*turns]}
     async with running.post(body, path=PATHS[api]) as response:
         await response.read()
         return response.status, response.headers.get("x-holeshot-dropped", "")
@@ -72,20 +74,20 @@ async def said(running: RunningGateway, api: str, *turns: Json) -> tuple[int, st
 )
 @pytest.mark.parametrize("words", [WORDS, OTHER_WORDS])
 async def test_it_is_left_out_after_one_refusal(
-    serve: Serve, words: Json, api: str, said_by_model: Json, left: Json | None
+    shared: SharedGateways, words: Json, api: str, said_by_model: Json, left: Json | None
 ) -> None:
     turn = {"role": "assistant", **said_by_model}
     kept = [] if left is None else [{"role": "assistant", **left}]
-    async with serve(alpha=None, config=AT[api]) as running:
+    async with shared.row(alpha=None, config=AT[api]) as running:
         running["alpha"].answers = server(api, words[api])
         for sendings in (2, 3):
             assert await said(running, api, ASKS, turn, SAYS, GOES_ON) == (200, "messages[1]")
-            sent = running["alpha"].received
+            sent = running.received("alpha")
             assert len(sent) == sendings
             assert sent[-1].body["messages"] == [ASKS, *kept, SAYS, GOES_ON]
         # A conversation that has none passes as it is.
         assert await said(running, api, ASKS, SAYS, GOES_ON) == (200, "")
-        assert running["alpha"].received[-1].body["messages"] == [ASKS, SAYS, GOES_ON]
+        assert running.received("alpha")[-1].body["messages"] == [ASKS, SAYS, GOES_ON]
 
 
 async def test_a_system_prompt_without_words_is_left_out_as_well(serve: Serve) -> None:

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from tests.app.gateway.running_gateway import MODEL, PROMPT, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 APIS: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": list(PROMPT)},
     "/v1/completions": {"prompt": "Say hello."},
@@ -13,7 +15,7 @@ APIS: dict[str, dict[str, Any]] = {
     "/v1/messages": {"messages": list(PROMPT), "max_tokens": 100},
 }
 REFUSED = [
-    ({"takeover": True}, False, "takeover is not allowed for model 'llama': its operator sets 'takeover: asked'"),
+    ({"takeover": True}, False, "takeover is not allowed for model '{}': its operator sets 'takeover: asked'"),
     ({"takeover": "yes"}, True, "Expected `bool | null`, got `str` - at `$.takeover`"),
     ({"takeover": 1}, True, "Expected `bool | null`, got `int` - at `$.takeover`"),
     ({"take_over": True}, True, "unknown field `take_over`"),
@@ -24,24 +26,25 @@ REFUSED = [
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("refused", REFUSED, ids=str)
 async def test_a_switch_that_makes_no_sense_is_refused_before_anybody_is_asked(
-    serve: Serve, path: str, stream: bool, refused: tuple[dict[str, Any], bool, str]
+    shared: SharedGateways, path: str, stream: bool, refused: tuple[dict[str, Any], bool, str]
 ) -> None:
     race, allowed, reason = refused
     config = {"models": {MODEL: {"takeover": "asked" if allowed else "never"}}}
-    async with serve(alpha=None, beta=None, config=config) as running:
-        body = {"model": MODEL, "stream": stream, "race": race, **APIS[path]}
+    async with shared.row(alpha=None, beta=None, config=config) as running:
+        model = MODEL + running.suffix
+        body = {"model": model, "stream": stream, "race": race, **APIS[path]}
         async with running.post(body, path=path) as response:
             answer = await response.json()
         assert response.status == 400
         error = answer["error"]
         assert error["type"] == "invalid_request_error"
-        assert reason in error["message"]
+        assert reason.format(model) in error["message"]
         if path == "/v1/messages":
             assert answer["type"] == "error"
         else:
             assert (error["param"], answer.keys()) == ("race", {"error"})
-        assert running.requests == 0
-        assert await running.rows("select * from attempts") == []
+        assert [running.received(name) for name in ("alpha", "beta")] == [[], []]
+        assert await running.rows(f"select * from attempts where model = '{model}'") == []
 
 
 @pytest.mark.parametrize("path", APIS)
