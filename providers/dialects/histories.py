@@ -109,6 +109,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user_first: bool = False  # of chat: the user speaks first, after the system prompt
     alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
     plain_texts: bool = False  # of chat: contents are a text, not a list of texts
+    null_contents: bool = True  # of chat: beside calls, a content may be null
     offers_called: bool = False  # of chat and Responses: beside functions, those that were called must be offered
 
     @property
@@ -140,7 +141,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def strictest(self) -> "History":
         """Return the strictest form of these rules, for a server that refuses roles, or lists of texts."""
         strict = {"one_system": True, "user_first": True, "alternating": True, "plain_texts": True}
-        return msgspec.structs.replace(self, user_after_tool=False, **strict)
+        return msgspec.structs.replace(self, user_after_tool=False, null_contents=False, **strict)
 
 
 _ANY = History()
@@ -313,6 +314,7 @@ def _concerns(raw: bytes, history: History) -> bool:
         )
         or (history.one_system and any(role in raw for role in _INSTRUCTIONS))
         or (history.plain_texts and _LISTED.search(raw) is not None)
+        or (not history.null_contents and _ASSISTANT in raw)
     )
 
 
@@ -432,13 +434,17 @@ class _Conversation:
             self.messages = list(self._without_users_after_tools())
         if history.alternating:
             self.messages = list(self._alternating())
-        if history.plain_texts:
-            self._fit_texts()
+        if history.plain_texts or not history.null_contents:
+            self._fit_contents(history)
 
-    def _fit_texts(self) -> None:
+    def _fit_contents(self, history: History) -> None:
         for number, message in self.messages:
             parts = message.get("content", _NULL)
-            if bytes(memoryview(parts)[:1]) == b"[" and _is_text(parts) and (texts := _parts(parts)):
+            if not history.null_contents and parts == _NULL and _role(message) == _ASSISTANT:
+                self._set(message, "content", msgspec.Raw(_NO_TEXT))
+            elif not history.plain_texts:
+                continue
+            elif bytes(memoryview(parts)[:1]) == b"[" and _is_text(parts) and (texts := _parts(parts)):
                 told = [msgspec.json.decode(part["text"], type=str) for part in texts if "text" in part]
                 self._set(message, "content", raw_json("\n\n".join(told)))
                 marks = sorted({name for part in texts for name in part} & CHANGING_NOTHING.keys())

@@ -188,13 +188,14 @@ def _of_fields(reading: RefusalReading, fields: Fields, form_request: FormReques
     """
     formats, api, facts = form_request.formats, form_request.api, list[Fact]()
     of_client = named_by_client(fields) if reading.of_names else frozenset[str]()
+    of_turns = {"role": reading.of_roles, "content": reading.of_history}  # what is known of the turns otherwise
     for refused in reading.fields:
         # The name may be the API's field, or a name that the client gave something. The next answer does not tell which
         # of the two was refused; a path would.
         of_this_alone = {"passing": True} if len(refused.path) == 1 and refused.path[0] in of_client else {}
         if (member := _member_of(refused, fields, form_request)) is not None:
             facts.append(msgspec.structs.replace(member, **of_this_alone))
-        elif (refused.path[0] == formats.prompt and refused.path[-1] == "role" and reading.of_roles) or (
+        elif (refused.path[0] == formats.prompt and of_turns.get(refused.path[-1])) or (
             reading.least and refused.is_of_value and refused.path[-1] in formats.parameters.answer_limits
         ):
             continue

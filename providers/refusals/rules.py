@@ -282,7 +282,9 @@ _OF_HISTORY = re.compile(
     r"|system (?:messages?|prompts?) (?:is|are) not supported"
     r"|(invalid|unknown|unsupported).{0,20}\brole\b|role.{0,40}(not supported|is invalid|must be one of)"
     r"|invalid type: sequence, expected a string|input should be a valid string"
-    r"|untagged enum \w*MessageContent|content.{0,20} must be a string",
+    r"|untagged enum \w*MessageContent|content.{0,20} must be a string"
+    r"|content\W{1,4}expected a (?:valid )?string, (?:but )?got (?:an array|a list|null|none)"
+    r"|content\W{1,4}none is not an allowed value|missing field .content.",
     re.IGNORECASE,
 )
 # A role's name is refused, such as ``developer``: by DeepSeek in earendil-works/pi/issues/1048, Groq in

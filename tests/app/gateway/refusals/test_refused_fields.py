@@ -850,6 +850,38 @@ async def test_what_an_answer_said_of_itself_is_left_out_of_a_history_where_it_i
     assert all(text in said for text in ("Be brief.", "Hi", "Yes.", "call_1", "done", "Go on", "gAAAAB"))
 
 
+CALLED = [
+    {"role": "user", "content": "Hi"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "done"}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("Invalid type for 'messages[2].content': expected a string, but got an array instead.", list),
+        ("messages.2.content: Input should be a valid string", list),
+        ("messages.1.content: none is not an allowed value", type(None)),
+        ("Invalid value for 'content': expected a string, got null.", type(None)),
+    ],
+)
+async def test_contents_are_texts_where_nothing_else_is_taken(serve: Serve, words: str, kind: type) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: (
+            refused(words) if any(type(each["content"]) is kind for each in body["messages"]) else ANSWERS["chat"]
+        )
+        for sendings in (2, 3):
+            assert await told(running, {"messages": CALLED}) == (200, None)
+            assert len(running["alpha"].received) == sendings
+        contents = [each["content"] for each in running["alpha"].received[-1].body["messages"]]
+        assert contents == ["Hi", "", "done"]
+
+
 @pytest.mark.parametrize(
     ("item", "words"),
     [
