@@ -11,7 +11,9 @@ import pytest
 
 from providers.simulator.script import Delta, Done, Gate, JsonEvent, Raw, RoleOnly, Step, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 Json = dict[str, Any]
 ENDS: dict[str, Json] = {
     "Google's chat": {"finish_reason": "function_call_filter: MALFORMED_FUNCTION_CALL"},
@@ -45,22 +47,26 @@ MISWRITTEN = {name: end for name, end in ENDS.items() if name != "another word"}
 @pytest.mark.parametrize("thought", ["", "hm"], ids=["at once", "after thoughts"])
 @pytest.mark.parametrize("end", ENDS)
 async def test_another_is_asked_and_alone_nobody_is_told_of_a_good_end(
-    serve: Serve, end: str, thought: str, *, stream: bool
+    shared: SharedGateways, end: str, thought: str, *, stream: bool
 ) -> None:
     steps = ended(thought=thought, **ENDS[end])
     models: Json = {
         MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}},
         "alone": {"deployments": ["alpha/m"]},
     }
-    async with serve(alpha=steps, beta=answer("right"), config={"models": models}) as running:
+    async with shared.row(alpha=steps, beta=answer("right"), config={"models": models}) as running:
         running.prefer("alpha", "beta")
         for path, body in ASKED.values():
-            async with running.post({"model": "alone", "stream": stream, **body}, path=path) as response:
+            async with running.post(
+                {"model": "alone" + running.suffix, "stream": stream, **body}, path=path
+            ) as response:
                 text = await response.text()
             good = ('"finish_reason":"stop"', '"stop_reason":"end_turn"', "response.completed", '"status":"completed"')
             assert response.status != 200 or not any(each in text for each in good)
             if not (stream and thought):  # the client has the thoughts already
-                async with running.post({"model": MODEL, "stream": stream, **body}, path=path) as response:
+                async with running.post(
+                    {"model": MODEL + running.suffix, "stream": stream, **body}, path=path
+                ) as response:
                     assert "right" in await response.text()
 
 

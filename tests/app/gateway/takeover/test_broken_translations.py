@@ -10,8 +10,10 @@ from providers.simulator.script import Gate, Hang, Raw, Step
 from tests.app.gateway.apis.test_dialects import MESSAGE_START, event, speaking
 from tests.app.gateway.broken_answers import BODIES, Seen, text_in
 from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.shared_gateway import SharedGateways
 from tests.patience import eventually
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 PROMPT = 5000  # tokens, as the provider says; far more than the gateway would guess
 PRICE = {"input": 1.0, "output": 2.0}
 USAGE = {"prompt_tokens": PROMPT, "completion_tokens": 4, "total_tokens": PROMPT + 4}  # some send it with every chunk
@@ -56,13 +58,14 @@ def settings(api: str) -> dict[str, Any]:
 @pytest.mark.parametrize("api", FIRST)
 @pytest.mark.parametrize("path", PATHS)
 async def test_text_that_comes_with_an_error_reaches_the_client(
-    serve: Serve, path: str, api: str, error: bytes
+    shared: SharedGateways, path: str, api: str, error: bytes
 ) -> None:
     seen = Seen()
     said = TEXT[api](" there") + TEXT[api](" again")
     script: list[Step] = [Raw(FIRST[api], token=True), Gate(seen.event), Raw(said + error)]
-    async with serve(alpha=script, config=settings(api)) as running:
-        async with running.post({"model": MODEL, "stream": True, **BODIES[path]}, path=f"/v1/{path}") as response:
+    async with shared.row(alpha=script, config=settings(api)) as running:
+        model = MODEL + running.suffix
+        async with running.post({"model": model, "stream": True, **BODIES[path]}, path=f"/v1/{path}") as response:
             got = b""
             async for piece in response.content.iter_any():
                 got += piece
@@ -72,7 +75,7 @@ async def test_text_that_comes_with_an_error_reaches_the_client(
         told = [json.loads(each.data) for each in events(got)]
         assert text_in(told) == "Hello there again"
         assert told[-1].get("error") or told[-1]["type"] in {"error", "response.failed"}
-        [row] = await running.rows("select outcome, chunks from attempts")
+        [row] = await running.rows(f"select outcome, chunks from attempts where model = '{model}'")
         assert row == {"outcome": "failed", "chunks": 3}
 
 
