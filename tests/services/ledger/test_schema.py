@@ -329,11 +329,6 @@ union all select proname, prosrc from pg_proc where pronamespace = 'public'::reg
 """
 
 
-async def test_an_empty_postgres_is_migrated(empty_postgres_url: str) -> None:
-    await migrate(empty_postgres_url)
-    assert "calls" in await inspected(empty_postgres_url, tables_and_views)
-
-
 async def test_a_migration_may_take_its_time(empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "COMMAND_TIMEOUT_S", 0.0001)
     await migrate(empty_postgres_url)
