@@ -203,11 +203,14 @@ def _deciding() -> Handler:
 
 _HANDLERS: Mapping[str, Handler] = {path: handler for api in APIS for handler in (_handler(api),) for path in api.paths}
 # Paths below a prefix, which clients have in addition to their base URL: clients of Groq (groq 1.7.0 for Python, read
-# on 2026-11-29), and of Messages at Microsoft Foundry and Bedrock (AnthropicFoundry and AnthropicBedrockMantle of
-# Anthropic's SDK 2.14, read on 2026-11-30), DeepSeek, Moonshot, Z.ai and others. Clients that change only the host come
-# here.
+# on 2026-11-29), of OpenAI's models at Azure, whose addresses end with /openai/v1, and of Messages at Microsoft Foundry
+# and Bedrock (AnthropicFoundry and AnthropicBedrockMantle of Anthropic's SDK 2.14, read on 2026-11-30), DeepSeek,
+# Moonshot, Z.ai and others. Clients that change only the host come here.
 _GROQS = "/openai"
-_OF_GROQ = ("chat/completions", "embeddings", "audio/speech", "audio/transcriptions", "audio/translations")
+_OF_GROQ = (
+    *("chat/completions", "responses", "embeddings", "completions"),
+    *("audio/speech", "audio/transcriptions", "audio/translations"),
+)
 _BELOW: Mapping[str, Mapping[str, Handler]] = {
     _GROQS: {path: _HANDLERS[path] for path in (f"/v1/{each}" for each in _OF_GROQ)},
     "/anthropic": {path: _handler(api) for api in BELOW_ANTHROPIC for path in api.paths},

@@ -209,6 +209,17 @@ async def test_messages_are_also_below_foundrys_path(serve: Serve) -> None:
             assert (response.status, (await response.json())["type"]) == (400, "error")
 
 
+async def test_openais_client_finds_responses_below_the_path_of_azure(serve: Serve) -> None:
+    async with serve(alpha=None, config=client()) as running:
+        url = f"{running.url}/openai/v1/responses"
+        for body in ({"input": "Hi"}, {"input": "Hi", "stream": True}):
+            async with running.http.post(url, json={"model": MODEL, **body}, headers=keyed()) as response:
+                assert response.status == 200, await response.text()
+                assert "output_text" in await response.text()
+        async with running.http.post(url, json={"model": MODEL, "input": "Hi"}) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (401, "invalid_api_key")
+
+
 async def test_groqs_sdk_finds_its_paths_whatever_its_base_url(serve: Serve) -> None:
     async with serve(alpha=None, beta=None, config=client()) as running:
         mine = keyed()
