@@ -288,12 +288,12 @@ class _Translations:
             deployment = deployment if self.forced is None else deployment.as_learnt(client)
         if (
             dialect is self._dialect
-            and PIVOT in deployment.speaks
+            and (PIVOT in deployment.speaks or dialect.name in OF_FUNCTIONS)
             and (
                 (deployment.functions_only and self.has_other_tools) or (self._may_sum_up and self._sums_up(deployment))
             )
         ):
-            dialect = PIVOT
+            dialect = PIVOT if PIVOT in deployment.speaks else OF_FUNCTIONS[dialect.name]
         wording = self._ruled(deployment, dialect, self._for(deployment, dialect, fields), fitting)
         if deployment.refuses_storing and dialect is self._dialect:
             wording = _without_storing(dialect, wording)

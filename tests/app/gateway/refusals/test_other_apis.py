@@ -258,6 +258,15 @@ async def test_a_server_of_responses_with_functions_alone_gets_other_tools_as_fu
         assert [item.get("type", "message") for item in sent] == ["message", "function_call", "function_call_output"]
 
 
+async def test_a_server_that_is_known_for_functions_alone_gets_them_at_once(serve: Serve) -> None:
+    settings = config("responses")
+    settings["providers"]["alpha"]["preset"] = "vllm"
+    async with serve(alpha=None, config=settings) as running:
+        running["alpha"].answers = functions_alone(_WORDS[0], "apply_patch", json.dumps({"input": "*** a patch"}))
+        status, said, _ = await call(running, "responses", tools=[LOOK, PATCH])
+        assert (status, '"custom_tool_call"' in said, len(running["alpha"].received)) == (200, True, 1), said
+
+
 OFFERS: dict[str, tuple[Any, Any, str]] = {  # own tool, hosted tool, words
     "responses": (LOOK, SEARCH, "Invalid value: 'web_search'. Supported values are: 'function' and 'custom'."),
     "messages": (
