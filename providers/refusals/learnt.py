@@ -91,7 +91,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
             Kind.API: f"{self.field} (asked in {self.instead})",
             Kind.TOOLS: f"tools in {self.field} (asked in {self.instead})",
             Kind.TOOL: f"tools of the type {self.value} in {self.field} "
-            + ("(sent: functions)" if self.instead == self.field else f"(asked in {self.instead})"),
+            + ("(sent: functions, or nothing)" if self.instead == self.field else f"(asked in {self.instead})"),
         }
         if (words := own.get(self.kind)) is not None:
             return words
