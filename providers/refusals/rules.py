@@ -245,6 +245,12 @@ RULES: tuple[Rule, ...] = (
         "Anthropic, where thinking was left out: router-for-me/CLIProxyAPI/issues/4957",
     ),
     Rule(r"(?P<penalties>Penalty is not enabled)", "Gemini from 2.5 on: google-gemini/cookbook/issues/1290"),
+    Rule(r"(?P<media>Media resolution is not (?:enabled|supported))", "Gemini, from memory, as of penalties"),
+    Rule(
+        r"(?P<field>max_completion_tokens|max_tokens)['\"`\u2019\u201d\xbb]?[.,;\u3002\uff0c] ?[^\d.;\u3002\n]{3,40}?"
+        r"['\"`\u2018\u201c\xab]?\b(?P<instead>max_completion_tokens|max_tokens)\b",
+        "own servers, in other languages: the name to use stands in the next clause",
+    ),
     Rule(r"(?P<beta>invalid beta flag)", "Bedrock, of a region without it: cline/cline/issues/5568"),
 )
 # Of thinking, without a field's name: Ollama (itayinbarr/little-coder/issues/86), Gemini
@@ -777,6 +783,7 @@ _NAMED_BY: Mapping[str, tuple[str, ...]] = {
     "include": ("include",),
     "management": ("context_management",),
     "beta": ("anthropic_beta",),
+    "media": ("media_resolution",),
 }
 
 

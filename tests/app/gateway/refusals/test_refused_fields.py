@@ -956,3 +956,140 @@ async def test_a_must_refused_otherwise_than_by_a_status_is_asked_of_another_fir
                     assert response.status == status, await response.text()
         assert len(running["alpha"].received) == 1
         assert all(each.body["wibble_depth"] == 3 for each in running["beta"].received)
+
+
+OF_GOOGLE: Mapping[str, Any] = {  # as Google's SDKs and Gemini CLI write a later turn
+    "contents": [
+        {
+            "role": "user",
+            "parts": [{"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo=", "displayName": "a.png"}}],
+        },
+        {
+            "role": "model",
+            "parts": [{"functionCall": {"id": "c", "name": "f", "args": {}}, "thoughtSignature": "QUJD"}],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {
+                    "functionResponse": {
+                        "id": "c",
+                        "name": "f",
+                        "response": {"output": "done"},
+                        "willContinue": False,
+                        "scheduling": "WHEN_IDLE",
+                    }
+                }
+            ],
+        },
+    ],
+    "generationConfig": {"mediaResolution": "MEDIA_RESOLUTION_LOW", "seed": 1},
+    "toolConfig": {"functionCallingConfig": {"mode": "AUTO", "streamFunctionCallArguments": False}},
+    "tools": [{"functionDeclarations": [{"name": "f"}]}],
+}
+UNKNOWN_TO_GOOGLE = [  # the member, the place that Google names, what is told
+    ("id", "contents[1].parts[0].function_call", "contents.parts.functionCall.id"),
+    ("id", "contents[2].parts[0].function_response", "contents.parts.functionResponse.id"),
+    ("thoughtSignature", "contents[1].parts[0]", "contents.parts.thoughtSignature"),
+    ("willContinue", "contents[2].parts[0].function_response", "contents.parts.functionResponse.willContinue"),
+    ("scheduling", "contents[2].parts[0].function_response", "contents.parts.functionResponse.scheduling"),
+    ("displayName", "contents[0].parts[0].inline_data", "contents.parts.inlineData.displayName"),
+    (
+        "streamFunctionCallArguments",
+        "tool_config.function_calling_config",
+        "toolConfig.functionCallingConfig.streamFunctionCallArguments",
+    ),
+]
+
+
+def of_google(path: str, words: str) -> Answers:
+    """Return the answers of Google's where the member at ``path``, numbers left out, is refused in these words."""
+
+    def is_there(value: Any, names: Sequence[str]) -> bool:
+        if isinstance(value, list):
+            return any(is_there(each, names) for each in value)
+        return not names or (names[0] in value and is_there(value[names[0]], names[1:]))
+
+    error = {"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}
+    return lambda body: [Status(400, error)] if is_there(body, path.split(".")) else ANSWERS["gemini"]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        *(
+            (path, f"Invalid JSON payload received. Unknown name \"{name}\" at '{place}': Cannot find field.")
+            for name, place, path in UNKNOWN_TO_GOOGLE
+        ),
+        ("generationConfig.mediaResolution", "Media resolution is not enabled for this model"),
+    ],
+    ids=lambda value: value if "." not in value or " " not in value else "",
+)
+async def test_what_only_tells_google_more_of_a_call_a_result_or_a_file_is_left_out_where_it_is_unknown(
+    serve: Serve, path: str, words: str
+) -> None:
+    where = f"/v1beta/models/{MODEL}:generateContent"
+    async with serve(alpha=None, config={"providers": {"alpha": {"kind": "gemini"}}}) as running:
+        running["alpha"].answers = of_google(path, words)
+        for sendings in (2, 3):
+            assert await told(running, OF_GOOGLE, where) == (200, path)
+            assert len(running["alpha"].received) == sendings
+        said = running["alpha"].received[-1].body
+    assert said["contents"][1]["parts"][0]["functionCall"]["name"] == "f"
+    assert said["contents"][2]["parts"][0]["functionResponse"]["response"] == {"output": "done"}
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "path"),
+    [
+        ("seed", "generation_config", "generationConfig.seed"),
+        ("args", "contents[1].parts[0].function_call", "contents.parts.functionCall.args"),
+    ],
+)
+async def test_what_a_request_of_googles_means_stays_in_it(serve: Serve, name: str, place: str, path: str) -> None:
+    words = f"Invalid JSON payload received. Unknown name \"{name}\" at '{place}': Cannot find field."
+    async with serve(alpha=None, config={"providers": {"alpha": {"kind": "gemini"}}}) as running:
+        running["alpha"].answers = of_google(path, words)
+        assert (await told(running, OF_GOOGLE, f"/v1beta/models/{MODEL}:generateContent"))[0] == 400
+        assert len(running["alpha"].received) == 1
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+async def test_a_result_does_not_say_whether_it_is_an_error_where_that_is_refused(
+    serve: Serve, *, is_error: bool
+) -> None:
+    words = "messages.2.content.0.tool_result.is_error: Extra inputs are not permitted"
+    asked = with_found_tools()
+    asked["messages"][2]["content"] = [
+        {"type": "tool_result", "tool_use_id": "a", "content": "nothing", "is_error": is_error}
+    ]
+    async with serve(alpha=None, config={"providers": {"alpha": {"apis": ["messages"]}}}) as running:
+        running["alpha"].answers = lambda body: (
+            [Status(400, error_of(words))] if "is_error" in json.dumps(body) else ANSWERS["messages"]
+        )
+        for sendings in (2, 3):
+            assert await told(running, asked, "/v1/messages") == (200, "messages.content.is_error")
+            assert len(running["alpha"].received) == sendings
+
+
+@pytest.mark.parametrize(
+    ("words", "sendings", "status"),
+    [
+        ("Unbekannter Parameter: max_completion_tokens. Verwenden Sie max_tokens.", 2, 200),
+        ("Paramètre inconnu : max_completion_tokens. Utilisez « max_tokens ».", 2, 200),
+        ("不支持参数 max_completion_tokens\uff0c请使用 max_tokens", 2, 200),
+        ("max_completion_tokens, 500, ist mehr als max_tokens des Modells", 1, 400),
+        ("Unbekannte Parameter: max_completion_tokens, max_tokens", 1, 400),
+    ],
+)
+async def test_a_limit_is_sent_by_the_name_that_a_refusal_in_another_language_gives(
+    serve: Serve, words: str, sendings: int, status: int
+) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: (
+            refused(words) if "max_completion_tokens" in body or status == 400 else ANSWERS["chat"]
+        )
+        assert await told(running, {"messages": QUESTION, "max_completion_tokens": 500}) == (status, None)
+        assert len(running["alpha"].received) == sendings
+        if status == 200:
+            assert running["alpha"].received[-1].body["max_tokens"] == 500
