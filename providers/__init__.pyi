@@ -157,6 +157,7 @@ from .refusals.too_long import StatedLengths as StatedLengths
 from .refusals.too_long import stated_lengths as stated_lengths
 from .refusals.too_long import stated_limit as stated_limit
 from .refusals.vendor_limits import ANSWER as ANSWER
+from .refusals.vendor_limits import PICTURES as PICTURES
 from .refusals.vendor_limits import Limit as Limit
 from .refusals.words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES
 from .refusals.words import addresses as addresses

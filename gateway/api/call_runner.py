@@ -48,6 +48,7 @@ from gateway.racing import (
 )
 from gateway.steering import Plan
 from providers import OF_SIZE
+from providers.dialects import without_pictures
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -119,6 +120,7 @@ class CallRunner:
         self._has_won = False  # whether one of several models in the last race had won, and the others have given way
         self._roomy: _Roomy | None = None  # of the deployments that refused the answer's length, the one with most room
         self._is_asked_for_less = False
+        self._is_asked_without_pictures = False
         self.purse: Purse  # pays for the call's launches
         self._services = services or context.services
         self._body = body
@@ -368,6 +370,18 @@ class CallRunner:
         self.failed[:] = [each for each in self.failed if each[0] != planned.model.name]
         self.use(planned)
         return True
+
+    async def use_unseeing(self) -> bool:
+        """Go on, once, with the requested model, if a deployment has refused pictures that can be left out.
+
+        Returns whether so. The new plan knows the refusal, and leaves them out (``fitting.py``).
+        """
+        refuses = any(error.lack is not None for _, ending in self._unanswered for _, error in ending.failures)
+        if not refuses or self._is_asked_without_pictures or self.models.planned.model.fallbacks:
+            return False
+        self._is_asked_without_pictures = True
+        request = self.first_call.request
+        return without_pictures(request.dialect.requests.prompt, request.fields) is not None and await self.use_own()
 
     def _refuse(self, error: ApiError) -> NoReturn:
         """Record the call, which no model answered.

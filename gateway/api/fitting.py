@@ -16,8 +16,10 @@ from gateway.settings import DataPolicy
 from providers import (
     ANSWER,
     NO_PREFILL,
+    PICTURES,
     SEARCHING,
     Demand,
+    Fact,
     Kind,
     StatedLengths,
     Traits,
@@ -55,6 +57,7 @@ from providers.dialects import (
     rendered,
     stands,
     takes_text,
+    without_pictures,
 )
 
 # The estimate of tokens may be too high by this factor: so a prompt that seems too long for all is still tried.
@@ -66,6 +69,7 @@ _ESSENTIAL = frozenset(
 _WITHIN_PROMPT = tuple(f"{dialect.requests.prompt}[" for dialect in DIALECTS.values())
 _NO_PROMPT = msgspec.Raw()
 _NO_EFFORT, _LOW_EFFORT = {"reasoning_effort": "none"}, {"reasoning_effort": "low"}
+_NO_PICTURES = Fact(Kind.SIZE, PICTURES)
 _ABILITIES = {
     "tools": "does not support tools",
     "json_schema": "does not support JSON schemas",
@@ -165,35 +169,37 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
     translations = _Translations(question)
     fitting = Fitting([], {}, {}, {}, [])
     needs, excluded = question.needs, fitting.excluded
-    demanded = [ability for ability in _ABILITIES if getattr(needs, ability)]
     unfit: dict[type[_Unfit], list[Deployment]] = {}
     for deployment in deployments:
         try:
             _check_policy(deployment, question.policy)
-            _check_abilities(deployment, demanded, fitting, has_fallbacks=question.has_fallbacks)
-            translations.fit(deployment, fitting)
+            asked = translations.seen_by(deployment) if needs.vision else translations
+            _check_abilities(deployment, asked.demanded, fitting, has_fallbacks=question.has_fallbacks)
+            asked.fit(deployment, fitting)
             _check_length(deployment, question, is_ceiling=translations.lowers)
         except _Unfit as reason:
             unfit.setdefault(type(reason), []).append(deployment)
             excluded[deployment.name] = str(reason)
         else:
-            fitting.deployments.append(deployment)
-            if (learnt := deployment.learnt) is not None and learnt.steers:
-                _note_refused(deployment, question, fitting)
+            _add(deployment, question, fitting)
     too_long, too_short = unfit.get(_TooLong, []), unfit.get(_TooShort, []) if question.shortens else []
     if not fitting.deployments:  # a shorter answer is better than none; a refusal has its own words
         fitting.rooms.update((each.name, each.capabilities.max_output_tokens or 0) for each in too_short)
         after_all = too_short or (*_nearly_long_enough(too_long, needs), *unfit.get(_RefusedLength, ()))
         for deployment in after_all:
-            fitting.deployments.append(deployment)
-            if (learnt := deployment.learnt) is not None and learnt.steers:
-                _note_refused(deployment, question, fitting)
+            _add(deployment, question, fitting)
             del excluded[deployment.name]
     if not fitting.deployments:
         if (fault := translations.fault) is not None and translations.faulty_for == len(excluded):
             raise fault
         raise NoDeploymentFits(question.model, excluded, too_long=_lengths(too_long, needs) if too_long else None)
     return fitting
+
+
+def _add(deployment: Deployment, question: Question, fitting: Fitting) -> None:
+    fitting.deployments.append(deployment)
+    if (learnt := deployment.learnt) is not None and learnt.steers:
+        _note_refused(deployment, question, fitting)
 
 
 def fit_to_count(question: Question, fitting: Fitting) -> None:
@@ -213,6 +219,7 @@ class _Translations:
     def __init__(self, question: Question) -> None:
         self.fault: ApiError | None = None  # of the request
         self.faulty_for = 0  # deployments
+        self.demanded = [ability for ability in _ABILITIES if getattr(question.needs, ability)]
         self._question = question
         self._dialect = question.dialect
         self._fields = question.fields
@@ -225,6 +232,18 @@ class _Translations:
     def lowers(self) -> bool:
         """Whether a limit above a deployment's longest answer is lowered, as clients of this API have to set one."""
         return self._with_limit is not None
+
+    def seen_by(self, deployment: Deployment) -> "_Translations":
+        """Return the translations for ``deployment``: without earlier pictures, if the deployment sees none."""
+        question = self._question
+        if question.has_fallbacks or not _sees_nothing(deployment, question.client):
+            return self
+        return self._unseen or self
+
+    @cached_property
+    def _unseen(self) -> "_UnseenTranslations | None":
+        left = None if self._question.is_too_many else without_pictures(self._dialect.requests.prompt, self._fields)
+        return None if left is None else _UnseenTranslations(self._question, left)
 
     @cached_property
     def offered(self) -> frozenset[str]:
@@ -579,6 +598,24 @@ class _Translations:
         self.faulty_for += 1
 
 
+class _UnseenTranslations(_Translations):
+    """Those of a request without its pictures, for deployments that see none: these are asked after all others."""
+
+    def __init__(self, question: Question, left: Wording) -> None:
+        needs = msgspec.structs.replace(question.needs, vision=False)
+        super().__init__(msgspec.structs.replace(question, fields=left.fields, needs=needs))
+        self._pictures = [loss.field for loss in left.losses]
+
+    def fit(self, deployment: Deployment, fitting: Fitting) -> None:
+        """Add ``deployment`` to ``fitting``, and name the pictures that it is not sent."""
+        super().fit(deployment, fitting)
+        own = fitting.rendered.get(deployment.name, AS_ASKED)
+        fitting.rendered[deployment.name] = msgspec.structs.replace(
+            own, fields=fitting.sent_to(deployment.name, self._fields), dropped=(*own.dropped, *self._pictures)
+        )
+        fitting.second[deployment.name] = "sees no pictures"
+
+
 def _fit_for(
     requests: RequestFormat, habits: Habits, fields: Fields, *, is_foreign: bool, asks_effort: bool
 ) -> Wording:
@@ -630,6 +667,13 @@ def _check_abilities(
         if has_fallbacks:  # else the client is told of it in the vendor's words
             raise _Unfit(_ABILITIES["json_schema"])
         fitting.second[deployment.name] = "refuses JSON schemas"
+
+
+def _sees_nothing(deployment: Deployment, client: str | None) -> bool:
+    if deployment.capabilities.vision is False:
+        return True
+    learnt = deployment.learnt
+    return learnt is not None and learnt.steers and _NO_PICTURES in learnt.of(deployment.model, client)
 
 
 def _check_length(deployment: Deployment, question: Question, *, is_ceiling: bool) -> None:

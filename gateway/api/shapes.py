@@ -216,8 +216,11 @@ def decided(fleet: Fleet, client: Client, shape: Shape) -> CachedDecision | None
 
 
 def keep(fleet: Fleet, client: Client, shape: Shape, cached: CachedDecision, fitting: Fitting) -> None:
-    """Keep the decision about requests of this ``shape``, unless a deployment is sent a changed request."""
-    if fitting.rendered or fitting.rooms:
+    """Keep the decision about requests of this ``shape``, unless a deployment is sent a changed request.
+
+    Who sees no pictures cannot answer one request with pictures, and another one of this shape in a changed form.
+    """
+    if fitting.rendered or fitting.rooms or (shape.vision and fitting.excluded):
         return
     of_client: ClientDecisions | None = fleet.kept.pop(id(client), None)
     if of_client is None or of_client.client is not client:

@@ -3,7 +3,7 @@
 1. ``DEPLOYMENT``: the same deployment, in the refused request's seat, each time as an attempt of its own.
 2. ``MODEL``: another deployment of the model; when none is left, one that refused reasoning, without that reasoning.
 3. ``CALL``: another model; else the first model once more, when it is free; else the model with most room, for a
-   shorter answer.
+   shorter answer; else the first model without earlier pictures, if it sees none.
 
 For example: 400 "Unsupported parameter: 'verbosity'" asks the same deployment again without the field (1), 503 asks the
 next deployment (2), and when all have failed, the model's first fallback is asked (3).
@@ -249,6 +249,9 @@ class CallModels(Protocol):
     async def use_roomiest(self) -> bool:
         """Go on, once, with the deployment that leaves most room for an answer; return whether there is one."""
 
+    async def use_unseeing(self) -> bool:
+        """Go on, once, with a deployment that has refused pictures, if they can be left out; return whether so."""
+
 
 CallRung = Callable[[CallModels], Awaitable[bool]]  # returns whether a model is to be asked
 
@@ -289,7 +292,12 @@ async def a_shorter_answer(of: CallModels) -> bool:
     return (is_limit or refusal.meaning is Meaning.TOO_LONG) and await of.use_roomiest()
 
 
-CALL: Sequence[CallRung] = (another_model, once_free, a_shorter_answer)
+async def without_pictures(of: CallModels) -> bool:
+    """If a deployment takes no pictures, ask it with notes in place of those of earlier turns and of tools."""
+    return await of.use_unseeing()
+
+
+CALL: Sequence[CallRung] = (another_model, once_free, a_shorter_answer, without_pictures)
 
 
 async def has_next(of: CallModels) -> bool:

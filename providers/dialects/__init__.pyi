@@ -68,6 +68,7 @@ from .meanings import RefusalWords as RefusalWords
 from .messages.dialect import MESSAGES as MESSAGES
 from .messages.in_frames import in_frame as in_frame
 from .messages.request_from_chat import DEFAULT_MAX_TOKENS as DEFAULT_MAX_TOKENS
+from .pictures import without_pictures as without_pictures
 from .recalling import Recalling as Recalling
 from .recalling import TurnReader as TurnReader
 from .responses.dialect import RESPONSES as RESPONSES

@@ -1,0 +1,197 @@
+"""Screenshots of an agent's earlier turns and tools, before models that see none: notes stand in their place."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from providers.simulator.script import Step, answer
+from tests.app.gateway.refusals.test_refused_fields import SEES_NOTHING, refused
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+URL = "data:image/png;base64,iVBORw0KGgo="
+SHOWN: Mapping[str, Any] = {
+    "chat": {"type": "image_url", "image_url": {"url": URL}},
+    "responses": {"type": "input_image", "image_url": URL},
+    "messages": {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
+    "gemini": {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
+}
+PATHS = {
+    "chat": ("/v1/chat/completions", "messages"),
+    "responses": ("/v1/responses", "input"),
+    "messages": ("/v1/messages", "messages"),
+    "gemini": (f"/v1beta/models/{MODEL}:generateContent", "contents"),
+}
+TURNS: Mapping[str, Callable[[str, Any], dict[str, Any]]] = {
+    "chat": lambda role, part: {"role": role, "content": [{"type": "text", "text": "See"}, *part]},
+    "messages": lambda role, part: {"role": role, "content": [{"type": "text", "text": "See"}, *part]},
+    "responses": lambda role, part: {
+        "role": role,
+        "content": [{"type": "output_text" if role == "assistant" else "input_text", "text": "See"}, *part],
+    },
+    "gemini": lambda role, part: {
+        "role": "model" if role == "assistant" else role,
+        "parts": [{"text": "See"}, *part],
+    },
+}
+# The call of a tool, and its result, which is a picture.
+RESULTS: Mapping[str, Any] = {
+    "chat": [
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "(below)"},
+        TURNS["chat"]("user", [SHOWN["chat"]]),
+    ],
+    "responses": [
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": [SHOWN["responses"]]},
+    ],
+    "messages": [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {}}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [SHOWN["messages"]]}],
+        },
+    ],
+    "gemini": [
+        {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]},
+        {
+            "role": "user",
+            "parts": [
+                {
+                    "functionResponse": {
+                        "name": "look",
+                        "response": {"output": "(below)"},
+                        "parts": [SHOWN["gemini"]],
+                    }
+                },
+                SHOWN["gemini"],
+            ],
+        },
+    ],
+}
+NAMES: Mapping[str, tuple[str, str]] = {
+    "chat": ("messages[0].content[1]", "messages[3].content[1]"),
+    "responses": ("input[0].content[1]", "input[2].output[0]"),
+    "messages": ("messages[0].content[1]", "messages[2].content[0].content[0]"),
+    "gemini": ("contents[0].parts[1]", "contents[2].parts[0].functionResponse.parts[0], contents[2].parts[1]"),
+}
+BLIND: Mapping[str, Any] = {"deployment": "alpha/m", "capabilities": {"vision": False}}
+HOW = pytest.mark.parametrize("deployment", [BLIND, "alpha/m"], ids=["configured", "learnt"])
+APIS = pytest.mark.parametrize("api", PATHS)
+
+
+def seeing_nothing(body: Any) -> Sequence[Step]:
+    return refused(SEES_NOTHING) if '"image_url"' in json.dumps(body) else answer("Hello")
+
+
+def earlier(api: str) -> list[Any]:
+    turn = TURNS[api]
+    return [turn("user", [SHOWN[api]]), turn("assistant", []), turn("user", [])]
+
+
+def of_tool(api: str) -> list[Any]:
+    return [TURNS[api]("user", []), *RESULTS[api]]
+
+
+async def ask(running: RunningGateway, api: str, turns: Sequence[Any]) -> tuple[int, str | None, str | None, str]:
+    """Return the status, who answered, what was left out, and the text of the answer."""
+    path, prompt = PATHS[api]
+    body: dict[str, Any] = {prompt: turns} if api == "gemini" else {"model": MODEL, "max_tokens": 99, prompt: turns}
+    if api == "responses":
+        body["max_output_tokens"] = body.pop("max_tokens")
+    async with running.post(body, path=path) as response:
+        who, dropped = (response.headers.get(f"x-holeshot-{name}") for name in ("deployment", "dropped"))
+        return response.status, who, dropped, await response.text()
+
+
+def models(*deployments: Any, **more: Any) -> dict[str, Any]:
+    return {"models": {MODEL: {"deployments": list(deployments), "race": {"mode": "single"}, **more}}}
+
+
+@HOW
+@APIS
+async def test_a_session_with_a_picture_in_its_history_goes_on_where_nobody_sees(
+    serve: Serve, api: str, deployment: Any
+) -> None:
+    async with serve(alpha=None, config=models(deployment)) as running:
+        running["alpha"].answers = seeing_nothing
+        for turns, dropped in zip((earlier(api), of_tool(api)), NAMES[api], strict=True):
+            status, who, told, said = await ask(running, api, turns)
+            assert (status, who, told) == (200, "alpha/m", dropped), said
+            sent = json.dumps(running["alpha"].received[-1].body)
+            assert "sees no pictures" in sent
+            assert "iVBORw0KGgo" not in sent
+        # A model that was not known to see nothing was asked once with a picture.
+        assert len(running["alpha"].received) == (2 if deployment is BLIND else 3)
+
+
+@HOW
+@APIS
+async def test_a_picture_that_the_user_asks_about_is_not_left_out(serve: Serve, api: str, deployment: Any) -> None:
+    async with serve(alpha=None, config=models(deployment)) as running:
+        running["alpha"].answers = seeing_nothing
+        turns = [TURNS[api]("user", []), TURNS[api]("assistant", []), TURNS[api]("user", [SHOWN[api]])]
+        for sent in (1, 2):
+            status, _, _, said = await ask(running, api, turns)
+            words = "does not support images" if deployment is BLIND else "unknown variant"
+            assert (status, words in said) == (400, True)
+            assert len(running["alpha"].received) == (0 if deployment is BLIND else sent)
+
+
+@HOW
+async def test_who_sees_pictures_is_asked_first_and_gets_them(serve: Serve, deployment: Any) -> None:
+    async with serve(alpha=None, beta=answer("Hello"), config=models(deployment, "beta/m")) as running:
+        running["alpha"].answers = seeing_nothing
+        running.prefer("alpha", "beta")
+        shown = TURNS["chat"]("user", [SHOWN["chat"]])
+        for turns in (earlier("chat"), [shown], earlier("chat")):  # also after a decision about the same shape
+            assert (await ask(running, "chat", turns))[:3] == (200, "beta/m", None)
+            assert "iVBORw0KGgo" in json.dumps(running["beta"].received[-1].body)
+        running["beta"].answers = lambda _: refused("Service unavailable", 503)
+        status, who, dropped, _ = await ask(running, "chat", earlier("chat"))
+        assert (status, who, dropped) == (200, "alpha/m", NAMES["chat"][0])
+
+
+@HOW
+async def test_a_fallback_that_sees_pictures_comes_before_notes(serve: Serve, deployment: Any) -> None:
+    config = models(deployment, fallbacks=["spare"])
+    config["models"]["spare"] = {"deployments": ["beta/m"]}
+    async with serve(alpha=None, beta=answer("Hello"), config=config) as running:
+        running["alpha"].answers = seeing_nothing
+        for _ in range(2):
+            assert (await ask(running, "chat", earlier("chat")))[:3] == (200, "beta/m", None)
+        assert "iVBORw0KGgo" in json.dumps(running["beta"].received[-1].body)
+
+
+async def test_what_a_call_says_of_pictures_stays_as_it_is(serve: Serve) -> None:
+    said = {"type": "image", "inlineData": {"mimeType": "image/png"}}
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "draw", "input": said}]}
+    result = {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [SHOWN["messages"]]}],
+    }
+    async with serve(alpha=answer("Hello"), config=models(BLIND)) as running:
+        turns = [{"role": "user", "content": "Draw"}, call, result]
+        assert (await ask(running, "messages", turns))[0] == 200
+        calls = running["alpha"].received[-1].body["messages"][1]["tool_calls"]
+        assert json.loads(calls[0]["function"]["arguments"]) == said
+
+
+async def test_a_mark_for_the_cache_and_a_beginning_of_the_answer_stay(serve: Serve) -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    marked = {**SHOWN["messages"], **mark}
+    config = {**models(BLIND), "providers": {"alpha": {"apis": ["messages"]}}}
+    turn, beginning = TURNS["messages"], {"role": "assistant", "content": "{"}
+    async with serve(alpha=None, config=config) as running:
+        running["alpha"].answers = lambda _: refused("Stop", 400)
+        await ask(running, "messages", [turn("user", [marked]), turn("assistant", []), turn("user", []), beginning])
+        sent = running["alpha"].received[-1].body["messages"]
+        assert sent[0]["content"][1] == {"type": "text", "text": sent[0]["content"][1]["text"], **mark}
+        asked = [turn("user", []), turn("assistant", []), turn("user", [marked]), beginning]
+        assert (await ask(running, "messages", asked))[0] == 400
+        assert len(running["alpha"].received) == 1
