@@ -309,7 +309,7 @@ SHORT = {  # of our own words, the operator's, or a field with a bound
     "providers/dialects/messages/events.py": 1,
 }  # fmt: skip
 CHECKED = {  # parts of an answer: each large block, whole answer and gathered one is checked before it is read
-    "providers/dialects/chat/answers.py": 5, "providers/dialects/chat/continuing.py": 4,
+    "providers/dialects/chat/answers.py": 6, "providers/dialects/chat/continuing.py": 4,
     "providers/dialects/chat/deltas.py": 3,
     "providers/dialects/completions/dialect.py": 2, "providers/dialects/converse/answers.py": 7,
     "providers/dialects/gemini/events.py": 3,
