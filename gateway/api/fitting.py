@@ -17,7 +17,6 @@ from providers import (
     ANSWER,
     NO_PREFILL,
     PICTURES,
-    SEARCHING,
     Demand,
     Fact,
     Kind,
@@ -494,32 +493,17 @@ class _Translations:
         return limited
 
     def _for(self, deployment: Deployment, dialect: Dialect, fields: Fields) -> Wording:
-        capabilities = deployment.capabilities
-        habits = Habits(
-            thinks=capabilities.reasoning is not False,
-            takes_thoughts=deployment.takes_thoughts,
-            takes_unsigned=deployment.takes_unsigned,
-            takes_marks=deployment.takes_marks,
-            # What is marked stands in the input.
-            instructions_last=deployment.traits.breakpoints and deployment.marks_from is not None,
-            takes_signed=deployment.takes_signed,
-            beyond=deployment.beyond,
-            reads_bills=deployment.vendor == "anthropic",
-            searches=deployment.vendor in SEARCHING,
-            takes_forced=deployment.traits.takes_forced,
-            forbids_calls=deployment.traits.forced_tools != "auto",
-            takes_none=deployment.traits.takes_none,
-            may_think=not deployment.traits.family and deployment.capabilities.reasoning is not False,
-        )
-        if dialect.pivoting is not None and dialect.pivoting.stream_sealed is not None and deployment.encrypts:
-            seal = deployment.seal if self.sealed else None
-            habits = msgspec.structs.replace(habits, encrypts=True, seal=seal)
-        if dialect.pivoting is not None and dialect.pivoting.habits_of is not None:
-            habits = dialect.pivoting.habits_of(deployment.traits, capabilities.max_output_tokens, habits)
+        habits, pivoting = deployment.habits[dialect.name], dialect.pivoting
+        if habits.encrypts and pivoting is not None and pivoting.stream_sealed is not None and self.sealed:
+            habits = msgspec.structs.replace(habits, seal=deployment.seal)
         if dialect is self._dialect:
             chooses = deployment.vendor is not None and "choices" not in habits.beyond
             unchanged = self._own(dialect, habits, fields, is_choiceless=chooses)
-            return self._with_thoughts(deployment, dialect, unchanged) if capabilities.reasoning is True else unchanged
+            return (
+                self._with_thoughts(deployment, dialect, unchanged)
+                if deployment.capabilities.reasoning is True
+                else unchanged
+            )
         if (reason := dialect.untranslated or self._dialect.untranslated) is not None:
             raise _Unfit(f"answers {dialect.name} only, and {reason}")
         if self._question.is_too_many:

@@ -52,7 +52,7 @@ from gateway.steering import (
     prefix_of,
 )
 from providers import aside, concerns
-from providers.dialects import SEARCHED_BYTES, LastingPart, accounts_in, bound_reasoning
+from providers.dialects import PIVOT, SEARCHED_BYTES, LastingPart, accounts_in, bound_reasoning
 
 if TYPE_CHECKING:
     from gateway.api.vectors import VectorComparisons
@@ -543,7 +543,7 @@ def _sealed_by(prompt: bytes, model: Model) -> Maker | None:
     """Return which of ``model``'s deployments made the newest sealed reasoning in ``prompt``; None: none of them."""
     for account in reversed(accounts_in(prompt)):
         for each in model.deployments.values():
-            if each.encrypts and each.seal is not None and each.seal.whose == account:
+            if each.habits[PIVOT.name].encrypts and each.seal is not None and each.seal.whose == account:
                 return Maker(each.name, tenant=each.tenant, account=account)
     return None
 

@@ -36,7 +36,7 @@ from providers import (
     has_several_keys,
     unforced,
 )
-from providers.dialects import DIALECTS, PIVOT, Dialect, ParameterNames, Seal, SystemPrompt, Way, raw_json
+from providers.dialects import DIALECTS, PIVOT, Dialect, Habits, ParameterNames, Seal, SystemPrompt, Way, raw_json
 
 # A deployment as calls see it: one model at one provider, with timeouts, price and capabilities.
 
@@ -86,16 +86,12 @@ class Deployment(MaskedRecord, frozen=True):
     continues: tuple[Way, ...] | None = None  # the ways of continuing another's answer; None: there is none
     traits: Traits = UNKNOWN_MODEL  # what the model is and takes
     seal: Seal | None = None  # of the account, for reasoning that the model encrypts
-    takes_thoughts: bool = False  # the model needs its own reasoning back in later turns
-    takes_unsigned: bool = False  # in Messages, thoughts that nobody has signed are read
-    takes_signed: str = ""  # in chat, the model reads the thoughts that this vendor has signed
-    beyond: frozenset[str] = frozenset()  # what the deployment takes though chat has no place for it, as in ``Habits``
+    habits: Mapping[str, Habits] = {}  # by dialect: how its model is asked in it
     dropped: Mapping[str, frozenset[str]] = {}  # by dialect, fields that its vendor or model answers with an error
     refuses_storing: bool = False  # in Responses: refuses ``store: true``
     compacts: bool = True  # in Responses: may make a conversation shorter, in an item of its own
     functions_only: bool = False  # in Responses: takes no other tools
     lacks_schemas: bool = False  # its vendor refuses JSON schemas
-    takes_marks: bool = False  # in chat: takes Messages' cache marks
     cache_keys: frozenset[str] = frozenset()  # the dialects in which the vendor takes a ``prompt_cache_key``
     # What a request is sent as ``store`` that says nothing of it; None: nothing. Its vendor, or the operator, says so.
     store: msgspec.Raw | None = None
@@ -125,12 +121,6 @@ class Deployment(MaskedRecord, frozen=True):
     def account(self) -> str | None:
         """The account at the vendor: that of the provider's keys, or of a client's own key."""
         return None if self.seal is None else self.seal.whose
-
-    @property
-    def encrypts(self) -> bool:
-        """Whether the model gives encrypted reasoning in Responses if asked to; other models refuse that."""
-        thinks = self.capabilities.reasoning
-        return self.traits.signs and (bool(self.traits.efforts) if thinks is None else thinks)
 
     def with_key(self, upstream: Upstream, digest: str, learnt: LearntFacts | None = None) -> "Deployment":
         """Return the deployment with the ``upstream`` of a client's own key, without the operator's headers and fields.
@@ -206,8 +196,16 @@ class Deployment(MaskedRecord, frozen=True):
         refused = [fact for fact in known if fact.kind is Kind.CALL]
         if not refused:
             return self
-        forbids = not any(fact.field for fact in refused)
-        return msgspec.structs.replace(self, traits=unforced(self.traits, forbids=forbids))
+        return self.unforced(forbids=not any(fact.field for fact in refused))
+
+    def unforced(self, *, forbids: bool) -> "Deployment":
+        """Return the deployment with a model that refused to be forced to call a tool, as ``providers.unforced``."""
+        traits = unforced(self.traits, forbids=forbids)
+        habits = {
+            name: msgspec.structs.replace(each, takes_forced=traits.takes_forced, forbids_calls=forbids)
+            for name, each in self.habits.items()
+        }
+        return msgspec.structs.replace(self, traits=traits, habits=habits)
 
     def others(self, offered: str | None) -> tuple[Dialect, ...]:
         """Return the dialects to try after a refusal; first the one that the refusal has ``offered``.

@@ -1,6 +1,6 @@
 """Resolves settings to models: each deployment with its provider's settings and the catalog's data."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from urllib.request import getproxies_environment
 
 import msgspec
@@ -28,9 +28,12 @@ from gateway.settings import (
 from providers import (
     CLAUDES,
     COMPACTING,
+    SEARCHING,
     Api,
+    Capabilities,
     Datasheet,
     Price,
+    Quirks,
     Traits,
     Upstream,
     Vendor,
@@ -47,7 +50,7 @@ from providers import (
     traits_of,
     within,
 )
-from providers.dialects import DIALECTS, PIVOT, Dialect, Seal
+from providers.dialects import DIALECTS, PIVOT, Dialect, Habits, Seal, habits_by_dialect
 
 # Settings of a deployment that hold in all models.
 _FACTS = frozenset({"bills_after_disconnect", "capabilities", "price_per_mtok"})
@@ -76,9 +79,8 @@ class Resolver:
     def model(self, name: str, settings: ModelSettings, *, adhoc: bool = False, payer: str = "") -> Model:
         """Return a model as configured, and under each profile; ``payer``'s budget pays for its extra attempts."""
         race, own = settings.race, settings.timeouts
-        deployments = {item.name: self._deployment(item) for item in settings.deployments if item.enabled}
-        if settings.cache_marks == "auto":
-            deployments = {key: self._marked(each) for key, each in deployments.items()}
+        marks = settings.cache_marks == "auto"
+        deployments = {item.name: self._deployment(item, marks=marks) for item in settings.deployments if item.enabled}
         prices = {key: each.price for key, each in deployments.items() if each.price is not None}
         limited = {key: each.max_in_flight for key, each in deployments.items() if each.max_in_flight is not None}
         own_of = {item.name: item.timeouts for item in settings.deployments}
@@ -145,10 +147,12 @@ class Resolver:
         """Return the catalog row of a provider; None if it has none."""
         return vendor_of(provider, self._settings.providers[provider], self._catalog)
 
-    def _deployment(self, settings: DeploymentSettings) -> Deployment:
+    def _deployment(self, settings: DeploymentSettings, *, marks: bool) -> Deployment:
+        """Return a deployment; ``marks``: its requests get cache marks, where its model takes them."""
         provider, _, model = settings.deployment.partition("/")
         extra_body = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()}
         vendor = self.vendor(provider)
+        quirks = _NO_QUIRKS if vendor is None else vendor.quirks
         datasheet = self._find_datasheet(vendor, settings)
         provided = self._settings.providers[provider]
         kind = kind_of(provider, provided, self._catalog)
@@ -156,12 +160,17 @@ class Resolver:
         version = _version_of(provided.headers, settings.extra_headers) if kind == "anthropic" else ""
         if version >= _NEWEST_VERSION:
             traits = refusing(traits, _SAMPLING)
-        if vendor is not None and vendor.quirks.temperatures is not None:
-            traits = within(traits, vendor.quirks.temperatures)
+        if quirks.temperatures is not None:
+            traits = within(traits, quirks.temperatures)
         apis = apis_at(settings, provided, vendor, datasheet.only_api)
         price, tier = datasheet.price, tier_of(settings.extra_body.get("service_tier"))
-        is_free = vendor is not None and model.endswith(vendor.quirks.free) and not (price and price.is_configured)
+        is_free = model.endswith(quirks.free) and not (price and price.is_configured)
         price = _NOTHING if is_free else price
+        # Models without a cache have no price of one, and refuse marks.
+        takes_marks = quirks.habits.takes_marks and price is not None and price.cached_input_usd is not None
+        marks_from = _marks_from(traits, kind, extra_body, takes_marks=takes_marks) if marks else None
+        can, has_marks = datasheet.capabilities, marks_from is not None
+        habits = _habits(vendor, model, traits, can, takes_marks=takes_marks, has_marks=has_marks)
         store, stores_own = says_store(provided, vendor)
         return Deployment(
             name=settings.name,
@@ -180,7 +189,7 @@ class Resolver:
             max_in_flight=min(
                 (each[settings.name] for each in (self._limits, self._of_fleet) if settings.name in each), default=None
             ),
-            capabilities=datasheet.capabilities,
+            capabilities=can,
             apis=frozenset(apis),
             speaks=_spoken(apis) or (PIVOT,),
             may_have=None if settings.apis else _may_have(provided, vendor, apis),
@@ -198,49 +207,28 @@ class Resolver:
             is_newest_version=version >= _NEWEST_VERSION,
             drops_unfit=kind in CLAUDES and "prefix" in traits.bound,
             seal=Seal(self._secret, provided.account or provider),
-            takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
-            takes_unsigned=vendor is not None and vendor.quirks.takes_unsigned,
-            takes_signed=vendor.quirks.signer(model) if vendor is not None else "",
-            beyond=vendor.quirks.beyond_chat(model) if vendor is not None else frozenset(),
-            dropped=_dropped(vendor, traits),
-            refuses_storing=vendor is not None and vendor.quirks.refuses_storing,
+            habits=habits,
+            dropped=_dropped(quirks, traits),
+            refuses_storing=quirks.refuses_storing,
             compacts=vendor is None or vendor.name in COMPACTING,
-            functions_only=vendor is not None and vendor.quirks.functions_only,
-            lacks_schemas=vendor is not None
-            and vendor.quirks.lacks_schemas
-            and settings.capabilities.json_schema is None,
-            # Models without a cache have no price of one, and refuse marks.
-            takes_marks=vendor is not None
-            and vendor.quirks.takes_marks
-            and price is not None
-            and price.cached_input_usd is not None,
+            functions_only=quirks.functions_only,
+            lacks_schemas=quirks.lacks_schemas and settings.capabilities.json_schema is None,
+            marks_from=marks_from,
             cache_keys=vendor.cache_keys if vendor is not None else frozenset(),
             conversations=None if vendor is None else vendor.conversations,
             stores=stores_responses(vendor, provided.base_url),
             keeps=keeps_requests(provided, vendor),
             store=None if store is None else raw_json(store),
             stores_own=stores_own,
-            states_cost=vendor is not None and vendor.quirks.states_cost and not (price and price.is_configured),
+            states_cost=quirks.states_cost and not (price and price.is_configured),
             zdr=settings.zdr,
             region=settings.region,
             same_as=settings.same_as,
             quantization=settings.quantization,
             hardware=settings.hardware,
-            whole=vendor.quirks.whole if vendor is not None else {},
+            whole=quirks.whole,
             addresses=addresses((*([str(provided.base_url)] if provided.base_url else []), *self._proxies)),
         )
-
-    def _marked(self, deployment: Deployment) -> Deployment:
-        """Return a deployment that gets cache marks: a Claude, or a GPT with breakpoints, where marks are taken.
-
-        A deployment whose requests get a mark of the operator's gets no others: four more would be one too many.
-        """
-        kind = kind_of(deployment.provider, self._settings.providers[deployment.provider], self._catalog)
-        takes_claudes = kind in CLAUDES or (kind == "bedrock" and deployment.takes_marks)
-        takes = deployment.traits.breakpoints or (deployment.traits.family == "claude" and takes_claudes)
-        if not takes or not _TOLD.isdisjoint(deployment.extra_body):
-            return deployment
-        return msgspec.structs.replace(deployment, marks_from=deployment.traits.marks_from)
 
     def _clocked(self, deployment: Deployment, *timeouts: Timeouts) -> Deployment:
         """Return the deployment with ``timeouts``, the first taking precedence, else its provider's."""
@@ -249,13 +237,50 @@ class Resolver:
         return msgspec.structs.replace(deployment, clocks=clocks)
 
 
-def _dropped(vendor: Vendor | None, traits: Traits) -> Mapping[str, frozenset[str]]:
+def _habits(
+    vendor: Vendor | None, model: str, traits: Traits, can: Capabilities, *, takes_marks: bool, has_marks: bool
+) -> Mapping[str, Habits]:
+    """Return how a model is asked, by dialect: by its vendor's row, its traits and its datasheet.
+
+    ``takes_marks``: clients' cache marks. ``has_marks``: the gateway sets such marks.
+    """
+    quirks, name = (_NO_QUIRKS, None) if vendor is None else (vendor.quirks, vendor.name)
+    thinks = can.reasoning
+    known = msgspec.structs.replace(
+        quirks.habits,
+        thinks=thinks is not False,
+        takes_marks=takes_marks,
+        takes_signed=quirks.signer(model),
+        beyond=quirks.beyond_chat(model),
+        takes_forced=traits.takes_forced,
+        forbids_calls=traits.forced_tools != "auto",
+        takes_none=traits.takes_none,
+        may_think=not traits.family and thinks is not False,
+        instructions_last=traits.breakpoints and has_marks,  # what is marked stands in the input
+        encrypts=traits.signs and (bool(traits.efforts) if thinks is None else thinks),
+        searches=name in SEARCHING,
+        reads_bills=name == "anthropic",
+    )
+    return habits_by_dialect(known, traits, can.max_output_tokens)
+
+
+def _marks_from(traits: Traits, kind: str | None, extra: Collection[str], *, takes_marks: bool) -> int | None:
+    """Return from how many tokens on a prompt gets a cache mark: of a Claude, or a GPT with breakpoints, where taken.
+
+    A deployment whose requests get a mark of the operator's gets no others: four more would be one too many.
+    """
+    takes_claudes = kind in CLAUDES or (kind == "bedrock" and takes_marks)
+    takes = traits.breakpoints or (traits.family == "claude" and takes_claudes)
+    return traits.marks_from if takes and _TOLD.isdisjoint(extra) else None
+
+
+def _dropped(quirks: Quirks, traits: Traits) -> Mapping[str, frozenset[str]]:
     """Return, by dialect, the fields at the top of a request that a deployment may be sent without, or less of."""
     of_model = traits.drop | {path.partition(".")[0] for path in traits.drop_within}
     found = dict[str, frozenset[str]]()
     for name, dialect in DIALECTS.items():
         vendors = dialect.requests.vendors
-        dropped = frozenset[str]() if vendor is None else vendor.quirks.may_drop(name, is_chats=vendors.takes_quirks)
+        dropped = quirks.may_drop(name, is_chats=vendors.takes_quirks)
         if dropped := dropped | (of_model if vendors.takes_rules else frozenset()):
             found[name] = dropped
     return found
@@ -325,7 +350,7 @@ def _clocks(*levels: Timeouts) -> Clocks:
     )
 
 
-_NOTHING = Price(0.0, 0.0)
+_NOTHING, _NO_QUIRKS = Price(0.0, 0.0), Quirks()
 
 
 def _total_price(price: Price) -> float:

@@ -125,7 +125,7 @@ def translated(
         called = as_call(call.request.dialect, call.request.fields, source, request.fields)
     texts: Collection[str] = ()
     if "tools" in request.fields and rendered.fields is not None and call.request.dialect.requests.tools.custom_names:
-        texts = texts_called(call.request.dialect, call.request.fields, source, deployment.beyond)
+        texts = texts_called(call.request.dialect, call.request.fields, source, deployment.habits[source.name].beyond)
     one_call = bool(sendings.left_out or rendered.dropped) and _may_call_more(request, rendered)
     most = sendings.most
     if source is call.request.dialect and called is None and not texts and not one_call and not most:

@@ -45,7 +45,6 @@ from providers import (
     room_of,
     stated_limit,
     types_by_place,
-    unforced,
     why_of,
     without_offered,
 )
@@ -266,9 +265,7 @@ async def unforced_after(attempt: FormAttempt, call: Call, error: UpstreamError,
     error.turn_into(ErrorKind.BAD_REQUEST)
     reworded = None
     if deployment.adapts_forced and not call.request.stateful:
-        traits = unforced(deployment.traits, forbids=fact is _UNFORCED)
-        changed = msgspec.structs.replace(deployment, traits=traits)
-        reworded = await reword(call, changed, dialect)
+        reworded = await reword(call, deployment.unforced(forbids=fact is _UNFORCED), dialect)
     if learnt is not None and reworded is not None:
         learnt.suppose(model, fact, client=call.caller.client, why=why)  # at once: a loser may be cut
     elif learnt is not None:

@@ -59,6 +59,7 @@ from .histories import stands as stands
 from .index import DIALECTS as DIALECTS
 from .index import OF_FUNCTIONS as OF_FUNCTIONS
 from .index import PIVOT as PIVOT
+from .index import habits_by_dialect as habits_by_dialect
 from .interactions.dialect import INTERACTIONS as INTERACTIONS
 from .interactions.fields import AGENT as AGENT
 from .interactions.fields import flattened_interaction as flattened_interaction

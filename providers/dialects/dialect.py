@@ -7,7 +7,7 @@ a new dialect needs come first. Each field after them has a default: an API with
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -26,8 +26,11 @@ from providers.refusals import UNREADABLE, ErrorKind, UpstreamError
 # How one model must be asked. Models that speak the same dialect differ.
 
 
-class Habits(msgspec.Struct, frozen=True):
-    """The differences that exist in every dialect. A dialect with more differences has a subclass."""
+class Habits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The differences that exist in every dialect. A dialect with more differences has a subclass.
+
+    A vendor's row of the catalog says what holds for all its models (``quirks.habits``).
+    """
 
     thinks: bool = True  # False: the model refuses a reasoning effort (400 "Unsupported parameter: 'reasoning_effort'")
     takes_thoughts: bool = False  # in chat, reasoning_content must be sent back with the tool calls that followed it
@@ -51,6 +54,14 @@ class Habits(msgspec.Struct, frozen=True):
     seal: Seal | None = None  # the account's: opens sealed reasoning; None: nothing is sealed
     searches: bool = False  # the vendor's API has a tool that searches the web
     reads_bills: bool = True  # False: Claude Code's note for billing, which changes with each call, is left out
+
+
+_Own = TypeVar("_Own", bound=Habits)
+
+
+def with_own(known: Habits, kind: type[_Own], **own: Any) -> _Own:
+    """Return habits of a ``kind`` with fields of its own: what is ``known`` of a model, but for ``own``."""
+    return kind(**{**msgspec.structs.asdict(known), **own})
 
 
 AS_CALL = "this model takes no forced tool: it is asked for JSON, which is given back as the call"

@@ -7,11 +7,12 @@ import msgspec
 from providers.dialects.chat.custom_tools import TAKES_TEXT
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.completions.dialect import COMPLETIONS
-from providers.dialects.dialect import Dialect
+from providers.dialects.dialect import Dialect, Habits
 from providers.dialects.gemini.dialect import GEMINI
 from providers.dialects.interactions.dialect import INTERACTIONS
 from providers.dialects.messages.dialect import MESSAGES
 from providers.dialects.responses.dialect import RESPONSES
+from providers.models import Traits
 
 PIVOT = CHAT  # all translations go through it; the configuration uses its names for parameters
 DIALECTS: Mapping[str, Dialect] = {
@@ -28,3 +29,15 @@ def _of_functions(dialect: Dialect) -> Dialect:
 # APIs of servers that take functions alone among tools, by name. A request that came in such an API is translated too,
 # so that its other tools are functions there.
 OF_FUNCTIONS: Mapping[str, Dialect] = {each.name: _of_functions(each) for each in (RESPONSES,)}
+
+
+def habits_by_dialect(known: Habits, traits: Traits, longest: int | None) -> Mapping[str, Habits]:
+    """Return how a model is asked in each dialect, by the dialect's name; in chat as is ``known``.
+
+    ``longest``: the tokens of its longest answer; None: unknown.
+    """
+    habits = dict.fromkeys(DIALECTS, known)
+    for name, dialect in DIALECTS.items():
+        if dialect.pivoting is not None and dialect.pivoting.habits_of is not None:
+            habits[name] = dialect.pivoting.habits_of(traits, longest, known)
+    return habits

@@ -17,6 +17,7 @@ from providers.dialects import (
     KEEPS_NONE,
     PIVOT,
     Fields,
+    Habits,
     History,
     Loss,
     Way,
@@ -90,14 +91,12 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     temperatures: tuple[float, float] | None = None  # the least and the most accepted; None: those of the API
     usage_option: Literal["stream_options", "none"] = "stream_options"  # none: always sent, an error if requested
     system_role: bool = False  # the vendor has no developer role: such messages are sent as system
-    takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; others refuse it
-    takes_unsigned: bool = False  # in Messages: open models read thoughts in words, whoever signed these
+    habits: Habits = Habits()  # of all its models; what depends on a model follows, or is in families.toml
     # In chat, whose signed thoughts the vendor's models read, by the beginning of the models' names. anthropic, google,
     # or a ``format`` of OpenRouter's details.
     takes_signed: Mapping[str, str] = {}
     # What is taken though chat has no place for it (``Habits.beyond``), by a word in the names of models.
     beyond: Mapping[str, frozenset[str]] = {}
-    takes_marks: bool = False  # cache_control in chat marks what to cache, as in Messages
     taken_if: Mapping[str, Restriction] = {}  # of chat: by parameter, when it is no error
     # Of chat: how to call tools, and an empty list of them, is an error in a request without tools.
     calls_with_tools: bool = False

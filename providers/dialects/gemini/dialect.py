@@ -28,6 +28,7 @@ from providers.dialects.dialect import (
     TokenCounting,
     ToolFields,
     schema_in,
+    with_own,
 )
 from providers.dialects.events import learned
 from providers.dialects.gemini.events import (
@@ -72,13 +73,12 @@ class GeminiHabits(Habits, frozen=True):
 def habits_of(traits: Traits, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
     """Return the habits of a model."""
     del max_output_tokens  # without a limit, an answer may be as long as the model allows
-    return GeminiHabits(
-        thinks=known.thinks,
+    return with_own(
+        known,
+        GeminiHabits,
         signs=traits.family == "gemini" and traits.takes_levels,
         takes_none=True,
-        searches=known.searches,
-        takes_forced=known.takes_forced,
-        forbids_calls=known.forbids_calls,
+        may_think=False,
         levels=traits.takes_levels,
         least=traits.least_effort,
         penalties=traits.penalties,

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Habits
+from providers.dialects.dialect import Habits, with_own
 from providers.dialects.messages.fields import CANNOT_THINK_ON, budget_of_effort, effort_of_budget, lacks_thoughts
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS
 from providers.dialects.messages.turns_to_chat import A_BILL, A_BILLS_BEGIN, is_bill
@@ -50,12 +50,13 @@ class MessagesHabits(Habits, frozen=True):
 
 def habits_of(traits: Traits, max_output_tokens: int | None, known: Habits) -> MessagesHabits:
     """Return the habits of a model, whose answers have ``max_output_tokens`` at most (None: unknown)."""
-    return MessagesHabits(
-        thinks=known.thinks,
-        takes_unsigned=known.takes_unsigned,
+    return with_own(
+        known,
+        MessagesHabits,
         signs=traits.signs,
-        reads_bills=known.reads_bills,
-        searches=known.searches,
+        takes_none=False,
+        may_think=False,
+        beyond=frozenset(),  # of all models alike, as ``Pivoting`` has it
         max_tokens=max_output_tokens or DEFAULT_MAX_TOKENS,
         is_longest=max_output_tokens is not None,
         adaptive_thinking=traits.adaptive,
@@ -63,8 +64,6 @@ def habits_of(traits: Traits, max_output_tokens: int | None, known: Habits) -> M
         takes_budget=traits.takes_budget,
         least_thinking=traits.least_thinking,
         sampling=traits.sampling,
-        takes_forced=known.takes_forced,
-        forbids_calls=known.forbids_calls,
     )
 
 

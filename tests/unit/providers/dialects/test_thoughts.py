@@ -84,7 +84,10 @@ def test_thoughts_that_led_to_nothing_are_left_out_with_a_hint(source: Dialect, 
 
 
 def test_the_catalog_knows_who_refuses_calls_without_thoughts() -> None:
-    assert {name for name, vendor in load_catalog().items() if vendor.quirks.takes_thoughts} == {"deepseek", "moonshot"}
+    assert {name for name, vendor in load_catalog().items() if vendor.quirks.habits.takes_thoughts} == {
+        "deepseek",
+        "moonshot",
+    }
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ def test_without_quirks_a_body_stays_as_it_is() -> None:
 # What they say of translations and answers, of models, or of requests that are not sent, or are before: their shape
 # stays as it is.
 NO_CHANGE = {
-    "beyond", "free", "functions_only", "ignores", "lacks_schemas", "preferences", "refuses_storing", "repairs",
-    "states_cost", "takes_marks", "takes_signed", "takes_thoughts", "takes_unsigned", "temperatures", "whole",
+    "beyond", "free", "functions_only", "habits", "ignores", "lacks_schemas", "preferences", "refuses_storing",
+    "repairs", "states_cost", "takes_signed", "temperatures", "whole",
 }  # fmt: skip
 OTHERS: dict[str, Any] = {
     "drop": frozenset({"seed"}),
