@@ -28,7 +28,7 @@ def _of_functions(dialect: Dialect) -> Dialect:
 
 # APIs of servers that take functions alone among tools, by name. A request that came in such an API is translated too,
 # so that its other tools are functions there.
-OF_FUNCTIONS: Mapping[str, Dialect] = {each.name: _of_functions(each) for each in (RESPONSES,)}
+OF_FUNCTIONS: Mapping[str, Dialect] = {RESPONSES.name: _of_functions(RESPONSES)}
 
 
 def habits_by_dialect(known: Habits, traits: Traits, longest: int | None) -> Mapping[str, Habits]:
