@@ -91,7 +91,7 @@ def test_the_gateway_starts_with_the_mounted_configuration_and_the_secrets_that_
 
     assert (settings.host, settings.port) == ("0.0.0.0", 4000)
     assert list(settings.providers) == ["groq"]
-    assert settings.clients["owner"].admin
+    assert settings.clients["owner"].role == "admin"
     password = (tmp_path / "postgres_password").read_text()
     assert settings.database_url.get_secret_value() == f"postgresql://holeshot:{password}@postgres:5432/holeshot"
 
