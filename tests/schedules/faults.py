@@ -380,7 +380,8 @@ OF_NAMES = """## Names and addresses
 OVER_A_RESTART = """## Over a restart
 
 What only memory knows ends with its process, unless Redis has it. At a start without Redis, or after Redis lost its
-data:
+data (with `redis_url` the names of what providers store, responses in the background and makers of thoughts are in
+Redis and not in the ledger, so they are lost with its data):
 
 | what | is kept | is lost | is told | tried by |
 |---|---|---|---|---|"""
