@@ -212,6 +212,7 @@ from .vendors.hosted import SEARCHING as SEARCHING
 from .vendors.hosted import has_hosted as has_hosted
 from .vendors.hosted import is_added as is_added
 from .vendors.hosted import is_switched_off as is_switched_off
+from .vendors.hosted import items_of_tools as items_of_tools
 from .vendors.hosted import lets_search as lets_search
 from .vendors.hosted import only_offered as only_offered
 from .vendors.hosted import runs_among as runs_among

@@ -35,6 +35,7 @@ from providers import (
     blames_request_within,
     held_of,
     is_to_be_kept,
+    items_of_tools,
     lacking,
     maker_of,
     offered,
@@ -208,7 +209,8 @@ def _refusal_of(deployment: Deployment, call: Call, error: UpstreamError) -> Ref
     dialect, lacks = deployment.spoken_in(call), lacking(error)
     if lacks is not None:
         return Refusal(dialect, lacks, error, error.kind)
-    tool = refused_tool(error, types_by_place(call.sent_to(deployment.name)))
+    fields = call.sent_to(deployment.name)
+    tool = refused_tool(error, types_by_place(fields), items_of_tools(fields))
     return None if tool is None else Refusal(dialect, MissingFeature.TOOL, error, error.kind, tool)
 
 

@@ -4,7 +4,7 @@ For example, 400 "This model is only supported in v1/responses and not in v1/cha
 """
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from enum import StrEnum
 
 from providers.refusals.errors import ErrorKind, UpstreamError, kinds
@@ -108,11 +108,11 @@ def lacking(error: UpstreamError) -> MissingFeature | None:
     return MissingFeature.PATH if is_path and not names_model(error) else None
 
 
-def refused_tool(error: UpstreamError, types: Mapping[int, str]) -> str | None:
-    """Return which type of a request's tools the API lacks by the words of an error; None: none.
+def refused_tool(error: UpstreamError, types: Mapping[int, str], items: Collection[str]) -> str | None:
+    """Return which type of a request's tools, or of items about tools, the API lacks by an error; None: none.
 
-    ``types``: by the places of the tools, without functions. In any other words, the type of the tool whose place is
-    named: 400 "Werkzeuge dieser Art gibt es nicht (tools[1].type)".
+    ``types``: by the places of the tools, without functions. ``items``: the types of items. In any other words, the
+    type of the tool whose place is named: 400 "Werkzeuge dieser Art gibt es nicht (tools[1].type)".
     """
     if error.kind not in _REFUSING or (b"tool" not in (error.body or b"") and "tool" not in error.said):
         return None
@@ -120,7 +120,7 @@ def refused_tool(error: UpstreamError, types: Mapping[int, str]) -> str | None:
     if _OF_FUNCTIONS_ALONE.search(said) is not None:
         return min(types.values(), default=None)
     words = [match[match.lastgroup] for match in _OF_TOOL_TYPE.finditer(said) if match.lastgroup]
-    named = [str(word) for word in words if word in types.values()]
+    named = [str(word) for word in words if word in types.values() or word in items]
     named += [types[place] for place in map(int, _PLACE.findall(said)) if place in types]
     return named[0] if named else None
 

@@ -20,6 +20,7 @@ from .demands import is_mistaken as is_mistaken
 from .demands import may_go as may_go
 from .demands import members_named as members_named
 from .demands import samples as samples
+from .hosted import items_of_tools as items_of_tools
 from .hosted import runs_among as runs_among
 from .hosted import runs_there as runs_there
 from .hosted import types_by_place as types_by_place

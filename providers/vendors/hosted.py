@@ -28,6 +28,11 @@ BY_CLIENTS: Final = frozenset({"function", "custom"})
 ALSO_BY_CLIENTS: Final = frozenset(
     {"apply_patch", "computer", "computer_use", "computer_use_preview", "local_shell", "namespace", "tool_search"}
 )
+# Items about such tools in the input, and tools that it adds. In a text that quotes one, quotes are escaped.
+_ITEM: Final = re.compile(
+    rb'"type"\s*:\s*"(additional_tools'
+    rb'|(?:apply_patch|computer|custom_tool|local_shell|shell|tool_search)_(?:call|output|call_output))"'
+)
 BY_CLIENTS_IN: Final = frozenset({("shell", "local")})  # of tools that may also run at the provider
 DECLARED: Final = "functionDeclarations"
 BY_GOOGLES_CLIENTS: Final = frozenset({DECLARED, "computerUse"})  # of Google's kinds of tools; a client runs these
@@ -213,8 +218,10 @@ def only_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
 def without_offered(fields: Mapping[str, msgspec.Raw], kinds: Collection[str]) -> Wording | None:
     """Return a request without hosted tools of these ``kinds``, which the model refuses.
 
-    None: there is none, or the client does not only offer one of them.
+    None: there is none, or the client does not only offer one of them, or its history has items of such a kind.
     """
+    if not items_of_tools(fields).isdisjoint(kinds):
+        return None
     refused = [place for place, kind in types_by_place(fields).items() if kind in kinds]
     offered = only_offered(fields) if refused else ()
     if not refused or any(f"tools[{place}]" not in offered for place in refused):
@@ -225,8 +232,13 @@ def without_offered(fields: Mapping[str, msgspec.Raw], kinds: Collection[str]) -
 
 
 def types_of_tools(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
-    """Return the types of a request's tools, except functions, in the form of any API that has types."""
-    return frozenset(types_by_place(fields).values())
+    """Return the types of a request's tools, and of items about tools, except functions; of any API that has types."""
+    return items_of_tools(fields).union(types_by_place(fields).values())
+
+
+def items_of_tools(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
+    """Return the types of a request's items that add tools, or are about calls of tools other than functions."""
+    return frozenset(kind.decode() for kind in _ITEM.findall(fields.get("input", b"")))
 
 
 def types_by_place(fields: Mapping[str, msgspec.Raw]) -> Mapping[int, str]:

@@ -1,7 +1,7 @@
 """Providers that refuse the API in which they are asked: they are asked in another one that they have."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -216,7 +216,7 @@ _WORDS = (
 )
 
 
-def functions_alone(words: str, called: str, arguments: str) -> Any:
+def functions_alone(words: str, called: str, arguments: str) -> Callable[[Any], Sequence[Step]]:
     """Return the answers of a server of Responses that refuses all tools but functions, and calls one of these."""
 
     def answers(body: Any) -> Sequence[Step]:
@@ -256,6 +256,40 @@ async def test_a_server_of_responses_with_functions_alone_gets_other_tools_as_fu
         assert len(running["alpha"].received) == 4
         sent = running["alpha"].received[-1].body["input"]
         assert [item.get("type", "message") for item in sent] == ["message", "function_call", "function_call_output"]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_items_about_tools_that_a_server_of_responses_refuses_are_those_of_functions(
+    serve: Serve, *, stream: bool
+) -> None:
+    def answers(body: Any) -> Sequence[Step]:
+        kinds = [item.get("type", "message") for item in body["input"]]
+        other = next((kind for kind in kinds if kind not in {"message", "function_call", "function_call_output"}), "")
+        words = f"Invalid value: '{other}'. Supported values are: 'message' and 'function_call'."
+        if other:
+            return [refusing(words, 400, "invalid_value", f"input[{kinds.index(other)}].type")]
+        return functions_alone(_WORDS[0], "apply_patch", json.dumps({"input": "*** a patch"}))(body)
+
+    said = {"role": "user", "content": "Hi"}
+    added = {"type": "additional_tools", "role": "developer", "tools": [LOOK, PATCH]}
+    called = [
+        {"type": "custom_tool_call", "call_id": "call_1", "name": "apply_patch", "input": "*** a patch"},
+        {"type": "custom_tool_call_output", "call_id": "call_1", "output": "done"},
+    ]
+    async with serve(alpha=None, config=config("responses")) as running:
+        running["alpha"].answers = answers
+        for sendings, items in ((2, [added, said]), (3, [added, said]), (4, [added, said, *called])):
+            status, told, _ = await call(running, "responses", stream=stream, input=items)
+            assert (status, '"custom_tool_call"' in told) == (200, True), told
+            assert len(running["alpha"].received) == sendings
+            assert [tool["name"] for tool in running["alpha"].received[-1].body["tools"]] == ["look", "apply_patch"]
+        # A search that is only offered, and was refused, does not stand for the items.
+        assert (await call(running, "responses", stream=stream, input=[said, *called], tools=[PATCH, SEARCH]))[0] == 200
+    async with serve(alpha=None, config=config("responses")) as running:  # only the history has what is refused
+        running["alpha"].answers = answers
+        for sendings in (2, 3):
+            status, told, _ = await call(running, "responses", stream=stream, input=[said, *called], tools=[LOOK])
+            assert (status, len(running["alpha"].received)) == (200, sendings), told
 
 
 async def test_a_server_that_is_known_for_functions_alone_gets_them_at_once(serve: Serve) -> None:
