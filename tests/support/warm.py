@@ -8,6 +8,7 @@ process itself: how it is started, its warnings, packages.
 
 import asyncio
 import atexit
+import gc
 import json
 import os
 import secrets
@@ -16,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -156,8 +158,6 @@ def _import() -> None:
     collect_less()
     serve._import_without("rich", "structlog")
     serve._import_without("opentelemetry", "redis")
-    import gc  # noqa: PLC0415 - likewise
-
     import gateway.server.server  # noqa: F401, PLC0415 - the whole of it
 
     for name in _LATER:
@@ -222,8 +222,22 @@ def _become(asked: Asked, files: list[int]) -> None:
     sys.argv = ["holeshot", *asked["arguments"]]
     from gateway.cli.main import main  # noqa: PLC0415 - likewise
 
-    main()
-    sys.exit()
+    try:
+        main()
+    except SystemExit as ended:
+        if isinstance(ended.code, int) and threading.active_count() == 1:
+            _end_at_once(ended.code)
+        raise
+
+
+def _end_at_once(code: int) -> None:
+    """End as Python does, but for taking apart all that the parent has imported: 0.05 s of CPU a command."""
+    with suppress(OSError):  # what it has written cannot be: Python says so, and has a code for it
+        atexit._run_exitfuncs()
+        gc.collect()  # what is left of the command itself
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 if __name__ == "__main__":
