@@ -393,6 +393,8 @@ class VendorsDiffer(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     takes_rules: bool = False  # rules of vendors' models apply, as the parameters are OpenAI's
     # Adapts a conversation to what a provider accepts in a history. None: all providers accept the same.
     with_history: Callable[[Fields, History], Wording] | None = None
+    # Has the user say what the system prompt says, for models that take none. None: it stays where it is.
+    without_system: Callable[[Fields], Wording] | None = None
     # Adapts a conversation to the API's newest version, if the operator asks for that. None: the API has no versions.
     for_newest_version: Callable[[Fields], Wording] | None = None
     # The header, and a word in it, that vendors require beside one of these fields. None: they require none.

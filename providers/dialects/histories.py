@@ -103,6 +103,8 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     blank_turns: bool = True  # turns of the assistant, texts in them, and instructions may say nothing
     user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
     one_system: bool = False  # of chat, Messages, Responses: one system prompt, the first
+    instructions: bool = True  # of chat: there may be a system prompt; else the user says what it says
+    blank_arguments: bool = True  # of chat: a call without arguments may have a text that says nothing
     system_turns: bool = True  # of Messages: instructions may stand among its messages
     # Of Messages: it has blocks of documents and of found texts; else those of plain text are sent as texts.
     documents: bool = True
@@ -145,6 +147,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _ANY = History()
+_UNINSTRUCTED = History(instructions=False, alternating=True)
 SYSTEM_FIRST = "system prompts go first: this one goes into the user's message, in <system> tags"
 
 # A chat conversation.
@@ -179,6 +182,11 @@ def chat_history(fields: Fields, history: History) -> Wording:
     raw = bytes(fields.get("messages", b""))
     wording = _fitted(fields, raw, history, _Conversation.fit) if _concerns(raw, history) else Wording(fields)
     return _with_called(wording) if history.offers_called and b'"tool_calls"' in raw else wording
+
+
+def without_system(fields: Fields) -> Wording:
+    """Return a chat completion request whose instructions the user says, for models that have no system prompt."""
+    return chat_history(fields, _UNINSTRUCTED)
 
 
 class _Named(msgspec.Struct):
@@ -312,7 +320,8 @@ def _concerns(raw: bytes, history: History) -> bool:
             and _ASSISTANT in raw
             and _fields_of(history.refused_fields).search(raw) is not None
         )
-        or (history.one_system and any(role in raw for role in _INSTRUCTIONS))
+        or ((history.one_system or not history.instructions) and any(role in raw for role in _INSTRUCTIONS))
+        or (not history.blank_arguments and _BLANK_ARGUMENTS.search(raw) is not None)
         or (history.plain_texts and _LISTED.search(raw) is not None)
         or (not history.null_contents and _ASSISTANT in raw)
     )
@@ -424,7 +433,7 @@ class _Conversation:
         history = self._history
         if not history.blank_turns:
             self.leave_out_blanks()
-        if history.one_system:
+        if history.one_system or not history.instructions:
             self.messages = list(self._with_one_system())
         for number, message in self.messages:
             self._fit_turn(number, message)
@@ -601,9 +610,9 @@ class _Conversation:
         return number, {"role": msgspec.Raw(_USER), "content": tagged(message.get("content", _NULL))}
 
     def _with_one_system(self) -> Iterator[tuple[int, _Message]]:
-        """Yield the messages, the first instructions as one, and later ones in the user's messages."""
+        """Yield the messages, the first instructions as one if there may be any, and others in the user's messages."""
         first: _Message | None = None
-        said = False
+        said = not self._history.instructions
         for number, message in self.messages:
             if _role(message) not in _INSTRUCTIONS:
                 said = True

@@ -70,12 +70,13 @@ OF_MAKING = OF_ANSWERS | {"function_call", "refusal"}
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 ROLE, IDS = "developer", "tool_call_id"
 DOCUMENT = "document"  # a block of Messages
-_TOOL_NAME, _ARGUMENTS = "tool_name", "call_arguments"
+_TOOL_NAME, CALL_ARGUMENTS = "tool_name", "call_arguments"
 _FIT_NAME = re.compile(r"[\w-]{1,64}", re.ASCII)  # what all vendors take
 _BESIDE_NAMES = frozenset({"args", "arguments", "input", "input_schema", "parameters"})  # in a call or a function
 _LEVELS = 6  # of a prompt, down to the calls
 NULL = "null"  # the value of a field that says nothing
 BLANK = "blank"  # turns of the assistant that say nothing
+SYSTEM, ARGUMENTS = "system", "arguments"  # all instructions; texts of arguments that say nothing
 # OpenAI: 400 "The 'metadata' parameter is only allowed when 'store' is enabled." So the refusal holds for all others.
 ONLY_BESIDE: Mapping[str, str] = {"metadata": "store"}
 OF_USAGE = ("stream_options", "include_usage")  # a client that sets these wants the usage itself
@@ -148,6 +149,8 @@ def _adapt(
     if fact.kind is Kind.PREFILL:
         is_operators = form_request.formats.prompt in form_request.request.extra_body
         return (fields, []) if is_operators else told_to_go_on(fields, form_request.formats)
+    if fact.kind is Kind.HISTORY:
+        return _without_system(fields, form_request) if fact.field == SYSTEM else (fields, [])
     lost, named = False, fact.field.removeprefix(members.EVERYWHERE)
     if (without := form_request.formats.omissible.in_tools.get(fact.field)) is not None:
         fields, lost = _without_in_tools(fields, without, form_request)
@@ -157,6 +160,18 @@ def _adapt(
     elif fact.kind is Kind.FIELD and "." in fact.field:
         fields, lost = _without_members(fields, fact, form_request)
     return fields, [named] if lost else []
+
+
+def _without_system(
+    fields: dict[str, msgspec.Raw], form_request: FormRequest
+) -> tuple[dict[str, msgspec.Raw], list[str]]:
+    """Return a request whose user says what the system prompt says, and the places of what was moved."""
+    formats = form_request.formats
+    is_operators = not form_request.request.extra_body.keys().isdisjoint(formats.reading_order)
+    if is_operators or formats.vendors.without_system is None:
+        return fields, []
+    moved = formats.vendors.without_system(fields)
+    return dict(moved.fields), [loss.field for loss in moved.losses]
 
 
 _NOT_THINKING: Mapping[str, Any] = {"thinking": {"type": "disabled"}, "enable_thinking": False}
@@ -236,7 +251,9 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
     for fact in facts if IDS in extra else ():
         if fact.kind is Kind.HISTORY and fact.field == IDS:
             history = history.with_ids(fact.dialect, fact.value, fact.tokens)
-    extra -= {IDS}
+    extra -= {IDS, SYSTEM}
+    if ARGUMENTS in extra:
+        history, extra = msgspec.structs.replace(history, blank_arguments=False), extra - {ARGUMENTS}
     if DOCUMENT in extra:
         history, extra = msgspec.structs.replace(history, documents=False), extra - {DOCUMENT}
     if BLANK in extra:
@@ -287,7 +304,7 @@ def has_must(must: Fact, fields: Fields, formats: RequestFormat) -> bool:
     if must.value == _TOOL_NAME:
         raws = (fields[name] for name in (formats.prompt, *formats.tools.offered) if name in fields)
         return any(_FIT_NAME.fullmatch(str(call["name"])) is None for raw in raws for call in _calls_in(decoded(raw)))
-    if must.value == _ARGUMENTS:
+    if must.value == CALL_ARGUMENTS:
         calls = _calls_in(decoded(fields.get(formats.prompt, msgspec.Raw())))
         texts = (call["arguments"] for call in calls if isinstance(call.get("arguments"), str))
         return any(not isinstance(decoded(text.encode()), dict) for text in texts)

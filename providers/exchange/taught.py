@@ -8,7 +8,9 @@ import msgspec
 from providers.dialects import History, RequestFormat
 from providers.exchange import betas, members
 from providers.exchange.forms import (
+    ARGUMENTS,
     BLANK,
+    CALL_ARGUMENTS,
     DOCUMENT,
     IDS,
     KEPT,
@@ -17,6 +19,7 @@ from providers.exchange.forms import (
     OF_USAGE,
     ONLY_BESIDE,
     ROLE,
+    SYSTEM,
     FormRequest,
     be_lax,
     clients_name,
@@ -56,8 +59,9 @@ def understood(
         sent_headers = form_request.request.headers if headers is None else headers
         if (of_betas := _of_betas(reading.betas, fields, sent_headers, form_request)) is not None:
             return of_betas
-    if of_turns := _of_turns(reading, fields, form_request) or _of_calls(reading, fields, form_request):
-        return of_turns
+    for of_conversation in (_of_instructions, _of_turns, _of_calls):
+        if facts_of_it := of_conversation(reading, fields, form_request):
+            return facts_of_it
     named = _of_fields(reading, fields, form_request)
     if named is None or any(fact.kind is Kind.MUST for fact in named):
         return tuple(named or _of_forced(reading, fields, form_request))
@@ -90,6 +94,14 @@ def understood(
     )
 
 
+def _of_instructions(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
+    """Return the fact that a model takes no system prompt, if the request has one."""
+    without_system = form_request.formats.vendors.without_system
+    if not reading.of_instructions or without_system is None or not without_system(fields).losses:
+        return NOTHING
+    return (Fact(Kind.HISTORY, SYSTEM, dialect=form_request.api),)
+
+
 def _of_turns(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
     """Return the fact that a model takes no such turns, or blocks in turns, whatever field or value a refusal names."""
     formats, api = form_request.formats, form_request.api
@@ -110,8 +122,13 @@ def _of_turns(reading: RefusalReading, fields: Fields, form_request: FormRequest
 
 def _of_calls(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
     """Return the fact that a name of a tool, or the arguments of a call, are not taken, if the request has such."""
-    must = Fact(Kind.MUST, form_request.formats.prompt, value=reading.of_calls, dialect=form_request.api)
-    return (must,) if reading.of_calls and has_must(must, fields, form_request.formats) else NOTHING
+    formats = form_request.formats
+    if reading.of_calls == CALL_ARGUMENTS and formats.vendors.with_history is not None:
+        fitted = formats.vendors.with_history(fields, History(blank_arguments=False))
+        if fitted.fields is not fields:
+            return (Fact(Kind.HISTORY, ARGUMENTS, dialect=form_request.api),)
+    must = Fact(Kind.MUST, formats.prompt, value=reading.of_calls, dialect=form_request.api)
+    return (must,) if reading.of_calls and has_must(must, fields, formats) else NOTHING
 
 
 def _of_limits(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> list[Fact]:

@@ -104,8 +104,10 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 _OF_HISTORIES = {
     "": "orders of roles, or lists of texts",
     "document": "documents (sent: their texts)",
+    "arguments": "arguments of calls that say nothing (sent: {})",
     "blank": "answers, or texts in them, that say nothing (left out)",
     "developer": "the role developer (sent: system)",
+    "system": "system prompts (sent: in the user's first message, in <system> tags)",
     "tool_call_id": "ids of calls that other vendors have made (sent: in its own form)",
 }
 OF_APIS = frozenset({Kind.API, Kind.TOOL, Kind.TOOLS})

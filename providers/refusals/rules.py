@@ -330,7 +330,9 @@ _OF_UNFIT_CALLS = re.compile(
     r"(?P<tool_name>\b(?:messages|input|tools|toolConfig)\b[\w.\[\]]{0,150}\.name\b['`]?"
     r"(?::| failed to satisfy constraint:) *(?:string (?:does not match pattern|too long|should (?:match|have at most))"
     r"|member must (?:satisfy regular expression|have length less)))"
-    r"|(?P<call_arguments>invalid tool call arguments|function arguments must be valid json)",
+    r"|(?P<call_arguments>invalid (?:json in )?tool call arguments|function arguments must be valid json"
+    r"|failed to parse tool call arguments|tool call arguments (?:must be|(?:is|are) not) (?:a )?valid json"
+    r"|^expecting value: line 1 column 1 \(char 0\))",
     re.IGNORECASE,
 )
 # System messages after the first turn are refused. Claude takes them from Opus 4.8 on, and Claude Code sends them to
@@ -341,6 +343,15 @@ _OF_SYSTEM = re.compile(
     r"role ['`]?system['`]? is not supported|system messages are not allowed|message role: system"
     r"|unknown variant ['`]system['`], expected ['`]user['`] or ['`]assistant['`]"
     r"|input should be ['`]user['`] or ['`]assistant['`]|role must be either ['`]user['`] or ['`]assistant['`]",
+    re.IGNORECASE,
+)
+# Any system prompt is refused: by the templates of Gemma and of older models, Google of Gemma, OpenAI of o1-mini, and
+# Bedrock of Titan and others (from memory; the last in docs.aws.amazon.com/bedrock/latest/userguide/
+# conversation-inference-supported-models-features.html).
+_OF_INSTRUCTIONS = re.compile(
+    r"\bsystem role (?:is )?not supported|\b(?:developer|system) instructions? (?:is|are) not (?:enabled|supported)"
+    r"|\b(?:does not|doesn.t|do not|don.t) support (?:the )?['`\"]?system['`\"]? (?:messages?|prompts?|field|role)\b"
+    r"|\bmessages\[0\]\.role'? does not support 'system'",
     re.IGNORECASE,
 )
 # And of the ids of earlier calls, which another vendor has made: Anthropic (langchain-ai/langchain/pull/37756,
@@ -568,6 +579,7 @@ class RefusalReading(NamedTuple):
     of_prefill: bool = False  # an answer that the request begins is not continued
     of_documents: bool = False  # blocks of documents are not taken, in Messages
     of_blanks: bool = False  # turns of the model, or texts in them, that say nothing are not taken
+    of_instructions: bool = False  # no system prompt is taken
     of_system: bool = False  # as ``of_roles``: a system message after the first turn
     of_ids: tuple[str, int] | None = None  # that the ids of calls have these letters, and at most so many
     of_calls: str = ""  # ``tool_name``: of a tool, offered or called; ``call_arguments``: of an earlier call
@@ -612,6 +624,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_prefill=_OF_PREFILL.search(text) is not None,
         of_documents=_OF_DOCUMENTS.search(text) is not None,
         of_blanks=_OF_BLANKS.search(text) is not None,
+        of_instructions=_OF_INSTRUCTIONS.search(text) is not None,
         of_system=_OF_SYSTEM.search(text) is not None,
         of_ids=_ids_in(text),
         of_calls="" if (unfit := _OF_UNFIT_CALLS.search(text)) is None else str(unfit.lastgroup),

@@ -49,7 +49,8 @@ _PREFERENCES: Final = frozenset({
     *("fallbacks", "access_programs", "tools.async", "input.async"),
     *("tools.function_declarations.behavior", "enable_enhanced_civic_answers"),
     # How closely pictures and sounds are looked at.
-    *("media_resolution", "contents.parts.media_resolution", "image.context_compression", "audio_timestamp"),
+    *("media_resolution", "contents.parts.media_resolution", "input.content.resolution"),
+    *("image.context_compression", "audio_timestamp"),
     "web_search_options",  # a search that the model may make or not
     "safety_identifier",  # whose request this is, for a vendor's safety
     # Details of tools: examples, when a tool is loaded, in which pieces its arguments come.
@@ -62,7 +63,7 @@ _PREFERENCES: Final = frozenset({
     # In which pieces Google tells calls, and when it reads a result of a tool that goes on.
     "tool_config.function_calling_config.stream_function_call_arguments",
     *("contents.parts.function_response.scheduling", "contents.parts.function_response.will_continue"),
-    "messages.content.is_error",  # of a tool's result, whose text says so as well
+    *("messages.content.is_error", "input.is_error"),  # of a tool's result, whose text says so as well
 })  # fmt: skip
 # Fields of an assistant's message in chat that say how the answer was made, at any vendor: clients send all of them
 # back. Groq's compound models have ``executed_tools`` (console.groq.com/docs/compound), LiteLLM
@@ -86,6 +87,7 @@ _HINTS: Final = frozenset({
     *("messages.name", "messages.phase", "input.phase"),
     # Google's: ids by which calls have their results, else by name and order; who made a call; what a file is called.
     *("contents.parts.function_call.id", "contents.parts.function_response.id", "contents.parts.thought_signature"),
+    "input.signature",
     *("contents.parts.inline_data.display_name", "contents.parts.file_data.display_name"),
     *("input.status", "input.content.annotations", "input.content.logprobs"),
     *("input.caller", "messages.content.caller"),  # whether a program of the vendor's has called an earlier function

@@ -30,7 +30,7 @@ from providers.dialects.dialect import (
     json_format,
     openai_tools,
 )
-from providers.dialects.histories import chat_history, without_bound_reasoning, without_sealed
+from providers.dialects.histories import chat_history, without_bound_reasoning, without_sealed, without_system
 from providers.dialects.wording import PLAIN, Fields, Loss, Wording
 
 # How plain events of a chat stream are recognised: those that only add content.
@@ -130,6 +130,7 @@ CHAT = Dialect(
             takes_quirks=True,
             takes_rules=True,
             with_history=chat_history,
+            without_system=without_system,
         ),
         marks=CacheMarking(
             with_marks=with_marks,

@@ -27,6 +27,7 @@ from providers.dialects.dialect import (
     ThinkingFields,
     TokenCounting,
     ToolFields,
+    VendorsDiffer,
     schema_in,
     with_own,
 )
@@ -53,7 +54,8 @@ from providers.dialects.gemini.own_tools import COMPUTERS_FUNCTIONS
 from providers.dialects.gemini.request_from_chat import from_chat
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
-from providers.dialects.wording import GOOGLE, Fields, Loss, Malformed, Wording, decoded, raw_json
+from providers.dialects.histories import SYSTEM_FIRST
+from providers.dialects.wording import GOOGLE, Fields, Loss, Malformed, Wording, as_users, decoded, raw_json
 from providers.models import Traits
 from providers.refusals import UNREADABLE
 
@@ -92,6 +94,34 @@ def habits_of(traits: Traits, max_output_tokens: int | None, known: Habits) -> G
 
 def _without_foreign(fields: Fields, habits: Habits) -> Wording:
     return without_foreign(fields, signs=habits.signs)
+
+
+class _Text(msgspec.Struct):
+    text: str = ""
+
+
+class _Instructions(msgspec.Struct):
+    parts: list[_Text]
+
+
+_instructions = msgspec.json.Decoder(_Instructions)
+_turns = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_parts = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def _without_system(fields: Fields) -> Wording:
+    """Return a request whose user says first what its system prompt says, for Gemma."""
+    left = {name: value for name, value in fields.items() if name != "systemInstruction"}
+    try:
+        told = [part.text for part in _instructions.decode(fields["systemInstruction"]).parts if part.text]
+        first, *later = _turns.decode(fields["contents"])
+        is_users = bytes(first.get("role", b'"user"')) == b'"user"'
+        parts = _parts.decode(first["parts"]) if is_users else []
+    except (*UNREADABLE, KeyError, ValueError):  # Google says what is wrong
+        return Wording(fields)
+    said = {"role": "user", "parts": [{"text": as_users("\n\n".join(told))}, *parts]}
+    contents = [said, *later] if is_users else [said, first, *later]
+    return Wording({**left, "contents": raw_json(contents)}, (Loss("systemInstruction", SYSTEM_FIRST, hint=True),))
 
 
 def _from_chat(fields: Fields, habits: Habits) -> Wording:
@@ -259,6 +289,7 @@ GEMINI = Dialect(
             unforced=_asked_for_json,
             choice="toolConfig",
         ),
+        vendors=VendorsDiffer(without_system=_without_system),
         thoughts=EarlierThoughts(
             without_foreign=_without_foreign,
             without_bound=without_signatures,

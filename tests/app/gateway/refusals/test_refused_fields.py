@@ -850,7 +850,7 @@ async def test_what_an_answer_said_of_itself_is_left_out_of_a_history_where_it_i
     assert all(text in said for text in ("Be brief.", "Hi", "Yes.", "call_1", "done", "Go on", "gAAAAB"))
 
 
-CALLED = [
+CALLED: list[dict[str, Any]] = [
     {"role": "user", "content": "Hi"},
     {
         "role": "assistant",
@@ -1093,3 +1093,62 @@ async def test_a_limit_is_sent_by_the_name_that_a_refusal_in_another_language_gi
         assert len(running["alpha"].received) == sendings
         if status == 200:
             assert running["alpha"].received[-1].body["max_tokens"] == 500
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Invalid JSON in tool call arguments: Expecting value: line 1 column 1 (char 0)",
+        "Expecting value: line 1 column 1 (char 0)",
+        "invalid tool call arguments",
+    ],
+)
+async def test_an_earlier_call_without_arguments_has_an_empty_object_where_nothing_is_refused(
+    serve: Serve, words: str
+) -> None:
+    blank, *_ = json.loads(json.dumps(CALLED[1]["tool_calls"]))
+    blank["function"]["arguments"] = ""
+    asked = {"messages": [CALLED[0], {**CALLED[1], "tool_calls": [blank]}, CALLED[2]]}
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: (
+            ANSWERS["chat"] if body["messages"][1]["tool_calls"][0]["function"]["arguments"] == "{}" else refused(words)
+        )
+        for sendings in (2, 3):
+            assert await told(running, asked) == (200, None)
+            assert len(running["alpha"].received) == sendings
+        blank["function"]["arguments"] = "{half"
+        assert (await told(running, asked))[0] == 400  # what says something stays
+        assert running["alpha"].received[-1].body["messages"] == asked["messages"]
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "path"),
+    [
+        ("resolution", "input[0].content[0]", "input.content.resolution"),
+        ("signature", "input[1]", "input.signature"),
+        ("is_error", "input[2]", "input.is_error"),
+    ],
+)
+async def test_what_only_tells_more_of_a_step_of_interactions_is_left_out_where_it_is_unknown(
+    serve: Serve, name: str, place: str, path: str
+) -> None:
+    picture = {"type": "image", "mime_type": "image/png", "data": "iVBORw0KGgo=", "resolution": "high"}
+    asked = {
+        "store": False,
+        "input": [
+            {"type": "user_input", "content": [picture]},
+            {"type": "function_call", "id": "c", "name": "f", "arguments": {}, "signature": "QUJD"},
+            {"type": "function_result", "call_id": "c", "name": "f", "result": "done", "is_error": False},
+        ],
+        "tools": [{"type": "function", "name": "f"}],
+    }
+    words = f"Invalid JSON payload received. Unknown name \"{name}\" at '{place}': Cannot find field."
+    error = {"error": {"code": "invalid_request", "message": words}}
+    config = {"providers": {"alpha": {"kind": "gemini", "apis": ["interactions"]}}}
+    async with serve(alpha=None, config=config) as running:
+        running["alpha"].answers = lambda body: (
+            [Status(400, error)] if f'"{name}"' in json.dumps(body) else [Raw(INTERACTION_BYTES, token=True)]
+        )
+        for sendings in (2, 3):
+            assert await told(running, {**asked, "stream": True}, "/v1beta/interactions") == (200, path)
+            assert len(running["alpha"].received) == sendings
