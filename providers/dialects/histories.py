@@ -110,7 +110,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     documents: bool = True
     user_first: bool = False  # of chat: the user speaks first, after the system prompt
     alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
-    plain_texts: bool = False  # of chat: contents are a text, not a list of texts
+    plain_texts: bool = False  # of chat, Messages: contents are a text, not a list of texts
     null_contents: bool = True  # of chat: beside calls, a content may be null
     offers_called: bool = False  # of chat and Responses: beside functions, those that were called must be offered
 
@@ -260,14 +260,27 @@ def messages_history(fields: Fields, history: History) -> Wording:
     calls = history.missing_reasoning is not None and b'"tool_use"' in raw
     if calls and b'"disabled"' not in bytes(fields.get("thinking", b"")):
         steps.append(_Conversation.fit_thoughts)
-    if not steps:
+    if history.plain_texts and _LISTED.search(raw) is not None:
+        steps.append(_Conversation.fit_texts)
+    if not (steps or history.plain_texts):
         return Wording(fields)
 
     def fit(conversation: _Conversation) -> None:
         for step in steps:
             step(conversation)
 
-    return _fitted(fields, raw, history, fit)
+    wording = _fitted(fields, raw, history, fit) if steps else Wording(fields)
+    return _with_plain_system(wording) if history.plain_texts and "system" in fields else wording
+
+
+def _with_plain_system(wording: Wording) -> Wording:
+    """Return a Messages request with its system prompt as one text."""
+    losses, said = [*wording.losses], wording.fields["system"]
+    try:
+        system = _as_one_text(said, "system", losses)
+    except (*UNREADABLE, KeyError):  # its provider says so
+        return wording
+    return wording if system is said else Wording({**wording.fields, "system": system}, tuple(losses))
 
 
 _IDS_OF_BLOCKS = {b'"tool_use"': "id", b'"tool_result"': "tool_use_id"}
@@ -451,15 +464,8 @@ class _Conversation:
             parts = message.get("content", _NULL)
             if not history.null_contents and parts == _NULL and _role(message) == _ASSISTANT:
                 self._set(message, "content", msgspec.Raw(_NO_TEXT))
-            elif not history.plain_texts:
-                continue
-            elif bytes(memoryview(parts)[:1]) == b"[" and _is_text(parts) and (texts := _parts(parts)):
-                told = [msgspec.json.decode(part["text"], type=str) for part in texts if "text" in part]
-                self._set(message, "content", raw_json("\n\n".join(told)))
-                marks = sorted({name for part in texts for name in part} & CHANGING_NOTHING.keys())
-                self.losses += [
-                    Loss(f"messages[{number}].content.{each}", CHANGING_NOTHING[each], hint=True) for each in marks
-                ]
+            elif history.plain_texts:
+                self._set(message, "content", _as_one_text(parts, f"messages[{number}].content", self.losses))
 
     def _begin_with_user(self) -> None:
         place = next((at for at, (_, each) in enumerate(self.messages) if _role(each) not in _INSTRUCTIONS), None)
@@ -585,6 +591,24 @@ class _Conversation:
             elif kind == b'"tool_result"' and bytes(memoryview(inner)[:1]) == b"[":
                 block["content"] = self._without_documents(inner, f"{place}.content")
         return raw_json(blocks)
+
+    def fit_texts(self) -> None:
+        """Have lists of texts as one text, in turns of Messages and in results of tools.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
+
+        """
+        for number, message in self.messages:
+            at = f"messages[{number}].content"
+            content = _as_one_text(message.get("content", _NULL), at, self.losses)
+            if b'"tool_result"' in bytes(content) and not is_string(content):
+                blocks = _parts_decoder.decode(content)
+                for place, block in enumerate(blocks):
+                    if "content" in block:
+                        block["content"] = _as_one_text(block["content"], f"{at}[{place}].content", self.losses)
+                content = raw_json(blocks)
+            self._set(message, "content", content)
 
     def fit_thoughts(self) -> None:
         """Have each turn of Messages that calls tools begin with a thought.
@@ -730,6 +754,15 @@ def _fitted_function(function: msgspec.Raw, history: History) -> msgspec.Raw | N
     if is_blank and is_string(arguments) and not msgspec.json.decode(arguments, type=str).strip():
         left["arguments"] = msgspec.Raw(b'"{}"')
     return None if left == said else raw_json(left)
+
+
+def _as_one_text(content: msgspec.Raw, path: str, losses: list[Loss]) -> msgspec.Raw:
+    """Return a list of texts as one text, and add the texts' marks to ``losses``; any other content stays."""
+    if bytes(memoryview(content)[:1]) != b"[" or not _is_text(content) or not (texts := _parts(content)):
+        return content
+    marks = sorted({name for part in texts for name in part} & CHANGING_NOTHING.keys())
+    losses += [Loss(f"{path}.{each}", CHANGING_NOTHING[each], hint=True) for each in marks]
+    return raw_json("\n\n".join(msgspec.json.decode(part["text"], type=str) for part in texts if "text" in part))
 
 
 def _joined(first: msgspec.Raw, second: msgspec.Raw) -> msgspec.Raw:

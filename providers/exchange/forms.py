@@ -77,6 +77,14 @@ _LEVELS = 6  # of a prompt, down to the calls
 NULL = "null"  # the value of a field that says nothing
 BLANK = "blank"  # turns of the assistant that say nothing
 SYSTEM, ARGUMENTS = "system", "arguments"  # all instructions; texts of arguments that say nothing
+TEXTS = "texts"  # of Messages: lists of texts
+# What a fact about a history sets in the rules of histories, by the fact's field.
+_SET_IN_HISTORY: Mapping[str, Mapping[str, bool]] = {
+    ARGUMENTS: {"blank_arguments": False},
+    BLANK: {"blank_turns": False},
+    DOCUMENT: {"documents": False},
+    TEXTS: {"plain_texts": True},
+}
 # OpenAI: 400 "The 'metadata' parameter is only allowed when 'store' is enabled." So the refusal holds for all others.
 ONLY_BESIDE: Mapping[str, str] = {"metadata": "store"}
 OF_USAGE = ("stream_options", "include_usage")  # a client that sets these wants the usage itself
@@ -251,13 +259,9 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
     for fact in facts if IDS in extra else ():
         if fact.kind is Kind.HISTORY and fact.field == IDS:
             history = history.with_ids(fact.dialect, fact.value, fact.tokens)
-    extra -= {IDS, SYSTEM}
-    if ARGUMENTS in extra:
-        history, extra = msgspec.structs.replace(history, blank_arguments=False), extra - {ARGUMENTS}
-    if DOCUMENT in extra:
-        history, extra = msgspec.structs.replace(history, documents=False), extra - {DOCUMENT}
-    if BLANK in extra:
-        history, extra = msgspec.structs.replace(history, blank_turns=False), extra - {BLANK}
+    for field in extra & _SET_IN_HISTORY.keys():
+        history = msgspec.structs.replace(history, **_SET_IN_HISTORY[field])
+    extra -= {IDS, SYSTEM, *_SET_IN_HISTORY}
     if ROLE in extra:
         quirks, extra = msgspec.structs.replace(quirks, system_role=True), extra - {ROLE}
     if "" in extra:

@@ -46,6 +46,8 @@ def _member(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -
     if len(names) == 1 and names[0] not in fields:
         return _named(fields, members_named(names[0]) if names[0] not in _MARKS else [OF_TOOLS, EVERYWHERE + MARK])
     top = next((each for each in fields if spelt(each) == names[0]), None)
+    if top == "system" and names[-1] == MARK:  # of all that can be marked the first: then no other is taken
+        return _named(fields, [EVERYWHERE + MARK])
     within = None if top is None else _found(fields[top], names[1:], spelt, in_list=False)
     value = None if within is None else within[1]
     if MARK in names[:-1] and names[-1] != "type":

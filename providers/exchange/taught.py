@@ -20,6 +20,7 @@ from providers.exchange.forms import (
     ONLY_BESIDE,
     ROLE,
     SYSTEM,
+    TEXTS,
     FormRequest,
     be_lax,
     clients_name,
@@ -59,7 +60,7 @@ def understood(
         sent_headers = form_request.request.headers if headers is None else headers
         if (of_betas := _of_betas(reading.betas, fields, sent_headers, form_request)) is not None:
             return of_betas
-    for of_conversation in (_of_instructions, _of_turns, _of_calls):
+    for of_conversation in (_of_instructions, _of_texts, _of_turns, _of_calls):
         if facts_of_it := of_conversation(reading, fields, form_request):
             return facts_of_it
     named = _of_fields(reading, fields, form_request)
@@ -100,6 +101,18 @@ def _of_instructions(reading: RefusalReading, fields: Fields, form_request: Form
     if not reading.of_instructions or without_system is None or not without_system(fields).losses:
         return NOTHING
     return (Fact(Kind.HISTORY, SYSTEM, dialect=form_request.api),)
+
+
+def _of_texts(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
+    """Return the fact that Messages are taken with a text in place of a list of texts, if the request has such lists.
+
+    In chat such a refusal demands the strictest history.
+    """
+    vendors = form_request.formats.vendors
+    if not reading.of_texts or vendors.with_history is None or vendors.takes_quirks:
+        return NOTHING
+    is_other = vendors.with_history(fields, History(plain_texts=True)).fields is not fields
+    return (Fact(Kind.HISTORY, TEXTS, dialect=form_request.api),) if is_other else NOTHING
 
 
 def _of_turns(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
@@ -317,7 +330,8 @@ def _member_of(refused: RefusedField, fields: Fields, form_request: FormRequest)
 
 def _listed_member_of(refused: RefusedField, fields: Fields, form_request: FormRequest) -> Fact | None:
     """Return that a member of a list's items is left out that is a hint or null; None: there is no such member."""
-    member = members.found(fields, refused.path, spelt)
+    alias = form_request.aliases.get(spelt(refused.path[-1]), "")
+    member = members.found(fields, alias.split(".") if "." in alias else refused.path, spelt)
     said = b"" if member is None else bytes(member.value or b"")
     if member is not None and said == NULL.encode():
         return Fact(Kind.FIELD, member.path, value=NULL, dialect=form_request.api)
@@ -373,7 +387,8 @@ def _find(fields: Fields, named: tuple[str, ...], form_request: FormRequest) -> 
     (``effort`` for ``reasoning.effort``).
     """
     path = tuple(spelt(name) for name in named)
-    if (alias := form_request.aliases.get(path[-1])) is not None:
+    aliases = form_request.aliases
+    if (alias := aliases.get(path[-1], aliases.get(path[0]))) is not None:
         return FieldPlace(alias) if alias in fields else None
     # In other APIs a name with a dot is the client's, and not a path.
     are_paths = form_request.formats.body is not None

@@ -108,6 +108,7 @@ _OF_HISTORIES = {
     "blank": "answers, or texts in them, that say nothing (left out)",
     "developer": "the role developer (sent: system)",
     "system": "system prompts (sent: in the user's first message, in <system> tags)",
+    "texts": "lists of texts (sent: one text)",
     "tool_call_id": "ids of calls that other vendors have made (sent: in its own form)",
 }
 OF_APIS = frozenset({Kind.API, Kind.TOOL, Kind.TOOLS})

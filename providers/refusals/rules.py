@@ -345,6 +345,12 @@ _OF_SYSTEM = re.compile(
     r"|input should be ['`]user['`] or ['`]assistant['`]|role must be either ['`]user['`] or ['`]assistant['`]",
     re.IGNORECASE,
 )
+# In Messages a system prompt, a turn or a result of a tool has to be one text: servers with pydantic and serde.
+_OF_TEXTS = re.compile(
+    r"(?<![\w.])(?:body\.)?(?:system|messages\.\d{1,5}\.content(?:\.\d{1,5}\.(?:tool_result\.)?content)?):? ?"
+    r"(?:input should be a valid string|invalid type: sequence, expected a string|must be a string)",
+    re.IGNORECASE,
+)
 # Any system prompt is refused: by the templates of Gemma and of older models, Google of Gemma, OpenAI of o1-mini, and
 # Bedrock of Titan and others (from memory; the last in docs.aws.amazon.com/bedrock/latest/userguide/
 # conversation-inference-supported-models-features.html).
@@ -579,6 +585,7 @@ class RefusalReading(NamedTuple):
     of_prefill: bool = False  # an answer that the request begins is not continued
     of_documents: bool = False  # blocks of documents are not taken, in Messages
     of_blanks: bool = False  # turns of the model, or texts in them, that say nothing are not taken
+    of_texts: bool = False  # lists of texts are not taken, in Messages
     of_instructions: bool = False  # no system prompt is taken
     of_system: bool = False  # as ``of_roles``: a system message after the first turn
     of_ids: tuple[str, int] | None = None  # that the ids of calls have these letters, and at most so many
@@ -624,6 +631,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_prefill=_OF_PREFILL.search(text) is not None,
         of_documents=_OF_DOCUMENTS.search(text) is not None,
         of_blanks=_OF_BLANKS.search(text) is not None,
+        of_texts=_OF_TEXTS.search(text) is not None,
         of_instructions=_OF_INSTRUCTIONS.search(text) is not None,
         of_system=_OF_SYSTEM.search(text) is not None,
         of_ids=_ids_in(text),

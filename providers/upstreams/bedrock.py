@@ -52,9 +52,12 @@ _BAD_REQUEST = 400
 _CITATIONS = b'"citations":'  # in a request: it asks for some
 # What Converse, and the models behind it, call the fields of chat that it is translated from.
 _IN_CHAT: Mapping[str, str] = {
-    **dict.fromkeys(("effort", "reasoning", "reasoning_config", "thinking"), "reasoning_effort"),
+    **dict.fromkeys(("effort", "output_config", "reasoning", "reasoning_config", "thinking"), "reasoning_effort"),
     **{name: name for name in ("reasoning_effort", "temperature", "top_p", "top_k", "service_tier")},
     "stop_sequences": "stop",
+    # Members of turns: whether a tool has failed; thoughts ("doesn't support the reasoningContent field").
+    "status": "messages.is_error",
+    "reasoning_content": "messages.thinking_blocks",
     # What is added to drop thoughts that do not fit any more, and its beta.
     **dict.fromkeys(("block_binding", "mismatch_behavior", "anthropic_beta"), SWITCH),
 }

@@ -63,7 +63,8 @@ _PREFERENCES: Final = frozenset({
     # In which pieces Google tells calls, and when it reads a result of a tool that goes on.
     "tool_config.function_calling_config.stream_function_call_arguments",
     *("contents.parts.function_response.scheduling", "contents.parts.function_response.will_continue"),
-    *("messages.content.is_error", "input.is_error"),  # of a tool's result, whose text says so as well
+    # Of a tool's result, whose text says so as well.
+    *("messages.content.is_error", "messages.is_error", "input.is_error"),
 })  # fmt: skip
 # Fields of an assistant's message in chat that say how the answer was made, at any vendor: clients send all of them
 # back. Groq's compound models have ``executed_tools`` (console.groq.com/docs/compound), LiteLLM

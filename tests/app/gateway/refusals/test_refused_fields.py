@@ -1152,3 +1152,117 @@ async def test_what_only_tells_more_of_a_step_of_interactions_is_left_out_where_
         for sendings in (2, 3):
             assert await told(running, {**asked, "stream": True}, "/v1beta/interactions") == (200, path)
             assert len(running["alpha"].received) == sendings
+
+
+LISTED: dict[str, Any] = {
+    "max_tokens": 9,
+    "system": [
+        {"type": "text", "text": "Be"},
+        {"type": "text", "text": "brief.", "cache_control": {"type": "ephemeral"}},
+    ],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "a",
+                    "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}],
+                }
+            ],
+        },
+    ],
+    "tools": [{"name": "f", "input_schema": {"type": "object", "properties": {}}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "is_refused"),
+    [
+        ("system: Input should be a valid string", lambda body: isinstance(body["system"], list)),
+        ("system: invalid type: sequence, expected a string", lambda body: isinstance(body["system"], list)),
+        (
+            "messages.2.content.0.tool_result.content: Input should be a valid string",
+            lambda body: isinstance(body["messages"][2]["content"][0]["content"], list),
+        ),
+    ],
+)
+async def test_lists_of_texts_of_messages_are_one_text_where_nothing_else_is_taken(
+    serve: Serve, words: str, is_refused: Callable[[Any], bool]
+) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": {"apis": ["messages"]}}}) as running:
+        running["alpha"].answers = lambda body: (
+            [Status(400, error_of(words))] if is_refused(body) else ANSWERS["messages"]
+        )
+        for sendings in (2, 3):
+            assert await told(running, LISTED, "/v1/messages") == (200, "system.cache_control")
+            assert len(running["alpha"].received) == sendings
+        sent = running["alpha"].received[-1].body
+        assert (sent["system"], sent["messages"][0]["content"]) == ("Be\n\nbrief.", "Hi")
+        assert sent["messages"][2]["content"][0]["content"] == "one\n\ntwo"
+        picture = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+        sees = json.loads(json.dumps(LISTED))
+        sees["messages"][2]["content"][0]["content"].append(picture)  # a picture is in no text
+        assert (await told(running, sees, "/v1/messages"))[0] == (200 if "system" in words else 400)
+        assert running["alpha"].received[-1].body["messages"][2] == sees["messages"][2]
+
+
+async def test_a_system_prompt_that_may_have_no_mark_says_that_nothing_may(serve: Serve) -> None:
+    marked = json.loads(json.dumps(LISTED))
+    for block in (marked["messages"][0]["content"][0], marked["messages"][2]["content"][0], marked["tools"][0]):
+        block["cache_control"] = {"type": "ephemeral"}
+    words = "system.1.cache_control: Extra inputs are not permitted"
+    async with serve(alpha=None, config={"providers": {"alpha": {"apis": ["messages"]}}}) as running:
+        running["alpha"].answers = lambda body: (
+            [Status(400, error_of(words))] if "cache_control" in json.dumps(body) else ANSWERS["messages"]
+        )
+        for sendings in (2, 3):
+            assert await told(running, marked, "/v1/messages") == (200, "cache_control")
+            assert len(running["alpha"].received) == sendings
+
+
+OF_BEDROCK: Mapping[str, tuple[str, str, str | None]] = {  # words, what is refused, what is told
+    "thinking": ("thinking.type: Input should be 'enabled' or 'disabled'", '"adaptive"', "thinking"),
+    "efforts": ("output_config: Extra inputs are not permitted", '"output_config"', "thinking"),
+    "failed tools": (
+        "This model doesn't support the status field in the toolResult block. Remove status and try again.",
+        '"status"',
+        "messages.is_error",
+    ),
+    "thoughts": (
+        "This model doesn't support the reasoningContent field. Remove reasoningContent and try again.",
+        '"reasoningContent"',
+        "messages.thinking_blocks",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OF_BEDROCK)
+async def test_what_bedrock_calls_otherwise_than_chat_is_left_out_where_its_model_refuses_it(
+    serve: Serve, what: str
+) -> None:
+    words, refused_text, lost = OF_BEDROCK[what]
+    bedrock, sent = Bedrock(), list[Any]()
+
+    async def answered(request: web.Request) -> web.StreamResponse:
+        sent.append(msgspec.json.decode(await request.read()))
+        if refused_text in json.dumps(sent[-1]):
+            return web.json_response({"message": f"The model returned the following errors: {words}"}, status=400)
+        return await bedrock.answer(request)
+
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "no", "is_error": True}
+    thought = {"type": "thinking", "thinking": "So", "signature": "QUJD"}
+    call = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    turns = [*QUESTION, {"role": "assistant", "content": [thought, call]}, {"role": "user", "content": [result]}]
+    asked = {**CLAUDE_CODE, "messages": turns, "tools": LISTED["tools"]}
+    models = {MODEL: {"deployments": ["aws/anthropic.claude-sonnet-4-6"], "race": {"mode": "single"}}}
+    async with serving([web.post("/{path:.*}", answered)], bedrock.tally) as base_url:
+        providers = beside(base_url)["config"]["providers"]
+        async with serve(alpha=None, config={"providers": providers, "models": models}) as running:
+            for sendings in (2, 3):
+                status, dropped = await told(running, asked, "/v1/messages")
+                assert (status, lost in str(dropped).split(", ")) == (200, True)
+                assert len(sent) == sendings
+    assert sent[-1]["messages"][2]["content"][0]["toolResult"]["content"] == [{"text": "no"}]
