@@ -3,6 +3,8 @@
 Handed to the race as an object, as ``gateway.racing`` may not import code that fits requests to deployments.
 """
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
 from gateway.api.fitting import Question, fitted
@@ -15,7 +17,7 @@ from gateway.fleet import Deployment
 from gateway.racing import RewordedRequest
 from gateway.settings import DataPolicy
 from providers import aside, finished
-from providers.dialects import Dialect
+from providers.dialects import Dialect, without_pictures
 
 
 class Rewording:
@@ -34,9 +36,8 @@ class Rewording:
         values = finished(values_of(call.request.fields.values(), self.most_values))
         needs = Needs(call.traits.prompt_tokens)  # the deployment can answer, as it was asked
         client_request, most = call.request, self.most_values
-        question = Question(
-            call.decision.model, client_request.dialect, client_request.fields, needs, DataPolicy(), values, most
-        )
+        fields, pictures = _seen(call, deployment)
+        question = Question(call.decision.model, client_request.dialect, fields, needs, DataPolicy(), values, most)
         can = msgspec.structs.replace(deployment.capabilities, context_tokens=None)  # as above
         there = msgspec.structs.replace(
             deployment, apis=frozenset((dialect.name,)), speaks=(dialect,), learnt=None, capabilities=can
@@ -46,6 +47,14 @@ class Rewording:
         except ApiError:
             return None
         rendered = fitting.rendered.get(deployment.name, AS_ASKED)
-        return RewordedRequest(
-            dialect, call.request.fields if rendered.fields is None else rendered.fields, rendered.dropped
-        )
+        sent = fields if rendered.fields is None else rendered.fields
+        return RewordedRequest(dialect, sent, (*rendered.dropped, *pictures))
+
+
+def _seen(call: Call, deployment: Deployment) -> tuple[Mapping[str, msgspec.Raw], Sequence[str]]:
+    """Return the client's request, without the pictures that ``deployment`` is not sent; and where these stand."""
+    fields, dropped = call.request.fields, call.rendered.get(deployment.name, AS_ASKED).dropped
+    left = without_pictures(call.request.dialect.requests.prompt, fields) if dropped else None
+    if left is None or left.losses[0].field not in dropped:
+        return fields, ()
+    return left.fields, [loss.field for loss in left.losses]

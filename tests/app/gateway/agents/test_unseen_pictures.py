@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Step, answer
+from providers.simulator.script import Raw, Step, answer
+from tests.app.gateway.apis.test_dialects import RESPONSE_BYTES
 from tests.app.gateway.refusals.test_refused_fields import SEES_NOTHING, refused
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
@@ -195,3 +196,25 @@ async def test_a_mark_for_the_cache_and_a_beginning_of_the_answer_stay(serve: Se
         asked = [turn("user", []), turn("assistant", []), turn("user", [marked]), beginning]
         assert (await ask(running, "messages", asked))[0] == 400
         assert len(running["alpha"].received) == 1
+
+
+@HOW
+async def test_a_picture_stays_away_where_the_call_is_asked_in_another_form_too(serve: Serve, deployment: Any) -> None:
+    def answers(body: Any) -> Sequence[Step]:
+        if "iVBORw0KGgo" in json.dumps(body):
+            return refused("This model does not support image input")
+        kinds = [tool["type"] for tool in body["tools"]]
+        if kinds != ["function"]:
+            return refused(f"Invalid value: '{kinds[0]}'. Supported values are: 'function'.", param="tools[0].type")
+        return [Raw(RESPONSE_BYTES, token=True)]
+
+    path, _ = PATHS["responses"]
+    body = {"model": MODEL, "input": of_tool("responses"), "tools": [{"type": "custom", "name": "apply_patch"}]}
+    config = {**models(deployment), "providers": {"alpha": {"apis": ["responses"]}}}
+    async with serve(alpha=None, config=config) as running:
+        running["alpha"].answers = answers
+        for _ in range(2):
+            async with running.post(body, path=path) as response:
+                assert response.status == 200, await response.text()
+                assert response.headers["x-holeshot-dropped"] == NAMES["responses"][1]
+        assert len(running["alpha"].received) == (3 if deployment is BLIND else 4)  # each refusal, and two answers
