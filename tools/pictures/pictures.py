@@ -100,11 +100,7 @@ def _raced_by_three(base_urls: Mapping[str, str]) -> dict[str, Any]:
 
 
 async def _stills(browser: Browser, url: str, folder: Path, theme: str) -> None:
-    async with window(browser, height=800, theme=theme) as page:
-        await page.goto(f"{url}/#/live")
-        await page.wait_for_timeout(LANES_FILLED_S * 1000)
-        await _still(page, folder / f"live-{theme}.png")
-        await page.set_viewport_size({"width": 1280, "height": 700})
+    async with window(browser, height=700, theme=theme) as page:
         await page.goto(f"{url}/#/leaderboard")
         await page.wait_for_selector(".board tbody tr")
         await _still(page, folder / f"leaderboard-{theme}.png")
