@@ -1,10 +1,10 @@
 """Affinity: which deployments should still have the beginning of a prompt in their provider's prompt cache.
 
-A provider that has just processed a prompt answers the next one with the same beginning faster and charges less for
-it. So a conversation should go where its last turn went while that cache is warm. If this replica knows of none, the
-prompt's first bytes select the deployment (``rendezvous``).
+A provider that has just processed a prompt answers the next prompt with the same beginning faster, and charges less.
+So a conversation should go where its last turn went while that cache is warm. If this replica knows of no warm cache,
+the prompt's first bytes select the deployment (``rendezvous``).
 
-A cache belongs to an account, so among several keys of a provider to one key: the provider's key ring knows a
+A cache belongs to an account, and so to one of several keys of a provider: the provider's key ring knows a
 conversation by ``conversation_of``.
 """
 
@@ -31,7 +31,7 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     """The prefixes of one prompt as hashes: of its first 4 KB, 8 KB and so on, up to its length.
 
     ``shared`` is another hash of the first 4 KB: 8 bytes, equal in every replica. ``session`` is a hash of the agent's
-    session, if it is named.
+    session, if the request names one.
     """
 
     digests: tuple[int, ...]
@@ -42,14 +42,14 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
 def prefix_of(
     parts: Iterable[bytes | memoryview | msgspec.Raw], key: str | None, session: str | None = None
 ) -> Prefix | None:
-    """Return the prefixes of the prompt made of ``parts``; None if it is too short for any provider's cache.
+    """Return the prefixes of the prompt made of ``parts``; None: the prompt is too short for any provider's cache.
 
     Parts are raw JSON in the order in which providers read them: tools, system prompt, and then the messages, which
     grow. The next turn's array of messages begins with the same bytes except for the closing bracket, so the last byte
-    is left out. ``key`` is the client's ``prompt_cache_key``; providers keep a cache for each.
+    is left out. ``key`` is the client's ``prompt_cache_key``; providers keep a cache for each key.
 
-    Python's hash of bytes is used: its key changes with each process, so collisions cannot be constructed, and it is
-    several times faster than a cryptographic one. 16 KB take 6 µs, and BLAKE2 of the first 4 KB another 4.
+    Python's hash of bytes is used. Its key changes with each process, so collisions cannot be constructed, and the hash
+    is several times faster than a cryptographic one: 16 KB take 6 µs, and BLAKE2 of the first 4 KB another 4.
     """
     head = _head(map(_lasting, parts), PREFIX_BYTES[-1] + 1)
     if len(head) <= PREFIX_BYTES[0]:
@@ -75,13 +75,13 @@ def conversation_of(
 ) -> bytes:
     """Return 16 bytes that are the same in every turn of a conversation, in every replica.
 
-    Unlike prefixes, whose lengths are fixed, digests also distinguish conversations that begin alike and differ after
-    their system prompt: so these are spread over keys. They are a digest of the parts ``before`` the ``turns``, and of
-    these up to the first that is not an instruction; of texts alone, as clients move marks of the cache from turn to
-    turn. ``key`` is as for ``prefix_of``. Of each part only the first 64 KB count: 64 KB take some 0.1 ms.
+    Prefixes have fixed lengths. The digest also distinguishes conversations that begin alike and differ after their
+    system prompt, so that such conversations are spread over keys. Digested are the parts ``before`` the ``turns``, and
+    the turns up to the first that is not an instruction; of turns only texts, as clients move marks of the cache from
+    turn to turn. ``key`` is as for ``prefix_of``. Of each part only the first 64 KB count: 64 KB take some 0.1 ms.
 
-    Where the agent's ``session`` is named, that counts instead of the first turn: an agent that sums up its
-    conversation begins it again, behind the same instructions. Its helpers, with others, are other conversations.
+    A named ``session`` of an agent counts instead of the first turn: an agent that sums up its conversation begins it
+    again, behind the same instructions. Its helpers have other instructions, and so are other conversations.
     """
     digest = blake2b((key or "").encode("utf-8", "surrogatepass"), digest_size=16)
     for part in map(_lasting, before):
@@ -101,7 +101,7 @@ def conversation_of(
 
 _INSTRUCTIONS = frozenset({"system", "developer"})  # roles
 _INSTRUCTION = re.compile(r'\{(?:\s*"type"\s*:\s*"message"\s*,)?\s*"role"\s*:\s*"(?:system|developer)"')  # a long turn
-# Claude Code's system prompt begins with a note for Anthropic, which leaves it out. It changes with each call.
+# Claude Code's system prompt begins with a note for Anthropic, which drops the note. The note changes with each call.
 _BILL = re.compile(rb'\s*\[\s*\{[^{}]{0,64}"x-anthropic-billing-header:[^{}]{0,512}\}')
 
 
@@ -187,7 +187,7 @@ _ASKED = "\0asked"  # suffix of a model's name: entries of deployments that were
 class Affinity:
     """The expected contents of the prompt caches, from this replica's answers. Times are of any one monotonic clock.
 
-    It keeps the 20,000 prefixes used last, for five minutes. A prefix belongs to a model, as the same request may be
+    The 20,000 prefixes used last are kept, for five minutes. A prefix belongs to a model, as the same request may be
     sent upstream differently for another model.
     """
 
@@ -265,8 +265,8 @@ class Affinity:
     def cached_tokens(self, model: str, prefix: Prefix, held: CachedBytes, prompt_tokens: int) -> Mapping[str, int]:
         """Return how many tokens of a prompt each deployment in ``held`` should have in its cache.
 
-        The number is that of the last prompt with this beginning, as a conversation grows at its end; but no fewer
-        than the known beginning, and fewer than the next longer beginning, which differs.
+        The number is that of the last prompt with this beginning, as a conversation grows at its end. It is at least
+        the length of the known beginning, and less than that of the next longer beginning, which differs.
         """
         return {
             name: min(prompt_tokens, self._tokens(model, prefix, PREFIX_BYTES.index(size), name))

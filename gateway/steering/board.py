@@ -211,7 +211,7 @@ def slot_keys(model: str, slot: int) -> tuple[str, str]:
     return f"{key}:sums", f"{key}:parts"
 
 
-# Contributions: one model's counts as known to a replica: its own, those of all replicas, and what Redis confirmed.
+# Contributions: one model's counts as a replica knows them: its own, all replicas', and what Redis has confirmed.
 
 NEVER_S = float("-inf")
 
@@ -232,10 +232,10 @@ def arguments(parts: Iterable[SlotPart]) -> Iterable[str | bytes]:
 
 
 class Contributions:
-    """The counts of one model. ``_shared`` is what Redis has; ``_own`` is this replica's part of it, to restore.
+    """The counts of one model. ``_shared`` is what Redis has; ``_own`` is this replica's part of that, to restore it.
 
-    Unconfirmed counts wait in ``_unsent``. Sealed into parts they keep their numbers until Redis has answered, so that
-    a part that is sent again after a lost answer counts once.
+    Unconfirmed counts wait in ``_unsent``. A part keeps its number until Redis has answered, so that a part that is
+    sent again after a lost answer counts once.
     """
 
     __slots__ = (
@@ -298,7 +298,7 @@ class Contributions:
         return 0.0 <= unix_s - self.read_at_s < for_s
 
     def seal(self, next_number: Callable[[], int], limit: int) -> tuple[SlotPart, ...]:
-        """Return the parts to send: first those that may have arrived already, unchanged, then new ones.
+        """Return the parts to send: first the parts that may have arrived already, unchanged, then new ones.
 
         New parts begin with the latest slots and stop at ``limit`` fields: after a long absence of Redis the rest
         follows later.

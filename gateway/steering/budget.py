@@ -37,13 +37,14 @@ FREE = frozenset({Role.PRIMARY, Role.PROBE})  # roles that a call needs anyway, 
 class Budget:
     """The extra attempts that may still start for one model.
 
-    Every call adds ``ratio`` tokens, up to 20. An extra attempt takes one when it starts, not when it is planned: most
-    hedges never start. Exploration may overdraw by one burst. So any number of calls uses at most ``ratio`` tokens per
-    call and two bursts. A fallback beside a late model may overdraw as well: after it there are fewer races.
+    Every call adds ``ratio`` tokens, up to 20. An extra attempt takes a token when it starts, not when it is planned:
+    most hedges never start. Exploration may overdraw by one burst. So any number of calls uses at most ``ratio`` tokens
+    per call and two bursts. A fallback beside a late model may overdraw as well: after it there are fewer races. For
+    example, with a ``ratio`` of 0.1 ten calls pay for one extra attempt.
 
-    Rescues, which start beside an attempt that hangs, take none for a share of the latest calls; beyond it they are
-    extra attempts like any other: the budget pays for them, or they wait. An exploring attempt of ``single`` counts as
-    a rescue.
+    Rescues start beside an attempt that hangs. In a share of the latest calls a rescue takes no token. Beyond that
+    share rescues are extra attempts like any other: the budget pays for a rescue, or the rescue waits. An exploring
+    attempt of ``single`` counts as a rescue.
 
     If ``extra_usd_per_call`` is set, dollars are counted as well. They start at 0, so any number of calls spends at
     most that amount per call, plus the last attempt.
@@ -70,7 +71,7 @@ class Budget:
         return len(self._rescued)
 
     def rescue(self, ratio: float, client: str | None = None) -> bool:
-        """Whether a rescue may start beside a hanging attempt; if so, count it, and charge it if there were many."""
+        """Whether a rescue may start beside a hanging attempt; if so, count the rescue, and charge it after many."""
         free = _FREE_RESCUES - self.rescues
         if free <= 0 or not self._shares_of_rescues.takes(client, free):
             if ratio <= 0 or self.tokens < 1.0 or not self._shares.takes(client, self.tokens):
@@ -174,10 +175,13 @@ class Spending:
     every second or two; without Redis, each applies the limit to what it knows. For the time before its start a replica
     takes from the ledger what extra attempts did cost.
 
-    Clients share a day's dollars. Each client that has called within a day may spend an equal part at any time. Once it
-    has spent that part, the other clients' unspent parts are freed for it evenly until midnight. So no client uses up
-    another's part at once, and all dollars are used if one client can use them. A client alone may spend all. Replicas
-    tell each other what their clients have spent.
+    Clients share a day's dollars. Each client that has called within a day may spend an equal part at any time. When a
+    client asks for more, the other clients' unspent parts are freed for it evenly from then until midnight. So no
+    client uses up another's part at once, and all dollars are used if one client can use them. A client alone may spend
+    all.
+    For example, of 10 dollars two clients may spend 5 each at any time. A client that asks for more at noon, while the
+    other has spent nothing, may have 2.50 dollars of the other's part by 18:00. Replicas tell each other what their
+    clients have spent.
     """
 
     def __init__(self, unix_clock: Callable[[], float]) -> None:
@@ -189,7 +193,7 @@ class Spending:
         self._recollected: tuple[str, Mapping[str, float]] = "", {}  # by the ledger: a day, and what was spent on it
         self._clients: dict[str, dict[str | None, float]] = {}  # by model, the last that called at the end
         self._beyond: dict[str, float] = {}  # since when today a client asks for more than its part
-        self._called_before: dict[str, set[str]] = {}  # likewise, today before the start, until its next call
+        self._called_before: dict[str, set[str]] = {}  # clients of today before the start, until their next call
 
     def unix_s(self) -> float:
         """Return the Unix time that determines the current day."""
@@ -259,7 +263,7 @@ class Spending:
         """Return what a model, or one of its clients, has spent on the day that has begun."""
         day, recollected = self._recollected
         before_usd = recollected.get(model, 0.0) if day == self._day else 0.0
-        # The others' total has this sum too, unless there is no Redis, or Redis has lost its data.
+        # The other replicas' total has this sum too, unless there is no Redis, or Redis has lost its data.
         return self._own.get(model, 0.0) + max(self._others.get(model, 0.0), before_usd)
 
     def calls_today(self, model: str) -> float:
@@ -313,9 +317,10 @@ class Spending:
 def _by_model_that_ran(rows: Iterable[Spent]) -> dict[str, float]:
     """Return what extra attempts have cost by the model that they ran for, US dollars.
 
-    The ledger's sums have them by the model asked for, which is another one where a fallback ran; only of those that
-    lost a race they have that one, too. What these cost more than the model's own calls added was for calls of others:
-    they are relieved of it, each in proportion to what its own losers do not explain.
+    The ledger's sums have these costs by the model that was asked for, which is another model where a fallback ran.
+    Only the cost of losers is known by the model that they ran for, too. Where a model's losers cost more than the
+    model's own calls added, the rest was for calls of other models: these are relieved of that rest, each in proportion
+    to the cost that its own losers do not explain.
     """
     dollars: dict[str, float] = {}
     lost: dict[str, float] = {}
@@ -354,14 +359,14 @@ class Pace:
 
     Dollars save most time if the maximum price of a saved second is the same all day. The right price depends on the
     day's calls, so it is found by feedback: the remaining dollars should be spent in proportion to the calls expected
-    in each hour, by the hours of the day before, else evenly. If less was spent the value rises, if more it falls;
-    x = ln(value / mean dollars of an attempt):
+    in each hour, by the hours of the day before, else evenly. If less was spent, the value rises; if more, the value
+    falls. With x = ln(value / mean dollars of an attempt):
 
         dx = PACE_GAIN x (dollars that should have been spent - dollars spent) / (a mean hour's dollars)
 
     The step is linear in the dollars, so that a few expensive attempts weigh as much as many cheap ones. Each replica
-    computes it from the spending of all. So that their values converge, each adds PACE_FAIR times the same step for its
-    own calls: the dollars in proportion to their share of all calls, minus the dollars spent on them.
+    computes the step from the spending of all replicas. So that their values converge, each adds PACE_FAIR times the
+    same step for its own calls: the dollars in proportion to their share of all calls, minus the dollars spent on them.
     """
 
     __slots__ = (
@@ -441,7 +446,8 @@ class Pace:
     def _end_hour(self, hour: int, calls: float) -> None:
         """Store the count of the hour that has ended, if observed from its start. ``calls``: today's, with this one.
 
-        In the hours skipped since, this replica had none; today's calls of others until now are spread over them.
+        In the hours skipped since then this replica had no calls. Today's calls of other replicas until now are spread
+        over these hours.
         """
         calls_before = self._calls_today if hour // _HOURS == self._hour // _HOURS else 0.0
         skipped = range(max(self._hour + 1, hour - _HOURS), hour)
@@ -548,10 +554,10 @@ class Budgets:
     def room(self, model: str, healths: Sequence[Health], now_s: float) -> tuple[float, float]:
         """Return how many extra attempts a minute the limits of ``healths`` leave room for, and the calls expected.
 
-        The room is infinite while one deployment has no limit: it takes the calls that the others cannot. If all are
-        limited, calls may need whatever each was seen to take; then a single 429 of each counts. While most are
-        limited, or one pauses that took many calls, another one is not yet believed to be without a limit: it is
-        expected to take as many as the others on average, until it has taken clearly more.
+        The room is infinite while one deployment has no limit: that one takes the calls that the others cannot. If all
+        are limited, the room is what each was seen to take; then a single 429 of each counts. While most are limited,
+        or a deployment pauses that took many calls, a deployment without a known limit is not yet believed to have
+        none: it is expected to take as many calls as the others on average, until it has taken clearly more.
         """
         room_of = {health: min(health.limit(now_s), health.taken(now_s)) for health in healths if health.is_in_use}
         limits = [limit for limit in room_of.values() if limit < inf]

@@ -114,9 +114,10 @@ def candidates(
     """Return the deployments of ``conditions`` with their scores, in the same order.
 
     first_token: mean TTFT / (1 - error rate) x crowding + scarcity price + stalls; completion: + answer tokens /
-    (tok/s) instead of stalls; reading: + the reader's waits for later tokens (``_after_s``). Under ``cost`` those
-    expected to keep ``ttft_ms`` and ``min_tok_s`` are ranked by cost, then by time to first token. With a deadline or
-    under ``cost`` the others are ranked by how much they should miss them: a goal that none meets must do no harm.
+    (tok/s) instead of stalls; reading: + the reader's waits for later tokens (``_after_s``). Under ``cost`` deployments
+    that should keep ``ttft_ms`` and ``min_tok_s`` are ranked by cost, then by time to first token. With a deadline or
+    under ``cost`` the others are ranked by how much they should miss these goals: a goal that none meets must do no
+    harm.
     """
     objective = terms.objective
     answer_tokens = expected_tokens(standings, terms)
@@ -169,8 +170,9 @@ def _after_s(
     """Return the wait after the first token that counts for the objective, in seconds.
 
     A reader at r tok/s is delayed by n * max(0, 1/v - 1/r) = max(0, decode_s - n/r): not at all if decoding is as fast.
-    The complete answer also has a small value to readers. A program waits for the complete answer. Stalls delay both;
-    they are part of ``decode_s`` already, so the longer of the two counts.
+    For example, 300 tokens at 20 tok/s keep a reader at 30 tok/s waiting for 15 - 10 = 5 s. The complete answer also
+    has a small value to readers. A program waits for the complete answer. Stalls delay both; ``decode_s`` has them
+    already, so the longer of the two counts.
     """
     if objective is Objective.FIRST_TOKEN:
         return estimate.stall_s
@@ -206,9 +208,9 @@ def _is_late(estimate: Estimate, race: RaceSettings) -> bool:
 def _late_s(estimate: Estimate, race: RaceSettings, answer_tokens: float, least: float) -> float:
     """Return by how much the answer should miss ``ttft_ms`` and ``min_tok_s``, in seconds; never 0.
 
-    A first token that is late has missed the deadline, by however much. So it counts as the deadline itself, where it
-    would not be late at the best, which is late in the share ``least`` of calls, and its lateness counts in part: else
-    one that is always a little late would come before one that is in time in most calls.
+    A late first token has missed the deadline, by however much. So each late call counts as the whole deadline, except
+    for the share ``least`` of calls, in which the best deployment is late too; and the lateness itself counts in part.
+    Otherwise a deployment that is always a little late would come before one that is in time in most calls.
     """
     late_s = _LEAST_LATE_S
     if race.ttft_ms is not None:
@@ -369,8 +371,8 @@ class Lineup(msgspec.Struct, frozen=True):
     def eligible(self, held: CachedBytes) -> tuple[Sequence[Candidate], Sequence[float]]:
         """Return the candidates for primary of a usual call, with cumulative weights for the draw.
 
-        These are near the best one; if some of them have most of the prompt in a warm cache, only those. A deployment
-        close to its rate limit is not preferred for its cache.
+        The candidates are near the best one. If some have most of the prompt in a warm cache, only these are returned.
+        A deployment close to its rate limit is not preferred for its cache.
         """
         sizes = [held.get(each.deployment, 0) if each.condition.headroom >= HEADROOM_LOW else 0 for each in self.near]
         if not (most := max(sizes)):
@@ -387,7 +389,7 @@ def line_up(
     standings: Standings | None = None,
     before: Lineup | None = None,
 ) -> Lineup:
-    """Return the lineup of ``candidates``; ``canaries`` are among them; ``before`` is one of the same standings."""
+    """Return the lineup of ``candidates``, ``canaries`` included; ``before`` is a lineup of the same standings."""
     ready = _ready(candidates)
     if not ready:
         return Lineup(candidates, (), (), (), (), None, canaries)

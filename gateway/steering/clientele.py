@@ -1,8 +1,8 @@
-"""Clientele: how many clients make up recent traffic, and so how much one of them may decide for the others. Pure.
+"""Clientele: how many clients make up recent traffic, and so how much one client may decide for the others. Pure.
 
-What one client meets may be its own doing: its requests may be impossible to answer. So its part of a decision that
-holds for others is bounded: it takes three clients, two where they have nearly all recent traffic, and one where it has
-nearly all itself, or clients have no names.
+What one client meets may be its own doing: its requests may be impossible to answer. So one client's part of a decision
+that holds for others is bounded. Such a decision takes three clients; two, if these two have nearly all recent traffic;
+and one, if this client has nearly all of it, or if clients have no names.
 """
 
 from collections import defaultdict
@@ -65,7 +65,7 @@ def bounded(shares: Mapping[str | None, float], most: float) -> dict[str | None,
 
 
 class Blame:
-    """Failures of one kind at one deployment, by client. Those of None count fully: no request can have caused them."""
+    """Failures of one kind at one deployment, by client. Under None they count fully: no request caused them."""
 
     __slots__ = ("by_client",)
 

@@ -2,16 +2,19 @@
 
 A slot maps fields to numbers, in memory as in a Redis hash, so that replicas merge by adding.
 ``deployment|class|e17`` counts first tokens by bucket of the attempt's TTFT, ``deployment|class|c17`` cut attempts by
-bucket of their age. For the published figures some are also counted separately: ``l17`` first tokens of attempts
-launched late (hedges, failovers), ``g17`` cut ones that were not overtaken, ``ae17`` and ``ac17`` the audited ones of
-those that were, a random sample. ``deployment|over`` counts all overtaken, ``|aud`` the audited, including those that
-failed. With an ``s`` before them (``se17``, ``sae17``, ``|saud``) they count attempts with ``win_on: sentence`` once
-more. ``|n``, ``|err`` (attempts ended with a first token or an error), ``|lim`` (429s), ``|won``, ``|tok``, ``|sec``
-(decode), ``|gtok``, ``|gsec`` (decode with estimated tokens, never published), ``|etok``, ``|esec`` (end to end),
-``|ans``, ``|burst`` (answers whose speed is measurable; those out of a buffer), ``|stall`` (seconds of unusual silence
-in winners' answers, the longest of each), ``|down`` (errors of ``|err`` while the deployment was broken or out, which
-say nothing of the time after it), ``|judged``, ``|flawed`` (winners' complete answers; those with a flaw). For
-the whole model ``req``, ``out`` (calls answered, their tokens).
+bucket of their age. For the published figures some attempts are also counted separately, and with an ``s`` before the
+name (``se17``, ``sae17``, ``|saud``) attempts with ``win_on: sentence`` once more:
+
+- ``l17``: first tokens of attempts launched late (hedges, failovers);
+- ``g17``: cut attempts that were not overtaken; ``ae17`` and ``ac17``: audited attempts that were overtaken, a random
+  sample; ``deployment|over``: all overtaken attempts, ``|aud``: all audited attempts, failed ones included;
+- ``|n``, ``|err``: attempts that ended with a first token or an error, with an error; ``|lim``: 429s; ``|won``;
+- ``|down``: errors of ``|err`` while the deployment was broken or out, which say nothing of the time after that;
+- ``|tok``, ``|sec``: decoding; ``|gtok``, ``|gsec``: decoding with estimated tokens, never published; ``|etok``,
+  ``|esec``: end to end; ``|ans``, ``|burst``: answers with a measurable speed, answers out of a buffer;
+- ``|stall``: seconds of unusual silence in winners' answers, the longest of each;
+- ``|judged``, ``|flawed``: winners' complete answers, and such answers with a flaw;
+- for the whole model ``req``, ``out``: answered calls, and their tokens.
 """
 
 from collections.abc import Generator, Iterable, Mapping
@@ -272,7 +275,7 @@ _KINDS, _DIGITS = "aeclg", "0123456789"
 # that all prompts share a histogram. The number is the API's, 0 for answers; 100 and 200 for those with an effort,
 # 300 to 500 for those that a voice speaks, timed to their first clauses.
 # ``deployment|1|ended`` and ``|failed`` count what of ``|n`` and ``|err`` is of an API other than answers, so that a
-# model that has no embeddings is not taken for one that fails. Versions that do not know them ignore them.
+# model without embeddings is not taken for a model that fails. Versions that do not know these fields ignore them.
 
 Evidences: TypeAlias = dict[str, "Evidence"]  # by deployment
 
@@ -301,8 +304,8 @@ class Evidence(msgspec.Struct):
     def attempts(self, measured: Measured) -> tuple[float, float]:
         """Return how many attempts for an API have ended, and how many of these failed, without ``down``.
 
-        For answers at any effort.
-        Probes that fail would else keep a deployment from its calls for minutes after it has recovered.
+        For answers at any effort. Without ``down``, because failed probes would otherwise keep a deployment from its
+        calls for minutes after the deployment has recovered.
         """
         if isinstance(measured, MeasuredApi) and measured is not MeasuredApi.ANSWERS:
             return self.ended.get(measured, 0.0), self.failed.get(measured, 0.0)
@@ -321,9 +324,9 @@ def cut(deployment: str, measured: Measured, age_s: float) -> str:
 
 
 def of_api(deployment: str, api: MeasuredApi, counts: Mapping[str, float], *, while_down: bool = False) -> Counts:
-    """Return the fields that tell ``counts``, of one attempt's end, from those of answers; none if it is for one.
+    """Return the fields that tell ``counts`` of one attempt's end from counts of answers; none for an answer.
 
-    ``while_down``: it failed at a deployment that was broken or out.
+    ``while_down``: the attempt failed at a deployment that was broken or out.
     """
     names = fields(deployment)
     if names.n not in counts:

@@ -1,6 +1,7 @@
 """What a call demands of its plan, however quick its deployments are: an input of the planner.
 
-A plan is never changed afterwards: what is told of it is what runs (tests/app/gateway/relayed/test_told_plans.py).
+A plan is never changed afterwards: the plan that is told is the plan that runs
+(tests/app/gateway/relayed/test_told_plans.py).
 """
 
 from collections.abc import Mapping
@@ -14,12 +15,12 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
     order: tuple[str, ...] = ()  # these deployments are asked one after the other, then the rest
     may_fail_over: bool = True  # whether another deployment is asked after the first
     maker: str | None = None  # the deployment that made what the conversation goes on from: it, or its provider, leads
-    # Deployments that refuse what the maker made: if the maker leads, they come last, and are not raced.
+    # Deployments that refuse what the maker made: if the maker leads, these come last, and are not raced.
     strangers: frozenset[str] = frozenset()
-    # What each deployment is, where not all answer alike: only equal ones run beside each other.
+    # What each deployment is, where not all answer alike: only equal deployments run beside each other.
     identity: Mapping[str, object] = {}
     once: bool = False  # a second request changes something there, so such calls are never raced
-    rescued: bool = True  # False: however late, it is started once
+    rescued: bool = True  # False: no second attempt starts, however late the first is
     beside: str | None = None  # the late model that this one runs beside: its extra attempts do not start with it
 
     @property

@@ -78,7 +78,7 @@ class Estimate(msgspec.Struct, frozen=True):
     def well_q95_s(self) -> float:
         """The q95 of TTFT while the deployment is healthy: the smaller of the recent and the usual one.
 
-        Infinite if that is borrowed.
+        Infinite if the recent q95 is borrowed.
         """
         return inf if self.is_borrowed else min(self.q95_s, self.usual_q95_s)
 
@@ -96,8 +96,8 @@ class Estimate(msgspec.Struct, frozen=True):
     def hangs_s(self) -> float:
         """The age at which an attempt without a first token counts as hanging, in seconds: another is asked beside it.
 
-        Twice the q95; where that is more than three times the q90 of those that answer, some hang or a few are late,
-        and it is at most the 7.3 s of an unknown deployment; at least, if it is borrowed.
+        Twice the q95. But at most three times the q90 of attempts that answer, or the 7.3 s of an unknown deployment if
+        these are more: beyond that some hang, or a few are late. A borrowed age is at least these 7.3 s.
         """
         most_s = max(RESCUE_UNKNOWN_S, LATE_FACTOR * self.answered_s(LATE_QUANTILE))
         least_s = RESCUE_UNKNOWN_S if self.is_borrowed else RESCUE_MIN_S
@@ -107,8 +107,8 @@ class Estimate(msgspec.Struct, frozen=True):
     def overdue_s(self) -> float:
         """The age at which the model is late if this deployment is its primary, in seconds: another model is asked.
 
-        Three times the q90 of attempts that answer, as the q95 collapses where one in twenty hangs; while little is
-        known not under ``LATE_UNKNOWN_S``.
+        Three times the q90 of attempts that answer: where one in twenty hangs, the q95 would be useless. While little
+        is known, at least ``LATE_UNKNOWN_S``.
         """
         return max(RESCUE_MIN_S if self.is_known else LATE_UNKNOWN_S, LATE_FACTOR * self.answered_s(LATE_QUANTILE))
 
@@ -119,8 +119,8 @@ class Estimate(msgspec.Struct, frozen=True):
     def answered_s(self, q: float) -> float:
         """Return the time by which a share ``q`` of those attempts that answer has a first token; 0 if none ever did.
 
-        One that was cut counts as longer than its age, but only as long as first tokens that have come: hangs must not
-        teach patience.
+        An attempt that was cut counts as longer than its age, but only as long as first tokens that have come: hangs
+        must not teach patience.
         """
         curve = self.answered
         if curve is None:
@@ -140,7 +140,8 @@ class Estimate(msgspec.Struct, frozen=True):
     def expected_s(self, age_s: float) -> float:
         """Return the expected time to first token of an attempt that has none at ``age_s``, in seconds.
 
-        For a deployment with few samples it is only slightly later: its curve is mostly the prior's long tail.
+        For a deployment with few samples the result is only slightly later than ``age_s``: such a curve is mostly the
+        prior's long tail.
         """
         if self.events < EXPECTED_FROM_EVENTS:
             return age_s * LEAST_REMAINDER
@@ -159,7 +160,7 @@ class Standings(msgspec.Struct, frozen=True):
     answer_tokens: float = ANSWER_PRIOR[0]  # n_hat: output tokens per call of this model
     _beside: dict[tuple[str, str, int], RaceOfTwo] = {}  # computed on demand, for all prompt sizes
     _late: dict[tuple[str, str, int, float, float], RaceOfTwo] = {}
-    _left: dict[tuple[str, float], tuple[Curve, float]] = {}  # likewise
+    _left: dict[tuple[str, float], tuple[Curve, float]] = {}  # computed on demand, like ``_beside``
     _earlier_s: dict[tuple[str, str], float] = {}
     _weighed: dict[str, tuple[float, ...]] = {}
 
@@ -209,8 +210,8 @@ class Standings(msgspec.Struct, frozen=True):
     ) -> tuple[RaceOfTwo, float]:
         """Return the result with a racer that starts late, and the primary's mean alone; both from the late start.
 
-        It starts when a share ``come`` of the primary's first tokens would have arrived, and this one has not.
-        ``more_s``: if ends of answers are compared, by how many seconds the racer's answer takes longer than the
+        The racer starts when a share ``come`` of the primary's first tokens would have arrived, and this call's has
+        not. ``more_s``: if ends of answers are compared, by how many seconds the racer's answer takes longer than the
         primary's after its first token; below 0 shorter.
         """
         left = self._left.get((primary, come))
@@ -251,9 +252,9 @@ class Usuals(msgspec.Struct, frozen=True):
 def usuals(scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], measured: Measured) -> Usuals:
     """Compute the usual figures from the evidence of the longer time scales, the longest first.
 
-    Each histogram gets 4 additional events, distributed as on the previous scale; the first gets them from the pool of
-    all the model's deployments (all scales and ``lately``), which itself has 2 events of a fixed lognormal. So a
-    deployment with few samples is judged by its past, and a new one by its peers, not by luck.
+    Each histogram gets 4 additional events, distributed as on the previous scale. The first scale's come from the pool
+    of all the model's deployments (all scales and ``lately``), and the pool has 2 events of a fixed lognormal. So a
+    deployment with few samples is judged by its past, and a new deployment by its peers, not by luck.
     """
     return finished(usuals_in_steps(scales, lately, measured))
 
@@ -279,11 +280,11 @@ def usuals_in_steps(
 
 
 def _classes(every: Sequence[Evidence], measured: Measured) -> tuple[tuple[Measured, ...], bool]:
-    """Return the classes whose first tokens predict those of ``measured``, and whether these may be too quick for it.
+    """Return the classes whose first tokens predict those of ``measured``, and whether these tokens may be too quick.
 
     An effort is a class of its own once ten of its first tokens are known, and the model takes clearly more or less
-    time for it than for others; so a model that does not think is known as soon as without classes. A first clause and
-    a first token are counted apart, once ten of the kind are known: figures from before the start mix both.
+    time with this effort than with others. So a model that does not think is known as soon as without classes. First
+    clauses and first tokens are counted apart once ten of the kind are known: figures from before the start mix both.
     """
     if isinstance(measured, MeasuredApi) and measured is not MeasuredApi.ANSWERS:
         return (measured,), False

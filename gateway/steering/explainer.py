@@ -271,7 +271,7 @@ def _load(candidate: Candidate) -> float:
 def _chances(lineup: Lineup, held: CachedBytes, home: Candidate | None) -> dict[str, float]:
     """Return each deployment's probability of becoming the primary.
 
-    Canaries have their shares. For the others: first of two draws, or second with a lower load for its weight.
+    Canaries have their shares. Any other deployment is drawn first of two, or second with a lower load for its weight.
     """
     if not lineup.ranked:
         return {}
@@ -292,7 +292,7 @@ def _chances(lineup: Lineup, held: CachedBytes, home: Candidate | None) -> dict[
     weights = [upper - lower for lower, upper in pairwise((0.0, *weights_up_to))]
     total = sum(weights)
     for one, weight in zip(chosen, weights, strict=True):
-        # drawn first it stays unless the second has a lower load; drawn second it needs a lower load itself
+        # drawn first, a deployment stays unless the second has a lower load; drawn second, it needs the lower load
         stays = sum(w for other, w in zip(chosen, weights, strict=True) if _load(other) >= _load(one))
         takes = sum(w for other, w in zip(chosen, weights, strict=True) if _load(other) > _load(one))
         chance = usual * weight * (stays + takes) / total**2

@@ -140,10 +140,10 @@ class Load:
     def crowding(self, in_flight: float, now_s: float) -> float:
         """Return the factor for the predicted time to first token of an attempt launched besides ``in_flight``.
 
-        ((1 + in flight) / (1 + usual))^(gain b) x e^surprise: how much slower than usual it will be, because of the
-        known attempts in flight and, by the first tokens of the last seconds, of unknown ones. This is multiplied by
-        1 + b, as the attempt also slows down all others there. Without this toll all calls go to the fastest queue
-        until it is no better than the slowest server (Pigou 1920).
+        ((1 + in flight) / (1 + usual))^(gain b) x e^surprise: how much slower than usual the attempt will be, because
+        of the known attempts in flight and, by the first tokens of the last seconds, of unknown ones. This is
+        multiplied by 1 + b, as the attempt also slows down all others there. Without this toll all calls go to the
+        fastest queue until that queue is no better than the slowest server (Pigou 1920).
         """
         elasticity, usual = self._fit or self._fitted()
         if elasticity <= 0.0:
@@ -197,7 +197,7 @@ class _Moments:
 
 _WAITS = Waits(cool_min_s=COOL_MIN_S, cool_max_s=COOL_MAX_S, try_every_s=OUT_PROBE_EVERY_S, refill_s=HEADROOM_WINDOW_S)
 _NEARLY = 0.999  # of a time, to allow for differences between clocks
-# Messages of other errors are about the failed request; those of connections name the operator's hosts.
+# Messages of other errors are about the failed request; messages of connections name the operator's hosts.
 _SAYS_NOTHING_OF_REQUESTS = kinds(lambda facts: facts.is_of_nobody)
 
 
@@ -320,7 +320,7 @@ class Health:
 
     Failures are reported with the client that met them, or with None if no request can have caused them (no connection,
     a 401). What one client alone has met holds for all only if that client is nearly all traffic there. The state is
-    then ``only_for`` that client: for clients who come later it is no more than a supposition.
+    then ``only_for`` that client: for clients who come later the state is no more than a supposition.
     """
 
     __slots__ = (
@@ -376,7 +376,7 @@ class Health:
         self.clients = Clientele()  # requests that were sent there lately
         self.only_for: str | None = None  # the client that alone has met what took it out, or None
         self._strikes = Blame()  # in a row
-        self._refused = Blame()  # likewise
+        self._refused = Blame()  # the clients that have met a refused key or an unknown model
         self._limited: dict[str | None, float] = {}  # when each client last met a 429
         self._opens = 0
         self._open_until_s: float | None = None  # None: the breaker is closed
@@ -468,9 +468,9 @@ class Health:
     def rate_limited(self, retry_after_s: float | None, now_s: float) -> bool:
         """Handle a 429: pause for as long as its ``retry-after`` asks; return whether it is the first in minutes.
 
-        Without a ``retry-after`` each pause is twice the one before, until the deployment answers again. A 429 after
-        the pause of another one confirms a limit, and each later one raises the scarcity price in the score. A 429
-        within a pause says nothing new: its attempt was launched before.
+        Without a ``retry-after`` each pause is twice the pause before, until the deployment answers again. A 429 after
+        such a pause confirms a limit, and each later 429 raises the scarcity price in the score. A 429 within a pause
+        says nothing new: its attempt was launched before the pause.
         """
         self.launches.add(now_s, -1)
         resumed_s = now_s - self._availability.cooling_until_s  # ago; infinite if it never paused

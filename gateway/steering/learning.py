@@ -69,7 +69,7 @@ def of_token(start: AttemptStart, prompt_class: PromptClass, ttft_s: float) -> C
 
 
 def of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
-    """Return the counts of an attempt's end. Those with ``win_on: sentence`` are counted twice.
+    """Return the counts of an attempt's end. Attempts with ``win_on: sentence`` are counted twice.
 
     An attempt cut before its first token is censored at its age. A 429 is counted separately; the client's own error
     and a missing API are not counted; any other error counts in ``n`` and ``err``.
@@ -154,7 +154,7 @@ def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClas
 def _count_speed(counts: Counts, names: Fields, attempt: AttemptRecord) -> None:
     """Add tokens and seconds, of decoding and end to end, if the provider reported the tokens.
 
-    Without reported tokens, as of a loser that is read on, those of decoding are estimates, counted separately.
+    If the provider reports none, as for a loser that is read on, tokens of decoding are estimates, counted separately.
     """
     if attempt.tokens_source is None or attempt.ttft_ms is None or attempt.last_token_ms is None:
         return
@@ -176,7 +176,7 @@ def _count_speed(counts: Counts, names: Fields, attempt: AttemptRecord) -> None:
         counts[names.esec] = attempt.last_token_ms / 1000
 
 
-# Samples held back while a deployment may be failing: they count if it recovers, and are dropped if it does not.
+# Samples held back while a deployment may be failing: they count if the deployment recovers, and are dropped if not.
 
 _LEAST_SHARE = 0.01  # the least share of attempts that take longer than any age: a single one proves nothing
 
@@ -211,7 +211,7 @@ class SuspectSamples:
         """Whether the deployment is silent: so many attempts cut at such ages without a first token are very unlikely.
 
         Each loser adds -ln of the chance that this deployment's first token takes clearly longer than the loser's age.
-        That is little, as losers are cut early; a loser of a usual age adds nothing, it may have lost by a hair.
+        That is little, as losers are cut early. A loser of a usual age adds nothing: it may have lost by a hair.
         """
         if estimate.usual is None or estimate.is_borrowed or estimate.usual_events < KNOWN_EVENTS:
             return False
@@ -227,7 +227,7 @@ class SuspectSamples:
         """Count a client that left without a first token after ``age_s`` seconds; return the reason if it is a fault.
 
         Only clients that waited clearly longer than usual count. If several clients left, the breaker opens after as
-        many as for failures; if one client left alone (without ``clients`` all are one), or if the deployment is
+        many of them as of failures; if one client left alone (without ``clients`` all are one), or if the deployment is
         unknown, after three times as many.
         """
         is_known = not estimate.is_borrowed and max(estimate.events, estimate.usual_events) >= KNOWN_EVENTS
@@ -270,7 +270,7 @@ class SuspectSamples:
         return self._suspects.get(deployment) or self._suspects.setdefault(deployment, _Suspect())
 
 
-# The gateway's own share of measured times: while the event loop is late, it also reads answers late.
+# The gateway's own share of measured times: an event loop that is late also reads answers late.
 
 
 class Lateness(Protocol):
@@ -329,8 +329,8 @@ class OwnDelay:
     def _since(self, launched: LaunchedAttempt, now_s: float) -> float:
         """Return an upper bound of the seconds that the loop may have added since a launch.
 
-        The loop may have been late during all of a long wait, but only some of its turns delay a token: those in which
-        the request is sent, and those in which the answer is read.
+        The loop may have been late during all of a long wait, but only the turns in which the request is sent and the
+        answer is read delay a token.
         """
         lateness = self.lateness
         total_s = lateness.total_s - launched.delayed_s
@@ -624,9 +624,9 @@ class Learning:
     ) -> None:
         """Handle an attempt that was cancelled without a first token, at a claim or because its client left.
 
-        A primary cancelled at the claim at a normal age is not at fault; only one beyond its q95 gets a strike, unless
-        it may just be slow. At a broken deployment nothing is counted: a fault that is known must not count again
-        later.
+        A primary that is cancelled at the claim at a normal age is not at fault. A primary beyond its q95 gets a
+        strike, unless it may just be slow. At a broken deployment nothing is counted: a known fault must not count
+        again later.
         """
         deployment, measured = loser.deployment, prompt_class.measured
         now_s, health, age_s = self._clock() - ago_s, self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
@@ -640,7 +640,7 @@ class Learning:
             return
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
         if not prompt_class.is_sampled or unix_s < self._recovered_at_s.get(deployment, 0.0):
-            return  # it began during a fault that is over
+            return  # the attempt began during a fault that is over
         factor = self._snapshots.sizing(model, measured, deployment).factor(size)
         field = cut(deployment, measured, age_s / factor)
         is_overtaken = launched is not None and launched.is_overtaken

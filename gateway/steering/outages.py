@@ -122,13 +122,14 @@ class _Own:
 class Strikes:
     """The strikes of this replica, and the other replicas' reports.
 
-    A deployment that fails elsewhere is opened here if, with this replica's own, at least ``STRIKES`` are known from at
-    least two replicas, and at least as many replicas find it failing as healthy: of fifty replicas some have always
-    just seen an error of a provider that fails one call in ten. A replica with a first token in the last seconds, and
-    no failure since, ignores the others. Strikes older than the last first token are ignored everywhere.
+    The breaker of a deployment that fails elsewhere opens here if at least ``STRIKES`` strikes are known from at least
+    two replicas (this replica's own among them), and if at least as many replicas find the deployment failing as
+    healthy: of fifty replicas some have always just seen an error of a provider that fails one call in ten. A replica
+    with a first token in the last seconds, and no failure since, ignores the others. Strikes older than the last first
+    token are ignored everywhere.
 
-    A replica that fails at most of its providers reports no strikes: its own network is at fault. It reports only its
-    own observations, not breakers opened because of others.
+    A replica that fails at most of its providers reports no strikes: its own network is at fault. A replica reports
+    only its own observations, not breakers that opened because of others.
     """
 
     def __init__(self, unix_clock: Callable[[], float]) -> None:
@@ -139,14 +140,14 @@ class Strikes:
     def listen(self, on_outage: Callable[[str], None]) -> None:
         """Set ``on_outage``, which ``learn`` calls with each deployment that is down by the other replicas' reports.
 
-        It is called at every report, as long as the outage lasts.
+        ``on_outage`` is called at every report, as long as the outage lasts.
         """
         self._on_outage = on_outage
 
     def struck(self, deployment: str, provider: str, *, opened: bool, ago_s: float = 0.0, strikes: int = 0) -> None:
         """Count this replica's failure, ``ago_s`` seconds ago; ``opened``: it opened the breaker, or failed a probe.
 
-        ``strikes``: how many count here, if some of them do since this one.
+        ``strikes``: how many failures count here, if this failure has made earlier ones count.
         """
         own = self._of(deployment, provider)
         own.count = STRIKES if opened else min(STRIKES, max(own.count + 1, strikes))

@@ -178,7 +178,7 @@ class Draft:
         return self._rescue_s()
 
     def run_beside(self, late: str) -> None:
-        """Let the primary run beside the model ``late``, so without the extra attempts that would start with it."""
+        """Let the primary run beside the model ``late``, so without the extra attempts that would start at once."""
         first, *others = self.launches
         first = msgspec.structs.replace(first, role=Role.FALLBACK, audited=False, why=Why.FALLBACK)
         self.launches = [first, *[each for each in others if each.delay_s > 0]]
@@ -188,10 +188,10 @@ class Draft:
     def add_second(self, probe: Candidate | None, tokens: float) -> None:
         """Fill the second slot, from the start of the call, with an attempt that measures its deployment.
 
-        That is a broken deployment that may have recovered; sometimes the one used longest ago; or any one if the
-        primary is new. No user waits for them. All but the first are not used for long prompts, as every attempt pays
-        for its prompt, and under ``cost`` not if they are more expensive than the primary, as they would never be
-        chosen.
+        The deployment is a broken one that may have recovered; sometimes the one used longest ago; or any one if the
+        primary is new. No user waits for such an attempt. Deployments that are not broken are not measured with long
+        prompts, as every attempt pays for its prompt, and under ``cost`` not if they are more expensive than the
+        primary, as the planner would never choose them.
         """
         strategy, random = self.strategy, self.random
         if probe is not None:
@@ -236,9 +236,9 @@ class Draft:
             self._explore(min(quicker, key=_USUAL_P50_S), Why.BACK)
 
     def _may_explore(self, each: Candidate) -> bool:
-        """Draw whether ``each`` may be explored: rarely if the call would lose much should its token come first.
+        """Draw whether ``each`` may be explored: rarely if the call would lose much by a first token of ``each``.
 
-        Applied only if the loss is known: a fast decoder without measurements looks like a slow one.
+        This applies only if the loss is known: a fast decoder without measurements looks like a slow one.
         """
         if not self._is_first_sent or not each.estimate.speed_known:
             return True
@@ -456,8 +456,8 @@ class Draft:
     def _soon_s(self) -> float | None:
         """Return when a listener's call that has several attempts needs one more, in seconds; None for other calls.
 
-        It is rare that all attempts are so late, and a caller hears the silence. It is rarer with a hedge, which
-        started as the primary was late.
+        All attempts are seldom so late, and a caller hears the silence. With a hedge, which started as the primary was
+        late, this is rarer still.
         """
         if not self._terms.spoken or len(self.launches) == 1 or not self.race.third_request:
             return None
@@ -509,8 +509,8 @@ class Draft:
         """Launch the best of ``rivals`` that can still meet ``ttft_ms`` if the primary may miss it.
 
         The rival starts as late as it can and probably still meet the deadline: if the primary answers before, the
-        rival's cost is saved. If the budget is too small for this, it is used for the longest waits instead, if that
-        saves more. Return whether a rival was added.
+        rival's cost is saved. A budget that is too small for this is used for the longest waits instead, if that saves
+        more. Return whether a rival was added.
         """
         if self.race.ttft_ms is None:
             return False
@@ -532,7 +532,7 @@ class Draft:
         return paid * (1.0 - rival.estimate.later_than(late_s - delay_s))
 
     def late(self) -> Start:
-        """Return the start of a hedge that the budget pays for: of an answer that is read not in more than a tenth."""
+        """Return the start of a hedge that the budget pays for; unless the answer is spoken, in a tenth of calls."""
         if self._terms.spoken and self.strategy.hedges:
             # In some of these calls an attempt speaks by then, and no hedge is needed.
             return self._late_s(min(1.0, SPOKEN_HEDGED_PART * self.race.budget)), Why.LATE
@@ -676,7 +676,7 @@ def _primary(
 def _demanded(lineup: Lineup, demands: Demands) -> tuple[Candidate, Why] | None:
     """Return the primary that a call demands, and why; None if the call demands none, or that one may not be used.
 
-    The first of a demanded order is used also if it is broken; the maker of a conversation only if it is not.
+    The first deployment of a demanded order is used even if broken, the maker of a conversation only if not broken.
     """
     if demands.order:
         usable = (*lineup.ranked, *lineup.reserve, *lineup.tripped)
