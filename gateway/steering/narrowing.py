@@ -1,6 +1,6 @@
 """Since when most calls of a model have fewer attempts than asked for, and why: told once in the log, and on pages.
 
-The router keeps it, and the leaderboard shows it: as this process sees it, which has seen the calls.
+The router keeps this state, and the leaderboard shows it, as this process has seen the model's calls.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from gateway.core.calls import CallRecord
 from gateway.core.log import get_logger
 
 RECENT = 20  # calls that could have been narrowed; racing is narrowed if half of them were, for one reason
-FEWEST = 5  # narrowed calls, so that it is never told after one or two
+FEWEST = 5  # narrowed calls, so that nothing is told after one or two
 ENDS_AFTER_S = 60.0  # without that: calls that alternate would else be told one by one
 FEW = RECENT // 4  # of the recent calls at most, when it has ended: on quiet models a minute has few calls
 

@@ -163,8 +163,8 @@ class Plan(msgspec.Struct, frozen=True):
     Launches are ordered by delay. If one fails while no other runs, the next starts at once. After the launches the
     ``rest`` follows, best first, as failovers. ``rescue_s``: when a call without a token needs another attempt though
     the budget refused one. The race then starts its next candidate, refused launches first, as a failover. None: two
-    may never run at once. ``retry_after_s``: without launches, when the first deployment may be used again.
-    ``free_in_s``: when the first deployment is free whose provider has said so; None if none has.
+    attempts may never run at once. ``retry_after_s``: without launches, when the first deployment may be used again.
+    ``free_in_s``: when the first deployment is free of those whose providers have said when; None if none has.
     """
 
     launches: tuple[Launch, ...]
@@ -210,8 +210,9 @@ class Plan(msgspec.Struct, frozen=True):
     def late_s(self) -> float:
         """When another model is asked too, as this one's first token is late: seconds after the start.
 
-        Sooner if the only deployment has never answered, and several calls that another model has answered since still
-        hang there. A deployment that only thinks for long shows that when the first of these ends.
+        Sooner if the only deployment has never answered, and several calls still hang there that another model has
+        answered since. A deployment that only thinks for long answers the first of these calls, and then counts as
+        before.
         """
         if self.primary is None:
             return LATE_UNKNOWN_S

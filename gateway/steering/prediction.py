@@ -1,9 +1,9 @@
 """Predicts the number of tokens of the next answer, by the kind of call.
 
-A model's calls differ: a label has 5 tokens, a report 4,000, and that decides which deployment finishes first. Answers
-are averaged in cells from coarse to fine: API, tools or JSON, and ``max_tokens``; the client; its tags; the prompt's
-size. Each cell is shrunk towards the next coarser one, the coarsest towards the mean of all the model's answers, which
-replicas share. The cells belong to this replica.
+A model's calls differ: a label has 5 tokens, a report 4,000, and the length decides which deployment finishes first.
+Answers are averaged in cells from coarse to fine: API, tools or JSON, and ``max_tokens``; the client; its tags; the
+prompt's size. Each cell is shrunk towards the next coarser cell, the coarsest towards the mean of all the model's
+answers. Replicas share that mean, but no cells.
 """
 
 from collections import OrderedDict
@@ -43,9 +43,9 @@ class Lengths:
     def expected(self, model: str, kind: CallKind, answer_tokens: float) -> float:
         """Return the expected output tokens of a call of this ``kind``, in steps of a quarter octave.
 
-        ``answer_tokens`` is the mean of all the model's answers. The result is a mean too, as it predicts times, and at
-        most the request's limit. Cells are combined by logarithms, since kinds differ by orders of magnitude. The steps
-        allow a plan to be reused for the next call.
+        ``answer_tokens`` is the mean of all the model's answers. The result is a mean too, as times are predicted from
+        it, and at most the request's limit. Cells are combined by logarithms, since kinds differ by orders of
+        magnitude. The steps allow a plan to be reused for the next call.
         """
         expected_log2 = log2(answer_tokens)
         for key in self._keys(model, kind):

@@ -2,19 +2,21 @@
 
 A race favours the fastest start, even if the answers are broken. Each winner's answer is judged elsewhere. Here a
 deployment's flaws are compared with those of the model's other deployments for the same kind of answer (plain, tools,
-JSON), which get similar prompts at random. Null hypothesis: it fails at the peers' rate p0. Alternative:
-p1 = max(3 p0, p0 + 5 %), at most 90 %. CUSUM (Page 1954): the log likelihood ratio of p1 against p0 is summed, never
-below 0; above ``FLAW_ALARM`` the deployment is demoted for such calls: they are sent there only as a last resort, or to
-test its recovery. On average a healthy one is demoted at most once in e^h answers. It returns when the answers since
-then are twenty times likelier under p0 than under p1.
+JSON), which get similar prompts at random. Null hypothesis: the deployment fails at the peers' rate p0. Alternative:
+p1 = max(3 p0, p0 + 5 %), at most 90 %. For example, with peers at 2 % the alternative is 7 %. CUSUM (Page 1954): the
+log likelihood ratio of p1 against p0 is summed, never below 0. Above ``FLAW_ALARM`` the deployment is demoted for such
+calls: they are sent there only as a last resort, or to test the deployment's recovery. On average a healthy deployment
+is demoted at most once in e^h answers. A demoted deployment returns when the answers since its demotion are twenty
+times likelier under p0 than under p1.
 
 p0 is estimated as the upper end of the peers' interval: few answers of peers cannot accuse a deployment, and if all
-have flaws none is demoted. Demoted ones are not peers.
+have flaws none is demoted. Demoted deployments are not peers.
 
-The test assumes independent flaws, but those of one client are not: its requests may be impossible to answer, and
-by chance, or because of prompt caches, go to one deployment. So one client's answers add at most ``FLAW_CLIENT_SHARE``
-of the alarm: demoting takes three clients. With two clients it takes both; a single client harms no other. The number
-of clients is that which makes up ``FLAW_CLIENTS_OF`` of the latest answers. The limit never raises an additional alarm.
+The test assumes independent flaws. But flaws of one client depend on each other: its requests may be impossible to
+answer, and by chance, or because of prompt caches, go to one deployment. So one client's answers add at most
+``FLAW_CLIENT_SHARE`` of the alarm: a demotion takes three clients, or both if there are two, and a single client harms
+no other. Clients are counted until they make up ``FLAW_CLIENTS_OF`` of the latest answers. The limit never raises an
+additional alarm.
 Answers to requests that chose their deployments are ignored. Each replica tests its own answers, so for a while some
 may demote and others not.
 """
@@ -46,7 +48,7 @@ class _Record(msgspec.Struct):
 
     judged: float = 0.0  # recent answers, for the comparison with its peers
     flawed: float = 0.0
-    evidence: float = 0.0  # log likelihood ratio that it is worse; while it is demoted, that it is as good
+    evidence: float = 0.0  # log likelihood ratio that the deployment is worse; while it is demoted, as good
     shares: dict[str | None, float] = msgspec.field(default_factory=dict)  # by client; their sum is the evidence
     since: int = 0  # answers since the evidence was 0
     flaws: Counter[Flaw] = msgspec.field(default_factory=Counter)  # among these

@@ -2,8 +2,8 @@
 
 Two hashes per model and slot, ``holeshot:{model}:<slot number>:sums`` and ``…:parts``, which has the last part of each
 replica; the hash tag keeps all keys of a model on one node of a cluster. A reader gets the sums, if they have changed,
-and no other replica's part. While Redis is away this replica uses the counts it has, keeps its own and sends them
-later; to a Redis that has lost its data every replica sends all again. In a cluster this is per shard.
+and no other replica's part. While Redis is away this replica uses the counts that it has, and keeps its own counts to
+send them later. To a Redis that has lost its data every replica sends all counts again. In a cluster this is per shard.
 """
 
 import asyncio
@@ -224,7 +224,7 @@ def is_of_another_type(reply: Exception) -> bool:
 
 
 def _number(text: str) -> float:
-    """Parse a number; a negative one if it is invalid."""
+    """Return the number; a negative one if the text is no valid number."""
     try:
         return float(text)
     except ValueError:

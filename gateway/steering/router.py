@@ -1,8 +1,8 @@
 """Steering: plans calls from the results of earlier ones, and learns from each attempt as it ends.
 
-The other rooms use only ``Steering``: a call asks it for a plan, and to charge extra attempts to a budget; it receives
-events through the ``Recorder`` protocol. Nothing here blocks; clocks and randomness are arguments, so a simulator can
-run a day in seconds.
+The other rooms use only ``Steering``. A call asks ``Steering`` for a plan, and to charge extra attempts to a budget;
+events come through the ``Recorder`` protocol. Nothing here blocks. Clocks and randomness are arguments, so a simulator
+can run a day in seconds.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -125,7 +125,8 @@ class Steering:
     ) -> Plan:
         """Plan a call's launches. Counts the call for the model's budget, or that of ``payer``, if given.
 
-        ``explain`` fills ``Plan.explanation``. ``client``: whose call it is; if another one pays, it made up the name.
+        ``explain`` fills ``Plan.explanation``. ``client``: the call's; if another model pays, the client made up the
+        name of this one.
         """
         self._catch_up()
         if not payer:
@@ -215,9 +216,9 @@ class Steering:
     def runs_on(self, model: str, plan: Plan, attempts: Iterable[str]) -> bool:
         """Whether the primary of ``plan``, whose ``attempts`` another model has overtaken, runs on to its first token.
 
-        Each such primary runs on until its deployment's times are known, which they never would be if all were cut;
-        then every tenth does, so that a change is learnt. If several attempts raced from the start, the plan has
-        already drawn its audits.
+        Each such primary runs on until its deployment's times are known: if all were cut, these would stay unknown.
+        After that every tenth runs on, so that a change is learnt. If several attempts raced from the start, the plan
+        has already drawn its audits.
         """
         self._learning.overtaken(attempts)
         if not plan.is_known:
@@ -248,7 +249,8 @@ class Steering:
     def lasting_bytes(self, model: str, prefix: Prefix) -> Mapping[str, float]:
         """Return below how many bytes each deployment was asked a prompt's beginning within the life of a cache.
 
-        Beginnings are known by lengths that double; for a length between two of them the shorter one counts.
+        Beginnings are known by lengths that double, and for a length between two the shorter one counts: 6 KB count as
+        4 KB.
         """
         bytes_by_name = self._affinity.known_bytes(model, prefix, self._clock())
         return {name: inf if size == PREFIX_BYTES[-1] else 2.0 * size for name, size in bytes_by_name.items()}
@@ -267,10 +269,10 @@ class Steering:
     ) -> Narrowed | None:
         """Charge an attempt that is extra to the model, or to ``payer``, if given; return the limit that refuses it.
 
-        Called when the attempt would start; None: it may start. ``cost_usd`` is its maximum cost at list price
+        Called when the attempt would start; None: the attempt may start. ``cost_usd`` is its maximum cost at list price
         (``Plan.cost_usd``), None if no price of the model is known. ``is_needed``: the call's first rescue, which no
-        limit in dollars refuses. ``learnt_as`` as in ``Terms``. ``client``: whose call it is; all clients share what a
-        model may start.
+        limit in dollars refuses. ``learnt_as`` as in ``Terms``. ``client``: the call's; all clients share what a model
+        may start.
         """
         now_s = self._clock()
         is_clients = learnt_as is not None and launch.deployment in learnt_as
@@ -709,7 +711,7 @@ def _with_caches(
 def _is_crowded(home: Candidate, share: float, lineup: Lineup) -> bool:
     """Whether clearly more than its share is in flight at ``home``.
 
-    That happens if many prompts have the same beginning, or if few of the deployments save anything.
+    So many are there if many prompts have the same beginning, or if few of the deployments save anything.
     """
     in_flight = home.condition.in_flight
     if in_flight <= HOME_SLACK:

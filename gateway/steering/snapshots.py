@@ -1,7 +1,7 @@
 """Snapshots: the standings as the hot path reads them, computed in the background if possible.
 
-``refreshed`` recomputes those whose counts have changed, the oldest first, in small steps. A model without a snapshot
-gets one at once. If nothing refreshes, a snapshot is also recomputed when it is a second old.
+``refreshed`` recomputes snapshots whose counts have changed, the oldest first, in small steps. A model without a
+snapshot gets one at once. If nothing refreshes, a call also recomputes a snapshot that is a second old.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
@@ -141,7 +141,8 @@ class Snapshots:
     ) -> Standings:
         """Return the standings for such a prompt, at most a second old if time allows.
 
-        Deployments that answer it ``whole`` are compared, by the times of their answers, with the others' first tokens.
+        Deployments that answer such prompts ``whole`` are compared by the times of their answers with the others' first
+        tokens.
         """
         size = size_of(prompt_tokens, prompt_class.size)
         standings = self.at(model, prompt_class.measured, size)

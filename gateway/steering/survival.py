@@ -22,7 +22,7 @@ _ROUNDING = 1e-9  # so that 0.9 as a sum of tenths counts as reached
 class Curve(msgspec.Struct, frozen=True):
     """A distribution over the buckets: the cumulative share of first tokens at the end of each.
 
-    It need not reach 1: the rest came later than anything that was observed.
+    The share need not reach 1: the rest came later than anything that was observed.
     """
 
     reached: tuple[float, ...]
@@ -64,9 +64,10 @@ class Curve(msgspec.Struct, frozen=True):
     def beside(self, other: "Curve") -> "RaceOfTwo":
         """Return the expected result of a race with ``other``, if they are independent.
 
-        Within a bucket both are equally likely. With F and G the shares that have come by its end, F' and G' by its
-        begin: the mean of the earlier first token is E[min(T, T of other, 30 s)] = sum (1 - F) (1 - G) width, and this
-        one is first in sum (F - F') (2 - G - G') / 2 = F_n - (F_n G_n + sum F G' - sum F' G) / 2.
+        Within a bucket either is equally likely to be first. F and G are the shares that have come by the bucket's end,
+        F' and G' by its begin. The mean of the earlier first token is
+        E[min(T, T of other, 30 s)] = sum (1 - F) (1 - G) width, and this curve's token is first in
+        sum (F - F') (2 - G - G') / 2 = F_n - (F_n G_n + sum F G' - sum F' G) / 2.
         """
         mine, its = self.reached, other.reached
         earlier_s = _MIDDLES_S[0] + sum([(1.0 - f) * (1.0 - g) * s for f, g, s in zip(mine, its, _WIDTHS_S)])  # noqa: B905 - up to 30 s
@@ -213,9 +214,9 @@ def quantiles(events: Sequence[float], censored: Sequence[float], shares: Sequen
     """Return the Kaplan-Meier quantiles ``shares`` of dense counts by bucket.
 
     The interval has the buckets whose survival S is not significantly different from 1 - q (Brookmeyer and Crowley
-    1982), tested with the variance at 1 - q itself, q (1 - q) / n: the sample's own is far too small in the tails. With
-    censored attempts n is the effective number: that of uncensored ones for which S has the same variance by Greenwood,
-    (1 - S) / (S sum e/(r(r-e))).
+    1982), tested with the variance at 1 - q itself, q (1 - q) / n: the sample's own variance is far too small in the
+    tails. With censored attempts n is the effective number: so many uncensored attempts as give S the same variance by
+    Greenwood, (1 - S) / (S sum e/(r(r-e))).
     """
     curve = kaplan_meier(events, censored)
     at_risk = list(accumulate(map(sum, zip(reversed(events), reversed(censored), strict=True))))[::-1]

@@ -58,8 +58,8 @@ def offers(
 def may_race(racer: Candidate, primary: Candidate, race: RaceSettings) -> bool:
     """Whether ``racer`` may run beside ``primary``.
 
-    Of a later tier only a deployment that is often late for a deadline, as it may still be first; not one below
-    ``min_tok_s``, as its first token would win.
+    Of a later tier only a deployment that is often late for a deadline may: it may still be first. A deployment below
+    ``min_tok_s`` may not: its first token would win.
     """
     is_later = racer.tier > primary.tier
     if is_later and racer.tier is Tier.MISSES:
@@ -90,8 +90,8 @@ def best(offers: Sequence[Offer], value_usd_per_s: float, budget: float) -> Offe
     """Return the offer with the highest value minus cost; None if none is positive.
 
     So an attempt starts at once only if that is better than starting later, in fewer calls; the higher the value of a
-    second, the earlier. It starts in no more calls than the ``budget`` has attempts for, so below one attempt per call
-    a late start may be worth more, as it is used for the calls that need it.
+    second, the earlier the start. The attempt starts in no more calls than the ``budget`` has attempts for: below one
+    attempt per call a late start may be worth more, as the attempts go to the calls that need them.
     """
     chosen, most_usd = None, 0.0
     for each in offers:
