@@ -110,7 +110,8 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     documents: bool = True
     user_first: bool = False  # of chat: the user speaks first, after the system prompt
     alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
-    plain_texts: bool = False  # of chat, Messages: contents are a text, not a list of texts
+    plain_texts: bool = False  # of chat: contents are a text, not a list of texts
+    plain_blocks: bool = False  # likewise of Messages, also in the system prompt and in results of tools
     null_contents: bool = True  # of chat: beside calls, a content may be null
     offers_called: bool = False  # of chat and Responses: beside functions, those that were called must be offered
 
@@ -260,9 +261,9 @@ def messages_history(fields: Fields, history: History) -> Wording:
     calls = history.missing_reasoning is not None and b'"tool_use"' in raw
     if calls and b'"disabled"' not in bytes(fields.get("thinking", b"")):
         steps.append(_Conversation.fit_thoughts)
-    if history.plain_texts and _LISTED.search(raw) is not None:
+    if history.plain_blocks and _LISTED.search(raw) is not None:
         steps.append(_Conversation.fit_texts)
-    if not (steps or history.plain_texts):
+    if not (steps or history.plain_blocks):
         return Wording(fields)
 
     def fit(conversation: _Conversation) -> None:
@@ -270,7 +271,7 @@ def messages_history(fields: Fields, history: History) -> Wording:
             step(conversation)
 
     wording = _fitted(fields, raw, history, fit) if steps else Wording(fields)
-    return _with_plain_system(wording) if history.plain_texts and "system" in fields else wording
+    return _with_plain_system(wording) if history.plain_blocks and "system" in fields else wording
 
 
 def _with_plain_system(wording: Wording) -> Wording:

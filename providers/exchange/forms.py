@@ -83,7 +83,7 @@ _SET_IN_HISTORY: Mapping[str, Mapping[str, bool]] = {
     ARGUMENTS: {"blank_arguments": False},
     BLANK: {"blank_turns": False},
     DOCUMENT: {"documents": False},
-    TEXTS: {"plain_texts": True},
+    TEXTS: {"plain_blocks": True},
 }
 # OpenAI: 400 "The 'metadata' parameter is only allowed when 'store' is enabled." So the refusal holds for all others.
 ONLY_BESIDE: Mapping[str, str] = {"metadata": "store"}

@@ -108,10 +108,10 @@ def _of_texts(reading: RefusalReading, fields: Fields, form_request: FormRequest
 
     In chat such a refusal demands the strictest history.
     """
-    vendors = form_request.formats.vendors
-    if not reading.of_texts or vendors.with_history is None or vendors.takes_quirks:
+    with_history = form_request.formats.vendors.with_history
+    if not reading.of_texts or with_history is None:
         return NOTHING
-    is_other = vendors.with_history(fields, History(plain_texts=True)).fields is not fields
+    is_other = with_history(fields, History(plain_blocks=True)).fields is not fields
     return (Fact(Kind.HISTORY, TEXTS, dialect=form_request.api),) if is_other else NOTHING
 
 

@@ -1266,3 +1266,19 @@ async def test_what_bedrock_calls_otherwise_than_chat_is_left_out_where_its_mode
                 assert (status, lost in str(dropped).split(", ")) == (200, True)
                 assert len(sent) == sendings
     assert sent[-1]["messages"][2]["content"][0]["toolResult"]["content"] == [{"text": "no"}]
+
+
+async def test_a_refused_role_of_messages_leaves_lists_of_texts_and_their_marks(serve: Serve) -> None:
+    words = "messages.3.role: Input should be 'user' or 'assistant'"
+    asked = {**LISTED, "messages": [*LISTED["messages"], {"role": "system", "content": "Be quick."}]}
+    async with serve(alpha=None, config={"providers": {"alpha": {"apis": ["messages"]}}}) as running:
+        running["alpha"].answers = lambda body: (
+            [Status(400, error_of(words))]
+            if any(turn["role"] == "system" for turn in body["messages"])
+            else ANSWERS["messages"]
+        )
+        for sendings in (2, 3):
+            assert await told(running, asked, "/v1/messages") == (200, "messages[3].role")
+            assert len(running["alpha"].received) == sendings
+        sent = running["alpha"].received[-1].body
+    assert (sent["system"], sent["messages"][:3]) == (LISTED["system"], LISTED["messages"])
