@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """Texts and JSON Schemas for one API. Examples are without ``model``, which is added to each.
+    """Texts and JSON Schemas for one API. Examples lack ``model``, which is added to each.
 
     For an API whose answers pass unread, the body's schema follows from the required fields.
     """

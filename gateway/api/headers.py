@@ -120,7 +120,7 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
 
 
 def left_out(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return those of an answer's ``headers`` that say what was not sent as asked for; without any, nothing."""
+    """Return the ``headers`` of an answer that say what of the request was left out or lowered."""
     return {str(name): headers[name] for name in (_DROPPED, LOWERED) if name in headers}
 
 

@@ -465,8 +465,8 @@ def _whole(call: Call, fitting: Fitting) -> Sequence[str]:
 async def _with_maker(asked: _Asked, call: Call, model: Model) -> Call:
     """Return the call with the maker of the reasoning in its history that only the maker can read, if known.
 
-    Otherwise with the deployment that may have stored the answer that it follows. Reasoning is not sent to other
-    accounts of a vendor that would drop it in silence, nor with keys of other accounts.
+    If the maker is not known: with the deployment that may have stored the answer before. Reasoning is not sent to
+    other accounts of a vendor that drops foreign reasoning in silence, nor with keys of other accounts.
     """
     context, parsed, client = asked.context, asked.parsed, asked.client_context.client
     requests = parsed.dialect.requests
@@ -609,10 +609,10 @@ _ANSWERED = re.compile(rb'"role"\s*:\s*"(?:assistant|model)"|"type"\s*:\s*"(?:fu
 def _with_marks(context: CallContext, call: Call, prefix: Prefix | None, plan: Plan, *, is_named: bool) -> Call:
     """Return a call with the part that each deployment is told to cache, if any lasts. ``is_named``: by a session.
 
-    A write to a cache costs a quarter more than reading the prompt, which the first later read repays. So only a prefix
-    that was sent before is marked, or the prompt of an agent's later turn. At a deployment that is asked beside the
-    first, only a prefix that this deployment was sent before: most of these attempts lose, and what they write is of
-    use only if a conversation is raced again and again.
+    A write to a cache costs a quarter more than reading the prompt, and the first later read repays that. So only a
+    prefix that was sent before is marked, or the prompt of an agent's later turn. At a deployment that is asked beside
+    the first, only a prefix is marked that this deployment was sent before: most of these attempts lose, and what a
+    loser writes is of use only if the conversation is raced again and again.
     """
     if prefix is None:
         return call

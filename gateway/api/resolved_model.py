@@ -282,10 +282,10 @@ class ResolvedModel:
     def _served(self) -> frozenset[str]:
         """Return the fields whose loss harms no client.
 
-        ``store``: the gateway keeps an answer that no deployment could store. ``thread`` at the beginning of a thread,
-        where the request has the whole conversation: if the answering deployment keeps no threads, the error of the
-        next turn says so (``lost_thread``). But if no deployment keeps threads, and there is no fallback, the client is
-        refused at once, and asks without.
+        ``store`` is harmless: the gateway keeps an answer that no deployment could store. So is ``thread`` at the
+        beginning of a thread, where the request has the whole conversation: if the answering deployment keeps no
+        threads, the error of the next turn says so (``lost_thread``). But if no deployment keeps threads, and there is
+        no fallback, the client is refused at once, and repeats the request without ``thread``.
         """
         parsed = self.parsed
         has_threads = THREAD in parsed.dialect.requests.essential  # in other APIs the name has no meaning

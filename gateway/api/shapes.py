@@ -166,11 +166,17 @@ class ClientDecisions(msgspec.Struct):
 def kept_shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shape | None:
     """Return the shape of a request for a configured ``model``; None if something must be decided for it alone.
 
-    None for requests that: pass unread or are translated; are bound to objects at a provider, or name providers;
-    may lose a part of their history, or may have to be asked for whole; ask to be stored; come from clients with
-    keys of their own; are for models that change requests, or that a client made up as a list of deployments. Also
-    for requests as long as some contexts; for settings of thinking for a model that does not think; and for
-    providers whose refusals have taught something about requests.
+    A request has no shape if
+
+    - it passes unread, or is translated;
+    - it is bound to objects at a provider, or names providers;
+    - it may lose a part of its history, or may have to be asked for whole;
+    - it asks to be stored;
+    - its client brings keys;
+    - its model changes requests, or is a list of deployments that a client made up;
+    - it is as long as some contexts;
+    - it has settings of thinking, and the model does not think;
+    - refusals of one of its providers have taught something about requests.
     """
     if (
         model is None

@@ -1,7 +1,7 @@
 """Compares the vectors of deployments declared to be one model, before their answers are mixed in an index.
 
-The declaration may be wrong: another pooling, a shorter vector, vectors that are not normalised. Three fixed texts show
-such a difference, sent once to each deployment whose answers may come beside the first deployment's.
+The declaration may be wrong: another pooling, a shorter vector, vectors that are not normalised. To find such a
+difference three fixed texts are sent once to each deployment whose answers may come beside the first deployment's.
 """
 
 import asyncio

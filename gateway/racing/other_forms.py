@@ -161,9 +161,10 @@ def note_refusal(attempt: FormAttempt, call: Call, error: UpstreamError) -> None
 async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamError, reword: Reword) -> After:
     """Return the request in another API of the deployment, if it refused this API; and the error.
 
-    If it refused a type of tools, it is asked first without these tools, if the client only offers them (a web search),
-    and last in this API with functions in their place. If no API is left, the error is the first one: of the API in
-    which the deployment is usually asked. A refusal that is answered in another API is no fault.
+    After the refusal of a type of tools the request is sent first without these tools, if the client only offers them
+    (a web search), and last in this API with functions in their place. If no API is left, the error is the first one:
+    of the API in which the deployment is usually asked. A refusal that is answered in another API is no fault. For
+    example, after 400 "This model is only supported in v1/responses" a request in chat is sent in Responses.
     """
     refusal = None if attempt.start.continues is not None else _refusal_of(attempt.deployment, call, error)
     if refusal is None:

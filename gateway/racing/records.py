@@ -280,8 +280,8 @@ _NAMES_AN_ANSWER, _SHOWN_CHARS = "resp_", 12
 def _request_id(exchange: Exchange, answer_id: str | None) -> str | None:
     """Return the provider's id of the request, for the provider's support; without such an id, the answer's id.
 
-    With some ids (``resp_…``) a client can continue the conversation, and open it in Redis: of these only the
-    beginning is returned.
+    With an id like ``resp_…`` a client can continue the conversation, and decrypt what Redis keeps of it. Of such an id
+    only the beginning is returned.
     """
     id_of_request = request_id(exchange.headers)
     if id_of_request is not None:

@@ -62,7 +62,8 @@ class Slowness:
 
     The sum: each gap between tokens adds its length, each token takes off 1 / ``tps``, and 0 is the least. The
     threshold is ``PATIENCE_S``, or what 2.5 tokens may take, so no stream is found before it was slow for that long. A
-    gap adds at most ``ONE_GAP`` of the threshold to the sum.
+    gap adds at most ``ONE_GAP`` of the threshold to the sum. For example, with a ``tps`` of 10 a token after 0.3 s adds
+    0.2 s, and a token after 0.05 s takes off 0.05 s.
     """
 
     __slots__ = ("_late_s", "_longest_s", "_patience_s", "_paused_s", "_seen_at", "_token_s", "_tokens")
