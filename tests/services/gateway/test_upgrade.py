@@ -9,9 +9,10 @@ import io
 import re
 import shutil
 import signal
+import subprocess
 import tarfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from tests.app.gateway.balancer import Balancer
 from tests.app.gateway.process import CHECKOUT, GatewayProcess, launched, started
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S
-from tests.services.next_version import REVISION, WRITTEN, NextVersion, migrated_by, write_checkout
+from tests.services.next_version import REVISION, WRITTEN, NextVersion, migrated_by
 from tests.unit.ledger.records import raced_call
 
 CALLERS = 4
@@ -222,44 +223,42 @@ async def test_a_replica_that_a_later_schema_does_not_take_says_in_which_order_t
 
 @pytest.mark.parametrize("only_adds", [True, False])
 async def test_a_migration_says_whether_the_version_before_may_use_its_schema(
-    tmp_path: Path, postgres_url: str, only_adds: bool
+    tmp_path: Path, postgres_url: str, next_version: NextVersion, only_adds: bool
 ) -> None:
-    following, oldest = tmp_path / "next", "select oldest from ledger_readers"
-    migration = await asyncio.to_thread(write_checkout, following)
-    written = migration.read_text(encoding="utf-8").replace("only_adds = True", f"only_adds = {only_adds}")
-    migration.write_text(written, encoding="utf-8")
+    oldest = "select oldest from ledger_readers"
     before = await fetched(postgres_url, oldest)
-    await migrated_by(following, postgres_url)
-    engine = create_engine(postgres_url)
-    try:
-        assert await current_revision(engine) == REVISION
-        with nullcontext() if only_adds else pytest.raises(SchemaTooNewError):
-            await check_schema(engine)
-    finally:
-        await engine.dispose()
-    await migrated_by(following, postgres_url, "--down-to", head_revision())
+    made_here = nullcontext(next_version) if only_adds else closing(NextVersion(tmp_path / "next", only_adds=False))
+    with made_here as following:
+        await following.migrate(postgres_url)
+        engine = create_engine(postgres_url)
+        try:
+            assert await current_revision(engine) == REVISION
+            with nullcontext() if only_adds else pytest.raises(SchemaTooNewError):
+                await check_schema(engine)
+        finally:
+            await engine.dispose()
+        await following.downgrade(postgres_url)
     assert await fetched(postgres_url, oldest) == before
 
 
-async def git(*arguments: str) -> bytes:
-    process = await asyncio.create_subprocess_exec(
-        "git", *arguments, cwd=CHECKOUT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
-    said, _ = await process.communicate()
-    return said if process.returncode == 0 else b""
+def git(*arguments: str) -> bytes:
+    done = subprocess.run(["git", *arguments], cwd=CHECKOUT, capture_output=True, check=False)
+    return done.stdout if done.returncode == 0 else b""
 
 
-async def version_before(folder: Path) -> Path:
-    """Write the files of the last commit before the newest migration into ``folder``; return it."""
+@pytest.fixture(scope="module")
+def version_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files of the last commit before the newest migration."""
+    folder = tmp_path_factory.mktemp("old")
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     newest = migrations_folder() / "versions" / f"{head_revision()}_*.py"  # whatever it was called when it came
-    commits = (await git("log", "--format=%H", "--diff-filter=A", "--", str(newest))).split()
-    packed = await git("archive", "--format=tar", f"{commits[-1].decode()}^") if commits else b""
+    commits = git("log", "--format=%H", "--diff-filter=A", "--", str(newest)).split()
+    packed = git("archive", "--format=tar", f"{commits[-1].decode()}^") if commits else b""
     if not packed:
         pytest.skip("this is not a checkout with its history")
     with tarfile.open(fileobj=io.BytesIO(packed)) as files:
-        await asyncio.to_thread(files.extractall, folder, **SAFELY)
+        files.extractall(folder, **SAFELY)
     assert not list((folder / "migrations" / "versions").glob(f"{head_revision()}_*.py"))
     return folder
 
@@ -292,17 +291,17 @@ async def made(url: str) -> set[tuple[str, ...]]:
 
 
 async def test_a_ledger_of_the_version_before_becomes_what_a_new_one_is(
-    tmp_path: Path, postgres_url: str, empty_postgres_url: str
+    version_before: Path, postgres_url: str, empty_postgres_url: str
 ) -> None:
-    await migrated_by(await version_before(tmp_path / "old"), empty_postgres_url)
+    await migrated_by(version_before, empty_postgres_url)
     await migrate(empty_postgres_url)
     assert await made(empty_postgres_url) ^ await made(postgres_url) == set()
 
 
 async def test_the_version_before_serves_restarts_and_stops_on_the_new_schema_without_a_failed_call(
-    tmp_path: Path, empty_postgres_url: str
+    tmp_path: Path, empty_postgres_url: str, version_before: Path
 ) -> None:
-    url, old = empty_postgres_url, await version_before(tmp_path / "old")
+    url, old = empty_postgres_url, version_before
     tasks: list[asyncio.Task[None]] = []
     async with asyncio.timeout(LONG_S), ScriptedProvider([]) as provider:
         config = configuration(tmp_path, {"alpha": provider.base_url}, database_url=url, lame_duck_s=LAME_DUCK_S)
