@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from math import inf
+from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
@@ -36,7 +37,18 @@ from providers import (
     has_several_keys,
     unforced,
 )
-from providers.dialects import DIALECTS, PIVOT, Dialect, Habits, ParameterNames, Seal, SystemPrompt, Way, raw_json
+from providers.dialects import (
+    DIALECTS,
+    PIVOT,
+    Dialect,
+    Habits,
+    ParameterNames,
+    Seal,
+    SystemPrompt,
+    Way,
+    habits_by_dialect,
+    raw_json,
+)
 
 # A deployment as calls see it: one model at one provider, with timeouts, price and capabilities.
 
@@ -57,6 +69,8 @@ class Clocks(msgspec.Struct, frozen=True):
 
 
 _FORMATS = ("response_format", "stream_format", "encoding_format")  # of short calls' answers
+
+_UNKNOWN_HABITS = MappingProxyType(habits_by_dialect(Habits(may_think=True, reads_bills=False), UNKNOWN_MODEL, None))
 
 
 class Deployment(MaskedRecord, frozen=True):
@@ -86,7 +100,7 @@ class Deployment(MaskedRecord, frozen=True):
     continues: tuple[Way, ...] | None = None  # the ways of continuing another's answer; None: there is none
     traits: Traits = UNKNOWN_MODEL  # what the model is and takes
     seal: Seal | None = None  # of the account, for reasoning that the model encrypts
-    habits: Mapping[str, Habits] = {}  # by dialect: how its model is asked in it
+    habits: Mapping[str, Habits] = _UNKNOWN_HABITS  # by dialect: how its model is asked in it
     dropped: Mapping[str, frozenset[str]] = {}  # by dialect, fields that its vendor or model answers with an error
     refuses_storing: bool = False  # in Responses: refuses ``store: true``
     compacts: bool = True  # in Responses: may make a conversation shorter, in an item of its own

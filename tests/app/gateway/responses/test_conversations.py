@@ -288,6 +288,6 @@ async def test_a_response_of_another_client_is_not_found_by_any_path(serve: Serv
             made = (await response.json())["id"]
         again = {"model": MODEL, "input": "And?", "previous_response_id": made}
         status, said = await asks(running, "POST", path, again, OTHERS)
-        assert (status, said["error"]["param"], len(asked)) == (404, "previous_response_id", 1)
+        assert (status, said["error"]["param"], len(asked)) == (400, "previous_response_id", 1)
         assert (await asks(running, "POST", path, again))[0] == 200
         assert asked[-1] == (f"POST {path}", {**again, "model": "m"})
