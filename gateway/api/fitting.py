@@ -298,20 +298,10 @@ class _Translations:
         usual = deployment.spoken_to(self._dialect)
         if usual.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
-        client = self._question.client
-        dialect = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=client)
+        dialect = self._asked_in(deployment)
         fields, lowered = self._within(deployment)
-        if (learnt := deployment.learnt) is not None and learnt.steers:
-            dialect = self._where_tools_are_taken(deployment, dialect)
-            deployment = deployment if self.forced is None else deployment.as_learnt(client)
-        if (
-            dialect is self._dialect
-            and (PIVOT in deployment.speaks or dialect.name in OF_FUNCTIONS)
-            and (
-                (deployment.functions_only and self.has_other_tools) or (self._may_sum_up and self._sums_up(deployment))
-            )
-        ):
-            dialect = PIVOT if PIVOT in deployment.speaks else OF_FUNCTIONS[dialect.name]
+        if (learnt := deployment.learnt) is not None and learnt.steers and self.forced is not None:
+            deployment = deployment.as_learnt(self._question.client)
         wording = self._ruled(deployment, dialect, self._for(deployment, dialect, fields), fitting)
         if deployment.refuses_storing and dialect is self._dialect:
             wording = _without_storing(dialect, wording)
@@ -341,6 +331,21 @@ class _Translations:
         if wording.fields is not self._fields:
             dropped = tuple(dict.fromkeys(loss.field for loss in wording.losses))
             fitting.rendered[deployment.name] = RenderedRequest(wording.fields, dropped=dropped)
+
+    def _asked_in(self, deployment: Deployment) -> Dialect:
+        """Return the dialect in which ``deployment`` is asked: the client's own, unless there is a reason for another.
+
+        That is, in this order: where its model takes tools; what it has refused; tools and summaries that it lacks.
+        """
+        client = self._question.client
+        dialect = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=client)
+        if (learnt := deployment.learnt) is not None and learnt.steers:
+            dialect = self._where_tools_are_taken(deployment, dialect)
+        if dialect is not self._dialect:
+            return dialect
+        if (deployment.functions_only and self.has_other_tools) or (self._may_sum_up and self._sums_up(deployment)):
+            return PIVOT if PIVOT in deployment.speaks else OF_FUNCTIONS.get(dialect.name, dialect)
+        return dialect
 
     def _where_tools_are_taken(self, deployment: Deployment, dialect: Dialect) -> Dialect:
         """Return the dialect for a deployment that has refused tools of some type in ``dialect``."""

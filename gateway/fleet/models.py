@@ -190,7 +190,7 @@ class Deployment(MaskedRecord, frozen=True):
 
         By where its model takes ``tools``, and by what refusals have taught.
         """
-        usual, learnt = self.spoken_to(dialect), self.learnt
+        usual, learnt = dialect if dialect in self.speaks else self.speaks[0], self.learnt
         # In its own API a request stays where its model may rest: whether it is to think is not known here.
         if tools and (only := self.traits.tools_in) and (usual is not dialect or not self.traits.rests):
             usual = next((each for each in self.speaks if each.name == only), usual)
