@@ -99,7 +99,7 @@ def test_the_gateway_starts_with_the_configuration_of_the_config_map() -> None:
     written = {name: entry["value"] for name, entry in variables("gateway/deployment.yaml").items() if "value" in entry}
     settings = load(FOLDER / "gateway" / "gateway.yaml", written | secret | {"OWNER_KEY_SHA256": "a" * 64})
 
-    assert settings.clients["owner"].admin
+    assert settings.clients["owner"].role == "admin"
     [port] = container("gateway/deployment.yaml")["ports"]
     assert (settings.host, settings.port) == ("0.0.0.0", port["containerPort"])
     mounts = [mount["mountPath"] for mount in container("gateway/deployment.yaml")["volumeMounts"]]

@@ -248,8 +248,11 @@ def git(*arguments: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def version_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the files of the last commit before the newest migration."""
-    folder = tmp_path_factory.mktemp("old")
+    return unpacked_before(tmp_path_factory.mktemp("old"))
+
+
+def unpacked_before(folder: Path) -> Path:
+    """Return ``folder`` with the files of the last commit before the newest migration."""
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     newest = migrations_folder() / "versions" / f"{head_revision()}_*.py"  # whatever it was called when it came

@@ -43,7 +43,7 @@ from providers.simulator.script import ScriptedProvider, answer
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S, eventually
-from tests.services.gateway.test_upgrade import fetched, version_before
+from tests.services.gateway.test_upgrade import fetched, unpacked_before
 from tests.services.ledger.asking import asked
 from tests.services.ledger.test_rollups import entries, same
 from tests.services.next_version import NextVersion
@@ -526,7 +526,7 @@ async def test_rows_that_are_new_need_no_temporary_table(postgres_url: str, engi
 async def test_what_the_version_before_alone_has_stored_is_in_views_and_limits_of_the_new_schema(
     tmp_path: Path, empty_postgres_url: str
 ) -> None:
-    url, old, number = empty_postgres_url, await version_before(tmp_path / "old"), 6
+    url, old, number = empty_postgres_url, unpacked_before(tmp_path / "old"), 6
     price = {"price_per_mtok": {"input": 1000.0, "output": 1000.0}}
     async with asyncio.timeout(PATIENCE_S), ScriptedProvider(answer("Hello")) as provider:
         config = configuration(tmp_path, {"alpha": provider.base_url}, database_url=url)
