@@ -65,8 +65,8 @@ class AttemptState(StrEnum):  # a string has a hash without a Python call; Enum'
 
 ACTIVE = frozenset(
     {AttemptState.ASKED, AttemptState.HELD, AttemptState.EMPTY, AttemptState.ANSWERING}
-)  # the attempts that may answer, or do
-RUNNING = ACTIVE - {AttemptState.EMPTY}  # of these, those whose providers still work
+)  # attempts in these states may still answer the client, or answer it now
+RUNNING = ACTIVE - {AttemptState.EMPTY}  # the states in which the provider still works
 UNAWAITED = frozenset({AttemptState.WATCHED, AttemptState.DRAINING})  # a race does not wait for their end
 
 FOLLOWING: Mapping[AttemptState, frozenset[AttemptState]] = {
@@ -329,7 +329,7 @@ class Attempt:
 
     @property
     def first_asked(self) -> "Attempt":
-        """The attempt whose request this one repeats with another key or in another form; else this one."""
+        """The first attempt with this request, before it was repeated with another key or in another form."""
         first = self
         while first.start.role in REPEATING and first.refused is not None:
             first = first.refused
@@ -337,7 +337,7 @@ class Attempt:
 
     @property
     def waiting_since(self) -> float | None:
-        """When the clocks began to run, if before this attempt: to ask with another key, form or API gains no time."""
+        """When the clocks began to run, if that was before this attempt: another key, form or API gets no new time."""
         first = self.first_asked
         if first.refused is not None:
             return first.refused.measurement.started
@@ -410,7 +410,7 @@ class Attempt:
         self._settle(Outcome.SUPERSEDED if outcome is Outcome.LOST and self.token_at() is not None else outcome, error)
 
     def token_at(self) -> float | None:
-        """Return the time of the delta that the attempt can bid with; None before it."""
+        """Return the time of the delta that the attempt can bid with; None before that delta."""
         win_on, measurement = self.entry.call.decision.win_on, self.measurement  # the common case: no call
         return measurement.first_at if win_on is WinOn.ANY else measurement.claims_at(win_on)
 
@@ -585,7 +585,7 @@ class Attempt:
         """Read on while held, so that token times are correct; begin as soon as the hold is over.
 
         Raises:
-            UpstreamError: a timeout came in the same turn of the loop as data, which are its ``before``.
+            UpstreamError: a timeout, in the same turn of the loop as data; its ``before`` has the data.
 
         """
         read, begins = asyncio.ensure_future(exchange.read()), False
@@ -672,7 +672,7 @@ class Attempt:
             self.end(Outcome.LOST)  # or superseded, if it had a token
             return True
         if self.state is AttemptState.ASKED and answer.waits and is_whole:
-            finishing = False  # its end is read here
+            finishing = False  # the end of the answer is read here
             await self._keep_or_bid(answer.read(exchange.conclude(), now), answer, now)
         if self.state is AttemptState.HELD and self._hold_over is not None and is_whole:
             await self._send_held(self._hold_over, answer)

@@ -56,7 +56,7 @@ class Backup(Generic[_A]):
             self._kept = by.start.id if self._kept == refused.start.id else self._kept
 
     def choose(self, losers: Iterable[_A]) -> _A | None:
-        """Choose the loser that keeps running: one that has its first token, else the one launched first."""
+        """Choose the loser that keeps running: one with a first token, else the loser that was launched first."""
         able = [loser for loser in losers if loser.state in _MAY_ANSWER]
         if self.state is not BackupState.NONE or not able:
             return None

@@ -49,7 +49,7 @@ def with_caches(bill: Bill, winner: AttemptRecord | None, cached: Mapping[str, i
         if is_added and not is_own and winner is not None and winner.learnt_as is None:
             lost_usd = (attempts[place].cache_saved_usd or 0.0) - (winner.cache_saved_usd or 0.0)
             lost_usd = lost_usd if winner.cost_usd is None else min(lost_usd, winner.cost_usd)
-            if lost_usd > 0.0:  # bounds that were not counted are of a whole prompt, at either price
+            if lost_usd > 0.0:  # without a count, the bounds already span both prices of the prompt
                 added = _with(added, lost_usd, bounds_usd=0.0 if one.cached_tokens is None else lost_usd)
     if attempts == list(bill.attempts) and added is bill.duplicate:
         return bill

@@ -218,8 +218,8 @@ class OpenCall:
     def ended(self, attempt: AttemptRecord, at: float, *, whole: bool = False) -> None:
         """Add the record of an attempt that ended at ``at``, and tell the recorder. For the outbox.
 
-        ``whole``: the provider does not stream the answer. The age of such an attempt at a cut tells nothing of first
-        tokens, so only the recorder learns it, in a class of such attempts.
+        ``whole``: the provider does not stream the answer. If a whole answer is cut, its age tells nothing of first
+        tokens, so only the recorder learns the age, in a class of whole answers.
         """
         services, call, record = self.services, self.call, self.record
         prompt_class, as_measured = call.traits.prompt_class, attempt

@@ -104,7 +104,7 @@ class Continuation:
         self._repeated = ""  # the part of the delivered text that the continuing deployment repeats
 
     def plan(self) -> bool:
-        """Choose the deployments; return whether any may continue, and is paid. The answer so far becomes a part."""
+        """Choose the deployments; return whether one may continue and is paid. The answer so far becomes a part."""
         if self._begun.obstacle is not None:
             return False
         candidates = self._candidates = self._chosen()
@@ -136,7 +136,10 @@ class Continuation:
         return ending
 
     def by_rival(self, race: Race) -> "ContinuingSink":
-        """Return the sink of a rival of ``race`` that goes on: its request was the call's, its text begins the same."""
+        """Return the sink of a rival of ``race`` that goes on with the answer.
+
+        The rival was sent the call's own request, and its text begins with the delivered text.
+        """
         text, self._race = self._begun.text, race
         part = msgspec.structs.replace(self._broken, again_tokens=estimated_tokens(len(text)))
         self._open_call.broken.append(part)

@@ -59,7 +59,7 @@ NEAR = 1.6  # the winner's count of the prompt is taken if it differs from our e
 TEMPLATE_TOKENS = 64  # and what a chat template may add
 RUNS_ON_S = 3600.0  # the time for which an answer that was cut may be generated and billed at most
 FEW_TOKENS = 8  # for short answers the average size of a token is unreliable: this many tokens may be missing
-_REFUSED = kinds(lambda facts: not facts.is_billed)  # before anything was generated, if the request arrived at all
+_REFUSED = kinds(lambda facts: not facts.is_billed)  # errors that came before anything was generated
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -334,7 +334,7 @@ def settle(
     prompt = _prompt(reported, estimated_prompt_tokens, is_counted=is_counted, is_judged=is_judged)
     winner_id = winner.id if winner is not None else None
     priced: list[AttemptRecord] = []
-    own: list[AttemptRecord] = []  # that the operator pays for
+    own: list[AttemptRecord] = []  # the attempts that the operator pays for
     added: list[AttemptRecord] = []
     abandoned: list[AttemptRecord] = []
     cache_saved_usd: float | None = None
@@ -555,7 +555,7 @@ def _estimate(  # noqa: PLR0917 - the parts of one sum
     if applied is None or likeliest.unknown:
         return {"limit_usd": _counted_usd(price, likeliest)}
     if runs_on and bound.high_usd is not None:
-        usd = min(usd, bound.counted_usd)  # the winner's answer may be longer than this one's limit
+        usd = min(usd, bound.counted_usd)  # the winner's answer may be longer than this attempt's limit
     is_least = usd <= bound.low_usd and (bound.high_usd is None or bound.low_usd < bound.high_usd)
     changes: dict[str, Any] = {
         "cost_usd": usd,
@@ -616,8 +616,8 @@ def _tiers(  # noqa: PLR0917 - of each attempt
     """Return the tiers that may have served an attempt, the likeliest at the end.
 
     The likeliest is the tier that the answer names; else the ``asked`` tier, or the standard one if the vendor had no
-    room in that. If no tier was asked for: the standard one, and those that this deployment's answers to such requests
-    named in the last day; without such answers, the dearest in which the vendor may serve such a request.
+    room in that. If no tier was asked for: the standard one, and the tiers that this deployment's answers to other
+    requests without a tier named in the last day; without such answers, the dearest tier that the vendor may choose.
     """
     if record.tier is not None:
         if asked is None and seen is not None:

@@ -31,7 +31,7 @@ class DeliveredBlocks:
 
     @property
     def obstacle(self) -> str | None:
-        """Why the answer could not be continued; None: the answer could be."""
+        """Why the answer could not be continued; None: nothing is in the way."""
         return self._obstacle
 
     def add(self, block: bytes) -> None:

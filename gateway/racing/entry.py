@@ -139,7 +139,7 @@ class Entry:
         self._timer: asyncio.TimerHandle | None = None  # of the next launch, or of the end of a hold
         self._due_at = 0.0  # when the timer fires
         self._seat_wait: SeatWait | None = None
-        decode_s = {} if call.decision.win_on is WinOn.VALID else plan.decode_s  # VALID: bids have whole answers
+        decode_s = {} if call.decision.win_on is WinOn.VALID else plan.decode_s  # with VALID a bid has a whole answer
         deadline_at = None if call.traits.deadline_ms is None else call.deadline_at
         self.hold: Hold[Attempt] = Hold(decode_s, deadline_at=deadline_at)
 
@@ -536,7 +536,8 @@ class Entry:
 
     def _leave_unanswered(self) -> None:
         self.open_call.services.outbox.drain()
-        # Other errors tell the client more than a refusal by one key or one short deployment; unusable ones tell less.
+        # The refusal of a key, or of one short deployment, tells the client less than other errors do; an error that
+        # only the operator can mend tells least.
         failures = [each for each in self.failures if each[1].scope not in OF_ONE_DEPLOYMENT]
         if all(error.kind in OPERATORS for _, error in failures):
             failures = [each for each in self.failures if each[1].scope in OF_SIZE] or failures
@@ -592,9 +593,9 @@ class Entry:
         if len(self.attempts.all) == 1:
             return
         for loser in self._overtaken(attempt, now):
-            self._schedule.add(loser.deployment.name)  # healthy, and the last resort if a gathered answer breaks off
+            self._schedule.add(loser.deployment.name)  # healthy: the last resort if a gathered answer breaks
 
-    # What becomes of those that have not won: cut, watched, or kept as the backup.
+    # What becomes of the losers: cut, watched, or kept as the backup.
 
     def _overtaken(self, winner: Attempt | None, now: float, *, runs_on: bool = False) -> list[Attempt]:
         """Cut or watch the losers when ``winner`` has won, except a backup; return those cut or watched.

@@ -89,7 +89,8 @@ class Events:
             told=partial(_note_unshown, attempt),
         )
         measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
-        # After a refusal by a status 200 shows that this form is taken; after one within an answer 200 shows nothing.
+        # If the refusal had an error's status, this 200 shows that the form is taken. If the refusal came within an
+        # answer, that answer began with 200, too, and this 200 shows nothing.
         if attempt.refused is not None and attempt.refused.exchange is None:
             services.forms.answered(attempt, call)
         if (learnt := deployment.learnt) is not None and (learnt.steers or learnt.stops_streams):
@@ -102,7 +103,7 @@ class Events:
         return exchange, answer
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> tuple[RetryForm | None, UpstreamError]:
-        """Go up the ladder. After a part of the answer, or for a watched attempt, only with rungs of the upstream."""
+        """Go up the ladder; after a part of the answer, or for a watched attempt, only on the upstream's rungs."""
         has_begun = attempt.state is not AttemptState.ASKED or attempt.measurement.meaningful
         call, services = attempt.entry.call, attempt.entry.open_call.services
 

@@ -35,7 +35,7 @@ class HoldAttempt(Protocol):
 
 
 class HoldResult(msgspec.Struct, frozen=True):
-    """A hold that ended with a win, of the held attempt or of one that overtook it."""
+    """A hold that ended with a win: the held attempt won, or another one overtook it."""
 
     ms: float  # from the held token to the win
     awaited: str  # the deployment that was predicted to be better

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these use the budget; replacing a failure does not
 
-_BESIDE = frozenset({Role.FAILOVER, Role.PROBE})  # when planned, start beside another attempt, whatever the budget
+_BESIDE = frozenset({Role.FAILOVER, Role.PROBE})  # planned in these roles, a launch needs no budget
 
-RETRIED_AFTER_S = 1.0  # at the soonest, of a rescue that was refused
+RETRIED_AFTER_S = 1.0  # a refused rescue is tried again after this time at the soonest
 _SLACK_S = 0.001  # rescues that are nearly as far apart as planned are not moved
 
 _DUE = itemgetter(0, 1)
@@ -70,7 +70,7 @@ class LaunchSchedule:
         # When each is due and was planned, in seconds after the start, and the launch: the next one first.
         self.pending: list[tuple[float, float, Launch]] = []
         self._candidates: list[str] = list(plan.rest)  # short, so a list: a deque takes 760 bytes
-        self.withheld_at: float | None = None  # when a hedge is due for which there is no deployment
+        self.withheld_at: float | None = None  # when a hedge is due for which no deployment is left
         self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
 
     @property
@@ -93,7 +93,7 @@ class LaunchSchedule:
 
     @property
     def is_in_turn(self) -> bool:
-        """Whether deployments are tried one after the other, so that the next one is not an extra attempt."""
+        """Whether deployments are tried one after the other: then the next attempt is no extra one."""
         return STRATEGIES[self._plan.mode].in_turn
 
     def open(self, now: float, most: int | None = None) -> Iterator[Launch]:

@@ -49,7 +49,7 @@ class ToolCalls(msgspec.Struct):
             is_instead = arguments is not None and not names and replaces(arguments.pieces, piece)
             if whole and (arguments is None or (arguments.pieces and not is_instead)):
                 continue
-            is_named = 0 < len(self.names) + len(names) - 1 < MOST_CALLS  # the one before, and perhaps this one
+            is_named = 0 < len(self.names) + len(names) - 1 < MOST_CALLS  # the call before, and perhaps this call
             if arguments is not None and names and is_named and arguments.pieces and arguments.is_whole():
                 place = self._latest[call_id] = f"{call_id} {len(self._calls)}"
                 arguments = None
@@ -159,7 +159,7 @@ class SpeechListener:
         self.hear(now)
 
     def cut(self, now: float) -> None:
-        """End the answer ``now`` though it is not whole: the silence before that is one of this answer, too."""
+        """End the answer ``now``, before it is whole; the silence until ``now`` counts, too."""
         self.pause_s = max(self.pause_s, now - self.until)
 
 
@@ -195,7 +195,7 @@ def milliseconds(seconds: float) -> float:
 # The gaps between an answer's meaningful chunks: recorded while it streams, and their figures at its end.
 
 MOST_GAPS = 4096  # per answer: 32 kB
-LEAST_BUCKET = -56  # of the ledger's, from 0.078 ms; it also counts shorter gaps and gaps of 0
+LEAST_BUCKET = -56  # the ledger's bucket from 0.078 ms on; shorter gaps, and gaps of 0, count here too
 
 # Of the buckets from the first to the last: the upper end, and the number as JSON.
 _UPPER_EDGES_S = (*(edge_s(number - ROUNDING) for number in range(LEAST_BUCKET + 1, BUCKETS)), inf)
@@ -298,7 +298,7 @@ class AnswerMetadata(msgspec.Struct, eq=False):
     finish_reason: str | None = None
     tool_calls: ToolCalls | None = None
     refused: bool = False
-    # Thoughts in the request that the vendor did not show to its model: the check that they failed → how many.
+    # Thoughts in the request that the vendor did not show to its model: the check that failed → number of thoughts.
     thoughts_dropped: Mapping[str, int] | None = None
 
     def note(self, chunk: Chunk) -> None:

@@ -56,7 +56,7 @@ _TOLD = "told in its answer"
 _LONGEST_NAMED = 200  # characters
 _NAME = re.compile(r"[A-Za-z]\w{0,40}", re.ASCII)
 _PLAIN_KINDS = frozenset({"object", "list", "text", "true", "0"})
-_KINDS = frozenset(  # values of parameters that are the APIs' words, and no client's: a fact may show them
+_KINDS = frozenset(  # values that the APIs define, and no client makes up: a fact may show them as they are
     {"1", "aac", "flac", "json_object", "json_schema", "many", "mp3", "opus", "pcm16", "wav", *_PLAIN_KINDS}
 )
 
@@ -193,7 +193,7 @@ async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamErr
 def _supposed(
     attempt: FormAttempt, call: Call, refusals: Sequence[Refusal], error: UpstreamError, reworded: RewordedRequest
 ) -> RetryForm:
-    """Return that the deployment is asked as ``reworded``, and suppose at once that it takes such requests.
+    """Return ``reworded`` as the next form, and suppose at once that the deployment takes such requests.
 
     In a race the next attempt may be cancelled before its answer.
     """
@@ -334,7 +334,10 @@ def _parameters(call: Call, deployment: Deployment) -> frozenset[tuple[str, str]
 
 
 def _stream_of(call: Call, deployment: Deployment) -> Fact:
-    """Return the fact that requests with the parameters of ``call`` are not streamed; a digest of other words."""
+    """Return the fact that requests with the parameters of ``call`` are not streamed.
+
+    For example ``n=many, tools``. If a name or a value may be a client's own word, the fact has only a digest.
+    """
     parameters = sorted(each for each in _parameters(call, deployment) if each[0] != "model")
     parameter_names = ", ".join(name if kind in _PLAIN_KINDS else f"{name}={kind}" for name, kind in parameters)
     is_plain = all(_NAME.fullmatch(name) and kind in _KINDS for name, kind in parameters)
@@ -403,7 +406,7 @@ def is_bound_elsewhere(deployment: Deployment, maker: Maker, client: str | None 
 def is_unread(maker: Maker, deployment: Deployment, call: Call) -> bool:
     """Whether ``deployment`` refuses the reasoning of ``maker``: known from the two models, or from a refusal.
 
-    A refusal is known for an hour. After that the deployment gets such reasoning again: by then it may read it.
+    A refusal is known for an hour. Then the deployment gets such reasoning again, as it may be able to read it by then.
     """
     if deployment.provider == maker.deployment.partition("/")[0]:
         return False
@@ -486,7 +489,7 @@ def without_unread(
 
 
 def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) -> RewordedRequest | None:
-    """Return the request without the reasoning that only its maker can read; None: there is no such reasoning.
+    """Return the request without reasoning that only its maker can read; None: the request has none.
 
     ``edited_from``: the first turn whose reasoning is left out, if the dialect can tell.
     """

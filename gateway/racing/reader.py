@@ -138,8 +138,8 @@ def joined(blocks: Sequence[Block]) -> Block:
     return Block(b"".join(block.forward for block in blocks), tuple(part for block in blocks for part in block.parts))
 
 
-# A block without keys: its bytes; each event as received, as shown and as read (None: a comment); the error of the
-# event after these.
+# A block in which the gateway's keys are masked: its bytes; each event as received, as shown and as read (None: a
+# comment); and the error of the event after these.
 _Looked = tuple[bytes, list[tuple[Event, Event, Chunk | None]], UpstreamError | None]
 
 
@@ -324,9 +324,9 @@ class AnswerReader:
         return run if run is not None and not run.start and run.end == len(block) else self._look(block)
 
     def _look(self, block: bytes) -> _Looked:
-        """Read events, without keys, up to the end of the answer or an error."""
+        """Read events, with the gateway's keys masked, up to the end of the answer or an error."""
         for secret in self._sent_secrets:
-            # Outside the texts. Plain events, which are not parsed, have the same fields as a parsed one.
+            # A key outside the texts. Plain events are not searched: outside their text they are like a parsed event.
             if block.find(secret) >= 0:
                 block = masked_block(block, self._secrets)
                 break
@@ -402,7 +402,7 @@ class AnswerReader:
         else:
             self._clocks.alive_at = now
         self._take_text(chunks[texts_taken:])
-        # Behind the end there may be more. A long block is not copied in vain.
+        # Events may follow the end, and are not forwarded. A long block without such events is not copied.
         ended = ended and (len(block) <= LONG_BYTES or sum(map(len, forward)) < len(block))
         forwarded = b"".join(forward) if dropped or ended else block
         draft.forward.append(forwarded)

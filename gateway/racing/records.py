@@ -303,7 +303,7 @@ class MeasuredAttempt(Protocol):
     measurement: Measurement
     overtaken: OvertakeTimes | None
     start: AttemptStart
-    refused: Any  # the attempt whose request this one repeats; None: this is no repetition
+    refused: Any  # the attempt whose request is repeated; None: no repetition
     failed_at: float | None
     claimed_at: float | None  # when the attempt bid with its first token, whether or not it won
 

@@ -1,8 +1,8 @@
 """Answers that pass unread: embeddings, ranks, judgements, speech, transcripts, pictures, counts.
 
-Attempts at such answers race as all others do. They differ in how a provider is asked, in what the answer costs, and in
-when it has begun: a whole answer at its end, a streamed one with its first bytes, a sound with the first bytes after
-its container's header.
+Attempts at such answers race like all others. What differs is how a provider is asked, what the answer costs, and when
+the answer has begun: a whole answer at its end, a streamed answer with the first bytes, a sound with the first bytes
+after the header of its container.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

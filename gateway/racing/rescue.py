@@ -5,9 +5,10 @@ If a silent stream goes on first, the other deployment is cut. A slow stream's t
 deployment continues, that text is sent after all. Imported only where ``takeover`` is on.
 
 Where a voice speaks the answer, the second attempt of the race may be kept (``race.keep_rival``) until the voice has
-enough to say. This rival was sent the same request, so it can go on where its text is the same, even at a vendor that
-continues no answers. A rival whose text differs is cut. Where no deployment could continue the answer, text is sent by
-whole clauses while the voice has others to say, so that an answer that breaks off ends with a clause.
+enough to say. The rival was sent the same request. So while both texts are the same, the rival can go on with the
+answer, even at a vendor that continues no answers. A rival with another text is cut. Where no deployment could continue
+the answer, text is sent by whole clauses while the voice has other clauses to say: an answer that breaks off then ends
+with a clause.
 """
 
 import asyncio

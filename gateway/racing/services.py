@@ -41,7 +41,7 @@ class AttemptTasks(Generic[AttemptT]):
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], AttemptT] = {}
-        self.running_at: dict[str, int] = {}  # attempts in this process, by deployment; where there is none, nothing
+        self.running_at: dict[str, int] = {}  # deployment → attempts in this process; without any, no entry
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -194,7 +194,7 @@ class Makers:
     ) -> None:
         """``start`` runs, in the background, the task that tells the other replicas."""
         self._known: dict[bytes, Maker] = {}  # the newest last
-        # Reasoning whose maker was not known when it was refused: the providers that cannot read it.
+        # Reasoning by an unknown maker that was refused → the providers that cannot read this reasoning.
         self._refused: dict[bytes, frozenset[str]] = {}
         # How many answers in APIs that rarely have such reasoning are to be looked in, as some has been refused.
         self.hears_all = 0
@@ -236,7 +236,7 @@ class Makers:
         ``learnt``: about the provider's models, some of which may have refused reasoning that others made. ``bound``:
         the hashes of the request's reasoning, as ``bound_reasoning`` finds them. ``told``: is called with reasoning
         that the model was not shown. ``refuses``: the model refuses reasoning that it cannot read. Other models drop
-        such reasoning, so that an answer does not say who could read it.
+        such reasoning in silence: their answers do not show who could read it.
         """
         if request.apart is not None and request.sendings.key_name in request.apart.keys:
             bound = ()  # the request was sent without reasoning
@@ -270,8 +270,8 @@ class Makers:
     def _told_apart(self, bound: Sequence[bytes], by: Maker, learnt: LearntFacts | None, request: Request) -> None:
         """Note that the account of ``by`` cannot read some of the reasoning (``bound``) that it was sent.
 
-        A client may send reasoning from elsewhere. So the gateway concludes that there is another account only if it
-        has seen one other key make all of the reasoning.
+        A client may send reasoning from elsewhere. So the gateway concludes that there are two accounts only if one
+        other key was seen to make all of the reasoning.
         """
         known = {each: self._known.get(each) for each in bound}
         makers = {maker for maker in known.values() if maker != msgspec.structs.replace(by, made=True)}
@@ -319,7 +319,10 @@ class Makers:
 
 
 def _is_surely(before: Maker, reader: Maker) -> bool:
-    """Whether ``before`` was seen to make what ``reader`` has taken, and is the same or has another maker's models."""
+    """Whether ``before`` surely made the reasoning that ``reader`` has taken.
+
+    ``before`` was seen to make it, and ``reader`` is the same account, or asks for models of another maker.
+    """
     return before.made and (
         maker_of(before.model) != maker_of(reader.model) or before == msgspec.structs.replace(reader, made=True)
     )

@@ -66,7 +66,7 @@ class Sink(Protocol):
 
 
 # The sink for answers that are not streamed: gathers the winner's events into one JSON body. The gateway asks providers
-# to stream such calls as well, so that they can be raced and measured.
+# to stream the answers to these calls, too: only streams can be raced and measured.
 
 
 class GatheringSink:

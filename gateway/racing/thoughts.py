@@ -4,8 +4,8 @@ For example ``<think>The user asks …</think>Paris``: only "Paris" is the answe
 their bytes pass unchanged.
 
 Some chat templates write the opening mark into the prompt. Then the answer has only the closing mark: ``The user asks
-…</think>Paris``. The gateway learns for which deployments, and for which switches of thinking in the request, that is
-so. It forgets a deployment whose answers no longer have a lone closing mark.
+…</think>Paris``. The gateway learns which deployments do so, for which switches of thinking in the request, and forgets
+a deployment when its answers no longer have a lone closing mark.
 """
 
 import re
@@ -35,10 +35,11 @@ _MARKS: Mapping[str, tuple[str, ...]] = {
     "<|start_thinking|>": ("<|end_thinking|>",),
     "<|inner_prefix|>": ("<|inner_suffix|>",),
 }
-_BETWEEN = ("<|start|>assistant", "<|channel|>final<|message|>", "<|start_response|>")  # before the answer: neither
+# Between thoughts and answer, and a part of neither.
+_BETWEEN = ("<|start|>assistant", "<|channel|>final<|message|>", "<|start_response|>")
 # gpt-oss without marks (https://github.com/Augustas11/macprovider/issues/743): a capital letter follows at once.
 _UNMARKED, _UNMARKED_END = "analysis", ("assistantfinal",)
-_FEW = 4  # of these letters begin many words
+_FEW = 4  # letters of ``analysis``: so many begin other words, too
 _PREFIXES = frozenset(mark[:end] for mark in (*_MARKS, *_BETWEEN) for end in range(1, len(mark) + 1))
 _LONGEST = 32  # characters of a mark
 
@@ -87,13 +88,13 @@ class Habit:
     __slots__ = ("_looked", "_sought", "left", "opened")
 
     def __init__(self) -> None:
-        self.opened: dict[_Switches, int] = {}  # with the number of streams since the last lone closing mark
-        self.left = 0  # streams until the next one is searched; counted down by the reader of each stream
+        self.opened: dict[_Switches, int] = {}  # switches → streams since the last lone closing mark
+        self.left = 0  # streams until the next search; the reader of each stream counts down
         self._sought = 0  # streams that were searched
         self._looked = 0  # of these, the ones that were searched to their end
 
     def begin(self, fields: Fields, *, keeps: bool) -> "Thoughts | None":
-        """Return a search for thoughts in the answer to ``fields``; None: needed only if the first text may begin one.
+        """Return a search for thoughts in the answer to ``fields``; None: only a mark at the beginning needs one.
 
         Callers skip this if nothing is ``opened`` and some are ``left``. ``keeps``: the text is needed, also text that
         looked like thoughts and turns out to be the answer.
@@ -172,9 +173,9 @@ class Thoughts:
         self._seeks = seeks
         self._keeps = keeps
         self._state = _State.BEGINNING
-        self.has_thought = False  # one has ended
+        self.has_thought = False  # whether a thought has ended
         self._held = ""  # what may become a mark, and the blanks before it
-        self._since: float | None = None  # when the answer began, if what is held is one
+        self._since: float | None = None  # when the answer began, if the held text belongs to the answer
         self._closing = _lone
         self._is_expected = False  # whether the model is expected to think, though no mark has come
         self._tail = ""
@@ -472,7 +473,7 @@ class AnswersThoughts:
         classified.answer_at = min(begun, default=None)
 
     def _at(self, place: int) -> Thoughts:
-        """Return those of a choice. The blocks and items of one answer are one text."""
+        """Return the thoughts of a choice. The blocks and items of one answer are one text."""
         place = 0 if self._is_one else place
         thoughts = self._by_place.get(place)
         if thoughts is None:

@@ -38,10 +38,10 @@ def in_background(clocks: Clocks) -> Clocks:
 
 
 # Some servers send the call of a tool only when the call is complete. While a call may be in the making, a stream may
-# have nothing but signs of life (pings, comments, empty events, halves of events) for so long,
-CALL_S = 600.0
-# and for so long until another deployment is asked too. Without signs of life the time is that after a piece of a call.
-CALL_NOTICED_S = 300.0
+# have nothing but signs of life: pings, comments, empty events, halves of events. Without signs of life, the times
+# after a piece of a call hold.
+CALL_S = 600.0  # for so long the stream may have only signs of life
+CALL_NOTICED_S = 300.0  # after so long another deployment is asked, too
 
 
 class DeltaKind(StrEnum):  # a string has a hash without a Python call; Enum's is one
@@ -102,7 +102,7 @@ class Pauses:
         self.in_pieces: bool | None = None  # whether calls of tools are sent as they are written; None: not known
         self.streams = 0  # ended streams: whoever reads a stream counts it
         self.pool: list[Pauses] | None = None  # pauses of the model's deployments; set by the first stream
-        # By what came last: stream and seconds. Each is shorter than the one before, so the first is the longest.
+        # By what came last: stream and seconds of each pause, shorter than the one before: the first is the longest.
         self._long: dict[DeltaKind, deque[tuple[int, float]]] = {}
         self._noticed: deque[int] = deque(maxlen=MOST_NOTICED)  # how many streams had ended at the latest notices
 

@@ -1,8 +1,8 @@
 """Judges a complete answer by the form that was requested: the winner's, or with ``win_on: valid`` each answer.
 
 No answer is stored for this. Tool arguments and JSON must be seen as a whole, so they are kept up to a limit, and
-released with their attempt. What cannot be known is not judged, so that no provider is blamed wrongly: a schema with an
-error, for example, or arguments when it is unknown to which call they belong.
+released with their attempt. Nothing is judged in doubt, so that no provider is blamed wrongly: for example, if the
+schema has an error, or if it is unknown which arguments belong to which call.
 """
 
 import re
@@ -157,7 +157,7 @@ class RequestParameters(msgspec.Struct, frozen=True):
     answers: int = 1  # number of answers that are generated; the limit holds for each
     tier: str | None = None  # of service, in the words of `Price.at`
     searches: bool = False  # the request lets the vendor search the web
-    searches_untold: bool = False  # a field is set after which not every vendor's usage counts the searches
+    searches_untold: bool = False  # a field is set with which some vendors' usage leaves searches out
     writes: bool = True  # False: the answer is not written token by token
 
 
@@ -319,7 +319,7 @@ def _flaw_of_calls(call: Call, measurement: Measurement, form: RequiredForm) -> 
         return None if valid is None else Flaw.BAD_TOOL_CALL
     arguments = calls.arguments() or []
     if len(arguments) != len(calls.names) or not any(form.tools.values()):
-        return False  # there is no schema, or it is unknown which call is whose
+        return False  # no schema, or calls that cannot be told apart
     if len(arguments) > _MOST_CHECKED:
         return None
     for name, piece in zip(calls.names, arguments, strict=True):
