@@ -75,8 +75,8 @@ def conversation_of(
 ) -> bytes:
     """Return 16 bytes that are the same in every turn of a conversation, in every replica.
 
-    Prefixes have fixed lengths. The digest also distinguishes conversations that begin alike and differ after their
-    system prompt, so that such conversations are spread over keys. Digested are the parts ``before`` the ``turns``, and
+    Prefixes have fixed lengths. The digest also tells conversations apart that begin alike and differ after the system
+    prompt, so that these are spread over keys. Digested are the parts ``before`` the ``turns``, and
     the turns up to the first that is not an instruction; of turns only texts, as clients move marks of the cache from
     turn to turn. ``key`` is as for ``prefix_of``. Of each part only the first 64 KB count: 64 KB take some 0.1 ms.
 
@@ -100,13 +100,14 @@ def conversation_of(
 
 
 _INSTRUCTIONS = frozenset({"system", "developer"})  # roles
-_INSTRUCTION = re.compile(r'\{(?:\s*"type"\s*:\s*"message"\s*,)?\s*"role"\s*:\s*"(?:system|developer)"')  # a long turn
+# The beginning of an instruction; for turns that are too long to be decoded.
+_INSTRUCTION = re.compile(r'\{(?:\s*"type"\s*:\s*"message"\s*,)?\s*"role"\s*:\s*"(?:system|developer)"')
 # Claude Code's system prompt begins with a note for Anthropic, which drops the note. The note changes with each call.
 _BILL = re.compile(rb'\s*\[\s*\{[^{}]{0,64}"x-anthropic-billing-header:[^{}]{0,512}\}')
 
 
-# Codex gives each item of its input another id in each session (0.171). No model reads one, unless it is all that is
-# said of an item.
+# Codex gives each item of its input another id in each session (0.171). No model reads such an id, unless the item has
+# nothing else.
 _NAMED = re.compile(rb'\s*\[\s*\{(?:\s*"type"\s*:\s*"\w+"\s*,)?\s*"id"\s*:\s*"')
 _REFERENCE = b'"item_reference"'
 _ITEM = re.compile(rb'"id"\s*:\s*"[\w-]{1,128}"\s*,?')
@@ -169,7 +170,7 @@ def _head(parts: Iterable[bytes | memoryview | msgspec.Raw], size: int) -> bytes
     return b"".join(pieces)
 
 
-_TOKEN_BYTES = 4  # as of ``PREFIX_BYTES``
+_TOKEN_BYTES = 4  # bytes of a token, as ``PREFIX_BYTES`` assumes
 
 
 class _Use(msgspec.Struct):
@@ -244,7 +245,7 @@ class Affinity:
         return bytes_by_name
 
     def asked(self, model: str, prefix: Prefix, deployments: Iterable[str], now_s: float) -> None:
-        """Note the deployments that were asked a prompt, also those that did not answer: their caches may have it."""
+        """Note the deployments that were asked a prompt, answered or not: the caches of all of them may have it."""
         beginnings = msgspec.structs.replace(prefix, session=None)  # who answers a session is for ``served`` to say
         for deployment in deployments:
             self.served(f"{model}{_ASKED}", beginnings, deployment, None, now_s)

@@ -234,8 +234,8 @@ def arguments(parts: Iterable[SlotPart]) -> Iterable[str | bytes]:
 class Contributions:
     """The counts of one model. ``_shared`` is what Redis has; ``_own`` is this replica's part of that, to restore it.
 
-    Unconfirmed counts wait in ``_unsent``. A part keeps its number until Redis has answered, so that a part that is
-    sent again after a lost answer counts once.
+    Unconfirmed counts wait in ``_unsent``. A part keeps its number until Redis has answered: if the answer is lost, the
+    part is sent again, and counts once.
     """
 
     __slots__ = (

@@ -56,7 +56,7 @@ class Budget:
 
     def __init__(self) -> None:
         self.tokens = BURST_TOKENS
-        self.usd = 0.0  # saved
+        self.usd = 0.0  # saved so far
         self._calls = 0
         self._rescued: deque[int] = deque()  # the number of the call at each of the latest rescues
         self._shares = Shares(BURST_TOKENS)
@@ -86,13 +86,13 @@ class Budget:
         if (tokens := self.tokens + ratio) > BURST_TOKENS:  # ``min`` is a call, here of each call
             tokens = BURST_TOKENS
         self.tokens = tokens
-        shares, of_rescues = self._shares, self._shares_of_rescues  # which know the same clients
+        shares, of_rescues = self._shares, self._shares_of_rescues  # the three know the same clients
         own = shares.known.get(client)
         if own is None or own.due_s <= now_s:
             shares.earn(client, ratio, now_s)
             of_rescues.earn(client, RESCUED_SHARE, now_s)
             return
-        if own.left < shares.half:  # the same, without the call of a function
+        if own.left < shares.half:  # as ``Shares`` would do, without the call of a function
             own.left = left if (left := own.left + ratio) < shares.half else shares.half
         if of_rescues.is_used:
             own = of_rescues.known[client]
@@ -190,9 +190,9 @@ class Spending:
         self._own: dict[str, float] = {}
         self._others: dict[str, float] = {}
         self._before = self._day, self._own, self._others
-        self._recollected: tuple[str, Mapping[str, float]] = "", {}  # by the ledger: a day, and what was spent on it
-        self._clients: dict[str, dict[str | None, float]] = {}  # by model, the last that called at the end
-        self._beyond: dict[str, float] = {}  # since when today a client asks for more than its part
+        self._recollected: tuple[str, Mapping[str, float]] = "", {}  # from the ledger: a day, and that day's spending
+        self._clients: dict[str, dict[str | None, float]] = {}  # by model; the client that called last is at the end
+        self._beyond: dict[str, float] = {}  # client → since when today it asks for more than its part
         self._called_before: dict[str, set[str]] = {}  # clients of today before the start, until their next call
 
     def unix_s(self) -> float:
@@ -554,7 +554,7 @@ class Budgets:
     def room(self, model: str, healths: Sequence[Health], now_s: float) -> tuple[float, float]:
         """Return how many extra attempts a minute the limits of ``healths`` leave room for, and the calls expected.
 
-        The room is infinite while one deployment has no limit: that one takes the calls that the others cannot. If all
+        The room is infinite while one deployment has no limit, as that deployment takes what the others cannot. If all
         are limited, the room is what each was seen to take; then a single 429 of each counts. While most are limited,
         or a deployment pauses that took many calls, a deployment without a known limit is not yet believed to have
         none: it is expected to take as many calls as the others on average, until it has taken clearly more.
@@ -605,7 +605,7 @@ class Budgets:
         is_clients: bool = False,
         client: str | None = None,
     ) -> Narrowed | None:
-        """Charge an attempt that starts beside another one now; return the limit that refuses it, None if it may start.
+        """Charge an attempt that starts beside another one now; return the limit that refuses it, None: it may start.
 
         ``room`` is what rate limits leave for extra attempts in a minute: rescues and probes are not refused by it, but
         count there; a fallback runs at another model's deployments. ``is_needed``: the call's first rescue or fallback,

@@ -42,39 +42,39 @@ from providers import Price
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """The parameters of one call, and its deployments' prices, limits and configured weights: those that are not 1."""
+    """The parameters of one call; its deployments' prices and limits, and the configured weights other than 1."""
 
     objective: Objective  # resolved; never auto
     prompt_tokens: int  # estimated
     max_tokens: int | None = None  # the request's limit for the answer
     prices: Mapping[str, Price] | None = None  # by deployment, where known
     limits: Mapping[str, int] | None = None  # by deployment: max_in_flight, or the leased part of the fleet's
-    weights: Mapping[str, float] | None = None  # by deployment: its chance against others that are about as fast
-    canaries: Mapping[str, float] | None = None  # by deployment: the exact share of calls it gets
-    excluded: Mapping[str, str] | None = None  # by deployment: why it may not run for this call
+    weights: Mapping[str, float] | None = None  # by deployment: the chance against others that are about as fast
+    canaries: Mapping[str, float] | None = None  # by deployment: the exact share of calls that a canary gets
+    excluded: Mapping[str, str] | None = None  # by deployment: why the deployment may not run for this call
     prefix: Prefix | None = None  # the prefix of a prompt that is long enough for prompt caches
     kind: CallKind | None = None  # predicts the length of the answer; None: the model's mean
     answer_tokens: float | None = None  # the expected length, if already known
     answer_kind: AnswerKind = AnswerKind.PLAIN
-    flawed: Mapping[str, str] | None = None  # by deployment: why it is a last resort for such answers
-    second: Mapping[str, str] | None = None  # by deployment: why it is a last resort for this request
+    flawed: Mapping[str, str] | None = None  # by deployment: why it comes last for such answers (JSON): flaws
+    second: Mapping[str, str] | None = None  # by deployment: why it comes last for this request
     leased: Collection[str] = ()  # deployments whose limit is the leased part of max_in_flight_fleet
     is_counted: bool = False  # whether the call's usage counts against limits
     bills_losers: frozenset[str] = frozenset()  # deployments whose vendors bill the whole answer after a disconnect
     holds: bool = False  # whether a first token may be held back for an attempt that should give the answer sooner
     stateful: bool = False  # the call is never sent twice, so its settings are those of mode single
-    watches: bool = True  # whether losers can be watched to their end: else none is launched to measure its deployment
+    watches: bool = True  # whether a loser can be watched to its end; if not, no attempt is launched to measure
     whole: Collection[str] = ()  # deployments that answer this call, but do not stream the answer
     size_tokens: int | None = None  # the size by which times are compared; None: ``prompt_tokens``
-    hedged_part: float = 1.0  # of the budget: what late calls should need, so that it refuses few of them
+    hedged_part: float = 1.0  # the part of the budget that hedges should need, so that few late calls are refused
     asked: RaceSettings | None = None  # the settings that were asked for, if those of the plan have fewer attempts
     cached: Mapping[str, int] | None = None  # by deployment: tokens of the prompt that its cache should have
-    # Deployments that do not take a preference of this call, or have refused to other clients a field that it has.
+    # Deployments that ignore a preference of this call, or have refused a field of this call when others sent it.
     supposed: Collection[str] = ()
-    learnt_as: Mapping[str, str] | None = None  # by deployment: the name under which the client's own key is known
-    ttft_s: Mapping[str, float] = {}  # by deployment: the time-out of its first token, before which a rescue must come
+    learnt_as: Mapping[str, str] | None = None  # by deployment: the name for what its own key teaches
+    ttft_s: Mapping[str, float] = {}  # by deployment: the time-out of the first token; a rescue must come before that
     spoken: bool = False  # the answer is spoken to a listener, and its first clause counts
-    speaks_unasked: bool = False  # by the request, not the operator: attempts that start sooner for it are extra
+    speaks_unasked: bool = False  # the request asks for that, not the operator: attempts that start sooner are extra
     demands: Demands = NO_DEMANDS
 
 
@@ -101,7 +101,7 @@ class Candidate(msgspec.Struct, frozen=True):
     score_s: float  # predicted seconds until the objective is reached, plus the scarcity price; lower is better
     tier: Tier = Tier.FREE
     rank_usd: float = 0.0  # under ``cost`` the expected cost, by which timely ones are ranked; else 0
-    weight: float = 1.0  # its configured chance against others that are about as fast
+    weight: float = 1.0  # the configured chance against others that are about as fast
     canary: float = 0.0  # the share of calls of a canary
     cost_usd: float = 0.0  # under ``cost`` the expected cost of the call
     after_s: float = 0.0  # the part of ``score_s`` after the first token, which decides about holds
@@ -265,15 +265,15 @@ Ranks: TypeAlias = dict[str, tuple[Candidate, tuple[object, ...]]]  # by deploym
 
 
 class LineupCache(msgspec.Struct):
-    """Gains and orders of one lineup, computed at their first use, so that no other call computes them again."""
+    """Gains and orders of one lineup, computed at their first use and kept for all later calls."""
 
     rivals: list[Candidate] = []
     racers: dict[tuple[str, bool], Sequence[RunnerUp]] = {}  # by primary, and whether they start late
     offers: dict[tuple[object, ...], Sequence[Offer]] = {}  # what ``worth`` has found, by primary and terms
     worths_s: dict[tuple[object, ...], float] = {}  # the same for a racer from the start: seconds gained
-    # Shared by lineups of the same standings: by primary, racer and late start, the racing candidate and its gain;
+    # Shared by all lineups of the same standings. Primary, racer, late start → the racing candidate, and its gain.
     gains: dict[tuple[str, str, bool], tuple[Candidate, RunnerUp]] = {}
-    ranks: dict[str, Ranks] = {}  # by the best: of each racer, and that rank
+    ranks: dict[str, Ranks] = {}  # the best deployment → each racer with its rank beside the best
 
 
 class Lineup(msgspec.Struct, frozen=True):
@@ -348,7 +348,7 @@ class Lineup(msgspec.Struct, frozen=True):
         return racer
 
     def prepare(self, before: "Lineup") -> Iterator[None]:
-        """Compute, in steps, the racers that were used in the lineup ``before`` this one, so that no call has to."""
+        """Compute, in steps, the racers that were used in the lineup ``before``, so that no call computes them."""
         if (standings := self.standings) is None:
             return
         for best, each in product(before.cache.ranks, self.ranked):

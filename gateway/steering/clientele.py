@@ -1,8 +1,8 @@
 """Clientele: how many clients make up recent traffic, and so how much one client may decide for the others. Pure.
 
 What one client meets may be its own doing: its requests may be impossible to answer. So one client's part of a decision
-that holds for others is bounded. Such a decision takes three clients; two, if these two have nearly all recent traffic;
-and one, if this client has nearly all of it, or if clients have no names.
+that holds for others is bounded. Such a decision takes three clients. Two are enough if they have nearly all recent
+traffic, and one is if this client has nearly all, or if clients have no names.
 """
 
 from collections import defaultdict
@@ -83,7 +83,7 @@ class Blame:
         clients = len(self.by_client) - (None in self.by_client)
         if not clients:
             return certain
-        # With so many clients the failures are not one client's doing, though one client may have met most of them.
+        # With so many clients the failures are nobody's own doing, even if one client has met most of them.
         most = ceil(share * needed) if clients >= ceil(1.0 / share) else share * needed
         return certain + sum(min(most, met) for each, met in self.by_client.items() if each is not None)
 

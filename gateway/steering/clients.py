@@ -223,7 +223,7 @@ class TenantLearning:
         counts: Counts,
         now_s: float,
     ) -> None:
-        """Handle an attempt without a first token: with a key that fails, its age tells nothing of others."""
+        """Handle an attempt without a first token; if its key fails, the age tells nothing of other keys."""
         age_s, deployment = (loser.censored_at_ms or 0.0) / 1000, loser.deployment
         measured, size = prompt_class.measured, size_of(loser.asked_tokens, prompt_class.size)
         if health.tripped:

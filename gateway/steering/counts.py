@@ -298,8 +298,8 @@ class Evidence(msgspec.Struct):
     stall: float = 0.0
     events: dict[Measured, Sparse] = {}
     censored: dict[Measured, Sparse] = {}
-    ended: dict[MeasuredApi, float] = {}  # of n, those of other APIs than answers
-    failed: dict[MeasuredApi, float] = {}  # of err, the same
+    ended: dict[MeasuredApi, float] = {}  # the part of ``n`` that is of other APIs than answers
+    failed: dict[MeasuredApi, float] = {}  # the same part of ``err``
 
     def attempts(self, measured: Measured) -> tuple[float, float]:
         """Return how many attempts for an API have ended, and how many of these failed, without ``down``.

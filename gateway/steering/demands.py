@@ -14,14 +14,16 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
 
     order: tuple[str, ...] = ()  # these deployments are asked one after the other, then the rest
     may_fail_over: bool = True  # whether another deployment is asked after the first
-    maker: str | None = None  # the deployment that made what the conversation goes on from: it, or its provider, leads
-    # Deployments that refuse what the maker made: if the maker leads, these come last, and are not raced.
+    # The deployment that made the reasoning in the conversation: this one, or another of its provider, is asked first.
+    maker: str | None = None
+    # Deployments that refuse the maker's reasoning: if the maker is asked first, these come last, and are not raced.
     strangers: frozenset[str] = frozenset()
-    # What each deployment is, where not all answer alike: only equal deployments run beside each other.
+    # Where not all deployments answer alike (rankings, moderations): what each one is. Only equal ones run beside each
+    # other.
     identity: Mapping[str, object] = {}
-    once: bool = False  # a second request changes something there, so such calls are never raced
+    once: bool = False  # a second request would change something at the provider: such calls are never raced
     rescued: bool = True  # False: no second attempt starts, however late the first is
-    beside: str | None = None  # the late model that this one runs beside: its extra attempts do not start with it
+    beside: str | None = None  # the late model beside which this one starts, with one attempt; its extra ones wait
 
     @property
     def in_turn(self) -> bool:

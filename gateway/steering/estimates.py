@@ -50,17 +50,17 @@ class Estimate(msgspec.Struct, frozen=True):
     usual_q95_s: float = inf  # from the memory of hours
     usual_p50_s: float = inf  # from the memory of hours; infinite below ``KNOWN_EVENTS``
     usual_events: float = 0.0  # first tokens on which the usual figures are based
-    slower_lately: bool = False  # whether its p50 was lately clearly above the usual one
+    slower_lately: bool = False  # whether the p50 was lately clearly above the usual one
     error_rate: float = 0.01  # probability that the next attempt fails
     decode_tps: float = 60.0  # tokens per second after the first
-    speed_known: bool = False  # whether enough decoding was measured to use it against the deployment
+    speed_known: bool = False  # whether enough decoding was measured to hold a low speed against the deployment
     stall_s: float = 0.0  # seconds of silence within an answer, beyond the usual
     mean: Mean = Mean(0.0, 0.0)  # the mean of ``curve``
     usual: Curve | None = None  # from the memory of hours
     scale: float = 1.0  # the factor of this prompt size on the times of ``curve``
     answered: Curve | None = None  # of the attempts that answered, without the fixed prior; None: none ever did
-    answered_events: float = 0.0  # first tokens on which it is based, at all the model's deployments if few are its own
-    is_borrowed: bool = False  # from calls that say something else of effort: these may have to think longer
+    answered_events: float = 0.0  # first tokens behind ``answered``: of all deployments, if its own are few
+    is_borrowed: bool = False  # figures are those of calls with another effort; such calls may have to think longer
 
     def sized(self, scale: float) -> "Estimate":
         """Return the estimate for prompts whose size multiplies times by ``scale``."""

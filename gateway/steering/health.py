@@ -205,11 +205,11 @@ class HealthState(StrEnum):
     """Whether a deployment may be asked."""
 
     OK = "ok"
-    FAILING = "failing"  # only told: it has never answered, and is asked as usual until it fails once more
+    FAILING = "failing"  # for people only: asked as usual, but never answered; one more failure opens the breaker
     COOLING = "cooling"  # rate-limited
     OPEN = "open"  # broken; not used
     HALF_OPEN = "half-open"  # broken; one probe at a time
-    OUT = "out"  # it rejects the key or does not know the model; the operator has to correct that
+    OUT = "out"  # rejects the key or does not know the model, until the operator corrects that
 
 
 class Condition(msgspec.Struct, eq=False):
@@ -220,20 +220,20 @@ class Condition(msgspec.Struct, eq=False):
     probe_due: bool  # half-open or out, and not tried recently
     in_flight: int
     price_s: float
-    headroom: float = 1.0  # 0 to 1, the expected unused part of its rate limit
+    headroom: float = 1.0  # 0 to 1, the expected unused part of the rate limit
     crowding: float = 1.0  # the factor of the load there on the time to first token
     launched_at_s: float = LONG_AGO_S  # the last launch of this replica
-    probe_in_s: float | None = None  # until a call may probe it; None: it is neither broken nor out
+    probe_in_s: float | None = None  # seconds until a call may probe; None: neither broken nor out
     trial_in_s: float | None = (
-        None  # until a call uses it again, if nothing probes it before; None: not broken, or unknown
+        None  # seconds until a call uses it again, if no probe came before; None: not broken, or unknown
     )
     failing: bool = False  # one more failure opens its breaker
     hanging: int = 0  # primaries in flight that another model has overtaken, and that are still silent
-    is_stated: bool = False  # whether its provider has said how long it cools down
+    is_stated: bool = False  # whether the provider has said for how long
 
     @property
     def told(self) -> HealthState:
-        """The state in words for people: on trial is broken, until an answer, or until its failures are forgotten."""
+        """The state for people: on trial counts as broken, until an answer, or until the failures are forgotten."""
         if self.state is not HealthState.OK:
             return self.state
         if self.trial_in_s is not None:
@@ -362,19 +362,19 @@ class Health:
         self.is_probed = False  # whether the last launch was the gateway's own probe
         self.load = Load()
         self.launches = Launches()  # without those that were answered with 429
-        self._limit = 0.0  # requests a minute that it admitted before its last 429; 0: no limit is known
+        self._limit = 0.0  # requests a minute that were admitted before the last 429; 0: no limit is known
         self._is_believed = False  # whether another 429 came after the pause of the first: a lone one may be chance
-        self._window_from_s = LONG_AGO_S  # when its window begins, if the last 429 asked to wait for the next one
-        self._pause_s = 0.0  # the last pause, of 429s without a time to wait that go on
-        # The minute, and the lowest estimate of the limit in it and in the one before, from headers of answers.
+        self._window_from_s = LONG_AGO_S  # when the limit's window begins, if the last 429 asked to wait for it
+        self._pause_s = 0.0  # the last pause after a 429 without ``retry-after``; doubled while these go on
+        # From answers' headers: the minute, and the lowest estimates of the limit in this minute and in the one before.
         self._reported_limit = (0, inf, inf)
-        self.trouble: Trouble | None = None  # the last error, until it answers again
+        self.trouble: Trouble | None = None  # the last error, until the deployment answers again
         self.cached_condition: Condition | None = None  # the last condition, while it stays valid
         self._availability = Availability(_WAITS)  # its terms: refused = out, a try = a probe
         self._answered = False  # whether the deployment has ever answered
         self._is_stated = False  # how long the deployment cools down, as its provider has said
         self.clients = Clientele()  # requests that were sent there lately
-        self.only_for: str | None = None  # the client that alone has met what took it out, or None
+        self.only_for: str | None = None  # the only client that has met the failures; None: they hold for all
         self._strikes = Blame()  # in a row
         self._refused = Blame()  # the clients that have met a refused key or an unknown model
         self._limited: dict[str | None, float] = {}  # when each client last met a 429

@@ -99,14 +99,14 @@ class Row(WithOldNames, frozen=True):
     rank: int | None  # by TTFT: the median, then the p95; not the policy's order
     deployment: str
     state: str | None  # "ok", "failing", "cooling 3.2 s", "open", "half-open", "out"
-    reason: str | None  # why its state is not ok: its last error, if known
+    reason: str | None  # why the state is not ok: the last error, if known
     headroom: float | None  # 0 to 1, the expected unused part of the provider's rate limit
     score: float | None  # the policy's prediction in seconds: decayed, with prior and scarcity price
     n: int  # attempts that ended with a first token or an error
     n_first_token: int  # first tokens
     n_censored: int  # attempts cut before a first token
     n_rate_limited: int  # 429s
-    n_audited: int  # a random sample of those overtaken before their first token, watched until it
+    n_audited: int  # a random sample of the overtaken attempts, watched until their first token
     basis: Literal["all", "audited"]  # the attempts whose TTFT is published
     is_biased: bool  # the quantiles are too high: some attempts were cut, and too few audited
     ttft_p50_ms: float | None  # Kaplan-Meier, or audited ones representing all overtaken; with its 95 % interval

@@ -178,7 +178,7 @@ def _count_speed(counts: Counts, names: Fields, attempt: AttemptRecord) -> None:
 
 # Samples held back while a deployment may be failing: they count if the deployment recovers, and are dropped if not.
 
-_LEAST_SHARE = 0.01  # the least share of attempts that take longer than any age: a single one proves nothing
+_LEAST_SHARE = 0.01  # this share of attempts at least takes longer than any age: a single one proves nothing
 
 
 class _Suspect:
@@ -187,7 +187,7 @@ class _Suspect:
     def __init__(self) -> None:
         self.held_back: deque[tuple[str, str, float]] = deque()  # model, field, time
         self.leavers: list[str | None] = []  # clients that left after waiting too long
-        self.silence = 0.0  # -ln p
+        self.silence = 0.0  # -ln of the probability of so much silence, as of ``SILENCE``
         self.unanswered = 0  # late attempts, while the deployment's times are unknown
         self.met = Blame()  # the clients of these attempts
 
@@ -355,7 +355,7 @@ class _Launched(msgspec.Struct, frozen=True):
     deployment: str
     delayed_s: float  # the loop's total delay until then
     is_primary: bool = False
-    is_overtaken: bool = False  # by another model: it was late, and may just be slow
+    is_overtaken: bool = False  # another model has overtaken the attempt, which was late and may just be slow
 
 
 class Learning:

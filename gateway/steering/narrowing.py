@@ -15,8 +15,8 @@ from gateway.core.log import get_logger
 
 RECENT = 20  # calls that could have been narrowed; racing is narrowed if half of them were, for one reason
 FEWEST = 5  # narrowed calls, so that nothing is told after one or two
-ENDS_AFTER_S = 60.0  # without that: calls that alternate would else be told one by one
-FEW = RECENT // 4  # of the recent calls at most, when it has ended: on quiet models a minute has few calls
+ENDS_AFTER_S = 60.0  # so long fewer than half must be narrowed; else calls that alternate would be logged one by one
+FEW = RECENT // 4  # at most so many recent calls are narrowed when it ends: a minute of a quiet model has few
 
 # Reasons that requests or the policy give on purpose: the operator has nothing to do.
 _EXPECTED = {

@@ -110,7 +110,7 @@ class Draft:
         self._now_s, self._why = now_s, why
         self.worth_s: tuple[float, float] | None = None  # the gain of the best rival, if it does not reach the floor
         self.withheld_s: float | None = None  # when a hedge would be due if a deployment were left
-        self.asked = self.raced = 0  # further attempts at the start: of the settings, and of what limits leave
+        self.asked = self.raced = 0  # further attempts at the start: as the settings ask, and as limits allow
         self.offer: Offer | None = None  # the further attempt that is worth its cost
         self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
         self.explores = why is Why.TRIAL  # an attempt is watched, though it should lose
@@ -126,7 +126,7 @@ class Draft:
         # Without holds the first token is sent at once, so a race is worth only what its first token is worth.
         self._is_first_sent = bool(lineup.after_s) and not terms.holds
         self.race = race
-        self._is_spent = race.budget <= 0  # then at most probes run, which no budget pays for
+        self._is_spent = race.budget <= 0  # if so, only probes run beside the primary: no budget pays for them
         self.strategy = STRATEGIES[race.mode]
         self._terms = terms
         self.cost_first = terms.objective is Objective.COST
@@ -188,10 +188,10 @@ class Draft:
     def add_second(self, probe: Candidate | None, tokens: float) -> None:
         """Fill the second slot, from the start of the call, with an attempt that measures its deployment.
 
-        The deployment is a broken one that may have recovered; sometimes the one used longest ago; or any one if the
-        primary is new. No user waits for such an attempt. Deployments that are not broken are not measured with long
-        prompts, as every attempt pays for its prompt, and under ``cost`` not if they are more expensive than the
-        primary, as the planner would never choose them.
+        That is a broken deployment, to see whether it has recovered; sometimes the deployment that was used longest
+        ago; and any deployment if the primary is new. No user waits for such an attempt. A deployment that is not
+        broken is not measured with a long prompt, as every attempt pays for the prompt; nor under ``cost`` if it is
+        more expensive than the primary, as the planner would never choose it.
         """
         strategy, random = self.strategy, self.random
         if probe is not None:

@@ -26,7 +26,7 @@ class Why(StrEnum):
     MADE = "made"  # the primary: the maker of what the conversation goes on from
     RENDEZVOUS = "rendezvous"  # the primary: selected by the prompt's first bytes, the same in every replica
     FLAWED = "flawed"  # the primary: its answers had more flaws than those of its peers, and may be good again
-    TRIAL = "trial"  # the primary: broken, and unprobed for so long that one call has to show whether it recovered
+    TRIAL = "trial"  # the primary: broken, and not probed for so long that one call has to try it
     PROBE = "probe"  # broken or out, may have recovered
     EXPLORE = "explore"  # the deployment used longest ago
     BACK = "back"  # under ``single``: usually better than the primary, and lately slower

@@ -88,7 +88,7 @@ class _Record(msgspec.Struct):
 
 
 class _Group(msgspec.Struct):
-    """The deployments of one model that give one kind of answer, and the clients that get them."""
+    """The deployments of one model with one kind of answer (JSON, tools), and the clients of such answers."""
 
     records: dict[str, _Record] = msgspec.field(default_factory=dict)  # by deployment
     clients: Clientele = msgspec.field(default_factory=Clientele)

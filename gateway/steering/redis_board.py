@@ -2,8 +2,8 @@
 
 Two hashes per model and slot, ``holeshot:{model}:<slot number>:sums`` and ``…:parts``, which has the last part of each
 replica; the hash tag keeps all keys of a model on one node of a cluster. A reader gets the sums, if they have changed,
-and no other replica's part. While Redis is away this replica uses the counts that it has, and keeps its own counts to
-send them later. To a Redis that has lost its data every replica sends all counts again. In a cluster this is per shard.
+and no other replica's part. While Redis is away this replica uses the counts that it has, and sends its own counts
+later. To a Redis that has lost its data every replica sends all counts again. In a cluster this is per shard.
 """
 
 import asyncio
@@ -550,7 +550,7 @@ class RedisBoard:
         ]
 
     def _report_strikes(self, strikes: Strikes, unix_s: float) -> Iterator[Command]:
-        """Yield the commands that write this replica's report, read and count all, and delete those of dead ones."""
+        """Yield the commands that write this replica's report, read and count all, and delete dead replicas'."""
         report = strikes.report()
         is_due = unix_s - self._reports_read_at_s >= REPORTS_ALL_S
         if is_due:

@@ -43,7 +43,7 @@ from gateway.steering.prediction import PromptSizeEffect, size_of
 # minutes. Earlier counts are kept here, for each model on each time scale of ``MEMORY_HALF_LIVES_S``. Each replica adds
 # the board's counts, which include those of all replicas.
 
-_FORGOTTEN = 0.001  # of a sample
+_FORGOTTEN = 0.001  # the weight of a sample below which it is dropped
 # Age at which a slot enters the memory; later answers are not added. The board keeps the slot for as long again.
 _FOLDED_AT_SLOTS = SLOTS_KEPT // 2
 
@@ -267,7 +267,7 @@ class Snapshots:
     ) -> Generator[None, None, tuple[Evidences, ...]]:
         """Return the evidence on the longer scales, the longest first: memory plus the board.
 
-        On each scale a sample has only the weight that it lacks on the shorter ones, so that it counts once.
+        A sample counts once: on each scale it has the weight that is left over from the shorter scales.
         """
         slots = self._board.slots(model, unix_s)
         yield

@@ -38,7 +38,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     asks: Callable[[RaceSettings, float], int] = lambda _, __: 0
     decides: bool = False  # omits attempts without an expected gain; races at a cold start; explores new deployments
     hedges: bool = False  # one further attempt, if the primary is late; settings say how late, and it may be withheld
-    in_turn: bool = False  # one deployment after the other, so that the next one is not an extra attempt
+    in_turn: bool = False  # one deployment after the other: the next attempt is no extra one
     races_itself: bool = False  # a model's only deployment gets two attempts, which also helps against a slow tail
     # Whether the further attempt is for calls that may miss ``ttft_ms``; by the settings, and whether cost comes first.
     waits_for_the_deadline: Callable[[RaceSettings, bool], bool] = lambda _, __: False

@@ -143,9 +143,8 @@ class _Offers:
     def _usd(self, racer: Candidate, first: float, held_s: float) -> float:
         """Return the attempt's additional cost until one of the two is cut, in US dollars.
 
-        The cost is the prompt's and, where the attempt wins, the difference of the two answers. The attempt that is cut
-        has no token yet, so its answer costs nothing, unless its vendor bills it anyway, or it was held back for the
-        other.
+        The cost is the prompt's and, where the attempt wins, the difference of the two answers. The answer of the loser
+        costs nothing, as it has no token yet, unless the vendor bills whole answers, or the loser was held back.
         """
         primary = self._primary
         mine, its = self._prices[racer.deployment], self._prices[primary.deployment]
@@ -236,8 +235,8 @@ def _in_steps(seconds: float) -> float:
     return edge_s(bucket(abs(seconds))) * (1.0 if seconds > 0 else -1.0)
 
 
-# Dependence: a call that is slow at its primary is often slow at any other deployment, so an attempt saves less than
-# an independent one would. Audited primaries show how much less: each was overtaken, and watched to its first token.
+# Dependence: a call that is slow at the primary is often slow everywhere, so that a second attempt saves less than an
+# independent one would. Audited primaries show how much less: each was overtaken, and watched to its first token.
 
 
 class ConfirmedShare:
