@@ -78,7 +78,7 @@ _LOOKS_BEHIND_DOORS = {
     "tests/unit/providers/dialects/test_index.py": "what a linter must find, as a text",
     "tests/unit/racing/test_whole.py": "for how long a fact holds",
     "tests/unit/racing/track.py": "says what the estimator says",
-    "tests/unit/settings/test_doubts.py": "what the fleet makes of limits",
+    "tests/unit/settings/test_shared_limits.py": "what the fleet makes of limits",
     "tests/unit/settings/test_joint.py": "which models the fleet joins, and who pays",
     "tests/unit/test_compose.py": "which variables are no settings",
     "tests/unit/test_kubernetes.py": "which variables are no settings",

@@ -51,13 +51,6 @@ def test_a_parameter_of_requests_in_a_variable_is_read_as_in_the_file(loaded: Lo
     assert settings.models["m"].defaults == {"x": meant}
 
 
-@pytest.mark.parametrize("text", ["on", "no", "060", "080", "12:30", "0o17"])
-def test_a_parameter_in_a_variable_is_refused_where_it_is_unclear(problems: Problems, text: str) -> None:
-    (problem,) = problems(MODEL, {"HOLESHOT_MODELS__M__DEFAULTS__X": text})
-    assert problem.startswith("HOLESHOT_MODELS__M__DEFAULTS__X: ")
-    assert "in quotes" in problem
-
-
 def test_a_provider_can_come_from_variables_alone(loaded: Load) -> None:
     settings = loaded(None, {"HOLESHOT_PROVIDERS__BOX__BASE_URL": "http://10.0.0.5:8000/v1"})
 

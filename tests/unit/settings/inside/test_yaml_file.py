@@ -117,34 +117,6 @@ def test_a_control_character_is_a_problem(path: Path) -> None:
     assert problem.message.startswith("invalid YAML: ")
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "words"),
-    [
-        ("a: { b: 1\nc: 2\n", 2, "the { of line 1 is not closed: a comma or a } is missing"),
-        ("a: [b, c\nd: 1\n", 2, "the [ of line 1 is not closed: a comma or a ] is missing"),
-        ("a: {b: 1}}\n", 1, "there is a } without its {"),
-        ("a:\n\tb: 1\n", 2, "there is a tab: indent with spaces"),
-        ("a:\n  b: 1\n c: 1\n", 3, "this line is indented unlike those before it"),
-        ("a: @b\n", 1, "a value cannot begin with this character: put it in quotes"),
-        ('a: 1\nb: "x\nc: 1\n', 2, "a quote is not closed"),
-        ('a: "x" y\n', 1, "there is text after the closing quote"),
-        ("a: b: c\n", 1, "there is a second colon in this line: put the value in quotes"),
-        ("a\n  b: 1\n", 2, "the line before this has no colon"),
-        ("a: 1\n  b: 1\n", 2, "this is below a key that has its value in its own line"),
-        ("a: 1\nb\nc: 1\n", 2, "a colon is missing: write `key: value`"),
-        ("a: 1\n- b\n", 2, "there is a list item (-) among keys"),
-        ('a: "\\q"\n', 1, "a backslash means something else in double quotes"),
-        ("a: | x\n", 1, "after | or > the text begins in the next line"),
-        ("a: *\n", 1, "a value that begins with * or & must be in quotes"),
-    ],
-)
-def test_invalid_yaml_is_explained_in_words_that_say_what_to_do(path: Path, text: str, line: int, words: str) -> None:
-    (problem,) = read(path, text).problems
-
-    assert problem.line == line
-    assert problem.message.startswith(f"invalid YAML: {words}")
-
-
 FREE = "models:\n  m:\n    defaults:\n      x: {}\n"
 
 
