@@ -10,14 +10,13 @@ from typing import Any, Self
 
 import msgspec
 
+from gateway.access import LOCAL
 from gateway.api.call_context import CallContext, ClientContext
 from gateway.api.call_runner import CallRunner
-from gateway.api.client import LOCAL
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints.chat import CHAT_ENDPOINT
 from gateway.api.endpoints.messages import MESSAGES_ENDPOINT
 from gateway.api.endpoints.responses import RESPONSES_ENDPOINT
-from gateway.api.json_body import Contents
 from gateway.api.plan_call import plan_call
 from gateway.api.request import ParsedRequest
 from gateway.app.engine import Engine, EngineRecorder, Runtime
@@ -31,6 +30,7 @@ from gateway.core.errors import (
     ShuttingDown,
 )
 from gateway.core.race_failures import RaceFailed
+from gateway.http import Contents
 from gateway.racing import GatheringSink
 from gateway.settings import ConfigurationError, Problem, TracingSettings, load
 from gateway.tracing.tracing import Tracing

@@ -4,13 +4,12 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
-from gateway.api import headers
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.endpoints.chat import CHAT_ENDPOINT
 from gateway.api.endpoints.gemini import GEMINI_ENDPOINT
-from gateway.api.json_body import JSON
 from gateway.api.told import broken, error_body, failure
 from gateway.core.errors import ApiError, NotFound
+from gateway.http import JSON, headers
 from gateway.racing import Winner
 from holeshot._racer import Racer
 from holeshot._running import RunningCall

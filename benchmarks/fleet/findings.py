@@ -21,7 +21,7 @@ from benchmarks.fleet.course import (
 )
 from benchmarks.fleet.world import PERSONAS, World, delivers
 from benchmarks.harness.report import known_quantile, milliseconds, weighted_quantile
-from gateway.api.json_body import size_class
+from gateway.http import size_class
 
 LEARNING_S = 15.0  # the leaderboard was empty when the load began; these calls are left out of the comparison
 QUANTILES = (0.50, 0.95, 0.99)

@@ -12,14 +12,13 @@ import msgspec
 from aiohttp import web
 from aiohttp.hdrs import METH_PATCH
 
+from gateway.access import DIGEST, READING, Client
 from gateway.admin.queries import NoQuery, is_asked, parse_query
 from gateway.admin.visitors import admit_visitor
-from gateway.api.auth import DIGEST, READING
 from gateway.api.bodies import read_body
-from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
-from gateway.api.json_body import JSON, NO_TEXT, TOO_DEEP
 from gateway.core.errors import ClientNotFound, Forbidden, InvalidRequest, UnsupportedMediaType
+from gateway.http import JSON, NO_TEXT, TOO_DEEP
 from gateway.keys import changes
 from gateway.keys.stored import Decide, KeyChange, NewKey, check_name, client_settings, new_key, shown_stored
 from gateway.settings import nearest

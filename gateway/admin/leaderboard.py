@@ -6,16 +6,15 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
+from gateway.access import Client
 from gateway.admin import answers
 from gateway.admin.configuration import priced
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer, is_asked, parse_query
 from gateway.admin.visitors import admit_visitor
 from gateway.api.call_context import ClientContext
-from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.api.fallbacks import fallbacks_of, late_after_s, late_at_first_s
-from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.overrides import RaceOverride, with_override
 from gateway.api.plan_call import PlannedCall, plan_hypothetical
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
@@ -25,6 +24,7 @@ from gateway.core.errors import InvalidRequest, ModelNotFound, NothingEnabled
 from gateway.core.prompt_classes import Effort
 from gateway.core.reports import Gaps
 from gateway.fleet import Deployment, Model
+from gateway.http import CHARS_PER_TOKEN
 from gateway.racing import tier_wanted
 from gateway.settings import Cause, Profile
 from gateway.steering import Explanation, Leaderboard, Terms

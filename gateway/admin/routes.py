@@ -13,8 +13,8 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from gateway.access import sessions
 from gateway.admin import operations
-from gateway.api import sessions
 from gateway.api.bodies import withhold_continue
 from gateway.core.errors import NotFound
 

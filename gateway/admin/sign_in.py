@@ -19,8 +19,7 @@ import structlog
 from aiohttp import web
 
 from gateway import __version__
-from gateway.api.client import Client
-from gateway.api.sessions import BACK, made_for, made_for_own, own_of, person_of
+from gateway.access import Client, sessions
 from gateway.core.errors import ApiError, SignInRefused, SignInUnavailable
 from gateway.core.reports import SoleUser
 from gateway.settings import ClientRole, IssuerSettings, SignInSettings, is_safe_url
@@ -151,7 +150,7 @@ class SignIn:
             # Event page.signed_in: A person signed in to the page at the provider, with this `role`.
             # Do: Nothing.
             structlog.get_logger().info("page.signed_in", name=name, role=str(role))
-            return made_for(name, role, key, self._unix_clock())
+            return sessions.made_for(name, role, key, self._unix_clock())
         if people is not None:
             claims = await self._completed(settings, _needed(people), metadata, claims, tokens)
             name = name_of(claims)
@@ -187,7 +186,7 @@ class SignIn:
         if own is None:
             raise SignInRefused("your calls cannot be told from others': ask the operator")
         ends_at = (instant_of(claims, "exp") or 0.0) + LEEWAY_S
-        return made_for_own(name, own, key, self._unix_clock(), ends_at)
+        return sessions.made_for_own(name, own, key, self._unix_clock(), ends_at)
 
     async def leaving(self, settings: SignInSettings, public_url: str) -> str | None:
         """Return the address that ends the session at the provider too; None if it has none."""
@@ -209,10 +208,10 @@ class SignIn:
     ) -> tuple[Client, SoleUser | None] | None:
         """Return the person who has signed in, by a request's cookies, and whose calls they see; None: all."""
         key, now = _key(settings, secret, people), self._unix_clock()
-        found = person_of(cookies, key, now)
+        found = sessions.person_of(cookies, key, now)
         if found is not None:
             return Client(name=f"{PEOPLE}{found[0]}", role=found[1], adhoc=False, max_width=_WIDTH), None
-        own = None if people is None else own_of(cookies, key, now)
+        own = None if people is None else sessions.own_of(cookies, key, now)
         if own is None:
             return None
         return Client(name=f"{PEOPLE}{own[0]}", role=ClientRole.CLIENT, adhoc=False, max_width=1), own[1]
@@ -471,7 +470,7 @@ def _text(raw: bytes) -> str:
 
 
 def _back(public_url: str) -> str:
-    return f"{home(public_url)}api/{BACK}"
+    return f"{home(public_url)}api/{sessions.BACK}"
 
 
 def _address(metadata: Mapping[str, Any], name: str) -> str:

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from gateway.access import Client
 from gateway.admin import answers
 from gateway.admin.keys import CLIENTS_A_TURN
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import WindowQuery, answer, parse_query
 from gateway.admin.visitors import admit_person, admit_visitor
-from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.core.calls import Level
 from gateway.core.reports import Reports, Table

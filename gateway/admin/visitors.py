@@ -13,28 +13,28 @@ import msgspec
 from aiohttp import web
 
 from gateway import __version__
-from gateway.admin import answers
-from gateway.admin.operations import OPERATIONS
-from gateway.admin.queries import answer
-from gateway.admin.sign_in import MOST_S, MUST_ASK, People, cookie_of, home, page_of, sent_to
-from gateway.api.auth import (
+from gateway.access import (
     FORWARDED_FOR,
     READING,
     TOKEN,
     VISITOR,
+    Client,
     Trust,
     demand_local_host,
     digest_of,
+    person_of,
     read_address,
     sent_key,
+    sessions,
 )
-from gateway.api.client import Client, person_of
+from gateway.admin import answers
+from gateway.admin.operations import OPERATIONS
+from gateway.admin.queries import answer
+from gateway.admin.sign_in import MOST_S, MUST_ASK, People, cookie_of, home, page_of, sent_to
 from gateway.api.context import CONTEXT, Context
 from gateway.api.endpoints.chat import CHAT_ENDPOINT
 from gateway.api.handler import answering
-from gateway.api.json_body import JSON
 from gateway.api.refusals import RefusedRequest
-from gateway.api.sessions import LIFETIME_S, NAME, PERSON, START, presented, secret_of
 from gateway.core.errors import (
     ApiError,
     BodyTimeout,
@@ -55,6 +55,7 @@ from gateway.core.errors import (
 from gateway.core.modes import SAID
 from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow, SoleUser
 from gateway.fleet import Model
+from gateway.http import JSON
 from gateway.keys.keys import RETRY_S
 from gateway.settings import ClientRole, SignInSettings
 from providers import UNREADABLE
@@ -218,8 +219,8 @@ def _signed_in(request: web.Request) -> tuple[Client, bytes | None]:
     """
     context = request.app[CONTEXT]
     admission = context.admission
-    cookies = presented(request.headers.getall("cookie", ()))
-    secret = secret_of(context.settings, request.app[OPERATIONS].signing_key)
+    cookies = sessions.presented(request.headers.getall("cookie", ()))
+    secret = sessions.secret_of(context.settings, request.app[OPERATIONS].signing_key)
     digest = admission.sessions.digest(cookies, secret) if cookies else None
     if digest is not None:
         return admission.holder(digest), digest
@@ -246,7 +247,7 @@ def _signed_in(request: web.Request) -> tuple[Client, bytes | None]:
 
 def _people(request: web.Request) -> list[str]:
     """Return the cookies of people who have signed in at the provider."""
-    return presented(request.headers.getall("cookie", ()), PERSON)
+    return sessions.presented(request.headers.getall("cookie", ()), sessions.PERSON)
 
 
 def _person(request: web.Request, cookies: Sequence[str]) -> tuple[Client, SoleUser | None] | None:
@@ -258,7 +259,7 @@ def _person(request: web.Request, cookies: Sequence[str]) -> tuple[Client, SoleU
     settings = context.settings.page.sign_in
     if settings is None:
         return None
-    secret = secret_of(context.settings, operations.signing_key)
+    secret = sessions.secret_of(context.settings, operations.signing_key)
     found = operations.sign_in().visitor(settings, secret, cookies, people=_people_of(context))
     if found is not None and found[1] is not None and _client_of(context, found[1].client) is None:
         return None
@@ -337,7 +338,7 @@ async def get_session(request: web.Request) -> web.Response:
     except Unauthorized as error:
         refused = NotSignedIn(error.message) if isinstance(error, NoKey) else error
         if request.app[CONTEXT].settings.page.sign_in is not None:
-            refused.headers[_SIGN_IN_HEADER] = f"api/{START}"
+            refused.headers[_SIGN_IN_HEADER] = f"api/{sessions.START}"
         raise refused from None
     context = request.app[CONTEXT]
     own = None if client.role is not ClientRole.CLIENT else _own(request, client)
@@ -403,8 +404,10 @@ async def create_session(request: web.Request) -> web.Response:
         raise Forbidden("the page needs the key of an admin, an operator or a viewer: set 'role: viewer' for a client")
     return _with_cookie(
         request,
-        context.admission.sessions.made(digest, secret_of(context.settings, request.app[OPERATIONS].signing_key)),
-        LIFETIME_S,
+        context.admission.sessions.made(
+            digest, sessions.secret_of(context.settings, request.app[OPERATIONS].signing_key)
+        ),
+        sessions.LIFETIME_S,
     )
 
 
@@ -414,7 +417,7 @@ async def end_session(request: web.Request) -> web.Response:
     response, people = _with_cookie(request, "", 0), _people(request)
     if not people:
         return response
-    response.headers.add("set-cookie", _cookie(request, PERSON, "", 0))
+    response.headers.add("set-cookie", _cookie(request, sessions.PERSON, "", 0))
     context = request.app[CONTEXT]
     settings, url = context.settings.page.sign_in, context.settings.page.public_url
     if settings is None or url is None or _person(request, people) is None:
@@ -460,7 +463,7 @@ async def end_sign_in(request: web.Request) -> web.Response:
     over = _cookie(request, begun, "", 0, same_site="Lax")
     if answer.get("error") in MUST_ASK:
         return sent_to(home(url), over)
-    cookies = presented(request.headers.getall("cookie", ()), begun)
+    cookies = sessions.presented(request.headers.getall("cookie", ()), begun)
     people = _people_of(request.app[CONTEXT])
     try:
         made = await request.app[OPERATIONS].sign_in().end(settings, url, secret, cookies, answer, people=people)
@@ -468,7 +471,7 @@ async def end_sign_in(request: web.Request) -> web.Response:
         response = _not_signed_in(request, error, url)
         response.headers["set-cookie"] = over
         return response
-    return sent_to(home(url), _cookie(request, PERSON, made, LIFETIME_S), over)
+    return sent_to(home(url), _cookie(request, sessions.PERSON, made, sessions.LIFETIME_S), over)
 
 
 def _provider(request: web.Request) -> tuple[SignInSettings, str, bytes]:
@@ -476,7 +479,7 @@ def _provider(request: web.Request) -> tuple[SignInSettings, str, bytes]:
     settings, url = context.settings.page.sign_in, context.settings.page.public_url
     if settings is None or url is None:
         raise NotFound("nobody signs in at a provider here: page.sign_in is not set")
-    return settings, url, secret_of(context.settings, request.app[OPERATIONS].signing_key)
+    return settings, url, sessions.secret_of(context.settings, request.app[OPERATIONS].signing_key)
 
 
 def _not_signed_in(request: web.Request, error: ApiError, url: str) -> web.Response:
@@ -490,7 +493,7 @@ def _not_signed_in(request: web.Request, error: ApiError, url: str) -> web.Respo
 
 
 def _with_cookie(request: web.Request, value: str, lifetime_s: int) -> web.Response:
-    cookie = _cookie(request, NAME, value, lifetime_s)
+    cookie = _cookie(request, sessions.NAME, value, lifetime_s)
     return web.Response(status=204, headers={"set-cookie": cookie, "cache-control": "no-store"})
 
 

@@ -6,16 +6,14 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from gateway.api import headers
+from gateway.access import Client
 from gateway.api.agent_sessions import HEADERS, session_in
 from gateway.api.bodies import ReceivedBody, address_of, read_body
 from gateway.api.call_context import NO_LEVELS, ClientContext
-from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
-from gateway.api.headers import PLAN_HEADER, is_wanted
-from gateway.api.json_body import JSON, read_tags
 from gateway.core.calls import Envelope
 from gateway.core.errors import Overloaded
+from gateway.http import JSON, PLAN_HEADER, headers, read_tags
 from gateway.limits import BegunHolds, LimitReached
 from providers import redact_word
 
@@ -63,7 +61,7 @@ def client_context_of(request: web.Request, context: Context, admitted: Admitted
         begun=begun,
         levels=levels,
         end_user=end_user,
-        explain=PLAN_HEADER in request.headers and is_wanted(request.headers),
+        explain=PLAN_HEADER in request.headers and headers.is_wanted(request.headers),
         session=session,
         parent=None if context.tracing.own is None else headers.trace(request.headers),
         received_at=context.services.clock() - admitted.waited_s,

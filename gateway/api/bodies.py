@@ -10,11 +10,12 @@ from typing import Protocol, cast
 import msgspec
 from aiohttp import HttpVersion11, StreamReader, web
 
-from gateway.api.auth import FORWARDED_FOR, counted_address
-from gateway.api.body_work import BodyWork
+from gateway.access import FORWARDED_FOR, counted_address
 from gateway.api.context import Context
-from gateway.api.json_body import (
+from gateway.core.errors import BodyTimeout, BodyTooLarge, ExpectationFailed, InvalidRequest, UnsupportedMediaType
+from gateway.http import (
     NO_TEXT,
+    BodyWork,
     Contents,
     Media,
     read_fields,
@@ -23,7 +24,6 @@ from gateway.api.json_body import (
     values_of,
     values_outside_strings,
 )
-from gateway.core.errors import BodyTimeout, BodyTooLarge, ExpectationFailed, InvalidRequest, UnsupportedMediaType
 from gateway.overload.bodies import SEATED_BYTES, Bodies, Body
 from providers import Steps, check_room, separators
 from providers.dialects import DIALECTS

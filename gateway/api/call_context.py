@@ -6,13 +6,13 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from gateway.access import Client
 from gateway.api.agent_sessions import SESSION
-from gateway.api.client import Client
-from gateway.api.json_body import tags_of_metadata
 from gateway.api.payers import END_USER, TEAM, EndUser
 from gateway.core.calls import Caller, Envelope, Level
 from gateway.core.ids import TraceContext
 from gateway.fleet import Fleet
+from gateway.http import tags_of_metadata
 from gateway.limits import BegunHolds, Limits
 from gateway.racing import CallResource, Services
 from gateway.settings import Settings, signing_secret

@@ -9,7 +9,6 @@ import msgspec
 
 from gateway.api.call_context import CallContext
 from gateway.api.fallbacks import FallbackChain, FallbacksBeside, late_at_first_s
-from gateway.api.headers import PLAN_HEADER, written
 from gateway.api.plan_call import (
     PlanCall,
     PlannedCall,
@@ -27,6 +26,7 @@ from gateway.core.race_failures import (
     race_failed,
 )
 from gateway.fleet import Model
+from gateway.http import PLAN_HEADER, headers
 from gateway.limits import LINE_S, BegunHolds, LimitHeld, LimitReached
 from gateway.racing import (
     BrokenAnswer,
@@ -222,7 +222,7 @@ class CallRunner:
         explanation = planned.plan.explanation
         if explanation is not None and (following := self.models.after(planned.model.name)) is not None:
             explanation = msgspec.structs.replace(explanation, late_s=late_s, fallback=following[0])
-            self.response_headers[PLAN_HEADER] = written(explanation)
+            self.response_headers[PLAN_HEADER] = headers.written(explanation)
 
         def use(won: PlannedCall) -> None:
             self.use(won)

@@ -7,8 +7,6 @@ from contextlib import suppress
 from aiohttp import HttpVersion11, web
 from multidict import istr
 
-from gateway.api import headers
-from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
 from gateway.api.bodies import LARGE_BYTES
 from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.keep_alive import COMMENT, TAIL_BYTES, KeepAlive, is_between
@@ -18,6 +16,7 @@ from gateway.api.told import broken, failure
 from gateway.core.calls import Call, Maker
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.race_failures import RaceFailed
+from gateway.http import EventsResponse, PlainResponse, headers
 from gateway.memory.answers import Remembering
 from gateway.racing import Block, ClientGone, ClientSink, Forward, RelayedExchange, Winner
 from providers import UpstreamError, events

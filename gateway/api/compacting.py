@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from gateway.api.endpoints.responses import read_response
-from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
 from gateway.fleet import Fleet
+from gateway.http import Contents
 from providers.dialects import items_of, joined, raw_json
 
 _TRIGGER = b'{"type":"compaction_trigger"}'

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from gateway.api.auth import KeyAdmission, WrongKeys
-from gateway.api.body_work import BodyWork
+from gateway.access import Client, KeyAdmission, WrongKeys
 from gateway.api.call_context import CallContext
-from gateway.api.client import Client
 from gateway.api.payers import Payers
 from gateway.api.refusals import Refusals
 from gateway.api.stored_responses import StoredResponses
 from gateway.api.vectors import VectorComparisons
 from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet import Fleet
+from gateway.http import BodyWork
 from gateway.limits import Limits
 from gateway.memory.answers import AnswerMemory
 from gateway.overload.bodies import Bodies, Body, process_full

@@ -5,15 +5,14 @@ from functools import partial
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from gateway.api import headers
 from gateway.api.call_context import ClientContext
 from gateway.api.context import Context
 from gateway.api.endpoint import Endpoint
 from gateway.api.handler import Responder, answering
-from gateway.api.json_body import Contents, is_set
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest, needs_of, required_turns
 from gateway.core.errors import ApiError, NoDeploymentFits
+from gateway.http import Contents, headers, is_set
 from providers import ErrorKind, encoded
 
 ESTIMATED = "x-holeshot-estimated"

@@ -18,11 +18,11 @@ from gateway.api.client_sinks import FramedSink
 from gateway.api.context import CONTEXT
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints.messages import MESSAGES_ENDPOINT, read_messages
-from gateway.api.json_body import JSON, Contents
 from gateway.api.models import json_of, models_for
 from gateway.api.request import ParsedRequest, StreamFormat
 from gateway.api.resolved_model import IGNORED
 from gateway.core.errors import InvalidRequest, ModelNotFound
+from gateway.http import JSON, Contents
 from providers import IN_BODY, UNREADABLE
 from providers.dialects import (
     DEFAULT_MAX_TOKENS,

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gateway.api.json_body import JSON, Contents, Media
 from gateway.api.relayed_api import RelayedApi, counting_api
 from gateway.api.request import Decoders, ParsedRequest
 from gateway.core.errors import ApiError
+from gateway.http import JSON, Contents, Media
 from gateway.settings import Settings
 from providers.dialects import PIVOT, Dialect, Recalling, TokenCounting, raw_json
 

@@ -6,7 +6,6 @@ from http import HTTPStatus
 from typing import Any, Protocol, cast
 
 from gateway.api.call_context import CallContext
-from gateway.api.headers import PLAN_HEADER, written
 from gateway.api.plan_call import PlannedCall
 from gateway.api.preferences import is_passed_on
 from gateway.api.purse import Allowance, Purse
@@ -14,6 +13,7 @@ from gateway.core.calls import Call
 from gateway.core.errors import ApiError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import RaceFailed, RejectedByProvider
 from gateway.fleet import Fleet, Model
+from gateway.http import PLAN_HEADER, headers
 from gateway.limits import LimitReached
 from gateway.racing import FallbackModel, Sink
 from gateway.settings import Cause, FallbackAfter, When
@@ -220,7 +220,7 @@ class FallbackChain:
         self.response_headers.clear()
         self.response_headers.update(planned.response_headers)
         if planned.plan.explanation is not None:
-            self.response_headers[PLAN_HEADER] = written(planned.plan.explanation)
+            self.response_headers[PLAN_HEADER] = headers.written(planned.plan.explanation)
 
 
 def _at_once(planning: Coroutine[Any, Any, PlannedCall]) -> PlannedCall | None:

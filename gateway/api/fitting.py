@@ -6,12 +6,12 @@ from functools import cached_property
 
 import msgspec
 
-from gateway.api.json_body import too_many_values
 from gateway.api.preferences import policy_violation
 from gateway.api.request import Needs
 from gateway.core.calls import AS_ASKED, RenderedRequest
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits
 from gateway.fleet import Deployment
+from gateway.http import too_many_values
 from gateway.settings import DataPolicy
 from providers import (
     ANSWER,

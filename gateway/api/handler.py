@@ -9,20 +9,17 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from gateway.api import headers
+from gateway.access import Client
 from gateway.api.admission import Admit, AdmittedRequest, ClientHandler, admitted_call, client_context_of
 from gateway.api.afterwards import Afterwards
-from gateway.api.aiohttp_adapter import PlainResponse
 from gateway.api.bodies import LARGE_BYTES, address_of, read_contents
 from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import AnsweredHere, CallRunner
-from gateway.api.client import Client
 from gateway.api.client_sinks import CONTENT_TYPE, SINKS, PassingSink, StreamingSink, is_plain
 from gateway.api.compacting import all_compact, read_compacting
 from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.endpoint import Endpoint
 from gateway.api.fallbacks import cause_of
-from gateway.api.json_body import JSON, Contents
 from gateway.api.overrides import HEADER, NOTHING, RaceOverride, read_deadlines, tightened
 from gateway.api.plan_call import plan_call
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
@@ -36,6 +33,7 @@ from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
 from gateway.core.race_failures import RejectedByProvider
+from gateway.http import JSON, Contents, PlainResponse, headers
 from gateway.memory.answers import Remembering
 from gateway.overload.bodies import SEATED_BYTES, process_full
 from gateway.racing import GatheringSink, answers_asked

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.hdrs import METH_POST
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.api.client import Client
+from gateway.access import Client
 from gateway.api.context import CONTEXT
 from gateway.api.preferences import policy_violation
 from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled

@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from gateway.api.client import Client
+from gateway.access import Client
 from gateway.api.preferences import Preferences
 from gateway.core.attempts import Invalid, WinOn
 from gateway.core.calls import Mode, Objective

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from gateway.api.client import Client
+from gateway.access import Client
 from gateway.core.calls import Level
 from gateway.core.errors import KeyUnusable
 from gateway.core.reports import SoleUser

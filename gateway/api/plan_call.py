@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from gateway.access import Client
 from gateway.api.agent_sessions import cache_key_of, session_of
 from gateway.api.call_context import CallContext, ClientContext
-from gateway.api.client import Client
 from gateway.api.fitting import Fitting, note_betas
-from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.overrides import NOTHING, with_override, withheld
 from gateway.api.provider_state import StoredAt
 from gateway.api.relayed_plans import demands_of as relayed_demands
@@ -25,6 +24,7 @@ from gateway.core.calls import Call, CallKind, CallRecord, CallTraits, Level, Ma
 from gateway.core.errors import NoDeploymentFits
 from gateway.core.prompt_classes import spoken_class
 from gateway.fleet import Deployment, Fleet, Model
+from gateway.http import CHARS_PER_TOKEN
 from gateway.limits import DOLLARS
 from gateway.racing import (
     EVENTS,

@@ -15,11 +15,11 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from gateway.api.client import Client
-from gateway.api.json_body import LONGEST_MODEL, LONGEST_MODEL_BYTES
+from gateway.access import Client
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
 from gateway.fleet import Deployment, Model
+from gateway.http import LONGEST_MODEL, LONGEST_MODEL_BYTES
 from gateway.settings import ONE_AT_A_TIME, PROFILES, DataPolicy, Profile, RaceSettings
 
 # OpenRouter's provider slugs, and the deployments that match. A slug is a provider's name, ``deepinfra``, or one of its

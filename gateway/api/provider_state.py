@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from gateway.api.client import Client
-from gateway.api.json_body import too_many_values, values_outside_strings
+from gateway.access import Client
 from gateway.api.request import ParsedRequest
 from gateway.core.calls import Maker
 from gateway.core.errors import Forbidden, InvalidRequest, NothingStored, ResponseNotFound
 from gateway.fleet import Fleet
+from gateway.http import too_many_values, values_outside_strings
 from gateway.settings import Settings
 from providers import Steps, finished
 from providers.dialects import (

@@ -8,10 +8,10 @@ from collections.abc import Callable, MutableMapping
 import msgspec
 
 from gateway.api.call_context import CallContext
-from gateway.api.headers import NARROWED
 from gateway.api.plan_call import PlannedCall, is_counted, limits_dollars
 from gateway.core.attempts import Narrowed, Role
 from gateway.fleet import Model
+from gateway.http import NARROWED
 from gateway.limits import LimitReached, Payer, Use
 from gateway.racing import (
     ANSWER_TOKENS,

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 import msgspec
 
+from gateway.access import Client
 from gateway.api.bodies import LARGE_BYTES, most_bytes, read_contents, too_large
-from gateway.api.client import Client
 from gateway.api.context import Context
-from gateway.api.json_body import Contents, Media, decoded, is_set
 from gateway.api.provider_state import MOST_NAMES, StoredAt
 from gateway.core.errors import InvalidRequest, NamesUnreachable
+from gateway.http import Contents, Media, decoded, is_set
 from gateway.memory.answers import AnswerScope
 from providers import UNREADABLE, Steps, aside, encoded, finished
 from providers.dialects import Recalling, id_of, is_bare, single_items

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from gateway.api.auth import grouped
+from gateway.access import grouped
 from gateway.core.errors import ApiError, ClientDisconnected, NotSignedIn
 from gateway.core.race_failures import RaceFailed
 from gateway.core.records import RefusalRecord

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.api.json_body import JSON
 from gateway.core.prompt_classes import MeasuredApi
+from gateway.http import JSON
 from gateway.settings import ModelKind
 from providers import Api
 from providers.dialects import DIALECTS

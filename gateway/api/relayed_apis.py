@@ -5,9 +5,9 @@ import sys
 import msgspec
 
 from gateway.api.endpoint import Description, Endpoint
-from gateway.api.json_body import JSON
 from gateway.api.relayed_api import FORM, RelayedApi
 from gateway.core.prompt_classes import MeasuredApi
+from gateway.http import JSON
 from providers.dialects import RESPONSES
 
 _ANY_BYTES = sys.maxsize

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import msgspec
 
 from gateway.api.fitting import Fitting
-from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.preferences import policy_violation
 from gateway.api.relayed_api import RelayedApi
 from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, REFUSE, ResolvedModel, uncounted_units, without_price
 from gateway.core.calls import Mode
 from gateway.fleet import Deployment, Model
+from gateway.http import CHARS_PER_TOKEN
 from gateway.racing import RelayedRequest
 from gateway.settings import DataPolicy, Unpriced
 from gateway.steering import Demands, Plan, Terms

@@ -6,14 +6,14 @@ from contextlib import suppress
 
 import msgspec
 
-from gateway.api.client import Client
-from gateway.api.json_body import CHARS_PER_TOKEN, Contents, decoded, is_set, read_model
+from gateway.access import Client
 from gateway.api.overrides import read_override
 from gateway.api.preferences import CONSUMED, Preferences, read_preferences
 from gateway.api.relayed_api import RelayedApi
 from gateway.api.request import Needs, ParsedRequest
 from gateway.core.errors import InvalidRequest
 from gateway.fleet import Fleet
+from gateway.http import CHARS_PER_TOKEN, Contents, decoded, is_set, read_model
 from gateway.settings import parsed_name
 from providers import LONGEST_VALUE_BYTES, UNREADABLE, Form, Steps, form_steps, raw_json
 from providers.dialects import PIVOT, Malformed

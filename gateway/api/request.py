@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gateway.api.json_body import (
+from gateway.api.overrides import NOTHING, RaceOverride, read_override
+from gateway.api.preferences import CONSUMED, Preferences, read_preferences
+from gateway.api.preferences import NOTHING as NO_PREFERENCES
+from gateway.api.relayed_api import RelayedApi
+from gateway.core.calls import CallRequest, Maker
+from gateway.core.errors import InvalidRequest
+from gateway.core.prompt_classes import Effort, PromptClass, answer_class
+from gateway.http import (
     CHARS_PER_TOKEN,
     ESCAPED_ASCII,
     Contents,
@@ -19,13 +26,6 @@ from gateway.api.json_body import (
     scan_media,
     size_class,
 )
-from gateway.api.overrides import NOTHING, RaceOverride, read_override
-from gateway.api.preferences import CONSUMED, Preferences, read_preferences
-from gateway.api.preferences import NOTHING as NO_PREFERENCES
-from gateway.api.relayed_api import RelayedApi
-from gateway.core.calls import CallRequest, Maker
-from gateway.core.errors import InvalidRequest
-from gateway.core.prompt_classes import Effort, PromptClass, answer_class
 from providers import Form
 from providers.dialects import DIALECTS, NAMES_STORED
 

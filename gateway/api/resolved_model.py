@@ -5,16 +5,15 @@ from contextlib import suppress
 
 import msgspec
 
-from gateway.api.client import Client
+from gateway.access import Client
 from gateway.api.fitting import Fitting, Question, fit_to_count, fitted, is_foreign, is_odd
-from gateway.api.headers import LOWERED
-from gateway.api.json_body import values_of
 from gateway.api.preferences import CONSUMED, NOTHING, DeploymentChoice, is_passed_on, preferred
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
 from gateway.core.calls import AS_ASKED
 from gateway.core.errors import InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
 from gateway.fleet import Deployment, Model, Parameters
+from gateway.http import LOWERED, values_of
 from gateway.limits import Use
 from gateway.settings import RaceSettings, Unpriced
 from providers import (

@@ -15,14 +15,12 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
+from gateway.access import FORWARDED_FOR, Client, Trust
 from gateway.api.admission import admitted_call
-from gateway.api.auth import FORWARDED_FOR, Trust
 from gateway.api.bodies import ReceivedBody, address_of, most_bytes, read_contents
-from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.endpoints.responses import RESPONSES_ENDPOINT
 from gateway.api.handler import answer_of
-from gateway.api.json_body import Contents
 from gateway.api.refusals import CALL_ID, RefusedRequest
 from gateway.api.told import error_body
 from gateway.api.turns import (
@@ -38,16 +36,6 @@ from gateway.api.turns import (
     preparing,
     stream_of,
 )
-from gateway.api.websocket import (
-    GOING_AWAY,
-    NORMAL,
-    POLICY,
-    SocketMessage,
-    WebSocket,
-    WebSocketResponse,
-    accepted_key,
-    is_upgrade,
-)
 from gateway.core.errors import (
     ApiError,
     Forbidden,
@@ -56,6 +44,17 @@ from gateway.core.errors import (
     MethodNotAllowed,
     Overloaded,
     ShuttingDown,
+)
+from gateway.http import (
+    GOING_AWAY,
+    NORMAL,
+    POLICY,
+    Contents,
+    SocketMessage,
+    WebSocket,
+    WebSocketResponse,
+    accepted_key,
+    is_upgrade,
 )
 from gateway.limits import BegunHolds, LimitReached
 from gateway.overload.bodies import SEATED_BYTES, process_full

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from gateway.api.fitting import Question, fitted
-from gateway.api.json_body import values_of
 from gateway.api.request import Needs
 from gateway.api.resolved_model import LONG_BYTES
 from gateway.core.calls import AS_ASKED, Call
 from gateway.core.errors import ApiError
 from gateway.fleet import Deployment
+from gateway.http import values_of
 from gateway.racing import RewordedRequest
 from gateway.settings import DataPolicy
 from providers import aside, finished

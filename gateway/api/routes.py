@@ -12,10 +12,8 @@ from aiohttp.hdrs import METH_ALL, METH_OPTIONS
 from aiohttp.typedefs import Handler
 from multidict import istr
 
-from gateway.api import headers
-from gateway.api.aiohttp_adapter import past_the_router
+from gateway.access import FORWARDED_FOR, Trust
 from gateway.api.apis import APIS
-from gateway.api.auth import FORWARDED_FOR, Trust
 from gateway.api.bodies import DRAINED_S, answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.counting import counting
@@ -31,7 +29,6 @@ from gateway.api.doors import (
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import LAST_WORD_S, answering
-from gateway.api.json_body import JSON
 from gateway.api.models import dialect_of, get_model, list_models
 from gateway.api.refusals import RefusedRequest
 from gateway.api.relayed_apis import (
@@ -56,6 +53,7 @@ from gateway.core.errors import (
     Unauthorized,
     WrongKey,
 )
+from gateway.http import JSON, headers, past_the_router
 from gateway.keys.keys import SHARED
 from gateway.overload.bodies import process_full
 from providers import redact

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.api.client import Client
+from gateway.access import Client
 from gateway.api.fitting import Fitting, is_foreign, is_odd
 from gateway.api.overrides import NOTHING, RaceOverride
 from gateway.api.preferences import NOTHING as NO_PREFERENCES

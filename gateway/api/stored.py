@@ -13,13 +13,11 @@ from aiohttp import web
 from aiohttp.hdrs import METH_DELETE, METH_GET, METH_HEAD, METH_POST
 from aiohttp.typedefs import Handler
 
-from gateway.api import headers
+from gateway.access import Client
 from gateway.api.admission import AdmittedRequest, admitted_call
 from gateway.api.bodies import read_contents
-from gateway.api.client import Client
 from gateway.api.client_sinks import UnreadSink
 from gateway.api.context import CONTEXT, Context
-from gateway.api.json_body import JSON, is_set, read_model
 from gateway.api.preferences import policy_violation
 from gateway.api.provider_state import ReturnedNames, StoredAt, check_names, not_known, not_recent
 from gateway.api.recall import scope_of
@@ -39,6 +37,7 @@ from gateway.core.errors import (
 from gateway.core.prompt_classes import MeasuredApi, PromptClass, encoded_class
 from gateway.core.race_failures import race_failed
 from gateway.fleet import Deployment, Fleet
+from gateway.http import JSON, headers, is_set, read_model
 from gateway.limits import Payer
 from gateway.racing import ClientGone, settle
 from providers import (

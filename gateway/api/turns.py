@@ -8,21 +8,19 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from gateway.access import Client
 from gateway.api.admission import AdmittedRequest, ClientHandler
 from gateway.api.bodies import most_bytes, read_contents, too_large
 from gateway.api.call_context import ClientContext
-from gateway.api.client import Client
 from gateway.api.client_sinks import StreamingSink
 from gateway.api.context import CONTEXT, Context
 from gateway.api.endpoints.responses import RESPONSES_ENDPOINT
 from gateway.api.handler import MakeAnswer, Responder
-from gateway.api.headers import left_out
-from gateway.api.json_body import Contents, decoded, is_set
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
-from gateway.api.websocket import SocketMessage, WebSocket
 from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, InvalidRequest, ResponseNotFound
+from gateway.http import Contents, SocketMessage, WebSocket, decoded, headers, is_set
 from gateway.limits import BegunHolds
 from gateway.memory.answers import Remembering
 from gateway.overload.bodies import Body
@@ -417,7 +415,7 @@ class _Sink(StreamingSink):
         return event if _FAILED in event else event.replace(_ERROR, b'%b,"status":%d' % (_ERROR, status), 1)
 
     async def _prepare(self, fields: dict[str, str]) -> None:
-        self._turn.headers = left_out(fields)  # there are no others
+        self._turn.headers = headers.left_out(fields)  # there are no others
         self.response = web.StreamResponse()  # never sent: the events are the answer
 
     def _forward(self, events: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.api.auth import KeyAdmission
+from gateway.access import KeyAdmission
 from gateway.limits import REMEMBERED, UTC_ZONE, level_of_key, level_of_team
 from gateway.settings import EndUserSettings, LimitSettings, Settings
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from gateway.api.sessions import secret_of
+from gateway.access import sessions
 from gateway.core.log import get_logger
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet import Callers, Fleet, OpenUpstream
@@ -236,7 +236,7 @@ class Fleets:
             find_datasheet=Datasheets(settings, self._catalog, DatasheetTable.shipped(settings.prices.file)).of,
             previous=previous,
             open_for_tenant=None if self._is_given else partial(self._upstreams.open, for_tenant=True),
-            secret=secret_of(settings, self._own_key),
+            secret=sessions.secret_of(settings, self._own_key),
         )
 
     @property

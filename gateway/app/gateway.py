@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gateway.access import KeyAdmission
 from gateway.admin.operations import Operations
 from gateway.alerts.stated_models import StatedModels
-from gateway.api.auth import KeyAdmission
 from gateway.api.context import Context
 from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals

@@ -7,7 +7,7 @@ from functools import partial
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from gateway.api.auth import WrongKeys
+from gateway.access import WrongKeys
 from gateway.app.engine import Peers
 from gateway.core.targets import Standing, duration
 from gateway.core.tasks import LongestTurns

@@ -12,7 +12,6 @@ import msgspec
 import structlog
 
 from gateway.api.fitting import Fitting, Question, fitted
-from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.request import Needs
 from gateway.core.attempts import AttemptRecord, Outcome, WinOn
 from gateway.core.calls import Call, Caller, CallKind, CallRecord, CallRequest, CallTraits, Decision, Mode, Objective
@@ -20,6 +19,7 @@ from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.prompt_classes import answer_class, spoken_class
 from gateway.core.records import DailyFacts, NotProbed, Probe, ProbeBook, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.fleet import Deployment, Fleet, Model
+from gateway.http import CHARS_PER_TOKEN
 from gateway.racing import Block, ClientGone, Forward, OpenCall, Race, Services, Winner
 from gateway.settings import DataPolicy, ProbeSettings, Settings
 from gateway.steering import Health, HealthState, Plan

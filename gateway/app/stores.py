@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gateway import __version__
-from gateway.api.client import Client, client_of, person_of, role_of
+from gateway.access import Client, client_of, person_of, role_of
 from gateway.app.engine import Runtime
 from gateway.app.shared_facts import shared
 from gateway.core.addresses import Address

@@ -9,13 +9,13 @@ import msgspec
 
 from gateway.api.endpoints.chat import read_chat
 from gateway.api.fitting import Question, fitted
-from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
 from gateway.bench.plan import BenchPlan, BenchSample, Contender, Key, PromptKind, body, kind_of, salt
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
 from gateway.core.calls import Call, Caller, CallTraits, Decision, Mode, Objective, RenderedRequest
 from gateway.core.errors import ApiError
 from gateway.fleet import Deployment
+from gateway.http import Contents
 from gateway.racing import (
     CUT_SHORT,
     ENOUGH_WORDS,

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.request import ParsedRequest
 from gateway.app.gateway import Gateway
 from gateway.bench.figures import ALL, Cell
@@ -34,6 +33,7 @@ from gateway.cli.terminal import MISUSED, fail, prose, say, write_table
 from gateway.core.errors import ApiError
 from gateway.core.modes import Mode
 from gateway.fleet import Deployment
+from gateway.http import CHARS_PER_TOKEN
 from gateway.ledger import LedgerError
 from gateway.racing import SPOKEN_CHARS_S
 from gateway.settings import (

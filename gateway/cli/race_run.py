@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gateway.access import LOCAL
 from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner
-from gateway.api.client import LOCAL
 from gateway.api.endpoints.chat import read_chat
-from gateway.api.json_body import Contents
 from gateway.api.plan_call import plan_call
 from gateway.api.request import ParsedRequest
 from gateway.app.fleets import Fleets
@@ -28,6 +27,7 @@ from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import RaceFailed
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet import Model
+from gateway.http import Contents
 from gateway.ledger import prepare_schema
 from gateway.racing import ClientGone
 from gateway.settings import Settings

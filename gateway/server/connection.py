@@ -15,9 +15,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
 
-from gateway.api.aiohttp_adapter import ServerConnection, forget_itself, has_answer, message_of
-from gateway.api.auth import DIGEST
-from gateway.api.headers import SERVER
+from gateway.access import DIGEST
 from gateway.api.refusals import Refusals, RefusedRequest
 from gateway.core.errors import (
     ApiError,
@@ -28,6 +26,7 @@ from gateway.core.errors import (
     TooMuchFraming,
 )
 from gateway.core.tasks import forget_frames
+from gateway.http import SERVER, ServerConnection, forget_itself, has_answer, message_of
 from gateway.server.fast_refusal import FastRefusal
 from gateway.server.framing import LARGEST_SLICE_BYTES, SLICE_BYTES, Framing, FramingPace
 

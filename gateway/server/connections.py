@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import structlog
 from aiohttp import web
 
-from gateway.api.auth import FORWARDED_FOR, Trust, counted_as, read_address
+from gateway.access import FORWARDED_FOR, Trust, counted_as, read_address
 from gateway.app.gateway import Gateway
 from gateway.core.errors import ClientStalled, HeadersTimeout
 from gateway.keys.table import Ended

@@ -12,14 +12,12 @@ import msgspec
 from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDictProxy
 
-from gateway.api import headers
-from gateway.api.auth import FORWARDED_FOR, Trust, counted_address
-from gateway.api.client import Client
+from gateway.access import FORWARDED_FOR, Client, Trust, counted_address
 from gateway.api.context import Context, GatewayPhase
-from gateway.api.json_body import JSON
 from gateway.api.refusals import RefusedRequest
 from gateway.api.routes import CALLS, dialect_of_call
 from gateway.api.told import error_body
+from gateway.http import JSON, headers
 from gateway.overload.intake import ShedReason
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from gateway.api.aiohttp_adapter import serving_task
 from gateway.api.context import GatewayPhase
 from gateway.api.routes import calls_first
 from gateway.app.gateway import Gateway
+from gateway.http import serving_task
 from gateway.overload.memory import connections_in, memory_limit
 from gateway.server.connection import Connection
 from gateway.server.connections import Connections

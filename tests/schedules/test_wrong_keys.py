@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from gateway.api.auth import FREE
+from gateway.access.auth import FREE
 from tests.schedules.checks import wrong
 from tests.schedules.faults import FIRST, OTHERS, WELL
 from tests.schedules.scenario import KEY, Ask, Client, Scenario

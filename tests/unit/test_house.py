@@ -57,7 +57,11 @@ def test_benchmarks_import_no_test_tests_no_benchmark_and_the_product_no_tool(ro
 
 
 _LOOKS_BEHIND_DOORS = {
+    "tests/app/gateway/access/test_admission.py": "how many wrong keys are answered at once",
+    "tests/app/gateway/access/test_guessed_keys.py": "how many wrong keys are answered at once, and how many wait",
     "tests/app/gateway/apis/test_patterns.py": "how many names a pattern may have answered",
+    "tests/app/gateway/connections/test_aiohttp_adapter.py": "the adapter by its parts, at aiohttp's own",
+    "tests/app/gateway/connections/test_refused_messages.py": "whether a connection is read",
     "tests/app/gateway/keys/test_tenants.py": "how many keys of one client are kept",
     "tests/app/http/": "the HTTP client by its parts, before scripted servers",
     "tests/clickhouse/": "the second store is told what the ledger's spool has",
@@ -70,7 +74,6 @@ _LOOKS_BEHIND_DOORS = {
     "tests/services/steering/": "the room with a real Redis",
     "tests/services/topology/": "limits and steering on each topology",
     "tests/support/savings.py": "replays what the estimator makes of a log",
-    "tests/unit/api/test_large_bodies.py": "the stack of the thread that reads bodies",
     "tests/unit/app/test_policy.py": "when a circuit opens again",
     "tests/unit/cli/test_race_lanes.py": "lanes get what a race's reader makes",
     "tests/unit/cli/test_sql_output.py": "a module of the ledger's door",
@@ -188,7 +191,7 @@ def test_a_rule_of_counting_is_stated_once(rule: str) -> None:
     assert found == (["gateway/core/rules.py"] if rule not in _SAID_ELSEWHERE else [])
 
 
-@pytest.mark.parametrize("room", ["api", "app", "admin", "bench", "cli", "live", "replay", "server"])
+@pytest.mark.parametrize("room", ["access", "api", "app", "admin", "bench", "cli", "http", "live", "replay", "server"])
 def test_nobody_outside_steering_and_racing_makes_or_changes_a_launch(room: str) -> None:
     """A call's plan is made once: what it demands is an input of the planner (``gateway/steering/demands.py``)."""
     made = [

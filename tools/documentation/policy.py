@@ -17,7 +17,7 @@ RACE = {
     "gateway/racing/hold.py": ("HOLD_MIN_S", "HOLD_MARGIN_S", "HOLD_MAX_S"),
     "gateway/racing/measurement.py": ("AUDIT_S", "AUDIT_TOKENS", "AUDIT_TOKENS_S", "BURST_S", "BURST_TPS"),
     "gateway/racing/timeouts.py": ("FINISH_GRACE_S",),
-    "gateway/api/json_body.py": ("CLASS_LIMITS",),
+    "gateway/http/json_body.py": ("CLASS_LIMITS",),
 }
 _HEAD = """# Constants of the policy
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.access import TENANT_KEYS
 from gateway.admin.openapi.operation import (
     CALLER,
     CLIENT,
@@ -30,20 +31,19 @@ from gateway.admin.openapi.operation import (
 )
 from gateway.api import overrides, responses_socket, turns
 from gateway.api.apis import APIS
-from gateway.api.auth import TENANT_KEYS
 from gateway.api.context import LedgerUnavailable
 from gateway.api.counting import ESTIMATED
 from gateway.api.doors import DOOR_ENDPOINTS, InferenceProfile, InferenceProfiles
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints.interactions import INTERACTIONS_ENDPOINT
 from gateway.api.fallbacks import FALLBACK
-from gateway.api.headers import LOWERED, NARROWED, PLAN_HEADER
 from gateway.api.models import AnthropicModel, AnthropicModels, GoogleModel, GoogleModels, OpenAIModel, OpenAIModels
 from gateway.api.preferences import ProviderPreferences
 from gateway.api.relayed_api import FORM, RelayedApi
 from gateway.api.resolved_model import IGNORED
 from gateway.core import errors, race_failures
 from gateway.core.modes import Mode
+from gateway.http import LOWERED, NARROWED, PLAN_HEADER
 from gateway.limits import BudgetSpent, LargerThanLimit, LimitReached
 from gateway.overload.sockets import TooManySockets
 

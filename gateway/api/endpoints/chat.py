@@ -7,7 +7,6 @@ import msgspec
 
 from gateway.api import other_shapes
 from gateway.api.endpoint import Description, Endpoint
-from gateway.api.json_body import Contents, Media, is_set, least
 from gateway.api.nulls import SEARCHED_FOR_NULLS, leave_out_nulls
 from gateway.api.request import (
     Decoders,
@@ -18,6 +17,7 @@ from gateway.api.request import (
     required_messages,
 )
 from gateway.api.resolved_model import IGNORED
+from gateway.http import Contents, Media, is_set, least
 from providers import BY_CLIENTS, is_switched_off, runs_among, runs_there
 from providers.dialects import CHAT, JSON_FORMATS
 

@@ -4,7 +4,6 @@ import msgspec
 
 from gateway.api.endpoint import Description, Endpoint
 from gateway.api.endpoints.chat import StreamOptions
-from gateway.api.json_body import CHARS_PER_TOKEN, Contents, least
 from gateway.api.request import (
     Decoders,
     Needs,
@@ -13,6 +12,7 @@ from gateway.api.request import (
     read_common,
     required,
 )
+from gateway.http import CHARS_PER_TOKEN, Contents, least
 from providers import runs_there
 from providers.dialects import COMPLETIONS
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gateway.api.endpoint import Description, Endpoint
-from gateway.api.json_body import Contents, Media, decoded, is_set, least
 from gateway.api.request import (
     Decoders,
     ParsedRequest,
@@ -17,6 +16,7 @@ from gateway.api.request import (
     required_turns,
 )
 from gateway.core.errors import InvalidRequest
+from gateway.http import Contents, Media, decoded, is_set, least
 from gateway.keys.keys import GOOGLES
 from providers import BY_GOOGLES_CLIENTS, runs_there
 from providers.dialects import GEMINI, Malformed, camel, flattened, raw_json

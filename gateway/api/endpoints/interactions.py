@@ -4,7 +4,6 @@ import msgspec
 
 from gateway.api.endpoint import Description, Endpoint
 from gateway.api.endpoints.storing import STORE_HEADER, storing_of
-from gateway.api.json_body import Contents, Media, decoded, is_set, least
 from gateway.api.request import (
     Decoders,
     ParsedRequest,
@@ -14,6 +13,7 @@ from gateway.api.request import (
     required,
 )
 from gateway.core.errors import InvalidRequest, ResponseNotFound
+from gateway.http import Contents, Media, decoded, is_set, least
 from gateway.keys.keys import GOOGLES
 from providers import runs_there
 from providers.dialects import AGENT, INTERACTIONS, Malformed, flattened_interaction

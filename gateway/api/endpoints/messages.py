@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from gateway.api.endpoint import Description, Endpoint
-from gateway.api.json_body import Contents, Media, is_set, least
 from gateway.api.request import (
     Decoders,
     ParsedRequest,
@@ -16,6 +15,7 @@ from gateway.api.request import (
     required_messages,
 )
 from gateway.api.resolved_model import THREAD
+from gateway.http import Contents, Media, is_set, least
 from providers import BY_CLIENTS_ANYWHERE, runs_among, runs_there
 from providers.dialects import MESSAGES
 

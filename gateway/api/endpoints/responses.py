@@ -7,7 +7,6 @@ import msgspec
 
 from gateway.api.endpoint import Description, Endpoint
 from gateway.api.endpoints.storing import STORE_HEADER, storing_of
-from gateway.api.json_body import Contents, Media, is_set, least
 from gateway.api.request import (
     Decoders,
     ParsedRequest,
@@ -17,6 +16,7 @@ from gateway.api.request import (
     required,
 )
 from gateway.core.errors import InvalidRequest, ResponseNotFound
+from gateway.http import Contents, Media, is_set, least
 from providers import ALSO_BY_CLIENTS, BY_CLIENTS, BY_CLIENTS_IN, has_hosted, runs_there
 from providers.dialects import RESPONSES, Malformed, tools_of_items
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.api.json_body import is_set
+from gateway.http import is_set
 
 STORE_HEADER = "x-holeshot-store"
 _STORE = "store"

@@ -16,11 +16,11 @@ import msgspec
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.api.json_body import read_model
 from gateway.core.attempts import Outcome
 from gateway.core.calls import Used
 from gateway.core.errors import InvalidRequest
 from gateway.core.records import PROBES
+from gateway.http import read_model
 from gateway.ledger import (
     DatabaseUnreachableError,
     Finished,

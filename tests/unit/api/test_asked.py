@@ -9,8 +9,8 @@ import pytest
 
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.endpoints.chat import CHAT_MEDIA as MEDIA
-from gateway.api.json_body import CHARS_PER_TOKEN, Contents, scan_steps
 from gateway.api.request import Needs, ParsedRequest, needs_of
+from gateway.http import CHARS_PER_TOKEN, Contents, scan_steps
 from gateway.settings import Settings
 from providers import finished
 

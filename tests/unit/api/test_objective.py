@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from gateway.api.endpoints.chat import read_chat
-from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
 from gateway.api.shapes import resolved_objective
 from gateway.core.calls import Objective
+from gateway.http import Contents
 
 FUNCTION = {"type": "function", "function": {"name": "look_up"}}
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.api.client import Client
+from gateway.access import Client
 from gateway.api.overrides import NOTHING, RaceOverride, read_override, with_override, withheld
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Mode, Objective

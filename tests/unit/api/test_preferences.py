@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.api.client import Client
+from gateway.access import Client
 from gateway.api.preferences import (
     CONSUMED,
     LONGEST_SLUG,

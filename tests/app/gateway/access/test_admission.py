@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.auth import FREE
+from gateway.access.auth import FREE
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
 
 KEYS = {"admin": "hs-key-of-the-admin", "plain": "hs-key-of-a-client", "guest": "hs-key-of-a-guest"}

@@ -5,8 +5,8 @@ import asyncio
 import aiohttp
 import pytest
 
-from gateway.api import auth
-from gateway.api.auth import FREE, WAITING_PER_ADDRESS
+from gateway.access import auth
+from gateway.access.auth import FREE, WAITING_PER_ADDRESS
 from tests.app.gateway.access.test_admission import clients, key_of
 from tests.app.gateway.running_gateway import RunningGateway, Serve
 from tests.patience import PATIENCE_S, until

@@ -10,23 +10,23 @@ import pytest
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 
-from gateway.api.aiohttp_adapter import (
+from gateway.http import (
     EventsResponse,
     PlainResponse,
     ServerConnection,
     has_answer,
     message_of,
     past_the_router,
-    reading_is_paused,
     serving_task,
 )
+from gateway.http.aiohttp_adapter import reading_is_paused
 from tests.patience import until
 
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 GET = b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n"
 POST = b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi"
 ROOT = Path(__file__).parents[4]
-HELP = "aiohttp has changed what gateway/api/aiohttp_adapter.py uses: see its new version of "
+HELP = "aiohttp has changed what gateway/http/aiohttp_adapter.py uses: see its new version of "
 
 
 class Served:

@@ -5,7 +5,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.api.aiohttp_adapter import ServerConnection, reading_is_paused
+from gateway.http import ServerConnection
+from gateway.http.aiohttp_adapter import reading_is_paused
 from gateway.overload import sockets
 from providers.simulator.script import Delta, Hang, RoleOnly
 from tests.app.gateway.key_desk import bearer

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from gateway.api.headers import written
 from gateway.cli.main import application
 from gateway.core.prompt_classes import MeasuredApi, answer_class
+from gateway.http import headers
 from gateway.steering import Explanation, event, event_field
 from providers.simulator.script import Hang, Status, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
@@ -213,7 +213,7 @@ async def test_the_leaderboard_tells_the_plan_that_the_next_call_gets(serve: Ser
         async with running.chat({"x-holeshot-plan": "explain"}, stream=True, **fields) as response:
             await response.read()
             runs = json.loads(response.headers["x-holeshot-plan"])
-    as_header = json.loads(written(msgspec.convert(told["explanation"], Explanation)))
+    as_header = json.loads(headers.written(msgspec.convert(told["explanation"], Explanation)))
     late_s = as_header.pop("late_s", None), runs.pop("late_s", None)
     assert late_s == (None, None) or late_s[0] == pytest.approx(late_s[1], abs=0.5)  # a deadline runs down
     assert as_header == runs

@@ -3,8 +3,8 @@
 import msgspec
 
 from gateway.api.endpoint import Description, Endpoint
-from gateway.api.json_body import CHARS_PER_TOKEN, Contents, least
 from gateway.api.request import Decoders, Needs, ParsedRequest, decoded_fields, read_common, required
+from gateway.http import CHARS_PER_TOKEN, Contents, least
 from tests.app.gateway.extending.fifth_dialect.dialect import ECHO
 
 _DECODERS: Decoders = {"stream": msgspec.json.Decoder(bool | None), "bits": msgspec.json.Decoder(float | None)}

@@ -16,9 +16,9 @@ from io import BytesIO
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
-from gateway.api.aiohttp_adapter import DirectResponse, reading_is_paused
-from gateway.api.headers import SERVER
 from gateway.core.errors import ApiError, NoWebSocket
+from gateway.http.aiohttp_adapter import DirectResponse, reading_is_paused
+from gateway.http.headers import SERVER
 from gateway.overload.bodies import Bodies, Body
 from gateway.racing import ClientGone
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from aiohttp import web
 
-from gateway.api.client import Client
-from gateway.api.json_body import JSON
-from gateway.api.sessions import Sessions
+from gateway.access.client import Client
+from gateway.access.sessions import Sessions
 from gateway.core.errors import (
     ApiError,
     Forbidden,
@@ -30,6 +29,7 @@ from gateway.core.errors import (
 )
 from gateway.core.tasks import pause
 from gateway.fleet import WELL_FORMED_KEY, Callers, TenantKeys
+from gateway.http import JSON
 from gateway.keys.keys import RETRY_S, Keys, key_in
 from gateway.keys.table import IssuedKey
 from gateway.settings import (

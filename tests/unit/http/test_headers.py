@@ -2,14 +2,14 @@
 
 import pytest
 
-from gateway.api.headers import of_answer
+from gateway.http import headers
 from tests.unit.racing.track import Timetable, Track
 from tests.unit.racing.virtual_time import run
 
 
 async def listed(*dropped: str) -> str:
     call = Track(Timetable("a", [])).race().open_call.call
-    return of_answer(call.rendered_as("a", dropped=dropped), "p", "a", 1, {})["x-holeshot-dropped"]
+    return headers.of_answer(call.rendered_as("a", dropped=dropped), "p", "a", 1, {})["x-holeshot-dropped"]
 
 
 @pytest.mark.parametrize(

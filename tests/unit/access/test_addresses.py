@@ -4,7 +4,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from gateway.api.auth import Trust, counted_as, read_address
+from gateway.access import Trust, counted_as, read_address
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from gateway.api.auth import ADDRESSES, FREE, LONGEST_S, WAITING, WAITING_PER_ADDRESS, WrongKeys
+from gateway.access import WrongKeys
+from gateway.access.auth import ADDRESSES, FREE, LONGEST_S, WAITING, WAITING_PER_ADDRESS
 from tests.unit.racing.virtual_time import run
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"

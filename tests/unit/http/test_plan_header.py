@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping
 
-from gateway.api.headers import LIMIT_BYTES, is_wanted, written
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode, Objective
+from gateway.http import headers
 from gateway.steering import Explanation, Start
 
 
@@ -33,43 +33,45 @@ def plan(launches: int, name: str = "groq/llama", excluded: Mapping[str, str] | 
 
 
 def test_a_usual_plan_is_told_whole() -> None:
-    told = json.loads(written(plan(3)))
+    told = json.loads(headers.written(plan(3)))
 
     assert [launch["deployment"] for launch in told["launches"]] == ["groq/llama-0", "groq/llama-1", "groq/llama-2"]
     assert "left_out" not in told
 
 
 def test_a_long_plan_says_how_much_was_left_out() -> None:
-    text = written(plan(200))
+    text = headers.written(plan(200))
 
     told = json.loads(text)
-    assert len(text) <= LIMIT_BYTES
+    assert len(text) <= headers.LIMIT_BYTES
     assert len(told["launches"]) + told["left_out"] == 200
 
 
 def test_names_longer_than_the_limit_still_leave_a_line() -> None:
-    assert json.loads(written(plan(2, "x" * LIMIT_BYTES)))["left_out"] == 2
+    assert json.loads(headers.written(plan(2, "x" * headers.LIMIT_BYTES)))["left_out"] == 2
 
 
 def test_who_is_excluded_is_told_with_the_reason() -> None:
-    assert "excluded" not in json.loads(written(plan(1)))
-    assert json.loads(written(plan(1, excluded={"a/b": "takes no images"})))["excluded"] == {"a/b": "takes no images"}
+    assert "excluded" not in json.loads(headers.written(plan(1)))
+    assert json.loads(headers.written(plan(1, excluded={"a/b": "takes no images"})))["excluded"] == {
+        "a/b": "takes no images"
+    }
 
 
 def test_where_there_is_no_room_for_reasons_those_excluded_are_counted() -> None:
-    text = written(plan(3, excluded={str(number): "x" * 1000 for number in range(5)}))
+    text = headers.written(plan(3, excluded={str(number): "x" * 1000 for number in range(5)}))
 
     told = json.loads(text)
-    assert len(text) <= LIMIT_BYTES
+    assert len(text) <= headers.LIMIT_BYTES
     assert (len(told["launches"]), told["excluded_left_out"]) == (3, 5)
 
 
 def test_a_name_that_is_no_ascii_is_escaped() -> None:
-    assert written(plan(1, "groß/模型")).isascii()
+    assert headers.written(plan(1, "groß/模型")).isascii()
 
 
 def test_only_a_yes_asks_for_it() -> None:
-    assert is_wanted({"x-holeshot-plan": "1"})
-    assert is_wanted({"x-holeshot-plan": "Explain"})
-    assert not is_wanted({"x-holeshot-plan": "0"})
-    assert not is_wanted({})
+    assert headers.is_wanted({"x-holeshot-plan": "1"})
+    assert headers.is_wanted({"x-holeshot-plan": "Explain"})
+    assert not headers.is_wanted({"x-holeshot-plan": "0"})
+    assert not headers.is_wanted({})

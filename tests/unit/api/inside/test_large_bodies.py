@@ -8,13 +8,13 @@ from functools import partial
 import msgspec
 import pytest
 
-from gateway.api import bodies, json_body
+from gateway.api import bodies
 from gateway.api.bodies import contents_steps, read_contents
-from gateway.api.body_work import BodyWork
 from gateway.api.endpoints.chat import CHAT_MEDIA as MEDIA
-from gateway.api.json_body import MOST_FIELDS, Contents, decoded, read_fields, values_outside_strings
 from gateway.api.preferences import read_preferences
 from gateway.core.errors import InvalidRequest
+from gateway.http import BodyWork, Contents, decoded, json_body, read_fields, values_outside_strings
+from gateway.http.json_body import MOST_FIELDS
 from providers import finished
 from providers.bodies import large_bodies
 

@@ -19,7 +19,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.typedefs import Handler
 from multidict import istr
 
-from gateway.api import headers
+from gateway.http import headers
 
 if TYPE_CHECKING:
     from collections import deque

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gateway.api.client import Client
-from gateway.api.sessions import LIFETIME_S, Sessions, presented, secret_of
+from gateway.access import Client
+from gateway.access.sessions import LIFETIME_S, Sessions, presented, secret_of
 from gateway.keys.table import IssuedKey, KeyTable
 from gateway.settings import ClientRole, Settings
 
