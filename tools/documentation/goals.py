@@ -10,7 +10,13 @@ GOALS: Final = Path(__file__).resolve().parents[2] / "benchmarks" / "goals.toml"
 _HEAD = """# Goals that are missed
 
 What the project wants of its own speed, cost and judgement, and does not reach yet: what was measured, with which
-command. A goal that is met is not listed. The last column leads to the page with the whole measurement.
+command. A goal that is met is not listed. The last column leads to the page with the whole measurement; [below](#why)
+stands what is in the way of some goals.
+"""
+_WHY = """
+## Why
+
+What is in the way, and what was tried:
 """
 
 
@@ -23,7 +29,8 @@ def page() -> str:
     """
     goals: list[dict[str, Any]] = tomllib.loads(GOALS.read_text(encoding="utf-8"))["goal"]
     columns = ("what", "goal", "measured", "command", "more")
-    return "\n".join([_HEAD, *table(columns, map(_row, goals)), ""])
+    reasons = (f"- **{goal['what']}**. {goal['why']}" for goal in goals if "why" in goal)
+    return "\n".join([_HEAD, *table(columns, map(_row, goals)), _WHY, *reasons, ""])
 
 
 def _row(goal: dict[str, Any]) -> tuple[str, ...]:
