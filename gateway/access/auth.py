@@ -344,7 +344,7 @@ class KeyAdmission:
 
     @property
     def callers(self) -> Callers:
-        """The profiles of clients that have one, with the models that these may use; cached until a key changes."""
+        """The clients with a profile: profile, and the models that the client may use; cached until a key changes."""
         rows = self._table.known
         if self._callers[0] is not rows:
             callers = {(each.profile, each.models) for each in self._table.holders if each.profile is not None}

@@ -32,13 +32,13 @@ class Client(msgspec.Struct, frozen=True):
     end_user: str | None = None  # for all calls; None: each request may name one
     priority: int = 0  # under overload, higher is served first
     unpriced: Unpriced | None = None  # what happens to calls that limits in dollars cannot count
-    tenant: TenantKeys | None = None  # the client's own provider keys; None: it brings none
+    tenant: TenantKeys | None = None  # the client's own provider keys; None: the client brings no keys
 
     def check_model(self, model: str) -> None:
         """Check that this client may use a model, or all models of a comma list.
 
         Raises:
-            Forbidden: it may not.
+            Forbidden: the client may not use the model, or not one in the list.
 
         """
         if self.models is None:
@@ -50,7 +50,7 @@ class Client(msgspec.Struct, frozen=True):
             raise error
 
     def may_use(self, model: str) -> bool:
-        """Whether this client may use a model: its list has the name, or a pattern like ``claude-*`` that covers it."""
+        """Whether this client may use a model: ``models`` has its name, or a pattern for it, such as ``claude-*``."""
         return self.models is None or is_covered(model, self.models)
 
     def made(self, maker: Maker | None, fleet: Fleet) -> bool:

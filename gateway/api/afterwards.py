@@ -1,4 +1,4 @@
-"""What stays of a call when its answer comes, apart from the handler, which answers: what later requests may name."""
+"""What is kept of a call once its answer comes: the parts that later requests may name. The handler itself answers."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ from providers.dialects import StoredKind
 
 
 class Afterwards(msgspec.Struct, frozen=True):
-    """Keeps of the answer to one request what later ones may name; forgets the prompt."""
+    """Keeps those parts of the answer to one request that later requests may name; forgets the prompt."""
 
     context: Context
     parsed: ParsedRequest
@@ -28,7 +28,7 @@ class Afterwards(msgspec.Struct, frozen=True):
         return self.given is not None or self.parsed.remembering is not None or self.parsed.runs_on
 
     async def heard(self, body: bytes, winner: Winner, record: CallRecord) -> None:
-        """Keep what a whole answer names, and what is needed to go on from it."""
+        """Keep the names in a whole answer, and what a later request needs to continue the answer."""
         maker = Maker(winner.deployment, winner.key_name)
         if self.given is not None:
             self.given.add(body)
@@ -40,7 +40,7 @@ class Afterwards(msgspec.Struct, frozen=True):
             await self.begun(body, record)
 
     async def begun(self, beginning: bytes, record: CallRecord | None) -> None:
-        """Keep with what the call of a response that runs on was counted; ``beginning``: of its answer."""
+        """Note what limits counted for the call of a response in the background; ``beginning``: of its answer."""
         await begin_in_background(self.context, self.runner.call, record, beginning)
 
     def forget(self, call: Call) -> None:

@@ -374,7 +374,7 @@ class CallRunner:
     async def use_unseeing(self) -> bool:
         """Go on, once, with the requested model, if a deployment has refused pictures that can be left out.
 
-        Returns whether so. The new plan knows the refusal, and leaves them out (``fitting.py``).
+        Returns whether there is one. The new plan knows the refusal, and leaves the pictures out (``fitting.py``).
         """
         refuses = any(error.lack is not None for _, ending in self._unanswered for _, error in ending.failures)
         if not refuses or self._is_asked_without_pictures or self.models.planned.model.fallbacks:

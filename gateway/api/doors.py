@@ -82,7 +82,7 @@ def _betas_of(fields: dict[str, msgspec.Raw]) -> str:
 def _addressed(request: "web.Request", contents: Contents, names: Iterator[str], streamed: str) -> Contents:
     """Return the body in the form of Anthropic's own API, with the model and ``stream`` from the path.
 
-    The first configured one of the model's ``names`` counts: as sent, as its maker calls it, or without its date.
+    Of the model's ``names`` the first that is configured counts: as sent, as the maker writes it, or without the date.
     """
     model_of, candidates = request.app[CONTEXT].fleet.known, list(names)
     fields_of_address = {

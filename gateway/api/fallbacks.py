@@ -1,4 +1,4 @@
-"""The models that are asked after the one that a request names, and when one is asked beside another."""
+"""The fallbacks of the model that a request names, and when a fallback is asked beside a late model."""
 
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
@@ -82,7 +82,7 @@ class FallbackChain:
         self.continuing: dict[str, PlannedCall] = {}  # fallbacks that may continue an answer
         self._first_call: Call | None = None  # calls for fallbacks keep its id and times
         self.planned: PlannedCall
-        self.own: str | None = None  # the requested model as planned; None: it cannot be used
+        self.own: str | None = None  # the requested model as planned; None: that model cannot be used
         # Whether another model may be asked beside a late one. A call that changes something at a provider is sent to
         # one only.
         self.hedges = False
@@ -154,11 +154,11 @@ class FallbackChain:
         self._only_after_failure.add(name)
 
     def allow_all_but(self, failed: set[str]) -> None:
-        """Let all models be asked that have not ``failed``: those that gave way to an answer that has broken off."""
+        """Let the models that gave way be asked again, as the answer broke off; not those that have ``failed``."""
         self._tried = failed
 
     async def again(self) -> PlannedCall | None:
-        """Plan the requested model once more, and make it the current one; None: it cannot be used."""
+        """Plan the requested model once more, and make it the current one; None: that model cannot be used."""
         with suppress(ApiError):
             planned = self.planned = await self._plan_model(self._asked, self._first_call)
             self._set_headers(planned)
@@ -244,7 +244,7 @@ SEAT_PATIENCE_S = 2.0  # if all deployments are full, the next model is asked af
 
 
 def fallbacks_of(model: Model, cause: Cause) -> Iterator[tuple[str, FallbackAfter]]:
-    """Yield the configured fallbacks of a ``model`` that fails by this cause, each with when it is asked beside it."""
+    """Yield the configured fallbacks of a ``model`` for this cause, each with when it is asked beside the model."""
     for each in model.fallbacks:
         if cause in each.causes:
             yield each.model, each.fallback_after or model.fallback_after
@@ -286,7 +286,7 @@ def late_at_first_s(context: CallContext, planned: PlannedCall, late_s: float) -
 
 
 class FallbacksBeside:
-    """The fallbacks of a late model, for its race: planned and paid one by one; the one that answers is used."""
+    """The fallbacks of a late model, for its race: planned and paid one by one, until a fallback answers."""
 
     def __init__(
         self,

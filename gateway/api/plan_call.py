@@ -86,7 +86,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 class _Decided(msgspec.Struct, frozen=True):
-    """What is decided of one request for one model; of this alone the call, its terms and its plan are made."""
+    """The decision about one request for one model, from which alone the call, its terms and its plan are made."""
 
     asked: _Asked
     cached: CachedDecision
@@ -366,7 +366,7 @@ def _demands_of(decision: _Decided, resolved: ResolvedModel, call: Call) -> Dema
 
 
 def _led_by(maker: Maker, call: Call, model: Model) -> Demands:
-    """Return the demand that the maker of a conversation's reasoning is asked first, and those that refuse it last."""
+    """Return the demand to ask the maker of a conversation's reasoning first, and those that refuse it last."""
     strangers = [
         name
         for name, each in model.deployments.items()

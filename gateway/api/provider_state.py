@@ -236,7 +236,7 @@ async def check_names(
 
 
 class _Given:
-    """Objects of a client that its present keys can reach: with the keys that it brings, else with the operator's."""
+    """Objects of a client that can be reached with the client's present keys: its own, else the operator's."""
 
     def __init__(self, known: KnownIds, client: Client, fleet: Fleet) -> None:
         self._known, self._client, self._fleet = known, client, fleet

@@ -24,7 +24,7 @@ from providers.dialects import Recalling, id_of, is_bare, single_items
 
 _T = TypeVar("_T")
 _PROMPT = "input"  # in all APIs with such names
-# An item that stands for another one: because of its type, or as it has only an id.
+# An item that stands for another one: by its type (``item_reference``), or because it has only an id.
 _NAMING = re.compile(
     rb'"(?:item_reference|reasoning|image_generation_call)"|\{\s*(?:"type"\s*:\s*null\s*,\s*)?"id"\s*:\s*"[^"]{1,500}"\s*[,}]'
 )
@@ -48,7 +48,7 @@ def scope_of(client: Client, recalling: Recalling) -> AnswerScope:
 
 
 class RecalledRequest(msgspec.Struct, frozen=True):
-    """A request with content in place of names, and the answer that it continues, if it named one."""
+    """A request with content in place of names, and the answer that the request continues, if any."""
 
     contents: Contents
     follows: str | None = None

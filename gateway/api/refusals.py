@@ -25,8 +25,8 @@ from providers import redact
 MINUTE_S = 60.0
 ADDRESSES = 100  # different addresses a minute
 MODELS = 100  # different names of models a minute: a client may write any name
-ROWS = 500  # a minute, with an address or a model: few reasons and clients, but many products of these
-OTHER = "other"  # the addresses and the models beyond
+ROWS = 500  # a minute, with an address or a model: reasons and clients are few, their combinations many
+OTHER = "other"  # stands for all further addresses and models
 
 Record = Callable[[tuple[RefusalRecord, ...]], None]
 

@@ -65,7 +65,7 @@ def terms_of(terms: Terms, parsed: ParsedRequest, model: Model) -> Terms:
 
 
 def demands_of(parsed: ParsedRequest, model: Model) -> Demands:
-    """Return such a call's demands on its plan: deployments that answer alike, or only one if it has effects."""
+    """Return the call's demands: only deployments that answer alike, and one at a time if an answer has effects."""
     if parsed.stateful:
         return Demands(once=True)
     return Demands(identity={name: each.identity for name, each in model.deployments.items()})

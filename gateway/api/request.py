@@ -144,7 +144,7 @@ class ParsedRequest(CallRequest, frozen=True, kw_only=True):
     def is_to_be_stored(self) -> bool:
         """Whether the client wants the answer kept at the provider, and the gateway does not keep it instead.
 
-        In chat nothing goes on from such an answer, but OpenAI's users evaluate and distil those that it has kept.
+        No later chat request continues a kept answer, but OpenAI's users evaluate and distil kept answers.
         """
         if not self.stateful or self.remembering is not None:
             return False

@@ -27,9 +27,9 @@ _STORING = frozenset({"store"})
 THREAD = "thread"
 _BEGINNING = frozenset({THREAD})
 
-SHORT_BYTES = 8 * 1024  # of a body: so few values fit in
+SHORT_BYTES = 8 * 1024  # a shorter body has few values
 LONG_BYTES = 256 * 1024
-FEW_VALUES = 1000  # they are translated in a hundredth of a second
+FEW_VALUES = 1000  # JSON values that are translated in a hundredth of a second
 # Measured maxima, for small blocks, turns, calls and tools: Messages 277, chat 262, Responses 277, Gemini 349.
 BYTES_PER_VALUE = 400
 
@@ -54,8 +54,8 @@ class ResolvedModel:
         """``model``: with the client's keys and what the request sets; ``configured``: without.
 
         ``made_by``: where the objects are that the request names; None: it names none. ``is_race_set``: the operator or
-        the client has set the race. ``is_fallback``: another model has failed. ``refuses_unpriced``: no deployment
-        stays that has no known price, at its vendor, of a unit that this request may bill.
+        the client has set the race. ``is_fallback``: another model has failed. ``refuses_unpriced``: leave out
+        deployments whose vendor has no known price of a unit that this request may bill.
 
         Raises:
             ResponseNotFound, NothingStored: as for ``having``.

@@ -330,9 +330,9 @@ def _translated(deployment: Deployment, recalling: Recalling, response_id: str, 
     return _failed(deployment, error)
 
 
-# The cost of a response in the background. Its call has ended at its beginning, and that row stays: limits in dollars
-# have counted the most that it may cost. The first to see the end writes a row with the actual cost, and limits count
-# the difference.
+# The cost of a response in the background. The call ends when the response begins, and the call's row stays: limits in
+# dollars have counted the most that the response may cost. The first process to see the end writes a row with the
+# actual cost, and limits count the difference.
 
 
 async def begin_in_background(context: Context, call: Call, record: CallRecord | None, answer: bytes) -> None:
@@ -651,8 +651,8 @@ def _keeper(context: Context, client: Client, model: str | None, named: StoredAt
                 hosts.setdefault(deployment.provider, deployment)
     if not hosts:
         raise NoDeploymentFits(model or "any model", reasons)
-    # Many servers have Responses, few have conversations: a deployment that is known to have them comes first, then one
-    # that may have them, then one of a vendor that is not known to.
+    # Many servers have Responses, few have conversations. A deployment that is known to have conversations comes first,
+    # then one that may have them, then the others.
     best = max(_PROMISES[each.conversations] for each in hosts.values())
     hosts = {name: each for name, each in hosts.items() if _PROMISES[each.conversations] == best}
     if len(hosts) > 1:

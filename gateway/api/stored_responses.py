@@ -160,10 +160,10 @@ class StoredResponses:
 
     A reload may change ``ttl_s``, for responses from then on.
 
-    For a provider all clients are one, so the gateway checks that only the client of a response continues it.
+    Providers see all clients as one, so the gateway checks that only the client that got a response continues it.
 
-    The ids are always in memory, and in Redis if it is configured, so that every replica has them: while Redis is away,
-    only requests that reach another replica fail. Without Redis the ids are on disk, as hashes, for the time after a
+    The ids are always in memory, and in Redis, if configured, for the other replicas: while Redis is away, only
+    requests that reach another replica fail. Without Redis the ids are on disk, as hashes, for the time after a
     restart.
     """
 
@@ -244,7 +244,7 @@ class StoredResponses:
     async def end(
         self, client: str | None, response_id: str, row_of: Callable[[InBackground], CallRecord]
     ) -> tuple[InBackground, CallRecord] | None:
-        """Return a response in the background and the row of its end; only one of all callers that see the end gets it.
+        """Return a response in the background and the row of its end, to only one of all callers that see the end.
 
         None: the response did not run in the background, another replica has seen the end, or the store does not
         answer.

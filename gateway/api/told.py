@@ -13,7 +13,8 @@ from gateway.core.race_failures import RejectedByProvider
 from providers import ErrorKind, Meaning, UpstreamError, meaning_of
 from providers.dialects import TELLINGS, Details, Dialect, RefusalWords
 
-# Meanings of the gateway's own errors that get OpenAI's codes here; other classes have them, or finer codes of our own.
+# Meanings of the gateway's own errors that get OpenAI's codes here. The classes of other errors have these codes
+# already, or finer ones of our own.
 _REWORDED = frozenset({Meaning.TOO_LONG, Meaning.UNPAID})
 # Ways in which an answer breaks off without a word of its provider. Clients get a text at which programs ask again: pi
 # (packages/ai/src/utils/retry.ts of https://github.com/earendil-works/pi, 1.6.0) and opencode (1.18.33, in its

@@ -191,7 +191,7 @@ def past_the_router(
     """Return a handler that calls the handlers in ``answers``, by path, without aiohttp's router and middlewares.
 
     ``around`` is called in their place. Requests with a query or ``expect``, and to other paths, go to ``aiohttps``. So
-    does the first request to each path: its route is used for the others, which look up their application there.
+    does the first request to each path, as later requests find their application by the route of the first.
     """
     matches: dict[str, UrlMappingMatchInfo] = {}
 

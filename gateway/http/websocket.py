@@ -25,7 +25,7 @@ from gateway.racing import ClientGone
 # The codes of RFC 6455, 7.4.1.
 NORMAL, GOING_AWAY, PROTOCOL_ERROR, POLICY, TOO_BIG = 1000, 1001, 1002, 1008, 1009
 
-LOOK_S = 0.25  # between two checks for a client that left while nothing was received
+LOOK_S = 0.25  # between two checks whether the client has left, while nothing is received
 CLOSE_S = 1.0  # for the client's closing frame
 READ_AHEAD = 1  # complete messages that may wait; then reading stops
 LARGE_BYTES = 64 * 1024  # received: a millisecond of work, and uvloop would read thirty times as much in one turn
@@ -294,7 +294,7 @@ class WebSocket:
             ClientGone: the connection has ended.
 
         """
-        # All waiters share one future of aiohttp, and a cancelled waiter cancels it: so only this task awaits it.
+        # All waiters share one future of aiohttp, which a cancelled waiter would cancel: so only this task awaits it.
         while self._connection.writing_paused and not self._gone.done():
             if self._draining is None:
                 self._draining = self._loop.create_task(self._request.writer.drain())
