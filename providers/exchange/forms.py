@@ -87,7 +87,7 @@ _SET_IN_HISTORY: Mapping[str, Mapping[str, bool]] = {
 }
 # OpenAI: 400 "The 'metadata' parameter is only allowed when 'store' is enabled." So the refusal holds for all others.
 ONLY_BESIDE: Mapping[str, str] = {"metadata": "store"}
-OF_USAGE = ("stream_options", "include_usage")  # a client that sets these wants the usage itself
+OF_USAGE = ("stream_options", "include_usage")  # without these some servers tell no usage, and it is an estimate
 _OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.LEAST, Kind.MUST, Kind.NAME, Kind.VALUE})
 _AROUND_SCHEMAS = ("function", "json_schema", "format")
 _DIGEST = 16  # characters
@@ -352,11 +352,11 @@ def may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _W
     if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
         return _Why(is_told=False)
     if _is_preferred(fields, place, form_request) or top in _optional(formats, fields):
-        return _Why(is_told=is_clients)
+        return _Why(is_told=is_clients or top in OF_USAGE)
     if top in KEPT or top in essential(formats) or top == formats.choices or top in formats.omissible.items:
         return None
-    if name not in request.fields:
-        return _Why(is_told=top in OF_USAGE)  # the gateway has added the field; without it the usage is an estimate
+    if name not in request.fields:  # the gateway has added the field
+        return _Why(is_told=False)
     return _Why(is_told=True) if request.drop_params else None
 
 
@@ -369,9 +369,11 @@ def _is_preferred(fields: Fields, place: FieldPlace, form_request: FormRequest) 
 
 
 def hints_in(fields: Fields, form_request: FormRequest) -> Facts:
-    """Return the facts, of this request alone, that no preference or hint is taken; members of lists stay."""
+    """Return the facts, of this request alone, that no preference or hint is taken; but of usage, and in lists."""
     facts = list[Fact]()
     for top, value in fields.items():
+        if top in OF_USAGE:
+            continue
         inner = (FieldPlace(top, (name,)) for name in object_of(bytes(value)))
         of_whole = _is_preferred(fields, FieldPlace(top), form_request)
         places = (

@@ -499,13 +499,35 @@ async def test_a_server_that_refuses_usage_and_lists_of_texts_is_sent_neither(se
             assert len(running["alpha"].received) == sendings
 
 
-async def test_usage_that_a_client_asks_for_is_not_left_out(serve: Serve) -> None:
-    says = {"error": {"message": "Unrecognized request argument supplied: stream_options"}}
-    asked = {"model": MODEL, "messages": SYSTEMS[2:], "stream": True, "stream_options": {"include_usage": True}}
-    async with serve(alpha=[Status(400, says)]) as running:
-        async with running.post(asked) as response:
-            assert response.status == 400
-        assert len(running["alpha"].received) == 1
+@pytest.mark.parametrize(
+    ("more", "statuses"),
+    [({}, [200, 200]), ({"continuous_usage_stats": True}, [400, 400])],
+    ids=["by itself", "beside a must"],
+)
+async def test_usage_that_a_client_asks_for_is_left_out_and_told_where_it_is_refused(
+    serve: Serve, more: dict[str, bool], statuses: list[int]
+) -> None:
+    """Most programs ask for usage unasked: opencode, Qwen Code and pi do."""
+
+    def strict(body: Any) -> Sequence[Step]:
+        says = {"error": {"message": "Unrecognized request argument supplied: stream_options"}}
+        return [Status(400, says)] if "stream_options" in body else answer("Hello")
+
+    usage = {"include_usage": True, **more}
+    asked = {"model": MODEL, "messages": SYSTEMS[2:], "stream": True, "stream_options": usage}
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = strict
+        for status in statuses:
+            async with running.post(asked) as response:
+                assert response.status == status
+                assert ("x-holeshot-dropped" in response.headers) is (status == 200)
+                assert (b"Hello" in await response.read()) is (status == 200)
+        assert len(running["alpha"].received) == (3 if more == {} else 2)
+        found = await running.rows("select status_code, dropped, tokens_source from calls order by started_at")
+    of_usage = ('["stream_options"]', "estimated") if more == {} else (None, None)
+    assert [(row["status_code"], row["dropped"], row["tokens_source"]) for row in found] == [
+        (status, *of_usage) for status in statuses
+    ]
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
