@@ -101,6 +101,14 @@ _LIMITS: Mapping[str, str] = {
     "enum": "must be {expected}",
     "literal_error": "must be {expected}",
 }
+_ENUM = re.compile(
+    r"<[\w.]+: ('[^']*')>"
+)  # a member of an enumeration in pydantic's words: <ClientRole.VIEWER: 'viewer'>
+_FORMS: Mapping[str, str] = {  # by the pattern of a text
+    "^https?://[^/]": "must begin with http:// or https://",
+    "^[A-Za-z0-9-]+$": "must consist of letters, digits and hyphens",
+    "^[A-Za-z0-9_.:-]{1,64}$": "must be 1 to 64 letters, digits, dots, colons, hyphens or underscores",
+}
 _NO_SECTION = "must be a section of keys and values"
 _SENTENCES: Mapping[str, str] = {
     "missing": "is missing",
@@ -121,13 +129,17 @@ def explain(error: ErrorDetails) -> Complaint:
         message = f"unknown key; {_suggestion(place)}"
     elif kind == "value_error":
         message = str(error["ctx"]["error"])
-    elif kind == "string_pattern_mismatch" and "key_sha256" in place:
-        message = NO_DIGEST
+    elif kind == "string_pattern_mismatch":
+        pattern = error["ctx"]["pattern"]
+        message = NO_DIGEST if "key_sha256" in place else _FORMS.get(pattern, f"must match {pattern}")
     elif kind in _LIMITS:
-        limits = {name: _plain(value) for name, value in error.get("ctx", {}).items()}
+        limits = {name: _ENUM.sub(r"\1", _plain(value)) for name, value in error.get("ctx", {}).items()}
         message = _LIMITS[kind].format(**limits) + _instead_of(error.get("input"))
     else:
-        message = _SENTENCES.get(kind) or error["msg"].replace("Input should be", "must be")
+        said = (
+            error["msg"].removeprefix("value ").replace("Input should be", "must be")
+        )  # "value is not a valid IPv4 …"
+        message = _SENTENCES.get(kind) or said
         given = str(error.get("input"))
         key, colon, _ = given.partition(":")  # "rpm:60" is a text to YAML
         if message == _NO_SECTION and colon and key in known_keys(place):

@@ -110,8 +110,10 @@ def check_page(settings: Settings) -> Iterator[Complaint]:
 
 def _check_sign_in(settings: Settings) -> Iterator[Complaint]:
     url, sign_in, place = settings.page.public_url, settings.page.sign_in, ("page", "sign_in")
-    if url is not None and (not is_safe_url(url) or urlsplit(url).query):
-        yield Complaint(("page", "public_url"), f"{UNSAFE}, nor a query")
+    if url is not None and not is_safe_url(url):
+        yield Complaint(("page", "public_url"), UNSAFE)
+    elif url is not None and urlsplit(url).query:
+        yield Complaint(("page", "public_url"), "has a query: write only the address, like https://llm.example.com")
     if sign_in is None:
         return
     if not has_oidc():
