@@ -74,6 +74,15 @@ _OF_TOOL_TYPE = re.compile(
 _OF_FUNCTIONS_ALONE = re.compile(
     r"\btools?\b[^;!?\n]{0,40}\btype\b[^;!?\n]{0,60}input should be ['`]function['`]", re.IGNORECASE
 )
+# The same of any type but functions, where there are functions too: Google of models before Gemini 3
+# (googleapis/go-genai/issues/323), and of those since, which take both only where each part of what runs at Google may
+# be told (cloudwego/eino-ext/issues/761); Vertex AI (BerriAI/litellm/issues/26682). Read on 2026-12-01.
+_NOT_BESIDE_FUNCTIONS = re.compile(
+    r"\btool use with function calling is (?:unsupported|not supported)"
+    r"|\bbuilt-?in tools\b[^;!?\n]{0,60}\b(?:with|and) function calling"
+    r"|\bmultiple tools are supported only when they are all search tools",
+    re.IGNORECASE,
+)
 _PLACE = re.compile(r"\btools\W{1,4}(\d{1,3})\b")
 # The words of a 404 for an unknown path: web servers and frameworks, OpenAI, Groq, llama.cpp.
 _OF_PATH = re.compile(
@@ -114,10 +123,10 @@ def refused_tool(error: UpstreamError, types: Mapping[int, str], items: Collecti
     ``types``: by the places of the tools, without functions. ``items``: the types of items. In any other words, the
     type of the tool whose place is named: 400 "Werkzeuge dieser Art gibt es nicht (tools[1].type)".
     """
-    if error.kind not in _REFUSING or (b"tool" not in (error.body or b"") and "tool" not in error.said):
+    if error.kind not in _REFUSING or (b"tool" not in (error.body or b"").lower() and "tool" not in error.said.lower()):
         return None
     said = error.said[:_LONGEST]
-    if _OF_FUNCTIONS_ALONE.search(said) is not None:
+    if _OF_FUNCTIONS_ALONE.search(said) is not None or _NOT_BESIDE_FUNCTIONS.search(said) is not None:
         return min(types.values(), default=None)
     words = [match[match.lastgroup] for match in _OF_TOOL_TYPE.finditer(said) if match.lastgroup]
     named = [str(word) for word in words if word in types.values() or word in items]

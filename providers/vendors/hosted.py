@@ -222,13 +222,23 @@ def without_offered(fields: Mapping[str, msgspec.Raw], kinds: Collection[str]) -
     """
     if not items_of_tools(fields).isdisjoint(kinds):
         return None
-    refused = [place for place, kind in types_by_place(fields).items() if kind in kinds]
-    offered = only_offered(fields) if refused else ()
-    if not refused or any(f"tools[{place}]" not in offered for place in refused):
+    refused = {place: kind for place, kind in types_by_place(fields).items() if kind in kinds}
+    if not refused:
         return None
-    kept = [tool for place, tool in enumerate(_decoded(fields["tools"])) if place not in refused]
-    losses = (Loss(f"tools[{place}]", "this model refuses tools of this type") for place in refused)
-    return Wording({**fields, "tools": raw_json(kept)}, tuple(losses))
+    tools = _decoded(fields["tools"])
+    paths = [f"tools[{place}].{kind}" if kind in tools[place] else f"tools[{place}]" for place, kind in refused.items()]
+    if not only_offered(fields).issuperset(paths):
+        return None
+    left = [_left_of(tool, refused.get(place)) for place, tool in enumerate(tools)]
+    losses = (Loss(path, "this model refuses tools of this type") for path in paths)
+    return Wording({**fields, "tools": raw_json([tool for tool in left if tool])}, tuple(losses))
+
+
+def _left_of(tool: Any, kind: str | None) -> Any:
+    """Return what is left of a tool without a hosted tool of this ``kind``: Google lists several in one object."""
+    if kind is None:
+        return tool
+    return {name: value for name, value in tool.items() if name != kind} if kind in tool else None
 
 
 def types_of_tools(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
@@ -242,10 +252,13 @@ def items_of_tools(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
 
 
 def types_by_place(fields: Mapping[str, msgspec.Raw]) -> Mapping[int, str]:
-    """Return the types of a request's tools, except functions, by their places in the list of tools."""
+    """Return the types of a request's tools, except functions, by their places in the list of tools.
+
+    Google's tools have no type: of these the name of a hosted one, such as ``googleSearch``.
+    """
     tools = _decoded(fields["tools"]) if "tools" in fields else None
     kinds = {
-        place: tool.get("type")
+        place: tool.get("type") or next((name for name in tool if name in _GOOGLES), None)
         for place, tool in enumerate(tools if isinstance(tools, list) else ())
         if isinstance(tool, dict)
     }

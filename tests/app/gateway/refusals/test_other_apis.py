@@ -329,6 +329,45 @@ async def test_a_search_that_is_only_offered_is_left_out_where_its_type_is_refus
         assert (await call(running, client, stream=stream, tools=[search]))[0] == 400  # it is all that is asked for
 
 
+_DECLARED = {"functionDeclarations": [{"name": "look", "parameters": {"type": "OBJECT"}}]}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Tool use with function calling is unsupported by the model.",
+        "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function calling.",
+        "Multiple tools are supported only when they are all search tools.",
+        "Invalid JSON payload received. Unknown name \"googleSearch\" at 'tools[{at}]': Cannot find field.",
+    ],
+)
+@pytest.mark.parametrize("tools", [[_DECLARED, {"googleSearch": {}}], [{**_DECLARED, "googleSearch": {}}]])
+async def test_googles_search_beside_functions_is_left_out_where_it_is_refused(
+    shared: SharedGateways, tools: list[Any], words: str
+) -> None:
+    at, path = len(tools) - 1, "/v1beta/models/{}:generateContent"
+    error = {"code": 400, "message": words.format(at=at), "status": "INVALID_ARGUMENT"}
+    search = {"googleSearch": {}}
+    async with shared.row(alpha=None, config={"providers": {"alpha": {"kind": "gemini"}}}) as running:
+        running["alpha"].answers = lambda body: (
+            [Status(400, {"error": error})]
+            if "googleSearch" in json.dumps(body["tools"]) and body["tools"] != [search]
+            else [Raw(GEMINI_BYTES, token=True)]
+        )
+        for sendings in (2, 3):
+            body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": tools}
+            async with running.post(body, path=path.format(MODEL + running.suffix)) as response:
+                await response.read()
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, f"tools[{at}].googleSearch")
+            assert (len(running.received("alpha")), running.received("alpha")[-1].body["tools"]) == (
+                sendings,
+                [_DECLARED],
+            )
+        async with running.post({**body, "tools": [search]}, path=path.format(MODEL + running.suffix)) as response:
+            await response.read()
+        assert running.received("alpha")[-1].body["tools"] == [search]  # alone it is what the client wants
+
+
 async def test_a_tool_of_a_namespace_is_called_by_its_name_in_it_where_functions_alone_are_taken(serve: Serve) -> None:
     async with serve(alpha=None, config=config("responses")) as running:
         running["alpha"].answers = functions_alone(_WORDS[0], "mcp__look", "{}")
