@@ -395,6 +395,8 @@ class VendorsDiffer(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     with_history: Callable[[Fields, History], Wording] | None = None
     # Has the user say what the system prompt says, for models that take none. None: it stays where it is.
     without_system: Callable[[Fields], Wording] | None = None
+    # Puts the schemas of tools and formats into words that every server takes. None: there are no schemas.
+    with_plain_schemas: Callable[[Fields], Wording] | None = None
     # Adapts a conversation to the API's newest version, if the operator asks for that. None: the API has no versions.
     for_newest_version: Callable[[Fields], Wording] | None = None
     # The header, and a word in it, that vendors require beside one of these fields. None: they require none.

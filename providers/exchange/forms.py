@@ -29,7 +29,17 @@ from providers.bodies import raw_json
 from providers.dialects import DIALECTS, PIVOT, History, Malformed, RequestFormat
 from providers.exchange import betas, members
 from providers.exchange.interface import Request
-from providers.exchange.places import FieldPlace, Fields, decoded, object_of, place_of, set_at, texts_of, value_at
+from providers.exchange.places import (
+    FieldPlace,
+    Fields,
+    decoded,
+    object_of,
+    place_of,
+    set_at,
+    spelt,
+    texts_of,
+    value_at,
+)
 from providers.exchange.prefill import told_to_go_on
 from providers.exchange.sizes import amount
 from providers.refusals import (
@@ -60,11 +70,23 @@ KEPT = frozenset(
         *("store", "stream", "suffix", "tool_choice", "toolConfig"),
     }
 )
-_OTHER_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {
-    "background": (b"false",),
-    "encoding_format": (b'"float"',),
-    "tool_choice": (b'"auto"', b'{"type":"auto"}', b'{"type": "auto"}'),
+# Values that say what their API does anyway, by path in snake case and without Google's ``generationConfig``.
+_OTHER_DEFAULTS: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("functions", "mcp_servers", "safety_settings", "stop_sequences", "tools"), ([],)),
+    **dict.fromkeys(("background", "echo", "response_logprobs"), (False,)),
+    **dict.fromkeys(("best_of", "candidate_count"), (1,)),
+    **dict.fromkeys(("response_format", "text.format"), ({"type": "text"},)),
+    "encoding_format": ("float",),
+    "function_call": ("auto",),
+    "response_mime_type": ("text/plain",),
+    "response_modalities": (["TEXT"],),
+    "text": ({"format": {"type": "text"}},),
+    "tool_choice": ("auto", {"type": "auto"}),
+    "tool_config": ({}, {"functionCallingConfig": {"mode": "AUTO"}}),
+    "tool_config.function_calling_config": ({"mode": "AUTO"},),
+    "tool_config.function_calling_config.mode": ("AUTO",),
 }
+_LONGEST_DEFAULT = 100  # bytes
 # Fields of an assistant's message that only say how the message was made; and the fields that every such message has.
 OF_MAKING = OF_ANSWERS | {"function_call", "refusal"}
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
@@ -78,6 +100,11 @@ NULL = "null"  # the value of a field that says nothing
 BLANK = "blank"  # turns of the assistant that say nothing
 SYSTEM, ARGUMENTS = "system", "arguments"  # all instructions; texts of arguments that say nothing
 TEXTS = "texts"  # of Messages: lists of texts
+WORDS = "words"  # of schemas: all but a few
+# Fields with schemas, in snake case.
+SCHEMAS_IN = frozenset(
+    {"input_schema", "parameters", "parameters_json_schema", "response_json_schema", "response_schema", "schema"}
+)
 # What a fact about a history sets in the rules of histories, by the fact's field.
 _SET_IN_HISTORY: Mapping[str, Mapping[str, bool]] = {
     ARGUMENTS: {"blank_arguments": False},
@@ -149,7 +176,8 @@ def _adapt(
 ) -> tuple[dict[str, msgspec.Raw], list[str]]:
     """Return a request's fields in the form that ``fact`` says is taken, and what the client is told about them."""
     if fact.kind is Kind.SCHEMAS:
-        return fields, be_lax(fields, fact, form_request.formats)
+        is_lax = fact.field != WORDS
+        return (fields, be_lax(fields, fact, form_request.formats)) if is_lax else _in_words(fields, form_request)
     if fact.kind is Kind.FORCED:
         return _without_thinking(fields, fact, form_request)
     if fact.kind is Kind.LIMIT:
@@ -180,6 +208,17 @@ def _without_system(
         return fields, []
     moved = formats.vendors.without_system(fields)
     return dict(moved.fields), [loss.field for loss in moved.losses]
+
+
+def _in_words(fields: dict[str, msgspec.Raw], form_request: FormRequest) -> tuple[dict[str, msgspec.Raw], list[str]]:
+    """Return a request with schemas in plain words, and the words that were left out."""
+    formats, own = form_request.formats, form_request.request.extra_body
+    if formats.vendors.with_plain_schemas is None:
+        return fields, []
+    plain = formats.vendors.with_plain_schemas({name: value for name, value in fields.items() if name not in own})
+    return {**plain.fields, **{name: fields[name] for name in own if name in fields}}, [
+        loss.field for loss in plain.losses
+    ]
 
 
 _NOT_THINKING: Mapping[str, Any] = {"thinking": {"type": "disabled"}, "enable_thinking": False}
@@ -286,9 +325,22 @@ def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, to
     if fact.kind is Kind.CALL:
         formats = DIALECTS[dialect].requests
         return formats.tools.choice in fields and forces(fields, formats)
-    if fact.dialect != dialect or fact.kind not in _OF_ONE_FIELD or (place := place_of(fields, fact.field)) is None:
+    if fact.dialect != dialect or fact.kind not in _OF_ONE_FIELD:
         return False
-    value = bytes(value_at(fields, place) or b"")
+    place = place_of(fields, fact.field)
+    return (
+        _may_have_member(fields, fact.field) if place is None else _is_of(fact, bytes(value_at(fields, place) or b""))
+    )
+
+
+def _may_have_member(fields: Fields, path: str) -> bool:
+    """Whether a part of a turn or a tool may have the member at ``path``: ``messages.content.image_url.detail``."""
+    top, _, inner = path.partition(".")
+    return bool(inner) and f'"{inner.rpartition(".")[2]}"'.encode() in bytes(fields.get(top, b""))
+
+
+def _is_of(fact: Fact, value: bytes) -> bool:
+    """Whether a fact about a field is about this value."""
     if fact.kind is Kind.LIMIT or fact.kind is Kind.LEAST:
         return value.isdigit() and (int(value) > fact.tokens if fact.kind is Kind.LIMIT else int(value) < fact.tokens)
     return not fact.value or value.decode(errors="replace") == fact.value
@@ -349,7 +401,7 @@ def may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _W
     is_clients = name in request.fields and name not in request.added
     if value == b"false" and (top == formats.storing or (top == "store" and formats.stores_unasked)):
         return _may_be_stored(form_request, is_clients=is_clients)
-    if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
+    if _is_default(place, value):
         return _Why(is_told=False)
     if _is_preferred(fields, place, form_request) or top in _optional(formats, fields):
         return _Why(is_told=is_clients or top in OF_USAGE)
@@ -358,6 +410,14 @@ def may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _W
     if name not in request.fields:  # the gateway has added the field
         return _Why(is_told=False)
     return _Why(is_told=True) if request.drop_params else None
+
+
+def _is_default(place: FieldPlace, value: bytes) -> bool:
+    """Whether a value is its field's default, so that nothing is lost without the field."""
+    if not place.inner and value in DEFAULTS.get(place.top, _NONE):
+        return True
+    others = _OTHER_DEFAULTS.get(spelt(place.path).removeprefix("generation_config."), ())
+    return bool(others) and len(value) <= _LONGEST_DEFAULT and decoded(value) in others
 
 
 def _is_preferred(fields: Fields, place: FieldPlace, form_request: FormRequest) -> bool:

@@ -19,8 +19,10 @@ from providers.exchange.forms import (
     OF_USAGE,
     ONLY_BESIDE,
     ROLE,
+    SCHEMAS_IN,
     SYSTEM,
     TEXTS,
+    WORDS,
     FormRequest,
     be_lax,
     clients_name,
@@ -60,8 +62,8 @@ def understood(
         sent_headers = form_request.request.headers if headers is None else headers
         if (of_betas := _of_betas(reading.betas, fields, sent_headers, form_request)) is not None:
             return of_betas
-    for of_conversation in (_of_instructions, _of_texts, _of_turns, _of_calls):
-        if facts_of_it := of_conversation(reading, fields, form_request):
+    for of_part in (_of_instructions, _of_texts, _of_turns, _of_calls, _of_words):
+        if facts_of_it := of_part(reading, fields, form_request):
             return facts_of_it
     named = _of_fields(reading, fields, form_request)
     if named is None or any(fact.kind is Kind.MUST for fact in named):
@@ -142,6 +144,25 @@ def _of_calls(reading: RefusalReading, fields: Fields, form_request: FormRequest
             return (Fact(Kind.HISTORY, ARGUMENTS, dialect=form_request.api),)
     must = Fact(Kind.MUST, formats.prompt, value=reading.of_calls, dialect=form_request.api)
     return (must,) if reading.of_calls and has_must(must, fields, formats) else NOTHING
+
+
+def _of_words(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
+    """Return the fact that schemas are taken in plain words alone, if the request has others.
+
+    A path below a schema names one of its words: ``tools[0].function_declarations[0].parameters.additionalProperties``.
+    """
+    plain = form_request.formats.vendors.with_plain_schemas
+    names = (*form_request.formats.tools.offered, *form_request.formats.json_formats)
+    own = {spelt(name.partition(".")[0]) for name in names}
+    is_below = any(
+        refused.path[0] in own
+        and not SCHEMAS_IN.isdisjoint(map(spelt, refused.path[1:]))
+        and OF_CLIENTS.isdisjoint(refused.path[-2:-1])  # the client's own name, as of a property called ``strict``
+        for refused in reading.fields
+    )
+    if plain is None or not (is_below or reading.of_words) or plain(fields).fields == fields:
+        return NOTHING
+    return (Fact(Kind.SCHEMAS, WORDS, dialect=form_request.api),)
 
 
 def _of_limits(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> list[Fact]:

@@ -39,7 +39,7 @@ class Kind(StrEnum):
     NAME = "name"  # the name of a field: send the value as ``instead``
     VALUE = "value"  # one ``value`` of a field: send ``instead``, the nearest accepted value
     HISTORY = "history"  # roles or lists of texts: a stricter history; with ``field``: of assistant messages, or a role
-    SCHEMAS = "schemas"  # strict schemas: tools and formats are best effort; with ``value``: those with this digest
+    SCHEMAS = "schemas"  # strict schemas: sent as best effort; ``value``: those with this digest; ``field``: any words
     FORCED = "forced"  # a forced call of a tool while the model thinks: ``field`` tells the model not to think
     CALL = "call"  # a forced call of a tool, with or without thinking; with ``field``: also a forbidden one
     API = "api"  # the dialect named ``field``: the model is asked in ``instead``
@@ -75,7 +75,9 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
         """The refused part, and what is sent in its place."""
         own = {
             Kind.HISTORY: _OF_HISTORIES.get(self.field, f"{self.field} in earlier answers"),
-            Kind.SCHEMAS: "strict schemas that it has no rules for" if self.value else "strict schemas",
+            Kind.SCHEMAS: "words of JSON Schema (sent: told in descriptions)"
+            if self.field
+            else ("strict schemas that it has no rules for" if self.value else "strict schemas"),
             Kind.FORCED: "forced calls of tools while it thinks",
             Kind.CALL: "any choice of tools but its own" if self.field else "forced calls of tools",
             Kind.STREAM: f"streaming, in {self.field} with {self.value or 'no parameters'}",

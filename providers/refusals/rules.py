@@ -160,7 +160,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(rf"Extra inputs are not permitted, field: {_Q}{_FIELD}", "Fireworks: FlowiseAI/Flowise/issues/2866"),
     Rule(
-        r"Unknown name \"(?P<field>\w{1,100})\"(?: at '(?P<within>[\w.\[\]]{0,200})')?: Cannot find field",
+        r"Unknown name \"(?P<field>[\w$]{1,100})\"(?: at '(?P<within>[\w.\[\]]{0,200})')?: Cannot find field",
         "Gemini: YiiGuxing/TranslationPlugin/issues/6334, NousResearch/hermes-agent/pull/40790",
     ),
     Rule(
@@ -315,12 +315,16 @@ _OF_PREFILL = re.compile(
 # An empty turn of the assistant, or an empty text in one, is refused. Programs keep such a turn when an answer has
 # broken off. Mistral's, Anthropic's, xAI's and Google's words (mistral-common, protocol/instruct/validator.py;
 # experientiallabs/experiential/pull/799, anthropics/claude-code/issues/6774, charmbracelet/crush/issues/964;
-# opencode 1.18.33 keeps such turns, tried with stand-ins on 2026-11-30).
+# opencode 1.18.33 keeps such turns, tried with stand-ins on 2026-11-30). Google's of parts and turns that are empty:
+# google-gemini/deprecated-generative-ai-python/issues/697, router-for-me/CLIProxyAPI/issues/1292,
+# langgenius/dify/issues/30566, read on 2026-12-01.
 _OF_BLANKS = re.compile(
     r"assistant message must have either content or tool_calls"
     r"|text content blocks must (?:contain non-whitespace text|be non-empty)"
     r"|all messages must have non-empty content"
-    r"|each message must have at least one content element|contents\.parts must not be empty",
+    r"|each message must have at least one content element|contents\.parts must not be empty"
+    r"|it (?:has an empty text parameter|must have a text parameter|must include at least one parts field)"
+    r"|required oneof field 'data' must have one initialized field",
     re.IGNORECASE,
 )
 # The name of a tool has letters that the vendor does not take ("get.weather"), or too many letters: OpenAI's,
@@ -476,6 +480,20 @@ _TAKEN = re.compile(
 # (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
 _OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
 
+# A schema has words, or a form, that a server does not take: Moonshot (MoonshotAI/kimi-cli/issues/2061 and 2531),
+# OpenAI and Anthropic of the top of a tool's parameters (langchain-ai/langchainjs/issues/9804,
+# anthropics/claude-code/issues/5319), Google (vercel/ai/issues/9761 and 12183); read on 2026-12-01. Other words of
+# Google's, and those of Groq and llama.cpp, are from memory.
+_OF_WORDS = re.compile(
+    r"not a valid \w+[- ]flavored json schema|schema must have (?:a )?type ['\"]object['\"] and not have"
+    r"|\bdoes not support oneOf, allOf,? or anyOf\b|schema didn't specify the schema type field"
+    r"|parameters schema should be of type OBJECT|\bshould be non-empty for OBJECT type|\bitems: missing field"
+    r"|Proto field is not repeating, cannot start list|\bwhen using any_of, it must be the only field set"
+    r"|\benum\[\d{1,4}\]: cannot be empty|\bonly allowed for STRING type|\brequired\[\d{1,4}\]: property is not defined"
+    r"|\binvalid JSON schema for (?:tool|function)\b|JSON schema conversion failed",
+    re.IGNORECASE,
+)
+
 # Streaming is refused, always or with a parameter: Groq (``response_format``), Bedrock (tools), llama.cpp
 # (``logprobs``), OpenAI (organizations that are not verified, formats of sounds), vLLM (``best_of``).
 _STREAM = r"(?<![\w./-])stream(?:ed|ing|s)?(?![\w/-])"
@@ -593,6 +611,7 @@ class RefusalReading(NamedTuple):
     of_usage: bool = False  # ``stream_options`` is not taken
     of_names: bool = False  # about something with names that the client has given, such as a tool's schema or metadata
     of_schemas: bool = False  # a strict schema breaks the rules
+    of_words: bool = False  # a schema, strict or not, has words or a form that the server does not take
     of_forced: str = ""  # no tool is called by force while the model thinks: the field that stops the thinking
     betas: "Betas | None" = None  # some betas are not taken
     mentioned: tuple[str, ...] = ()  # the only path that is named, where nothing else is understood
@@ -638,6 +657,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_calls="" if (unfit := _OF_UNFIT_CALLS.search(text)) is None else str(unfit.lastgroup),
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,
+        of_words=_OF_WORDS.search(text) is not None,
         of_forced=_forced_in(text),
         betas=_betas_in(text, fields),
     )

@@ -31,6 +31,7 @@ from providers.dialects.dialect import (
     openai_tools,
 )
 from providers.dialects.histories import chat_history, without_bound_reasoning, without_sealed, without_system
+from providers.dialects.plain_schemas import with_plain
 from providers.dialects.wording import PLAIN, Fields, Loss, Wording
 
 # How plain events of a chat stream are recognised: those that only add content.
@@ -130,6 +131,7 @@ CHAT = Dialect(
             takes_quirks=True,
             takes_rules=True,
             with_history=chat_history,
+            with_plain_schemas=partial(with_plain, names=("tools", "functions", "response_format")),
             without_system=without_system,
         ),
         marks=CacheMarking(

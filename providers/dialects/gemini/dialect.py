@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -46,6 +47,7 @@ from providers.dialects.gemini.fields import (
     body_of,
     json_schema_of,
     spelt_at,
+    without_blanks,
     without_effort,
     without_foreign,
     without_signatures,
@@ -54,7 +56,8 @@ from providers.dialects.gemini.own_tools import COMPUTERS_FUNCTIONS
 from providers.dialects.gemini.request_from_chat import from_chat
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
-from providers.dialects.histories import SYSTEM_FIRST
+from providers.dialects.histories import SYSTEM_FIRST, History
+from providers.dialects.plain_schemas import NOT_TAKEN, plain_of, with_plain
 from providers.dialects.wording import GOOGLE, Fields, Loss, Malformed, Wording, as_users, decoded, raw_json
 from providers.models import Traits
 from providers.refusals import UNREADABLE
@@ -94,6 +97,16 @@ def habits_of(traits: Traits, max_output_tokens: int | None, known: Habits) -> G
 
 def _without_foreign(fields: Fields, habits: Habits) -> Wording:
     return without_foreign(fields, signs=habits.signs)
+
+
+def _history(fields: Fields, history: History) -> Wording:
+    """Return a request as ``history`` says."""
+    if history.blank_turns:  # nearly all requests
+        return Wording(fields)
+    try:
+        return without_blanks(fields)
+    except Malformed:  # Google says what is wrong
+        return Wording(fields)
 
 
 class _Text(msgspec.Struct):
@@ -136,6 +149,38 @@ def _from_chat(fields: Fields, habits: Habits) -> Wording:
         logprobs=own.logprobs,
         searches=own.searches,
     )
+
+
+_HOLDERS = dict.fromkeys(("parameters", "parametersJsonSchema", "parameters_json_schema"), "parameters")
+_FORMATS = dict.fromkeys((IN_CONFIG + "responseJsonSchema", IN_CONFIG + "responseSchema"), IN_CONFIG + "responseSchema")
+
+
+def _with_plain_schemas(fields: Fields) -> Wording:
+    """Return a request with schemas of the older form, in words that Google's oldest servers know."""
+    wording = with_plain(fields, ("tools",), _HOLDERS, _as_parameters)
+    said, lost = {name: value for name, value in wording.fields.items() if name not in _FORMATS}, dict[str, None]()
+    for name, older in _FORMATS.items():
+        if name in fields:
+            with suppress(Malformed):
+                said[older] = raw_json(_in_capitals(plain_of(decoded(fields[name], dict[str, Any], name), lost)))
+    losses = (Loss(f"{IN_CONFIG}responseSchema.{word}", NOT_TAKEN, nearly=True) for word in lost)
+    return Wording(said, (*wording.losses, *losses))
+
+
+def _as_parameters(schema: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a plain schema of parameters; None: there are none, and older servers refuse an object of nothing."""
+    is_empty = schema["type"] == "object" and not schema.get("properties")
+    return None if is_empty else _in_capitals(schema)
+
+
+def _in_capitals(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a plain schema as Google writes types."""
+    made = {**schema, "type": schema["type"].upper()}
+    if "properties" in schema:
+        made["properties"] = {name: _in_capitals(each) for name, each in schema["properties"].items()}
+    if "items" in schema:
+        made["items"] = _in_capitals(schema["items"])
+    return made
 
 
 # What a request expects of its answer.
@@ -289,7 +334,9 @@ GEMINI = Dialect(
             unforced=_asked_for_json,
             choice="toolConfig",
         ),
-        vendors=VendorsDiffer(without_system=_without_system),
+        vendors=VendorsDiffer(
+            with_history=_history, without_system=_without_system, with_plain_schemas=_with_plain_schemas
+        ),
         thoughts=EarlierThoughts(
             without_foreign=_without_foreign,
             without_bound=without_signatures,

@@ -149,6 +149,50 @@ def kind_at(address: str) -> str | None:
     return None if found is None else _AT_ADDRESSES.get(found[1].lower())
 
 
+# Parts that say nothing, which Google's servers refuse. Programs keep such parts from answers that broke off.
+
+_BLANK = re.compile(rb'"text"\s*:\s*"(?:\s|\\[nrt])*"|"parts"\s*:\s*\[\s*\]')
+_BLANK_TEXT = re.compile(rb'"(?:\s|\\[nrt])*"')
+_OF_TEXTS = frozenset({"text", "thought"})  # fields of a part that may say nothing: beside others it does say something
+_NO_BLANKS = "this provider takes no parts or turns that say nothing"
+
+
+def without_blanks(fields: Fields) -> Wording:
+    """Return a Gemini request without parts, turns of the model and instructions that say nothing.
+
+    A turn of the user that says nothing at all stays: it is the client's own question.
+
+    Raises:
+        Malformed: the conversation is not valid in Gemini.
+
+    """
+    losses: list[Loss] = []
+    said = dict(fields)
+    if _BLANK.search(bytes(fields.get("contents", b""))) is not None:
+        turns: list[Object] = []
+        for number, turn in enumerate(listed_at(fields["contents"], "contents")):
+            parts = listed_at(turn.get("parts"), f"contents[{number}].parts")
+            left = [part for part in parts if not _is_blank(part)]
+            is_models = bytes(turn.get("role", b"")) == b'"model"'
+            if (left or is_models) and (len(left) < len(parts) or not parts):
+                losses.append(Loss(f"contents[{number}]", _NO_BLANKS, hint=True))
+            if left or not is_models:
+                turns.append({**turn, "parts": left} if left else turn)
+        said["contents"] = raw_json(turns)
+    if _BLANK.search(bytes(fields.get("systemInstruction", b""))) is not None:
+        parts = listed_at(spelt_at(fields["systemInstruction"], "systemInstruction").get("parts"), "systemInstruction")
+        left = [part for part in parts if not _is_blank(part)]
+        said["systemInstruction"] = raw_json({"parts": left})
+        if not left:
+            del said["systemInstruction"]
+        losses.append(Loss("systemInstruction", _NO_BLANKS, hint=True))
+    return Wording(said, tuple(losses)) if losses else Wording(fields)
+
+
+def _is_blank(part: RawObject) -> bool:
+    return part.keys() <= _OF_TEXTS and _BLANK_TEXT.fullmatch(part.get("text", b'""')) is not None
+
+
 # Schemas. Gemini's older field has those of OpenAPI 3.0, with types in capitals, and numbers of items as strings.
 
 _LISTED = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})

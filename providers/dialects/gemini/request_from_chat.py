@@ -170,7 +170,8 @@ class GoogleConversation(ABC):
             kind = text_at(part, "type", at)
             if kind in {"text", "refusal"}:
                 self._losses.rest(part, ("type", kind), at, self._no_field, repeated=OF_ANSWER)
-                parts.append(self._text(raw_text_at(part, kind, at)))
+                text = raw_text_at(part, kind, at)
+                parts += [] if bytes(text) == b'""' else [self._text(text)]  # Google refuses an empty part
             elif texts_only:
                 self._losses.add(at, f"this is text only in {self.api}")
             else:

@@ -25,11 +25,13 @@ from providers.dialects.dialect import (
     SystemPrompt,
     ThinkingFields,
     ToolFields,
+    VendorsDiffer,
     schema_in,
 )
 from providers.dialects.events import CUT_SHORT, learned
 from providers.dialects.gemini.dialect import GeminiHabits, habits_of
 from providers.dialects.gemini.fields import UNSIGNED, is_said
+from providers.dialects.histories import SYSTEM_FIRST
 from providers.dialects.interactions.continuing import InteractionContinuing
 from providers.dialects.interactions.events import (
     CUT,
@@ -60,6 +62,7 @@ from providers.dialects.interactions.turns import (
     id_of_answer,
     state_of,
 )
+from providers.dialects.plain_schemas import with_plain
 from providers.dialects.recalling import Recalling
 from providers.dialects.wording import (
     BOUND_REASON,
@@ -70,6 +73,8 @@ from providers.dialects.wording import (
     Loss,
     Malformed,
     Wording,
+    as_users,
+    decoded,
     raw_json,
 )
 from providers.refusals import UNREADABLE
@@ -208,6 +213,18 @@ def _without_effort(fields: Fields) -> Wording:
     return Wording({name: value for name, value in fields.items() if name not in {_LEVEL, _SUMMARIES}}, losses)
 
 
+def _without_system(fields: Fields) -> Wording:
+    """Return a request whose user says first what its system prompt says, for models that take none."""
+    try:
+        told = decoded(fields["system_instruction"], str, "system_instruction")
+        steps = step_objects(fields)
+    except (KeyError, Malformed):  # Google says what is wrong
+        return Wording(fields)
+    said = {"type": "user_input", "content": [{"type": "text", "text": as_users(told or "")}]}
+    left = {name: value for name, value in fields.items() if name != "system_instruction"}
+    return Wording({**left, "input": raw_json([said, *steps])}, (Loss("system_instruction", SYSTEM_FIRST, hint=True),))
+
+
 INTERACTIONS = Dialect(
     name="interactions",
     path="interactions",
@@ -259,6 +276,10 @@ INTERACTIONS = Dialect(
             forced=_forced,
             unforced=_asked_for_json,
             choice=_CHOICE,
+        ),
+        vendors=VendorsDiffer(
+            without_system=_without_system,
+            with_plain_schemas=partial(with_plain, names=("tools", _FORMAT)),
         ),
         thoughts=EarlierThoughts(
             without_foreign=_without_foreign,

@@ -59,6 +59,7 @@ from providers.dialects.messages.thoughts import (
 from providers.dialects.messages.toolsets import offered_tools
 from providers.dialects.messages.turns_to_chat import found, with_tools_changed
 from providers.dialects.messages.versions import for_newest_version
+from providers.dialects.plain_schemas import with_plain
 from providers.dialects.reading import RawObject, object_at, objects_at, text_at
 from providers.dialects.unshown import unshown
 from providers.dialects.wording import ANTHROPIC, Fields, Loss, Malformed, Wording, is_string, raw_json
@@ -331,6 +332,7 @@ MESSAGES = Dialect(
             for_newest_version=for_newest_version,
             header_for=header_for,
             with_history=_history,
+            with_plain_schemas=partial(with_plain, names=("tools", "output_config", "output_format")),
         ),
         tools=ToolFields(
             offered={"tools": _offered_tools},

@@ -136,9 +136,12 @@ def lose_rest_of_answer(
 
 
 DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # default values
+    "best_of": (b"1",),
+    "echo": (b"false",),
     "frequency_penalty": (b"0", b"0.0"),
     "function_call": (b'"none"', b'"auto"'),
     "functions": (b"[]",),
+    "include": (b"[]",),
     "logit_bias": (b"{}",),
     "logprobs": (b"false",),
     "metadata": (b"{}",),

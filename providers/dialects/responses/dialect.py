@@ -31,6 +31,7 @@ from providers.dialects.dialect import (
     json_format_within,
     openai_tools,
 )
+from providers.dialects.plain_schemas import with_plain
 from providers.dialects.reading import object_at
 from providers.dialects.recalling import Recalling
 from providers.dialects.responses.compacting import compacts
@@ -241,6 +242,7 @@ RESPONSES = Dialect(
         vendors=VendorsDiffer(
             takes_rules=True,
             with_history=responses_history,
+            with_plain_schemas=partial(with_plain, names=("tools", "text")),
         ),
         thoughts=EarlierThoughts(
             without_foreign=without_lost_thoughts,

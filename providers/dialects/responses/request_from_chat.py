@@ -389,6 +389,9 @@ _ANY_JSON = b'"json_object"'
 
 _LOST: Mapping[str, tuple[str, tuple[bytes, ...]]] = {  # the reason, and values that are defaults
     "n": ("Responses gives one answer", (b"1",)),
+    "best_of": ("Responses gives one answer", (b"1",)),
+    "echo": ("Responses repeats no prompt", (b"false",)),
+    "include": ("Responses includes other things", (b"[]",)),
     "stop": ("Responses has no stop sequences", (b"[]",)),
     "seed": ("Responses takes no seed", ()),
     "frequency_penalty": ("Responses has no penalties", (b"0", b"0.0")),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Step
+from providers.simulator.script import Status, Step
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, refused
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.shared_gateway import SharedGateways
@@ -120,3 +120,50 @@ async def test_what_the_user_has_not_said_is_refused(serve: Serve, api: str) -> 
     async with serve(alpha=refused(WORDS[api]), config=AT[api]) as running:
         status, _ = await said(running, api, {"role": "user", "content": " "})
         assert (status, len(running["alpha"].received)) == (400, 1), json.dumps(WORDS[api])
+
+
+ASKED: Json = {"role": "user", "parts": [{"text": "Hi"}]}
+CALLED: Json = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln"}
+GOOGLES = (
+    "* GenerateContentRequest.contents[1].parts[0].data: required oneof field 'data' must have one initialized field",
+    "Unable to submit request because it has an empty text parameter. Add a value to the parameter and try again.",
+)
+
+
+def googles(words: str) -> Any:
+    """Return the answers of Google, which takes no blank part and no turn without parts."""
+
+    def answer(body: Json) -> Sequence[Step]:
+        turns = [*body["contents"], *filter(None, [body.get("systemInstruction")])]
+        is_blank = any(not turn["parts"] or {"text": ""} in turn["parts"] for turn in turns)
+        error = {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}
+        return [Status(400, {"error": error})] if is_blank else ANSWERS["gemini"]
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("turn", "left"),
+    [
+        ({"role": "model", "parts": [{"text": ""}]}, []),
+        ({"role": "model", "parts": []}, []),
+        ({"role": "model", "parts": [{"text": ""}, CALLED]}, [{"role": "model", "parts": [CALLED]}]),
+        ({"role": "user", "parts": [{"text": ""}, {"text": "!"}]}, [{"role": "user", "parts": [{"text": "!"}]}]),
+    ],
+)
+@pytest.mark.parametrize("words", GOOGLES)
+async def test_parts_of_googles_api_that_say_nothing_are_left_out_after_one_refusal(
+    shared: SharedGateways, words: str, turn: Json, left: list[Json]
+) -> None:
+    async with shared.row(alpha=None, config={"providers": {"alpha": {"kind": "gemini"}}}) as running:
+        running["alpha"].answers = googles(words)
+        asked = {"contents": [ASKED, turn, ASKED], "systemInstruction": {"parts": [{"text": ""}]}}
+        for sendings in (2, 3):
+            path = f"/v1beta/models/{MODEL}{running.suffix}:generateContent"
+            async with running.post(asked, path=path) as response:
+                await response.read()
+                told = response.headers.get("x-holeshot-dropped")
+            assert (response.status, told) == (200, "contents[1], systemInstruction")
+            sent = running.received("alpha")
+            assert (len(sent), sent[-1].body["contents"]) == (sendings, [ASKED, *left, ASKED])
+            assert "systemInstruction" not in sent[-1].body

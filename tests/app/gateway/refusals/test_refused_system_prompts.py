@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from providers.simulator.script import Status, Step
+from providers.simulator.script import Raw, Status, Step
 from providers.simulator.wire import serve as serving
+from tests.app.gateway.apis.test_interactions import TEXT_BYTES as INTERACTION_BYTES
 from tests.app.gateway.races.test_bedrock import AWS, beside
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, refused
 from tests.app.gateway.running_gateway import MODEL, Serve
@@ -84,6 +85,23 @@ async def test_the_user_says_it_at_gemma(serve: Serve, client: str) -> None:
             assert len(running["alpha"].received) == sendings
         [turn] = running["alpha"].received[-1].body["contents"]
     assert (turn["role"], [part["text"] for part in turn["parts"]]) == ("user", [SAID, "Hi"])
+
+
+async def test_the_user_says_it_in_googles_newer_api_too(serve: Serve) -> None:
+    config = {"providers": {"alpha": {"kind": "gemini", "apis": ["interactions"]}}}
+    error = {"code": 400, "message": GOOGLES, "status": "INVALID_ARGUMENT"}
+    async with serve(alpha=None, config=config) as running:
+        running["alpha"].answers = lambda body: (
+            [Status(400, {"error": error})] if "system_instruction" in body else [Raw(INTERACTION_BYTES, token=True)]
+        )
+        asked = {"model": MODEL, "store": False, "system_instruction": "Be brief.", "input": "Hi"}
+        for sendings in (2, 3):
+            async with running.post(asked, path="/v1/interactions") as response:
+                await response.read()
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "system_instruction")
+            assert len(running["alpha"].received) == sendings
+        texts = [step["content"][0]["text"] for step in running["alpha"].received[-1].body["input"]]
+    assert texts == [SAID, "Hi"]
 
 
 @pytest.mark.parametrize(
