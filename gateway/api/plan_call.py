@@ -51,8 +51,8 @@ from gateway.steering import (
     conversation_of,
     prefix_of,
 )
-from providers import aside, concerns
-from providers.dialects import PIVOT, SEARCHED_BYTES, LastingPart, accounts_in, bound_reasoning
+from providers import Demand, Kind, aside, concerns, of_loss
+from providers.dialects import PIVOT, SEARCHED_BYTES, LastingPart, Loss, accounts_in, bound_reasoning
 
 if TYPE_CHECKING:
     from gateway.api.vectors import VectorComparisons
@@ -251,17 +251,30 @@ def _planned_with_last(decision: _Decided, call: Call, terms: Terms, in_vain: Co
 
 
 def _with_supposed(terms: Terms, call: Call, model: Model, names: Sequence[str]) -> Terms:
-    """Return the ``terms`` with those of ``names`` that have refused other clients alone what a ``call`` asks for."""
+    """Return the ``terms`` with those of ``names`` that have refused something which a ``call`` asks for.
+
+    Of what has been refused to this client itself, and is left out since, preferences alone count: a hint changes no
+    answer.
+    """
     supposed = [name for name in names if _is_supposed_at(model.deployments[name], call)]
     return msgspec.structs.replace(terms, supposed=(*terms.supposed, *supposed)) if supposed else terms
 
 
+_LOSING = frozenset({Kind.FIELD, Kind.VALUE})
+
+
 def _is_supposed_at(deployment: Deployment, call: Call) -> bool:
     learnt, dialect = deployment.learnt, deployment.spoken_in(call)
-    facts = () if learnt is None else learnt.met_by_others(deployment.model, call.caller.client)
-    if not facts:
+    if learnt is None or not learnt.is_any:
         return False
     fields, tools = call.sent_to(deployment.name), dialect.requests.tools.offered
+    unchosen, client = dialect.requests.omissible.unchosen, call.caller.client
+    own = [
+        fact
+        for fact in learnt.of(deployment.model, client)
+        if fact.kind in _LOSING and of_loss(Loss(fact.field, ""), fields, unchosen) is Demand.PREFERENCE
+    ]
+    facts = (*learnt.met_by_others(deployment.model, client), *own)
     has_tools = any(name in fields for name in tools)
     return any(concerns(fact, fields, dialect.name, call.traits.prompt_tokens, tools=has_tools) for fact in facts)
 
@@ -448,7 +461,7 @@ def _terms_of(decision: _Decided, call: Call, whose: str | None, *, is_made: boo
     elif traits.maker is not None:
         terms = msgspec.structs.replace(terms, demands=_led_by(traits.maker, call, model))
     for learnt in model.learnt:
-        if learnt.is_of_some:
+        if learnt.is_any:
             return _with_supposed(terms, call, model, cached.names)
     return terms
 

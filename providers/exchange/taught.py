@@ -84,7 +84,8 @@ def understood(
             and _may_be_told(FieldPlace(path), bytes(value).decode(errors="replace"), formats)
         ]
     facts += _of_limits(reading, fields, form_request)
-    if reading.of_usage and may_lose(fields, FieldPlace("stream_options"), form_request) is not None:
+    is_of_part = any(fact.field.startswith("stream_options.") for fact in facts)
+    if reading.of_usage and not is_of_part and may_lose(fields, FieldPlace("stream_options"), form_request) is not None:
         is_named = reading.of_names and not named_by_client(fields).isdisjoint(OF_USAGE)
         facts.append(Fact(Kind.FIELD, "stream_options", dialect=api, passing=is_named))
     if (reading.of_history or reading.of_roles) and formats.vendors.with_history is not None:

@@ -441,6 +441,51 @@ async def test_who_has_refused_a_must_is_asked_after_others(serve: Serve, body: 
             assert len(running["alpha"].received) == asked
 
 
+DEFAULTS: list[tuple[str, str, dict[str, Any], str, bool]] = [  # API, path, body, the refused field, whether it is told
+    ("chat", "/v1/chat/completions", {"tools": []}, "tools", False),
+    ("chat", "/v1/chat/completions", {"response_format": {"type": "text"}}, "response_format", False),
+    ("chat", "/v1/chat/completions", {"echo": False}, "echo", False),
+    ("chat", "/v1/chat/completions", {"length_penalty": 1.0}, "length_penalty", True),
+    ("chat", "/v1/chat/completions", {"stream_options": {"include_usage": True}}, "stream_options", True),
+    ("messages", "/v1/messages", {"max_tokens": 9, "stop_sequences": []}, "stop_sequences", False),
+    ("gemini", "", {"generationConfig": {"responseModalities": ["TEXT"]}}, "responseModalities", False),
+    ("gemini", "", {"toolConfig": {"functionCallingConfig": {"mode": "AUTO"}}}, "toolConfig", False),
+]
+
+
+@pytest.mark.parametrize("row", DEFAULTS, ids=lambda row: f"{row[3]} in {row[0]}")
+async def test_a_value_that_says_what_an_api_does_anyway_fails_no_call(
+    shared: SharedGateways, row: tuple[str, str, dict[str, Any], str, bool]
+) -> None:
+    api, path, body, name, is_told = row
+    asked = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]} if api == "gemini" else {"messages": QUESTION}
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+        running["alpha"].answers = lambda sent: (
+            refused(f'Unknown name "{name}"' if api == "gemini" else f"Unknown parameter: '{name}'.")
+            if f'"{name}"' in json.dumps(sent)
+            else ANSWERS[api]
+        )
+        for sendings in (2, 3):
+            own = path or f"/v1beta/models/{MODEL}{running.suffix}:streamGenerateContent?alt=sse"
+            streamed = {} if api == "gemini" else {"stream": True}
+            answered = await told(running, {**asked, **body, **streamed}, own)
+            assert answered == (200, name if is_told else None)
+            assert len(running.received("alpha")) == sendings
+
+
+async def test_who_takes_a_preference_is_asked_before_an_equal_that_has_refused_it(serve: Serve) -> None:
+    config: dict[str, Any] = {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}}}
+    asked = {"messages": QUESTION, "verbosity": "low"}
+    async with serve(alpha=None, beta=ANSWERS["chat"], config=config) as running:
+        for name in ("alpha", "beta"):  # both are as good
+            running.prefer(name)
+        running["alpha"].answers = refusing("verbosity")
+        assert await told(running, {**asked, "provider": {"order": ["alpha"]}}) == (200, "verbosity")
+        for _ in range(6):
+            assert await told(running, asked) == (200, None)
+        assert len(running["beta"].received) == 6
+
+
 STORING = {
     "responses": ({}, ANSWERS["responses"]),
     "interactions": ({"kind": "gemini"}, [Raw(INTERACTION_BYTES, token=True)]),

@@ -784,7 +784,7 @@ def test_other_words_leave_nothing_out_and_keep_nobody_out(said: str) -> None:
         "top_p": 0.5,
         "max_tokens": 9,
         "messages": [],
-        "tools": [],
+        "tools": [{"type": "function", "function": {"name": "f"}}],
         "response_format": {"type": "json_object"},
         "reasoning_effort": "low",
     }
