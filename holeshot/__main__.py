@@ -16,8 +16,8 @@ def main() -> None:
     if sys.platform == "win32" and sys.argv[1:2] not in (["login"], ["token"]):  # these are for people's laptops
         sys.exit(f"holeshot: {NOT_ON_WINDOWS}")
     if sys.argv[1:2] == ["serve"]:
-        # It asks to read again what is only about to be read, and would end a process without a handler. Programs that
-        # the configuration runs would inherit SIG_IGN.
+        # SIGHUP asks to reload a configuration that is only about to be read, and ends a process without a handler. Not
+        # SIG_IGN, which programs that the configuration runs would inherit.
         signal.signal(signal.SIGHUP, lambda *_: None)
     package = Path(__file__).resolve().parent
     inside = package / "_lib"

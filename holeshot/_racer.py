@@ -64,25 +64,25 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     deployment: str
     outcome: str  # won, lost, …: ``attempts.outcome`` of the ledger
-    ttft_s: float | None  # since its launch; None: no token
+    ttft_s: float | None  # from the attempt's launch to its first token; None: no token
     cost_usd: float | None
-    error: str | None  # why it failed
+    error: str | None  # why the attempt failed
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """One event of an answer. ``data`` is as its API has it (``chat.completion.chunk``), ``text`` what it adds."""
+    """One event of an answer. ``data`` has the API's form (``chat.completion.chunk``); ``text`` is the text it adds."""
 
     text: str
     data: dict[str, Any]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer. ``data`` is as its API has it (``chat.completion``)."""
+    """A whole answer. ``data`` has the API's form (``chat.completion``)."""
 
     text: str
     data: dict[str, Any]
-    winner: str  # the deployment
-    ttft_s: float | None  # since the call
+    winner: str  # the deployment that answered
+    ttft_s: float | None  # from the call to the first token
     cost_usd: float | None  # winner and losers, as far as known
     attempts: Sequence[Attempt]
     call_id: str
@@ -95,8 +95,8 @@ class Stream:
     loop early cancels all attempts; ``aclose`` waits until they have ended.
     """
 
-    winner: str | None = None  # the deployment
-    ttft_s: float | None = None  # since the call
+    winner: str | None = None  # the deployment that answers
+    ttft_s: float | None = None  # from the call to the first token
     cost_usd: float | None = None
     attempts: Sequence[Attempt] = ()
 
@@ -137,9 +137,9 @@ class Stream:
 
 
 class Api:
-    """Another API of a ``Racer``, with the names of its vendor's SDK: ``create``, and ``stream`` for one that streams.
+    """Another API of a ``Racer``, with methods named as in the vendor's SDK: ``create``, and ``stream`` for a stream.
 
-    Its fields are that API's own; ``race`` is one, too.
+    ``fields`` are the API's own; ``race`` is a field, too.
     """
 
     def __init__(self, racer: "Racer", endpoint: Endpoint, text_of_event: _TextOf, text_of_answer: _TextOf) -> None:
@@ -149,7 +149,7 @@ class Api:
         self._text_of_answer = text_of_answer
 
     def stream(self, *, model: str, **fields: Any) -> Stream:
-        """Return the answer as a stream of chunks, whose ``data`` are the events of this API.
+        """Return the answer as a stream of chunks; the ``data`` of each is an event of this API.
 
         Raises:
             InvalidRequest: a field is wrong.
@@ -159,7 +159,7 @@ class Api:
         return Stream(partial(self._racer.running, request), self._text_of_event)
 
     async def create(self, *, model: str, **fields: Any) -> Answer:
-        """Return the whole answer; its ``data`` is as this API has it.
+        """Return the whole answer; its ``data`` has the form of this API.
 
         Raises:
             ApiError: no provider answered, or the request is at fault.
@@ -174,8 +174,8 @@ class Api:
 class Racer:
     """Races providers in this process: ``async with Racer(...) as racer``, in one event loop.
 
-    It uses a gateway's configuration: ``providers``, ``models`` and timeouts. The settings of clients, stores and the
-    server are ignored, and limits count this process alone.
+    A Racer uses a gateway's configuration: ``providers``, ``models`` and timeouts. The settings of clients, stores and
+    the server are ignored, and limits count this process alone.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Racer:
     ) -> None:
         """Read the configuration: a file, or its sections as arguments, or keys in variables such as GROQ_API_KEY.
 
-        ``ledger`` is a SQLite file for calls and attempts, created if it does not exist; None: they are not stored.
+        ``ledger`` is a SQLite file for calls and attempts, created if it does not exist; None: calls are not stored.
 
         Raises:
             ConfigurationError: with every problem found.
@@ -209,7 +209,7 @@ class Racer:
         self._calls: set[Task] = set()
         self._exit = AsyncExitStack()
         self._is_entered = self._is_closing = False
-        self.loop: asyncio.AbstractEventLoop | None = None  # in which it was entered
+        self.loop: asyncio.AbstractEventLoop | None = None  # in which the Racer was entered
         self._chat = Api(self, CHAT_ENDPOINT, partial(_of_chat, "delta"), partial(_of_chat, "message"))
         self.responses = Api(self, RESPONSES_ENDPOINT, _responses_event, _responses_answer)
         self.messages = Api(self, MESSAGES_ENDPOINT, _messages_event, _messages_answer)
@@ -295,7 +295,7 @@ class Racer:
         return self.parsed(endpoint, written, None)
 
     def parsed(self, endpoint: Endpoint, body: bytes, race_header: str | None) -> ParsedRequest:
-        """Return the request that ``body`` is.
+        """Return ``body`` as a request.
 
         Raises:
             InvalidRequest, ResponseNotFound: a field is wrong, or names what is not kept here.
@@ -317,7 +317,7 @@ class Racer:
         return RunningCall(partial(self._start, request))
 
     async def gathered(self, request: ParsedRequest) -> tuple[GatheringSink, CallRecord]:
-        """Make a call whose answer comes whole; return what holds it, and its record.
+        """Make a call whose answer comes whole; return the sink with the answer, and the call's record.
 
         Raises:
             ApiError: no provider answered, or the request is at fault.
@@ -353,7 +353,7 @@ class Racer:
 
     @property
     def models(self) -> Sequence[str]:
-        """The names of the models of its configuration."""
+        """The names of the configured models."""
         return tuple(self._settings.models)
 
     def _start(self, request: ParsedRequest, sink: BlockSink | GatheringSink) -> Task:

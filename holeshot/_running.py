@@ -79,7 +79,7 @@ class RunningCall:
     """A call whose answer is read block by block, once. Leaving the loop, or ``aclose``, cancels all attempts."""
 
     def __init__(self, start: Callable[[BlockSink], Task]) -> None:
-        """Start it. ``start`` returns the call's task, whose answer goes to the sink."""
+        """Start the call. ``start`` returns the call's task, which writes the answer to the sink."""
         self.sink = BlockSink()
         self._task = start(self.sink)
         self._task.add_done_callback(self.sink.wake)
@@ -124,7 +124,7 @@ class RunningCall:
 
     @property
     def record(self) -> CallRecord | None:
-        """What came of it, once it has ended as an answer; None before."""
+        """The record of the call, once the answer has ended; None before."""
         task = self._task
         return task.result() if task.done() and not task.cancelled() and task.exception() is None else None
 

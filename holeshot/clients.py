@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from holeshot._served import Events
 
-_BASE_URL = "http://holeshot"  # nobody is connected to: it is what frameworks call the provider in their metrics
+_BASE_URL = "http://holeshot"  # no connection is made: frameworks show this name as the provider in their metrics
 _RACE_HEADER = "x-holeshot-race"
 
 
 def openai_client(racer: Racer, **options: Any) -> "AsyncOpenAI":
     """Return OpenAI's client (chat completions, completions, Responses); ``options`` are its own.
 
-    It asks once: a race has asked everybody already. Nothing has to be closed but the Racer.
+    The client does not retry: a race has asked all deployments already. Only the Racer has to be closed.
     """
     import openai  # noqa: PLC0415 - whoever calls this has it; ``import holeshot`` needs none
 
@@ -34,9 +34,9 @@ def openai_client(racer: Racer, **options: Any) -> "AsyncOpenAI":
 def anthropic_client(racer: Racer, **options: Any) -> Any:
     """Return Anthropic's client (Messages), ``AsyncAnthropic``; ``options`` are its own.
 
-    It asks once: a race has asked everybody already. Nothing has to be closed but the Racer.
+    The client does not retry: a race has asked all deployments already. Only the Racer has to be closed.
     """
-    anthropic: Any = import_module("anthropic")  # whoever calls this has it
+    anthropic: Any = import_module("anthropic")  # a caller has the package installed
     made = {"api_key": "none", "base_url": _BASE_URL, "max_retries": 0, **options}
     return anthropic.AsyncAnthropic(**made, http_client=_http_client(anthropic, racer))
 
@@ -49,7 +49,7 @@ def _http_client(sdk: Any, racer: Racer) -> Any:
 
 
 class _Transport:
-    """The transport of an HTTP client: what would be sent to a server is given to a Racer."""
+    """The transport of an HTTP client, which gives requests to a Racer instead of sending them to a server."""
 
     def __init__(self, racer: Racer, library: ModuleType) -> None:
         self._racer = racer
@@ -58,7 +58,7 @@ class _Transport:
         self._body = cast("type[_Body]", type("Body", (_Body, self._library.AsyncByteStream), {}))
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Return the response, once it has begun. If this is cancelled, all attempts are."""
+        """Return the response, once it has begun. A cancellation cancels all attempts."""
         from holeshot._served import served  # noqa: PLC0415 - memory: imports what a Racer alone does not need
 
         library, wait_s = self._library, request.extensions.get("timeout", {}).get("read")
@@ -75,7 +75,7 @@ class _Transport:
         return library.Response(found.status, headers=head, stream=self._body(found.body, wait_s, late))
 
     async def aclose(self) -> None:
-        """Do nothing: the Racer is its owner's."""
+        """Do nothing: the owner of the Racer closes it."""
 
     async def __aenter__(self) -> Self:
         return self

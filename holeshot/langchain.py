@@ -11,7 +11,7 @@ from holeshot.clients import openai_client
 
 
 class ChatRaced(BaseChatOpenAI):  # type: ignore[misc] # mypy does not look into langchain_openai
-    """The chat model of a chain or a graph, on a Racer: tools, structured output, usage and errors are OpenAI's one's.
+    """The chat model of a chain or a graph, on a Racer: tools, structured output, usage, errors as in ``ChatOpenAI``.
 
     ``ChatRaced(racer=racer, model="chat")``, with the options of ``ChatOpenAI``. ``invoke`` and ``stream`` work in
     every thread but that of the Racer's event loop: there, use ``ainvoke`` and ``astream``.
@@ -22,11 +22,11 @@ class ChatRaced(BaseChatOpenAI):  # type: ignore[misc] # mypy does not look into
     @model_validator(mode="before")
     @classmethod
     def _ask_the_racer(cls, values: dict[str, Any]) -> dict[str, Any]:
-        # ChatOpenAI takes it by both names; without one, the client's own counts.
+        # ChatOpenAI takes the time-out by both names; without one, the client's own counts.
         wait_s = values.get("timeout", values.get("request_timeout"))
         client = openai_client(values["racer"], **({} if wait_s is None else {"timeout": wait_s}))
         completions = client.chat.completions
-        # In the place of the other client, too: without one, another would be made that asks OpenAI.
+        # Also as the synchronous client: without one, LangChain would make a client that asks OpenAI.
         clients = {
             "root_async_client": client,
             "async_client": completions,
@@ -36,7 +36,7 @@ class ChatRaced(BaseChatOpenAI):  # type: ignore[misc] # mypy does not look into
         return {"stream_usage": True, **values, **clients}
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
-        del run_manager  # it is this thread's, and the answer is made in another
+        del run_manager  # the manager belongs to this thread, and the answer is made in another
         return self._wait_for(self._agenerate(messages, stop, None, **kwargs))
 
     def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Iterator[Any]:
@@ -54,7 +54,7 @@ class ChatRaced(BaseChatOpenAI):  # type: ignore[misc] # mypy does not look into
             self._wait_for(chunks.aclose())
 
     def _wait_for(self, answer: Coroutine[Any, Any, Any]) -> Any:
-        """Return what a coroutine returns that runs in the Racer's event loop.
+        """Run a coroutine in the Racer's event loop, and return its result.
 
         Raises:
             RuntimeError: this is the thread of that loop, which cannot wait for itself; or the Racer is not entered.

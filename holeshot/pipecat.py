@@ -10,7 +10,7 @@ from holeshot.clients import openai_client
 
 
 class RacedLLMService(OpenAILLMService):  # type: ignore[misc] # mypy does not look into pipecat
-    """The OpenAI service of a pipeline, on a Racer: frames, tools, interruptions, usage and metrics are that one's."""
+    """The OpenAI service of a pipeline, on a Racer: frames, tools, interruptions, usage, metrics are that service's."""
 
     def __init__(self, racer: Racer, model: str | None = None, **options: Any) -> None:
         """``model`` is one of the Racer's, or is in ``settings``; ``options`` are those of ``OpenAILLMService``."""
