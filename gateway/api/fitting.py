@@ -335,7 +335,7 @@ class _Translations:
     def _asked_in(self, deployment: Deployment) -> Dialect:
         """Return the dialect in which ``deployment`` is asked: the client's own, unless there is a reason for another.
 
-        That is, in this order: where its model takes tools; what it has refused; tools and summaries that it lacks.
+        The reasons, in this order: the model takes tools elsewhere; refusals; tools or summaries that are missing.
         """
         client = self._question.client
         dialect = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=client)
@@ -472,7 +472,7 @@ class _Translations:
         return msgspec.structs.replace(wording, fields=fields, losses=(*wording.losses, loss))
 
     def _kept(self, deployment: Deployment, dialect: Dialect, wording: Wording, fitting: Fitting) -> None:
-        """Ask a vendor last that does not know ``store: false``; exclude one that may not be sent ``store: true``."""
+        """Ask vendors without ``store: false`` last; exclude a vendor to which ``store: true`` must not be sent."""
         field = dialect.requests.storing or ""
         store = bytes(wording.fields[field])
         if store == b"true" and self._question.policy.zdr:
@@ -588,7 +588,7 @@ class _Translations:
 
 
 class _UnseenTranslations(_Translations):
-    """Those of a request without its pictures, for deployments that see none: these are asked after all others."""
+    """Translations of a request without its pictures, for deployments that see none and are asked last."""
 
     def __init__(self, question: Question, left: Wording) -> None:
         needs = msgspec.structs.replace(question.needs, vision=False)
@@ -706,7 +706,7 @@ def _note_refused(deployment: Deployment, question: Question, fitting: Fitting) 
 
 
 def note_betas(fitting: Fitting, client: str | None, fields: Fields, headers: Mapping[str, str]) -> None:
-    """Ask deployments last that are known to refuse a beta that the request needs; if all refuse it, ask only one.
+    """Ask deployments last that are known to refuse a beta of the request; if all refuse the beta, ask only one.
 
     So the client gets the refusal in that vendor's words.
     """

@@ -267,7 +267,8 @@ class Affinity:
         """Return how many tokens of a prompt each deployment in ``held`` should have in its cache.
 
         The number is that of the last prompt with this beginning, as a conversation grows at its end. It is at least
-        the length of the known beginning, and less than that of the next longer beginning, which differs.
+        the length of the known beginning, and less than that of the next longer beginning, which differs. For example,
+        the last prompt had 3,000 tokens, and shares 8 KB with this one, but not 16 KB: 3,000 tokens are in the cache.
         """
         return {
             name: min(prompt_tokens, self._tokens(model, prefix, PREFIX_BYTES.index(size), name))

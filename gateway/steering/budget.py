@@ -667,13 +667,14 @@ class Budgets:
 def raced_share(budget: float) -> float:
     """Return the chance that a second attempt starts with its call.
 
-    A tenth of an attempt per call pays for hedges; the rest of the budget buys races at t = 0.
+    A tenth of an attempt per call pays for hedges; the rest of the budget buys races at t = 0. For example, a budget of
+    0.55 races half of the calls from their start, and hedges the others.
     """
     return min(1.0, max(0.0, (budget - HEDGE_SHARE) / (1.0 - HEDGE_SHARE)))
 
 
 def hedge_quantile(budget: float) -> float:
-    """Return the share of the primary's first tokens that come before the hedge."""
+    """Return the share of the primary's first tokens that come before the hedge: 0.9 for budgets from 0.1 on."""
     return 1.0 - min(budget, HEDGE_SHARE)
 
 

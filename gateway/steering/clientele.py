@@ -46,7 +46,7 @@ class Clientele:
         self.fades_at_s = now_s + CLIENTS_HALF_LIFE_S
 
     def share(self) -> float:
-        """Return the share of a decision that one client may contribute."""
+        """Return the share of a decision that one client may contribute: 0.4 if three clients or more call."""
         first, second = (*nlargest(2, self.counts.values()), 0.0, 0.0)[:2]
         enough = FLAW_CLIENTS_OF * self.total
         if first >= enough:

@@ -468,9 +468,9 @@ class Health:
     def rate_limited(self, retry_after_s: float | None, now_s: float) -> bool:
         """Handle a 429: pause for as long as its ``retry-after`` asks; return whether it is the first in minutes.
 
-        Without a ``retry-after`` each pause is twice the pause before, until the deployment answers again. A 429 after
-        such a pause confirms a limit, and each later 429 raises the scarcity price in the score. A 429 within a pause
-        says nothing new: its attempt was launched before the pause.
+        Without a ``retry-after`` each pause is twice the pause before (1, 2, 4 s), until the deployment answers again.
+        A 429 after such a pause confirms a limit, and each later 429 raises the scarcity price in the score. A 429
+        within a pause says nothing new: its attempt was launched before the pause.
         """
         self.launches.add(now_s, -1)
         resumed_s = now_s - self._availability.cooling_until_s  # ago; infinite if it never paused

@@ -211,7 +211,8 @@ class SuspectSamples:
         """Whether the deployment is silent: so many attempts cut at such ages without a first token are very unlikely.
 
         Each loser adds -ln of the chance that this deployment's first token takes clearly longer than the loser's age.
-        That is little, as losers are cut early. A loser of a usual age adds nothing: it may have lost by a hair.
+        That is little, as losers are cut early: about 0.1 if a tenth of first tokens come sooner. A loser of a usual
+        age adds nothing: it may have lost by a hair.
         """
         if estimate.usual is None or estimate.is_borrowed or estimate.usual_events < KNOWN_EVENTS:
             return False

@@ -128,6 +128,9 @@ class Strikes:
     with a first token in the last seconds, and no failure since, ignores the others. Strikes older than the last first
     token are ignored everywhere.
 
+    For example, two replicas with two strikes each open the breaker at themselves and at a third one, unless three
+    others have just had a first token there.
+
     A replica that fails at most of its providers reports no strikes: its own network is at fault. A replica reports
     only its own observations, not breakers that opened because of others.
     """

@@ -63,7 +63,10 @@ def _within_the_budget(plan: Planned) -> Sequence[Start]:
 
 
 def _bought(race: RaceSettings, drawn: float) -> int:
-    """Return how many attempts the budget buys a call at its start: above one attempt per call races become wider."""
+    """Return how many attempts the budget buys a call at its start: above one attempt per call races become wider.
+
+    For example, a budget of 1.5 buys one further attempt, and in half of the calls two.
+    """
     if race.budget <= 1.0:
         return int(drawn < raced_share(race.budget))
     whole = int(race.budget)
