@@ -170,7 +170,7 @@ def _add_bodies(metrics: Metrics, bodies: Bodies) -> None:
     metrics.gauge("holeshot_unfinished_bodies", "Request bodies that are still arriving.", lambda: bodies.unfinished)
     metrics.counter(
         "holeshot_cut_bodies_total",
-        "Unfinished request bodies that were cut to make room for those of others.",
+        "Unfinished request bodies that were cancelled to make room for those of others.",
         lambda: bodies.cut,
     )
 

@@ -45,7 +45,7 @@ class Body:
 
         """
         if self.error is not None or self._bodies is None:
-            raise self.error or Overloaded("the body was cut")
+            raise self.error or Overloaded("the body was cancelled")
         self._bodies.add(self, self._client, number)
 
     def finish(self) -> None:
