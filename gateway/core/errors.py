@@ -196,7 +196,7 @@ class NotFound(ApiError):
 class ModelNotFound(ApiError):
     """No such model."""
 
-    # Means: No model of this name is configured; or each provider of it says that it does not have it, or not any more.
+    # Means: No model of this name is configured; or each of its providers answers that the model is unknown, or gone.
     # Retry: no.
     # Caller: Use another name of `GET /v1/models`.
     # Operator: Add it under `models:`, or correct the name there: `holeshot models --live` lists those that providers
@@ -258,8 +258,8 @@ class NoDeploymentFits(ApiError):
         super().__init__(f"no deployment of {model!r} can answer this request: {causes}")
         self.reasons = reasons
         if too_long is not None:
-            # Error 400 context_length_exceeded: The prompt has more tokens than the deployments that could answer it
-            # otherwise accept, or they have refused it for its length. Clients of Messages and Google are told so in
+            # Error 400 context_length_exceeded: The prompt is too long for all deployments that could answer it
+            # otherwise: by their limits, or because they have refused it. Clients of Messages and Google are told so in
             # the words of Anthropic and Google.
             # Retry: no.
             # Caller: Shorten the prompt, or use a model with a longer context.

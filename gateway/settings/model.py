@@ -274,7 +274,7 @@ class RaceSettings(Section):
 
 
 class ModelSettings(UseLimits):
-    """A public model name, or all that begin so if it ends in a star, and the deployments that serve it."""
+    """A public model name and its deployments. A name that ends in a star stands for all names that begin so."""
 
     deployments: Annotated[tuple[DeploymentSettings, ...], Field(min_length=1)]
     race: RaceSettings = RaceSettings()

@@ -39,7 +39,7 @@ for. The file is `config/gateway.yaml`, or the path in `HOLESHOT_CONFIG`. Begin 
 - A variable of the environment wins over the file: `HOLESHOT_PORT=4001`, and `__` between levels:
   `HOLESHOT_TIMEOUTS__STALL_TIMEOUT_S=30`.
 - `holeshot check` names every wrong key with its line and the nearest right one. A running gateway reads a changed file
-  by itself; if it is wrong, it keeps the one it has. These need a restart: {restart}
+  by itself; if the new file is wrong, the running configuration stays. These need a restart: {restart}
   (but for users and passwords in stores' addresses).
 - `holeshot schema` prints the JSON Schema, with which editors complete and check.
 """

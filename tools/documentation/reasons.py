@@ -241,7 +241,7 @@ REASONS: Mapping[str, Reasons] = {
             " unless `base_url` is changed."
         ),
         "api_keys": (
-            "Several keys: each request uses the one with the most room, and a conversation the one that answered it"
+            "Several keys: a request uses the key with the most room, and a conversation stays at the key that answered"
             " last. A list, or names for the ledger with their keys."
         ),
         "organization": "Sent as `openai-organization`.",
@@ -330,17 +330,17 @@ REASONS: Mapping[str, Reasons] = {
             "Whether parameters that it does not support are left out, and listed in `x-holeshot-dropped`. Else it"
             " is not asked."
         ),
-        "zdr": "Whether it stores no prompts and answers. Clients may require it. Not set: unknown.",
-        "region": "Where it runs. Clients may require a region.",
+        "zdr": "Whether the deployment stores no prompts and answers. Clients may require it. Not set: unknown.",
+        "region": "Where the deployment runs. Clients may require a region.",
         "same_as": (
-            "The model that it is, by the name that another deployment has, where its own name does not tell:"
-            " embeddings are made by one model only."
+            "Another deployment of the same model, where the names do not show that both are one model: embeddings are"
+            " made by one model only."
         ),
-        "hardware": "What it runs on, such as `8 x H100`: a text of your own, which reports of `holeshot bench` have.",
-        "quantization": "How its weights are stored, such as `fp8`. Clients may require one.",
-        "extra_body": "Fields added to each request to it. They win over the client's.",
-        "extra_headers": "Headers added to each request to it.",
-        "upstream_stream": "False: it cannot stream, so it is raced on its whole answer.",
+        "hardware": "The hardware, such as `8 x H100`: a text of your own, which reports of `holeshot bench` have.",
+        "quantization": "How the weights are stored, such as `fp8`. Clients may require one.",
+        "extra_body": "Fields added to each request to the deployment. They win over the client's.",
+        "extra_headers": "Headers added to each request to the deployment.",
+        "upstream_stream": "False: the deployment cannot stream, and is raced on its whole answers.",
         "bills_after_disconnect": (
             "Whether a cancelled loser costs a whole answer there. Not set: as the catalog says, else unknown: then"
             " `cost_low_usd` and `cost_high_usd` differ much."
@@ -442,7 +442,7 @@ REASONS: Mapping[str, Reasons] = {
         "cache_affinity": "Whether a conversation prefers, among equally fast deployments, one that has it cached.",
     },
     "TakeoverSettings": {
-        "when": "For which calls: `never`, `asked` (requests that ask for it), `always` (all that do not refuse it).",
+        "when": "For which calls: `never`, `asked` (requests that ask for it), `always` (all but those that decline).",
         "within_s": "How long the client waits for more text before it is told of the error.",
     },
     "SlowSettings": {
@@ -692,7 +692,7 @@ SECTIONS: Mapping[str, str] = {
         " `true` means `when: always`."
     ),
     "models.NAME.fallbacks[]": (
-        "A model that is tried, in this order, when this one cannot answer; only its name, if it is for every cause."
+        "Models that are tried, in this order, when the model cannot answer. A name alone is for every cause."
     ),
     "models.NAME.race": "How calls of the model are raced ([steering](../steering.md)).",
 }
