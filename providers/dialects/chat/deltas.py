@@ -20,6 +20,7 @@ from providers.dialects.events import (
     EarlyObject,
     ended_with,
     few,
+    is_empty_object,
     is_unread,
     replaces,
 )
@@ -422,6 +423,20 @@ class _Call:
         """
         return self._is_custom or self._arguments.is_whole()
 
+    def is_followed(self, name: str, arguments: str) -> bool:
+        """Whether a piece with this call's id begins another call: some servers give all parallel calls one id.
+
+        So it is if the arguments are whole, and the piece has another name, or another whole object: no second object
+        goes on behind the first one.
+        """
+        if not name or self._is_custom or not self._arguments.is_whole():
+            return False
+        if name != self.name:
+            return True
+        told, new = "".join(self._arguments.pieces), Arguments([arguments])
+        is_another = arguments[:1] == "{" and told[:1] == "{" and new.is_whole() and not is_empty_object(told)
+        return is_another and not arguments.startswith(told) and not _is_same(told, arguments)
+
     def came_at_once(self) -> bool:
         """Whether all arguments came in one piece, as far as is known."""
         return len(self._arguments.pieces) == 1 and self._arguments.is_whole()
@@ -489,8 +504,12 @@ class CallNumbers:
 
     def _found(self, call_id: str, index: int | None, name: str, arguments: str) -> int | None:
         same = self._by_id.get((index, call_id)) if call_id else None
-        if same is not None:
+        if same is not None and not self._calls[same].is_followed(name, arguments):
             return same
+        if same is not None:  # what follows with this id belongs to the call that begins
+            for place in (index, None):
+                self._by_id.pop((place, call_id), None)
+            return None
         if index is not None:
             last = self._by_index.get(index)
         else:

@@ -311,6 +311,7 @@ def _gemini_usage(usage: Usage) -> dict[str, Any] | None:
 # Translates Gemini's events into chat chunks as they arrive.
 
 
+_USUAL = "STOP"
 _SPOKEN = frozenset({"content", "tool_calls", "images", "audio"})  # in a delta
 
 
@@ -319,7 +320,7 @@ class _Candidate(msgspec.Struct):
 
     calls: int = 0
     spoken: bool = False  # it has said something besides thoughts
-    finished: bool = False
+    reason: str | None = None  # why it has finished, in Google's word
     cited: set[str] = msgspec.field(default_factory=set)  # addresses
 
 
@@ -331,8 +332,8 @@ def _reason_in(given: Mapping[str, Any], candidate: _Candidate) -> str | None:
 
     """
     reason: str | None = given.get("finishReason")
-    is_empty = not (candidate.spoken or candidate.finished)
-    may_break_off = not (candidate.calls or candidate.finished)
+    is_empty = not (candidate.spoken or candidate.reason)
+    may_break_off = not (candidate.calls or candidate.reason)
     if reason and ((is_empty and reason not in MAY_BE_EMPTY) or (may_break_off and is_unread(reason, after_text=True))):
         raise ended_with(reason)
     return None if is_empty and reason == UNSPECIFIED else reason
@@ -404,12 +405,23 @@ class ToChat(GoogleToChat):
         super().__init__(secrets, unix_s, new_id)
         self._ids = UniqueIds()
         self._candidates: dict[int, _Candidate] = {}
-        self._finished = False
+        self._is_blocked = False  # a filter has ended the answer
 
     @property
     def finishing(self) -> bool:
-        """Whether each candidate has its finish reason, and the chunk with the usage is still to come."""
-        return self._finished and not self._ended and all(each.finished for each in self._candidates.values())
+        """Whether each candidate has its finish reason, and the chunks with these and the usage are still to come."""
+        reasons = [each.reason for each in self._candidates.values()]
+        return not self._ended and (self._is_blocked or bool(reasons)) and all(reasons)
+
+    def end(self) -> bytes:
+        """Return the finish reasons, the usage and [DONE]: some servers send a finish reason with each text."""
+        if not self.finishing:
+            return b""
+        ends = [
+            self._of_choice(index, {}, chat_reason(each.reason or "", calls=each.calls))
+            for index, each in sorted(self._candidates.items())
+        ]
+        return b"".join(ends) + super().end()
 
     def _take(self, data: bytes, said: list[bytes]) -> None:
         fields = _decoder.decode(data)
@@ -437,10 +449,10 @@ class ToChat(GoogleToChat):
             if annotations or tokens:
                 said.append(self._of_choice(index, {"annotations": annotations} if annotations else {}, **tokens))
             reason = _reason_in(given, candidate)
-            if reason and not candidate.finished:
-                candidate.finished = self._finished = True
-                said.append(self._of_choice(index, {}, chat_reason(reason, calls=candidate.calls)))
-        if (reason := (fields.get("promptFeedback") or {}).get("blockReason")) and not self._finished:
+            if reason and candidate.reason in {None, _USUAL}:
+                candidate.reason = reason
+        has_ended = self._is_blocked or any(each.reason for each in self._candidates.values())
+        if (reason := (fields.get("promptFeedback") or {}).get("blockReason")) and not has_ended:
             said.append(self._blocked(reason))
 
     def _blocked(self, reason: str) -> bytes:
@@ -452,7 +464,7 @@ class ToChat(GoogleToChat):
         """
         if not any(candidate.spoken for candidate in self._candidates.values()):
             raise blocked(reason)
-        self._finished = True
+        self._is_blocked = True
         return self._of_choice(0, {}, "content_filter")
 
     def _delta(self, part: Mapping[str, Any], candidate: _Candidate) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from providers.dialects.interactions.events import (
 )
 from providers.dialects.interactions.fields import ENDING, IN_CONFIG, event
 from providers.dialects.partial_calls import PartialCall, PartialCalls
-from providers.dialects.wording import SIGNED, arguments_object, extra_content, short_name, with_blocks
+from providers.dialects.wording import SIGNED, UniqueIds, arguments_object, extra_content, short_name, with_blocks
 from providers.models import Usage, completed
 from providers.refusals import ErrorKind, UpstreamError, error_in
 
@@ -80,6 +80,7 @@ class FromChat(ChunkTranslation):
         self._steps = 0
         self._open: str | None = None  # the type of the step that is open
         self._calls = PartialCalls()
+        self._ids = UniqueIds(conversation=asked.get("input", b""))
         self._references = ChunkReferences()
         self._signature = ""  # Google's, for the thought before what comes next
         self._blocks: list[Mapping[str, Any]] = []  # what Anthropic's model has signed since the last thought
@@ -214,7 +215,8 @@ class FromChat(ChunkTranslation):
         signature, self._signature = call.signature or self._signature, ""
         self._seal(signature, said)
         self._close(said)
-        step = {"type": "function_call", "id": call.call_id or f"call_{self._new_id()}", "name": name, "arguments": {}}
+        call_id = self._ids.of_call(call.call_id or f"call_{self._new_id()}")
+        step = {"type": "function_call", "id": call_id, "name": name, "arguments": {}}
         self._begin_step(step, said)
         if (written := bytes(arguments).decode()) != "{}":
             self._delta({"type": "arguments_delta", "arguments": written}, said)

@@ -339,6 +339,8 @@ class FromChat(ChunkTranslation):
             if self._hidden:  # an answer of thinking alone would be empty, so its thinking is shown
                 self._say("thinking", "".join(self._hidden), said)
             self._close_all(said)
+            if len(self._calls) and self._stop["stop_reason"] == "end_turn":  # they came behind the finish reason
+                self._stop = {**self._stop, "stop_reason": "tool_use"}
             usage = self._usage or {"output_tokens": 0}  # SDKs need a count: 0 stands for unknown
             said += event("message_delta", {"delta": self._stop, "usage": usage}), ENDING
 

@@ -10,7 +10,7 @@ from providers.dialects.events import DONE, DONE_EVENT, EarlyObject, chat_reason
 from providers.dialects.responses.events import ENDS, FAILED, lenient, read, usage_in
 from providers.dialects.responses.fields import chat_usage
 from providers.dialects.sealed import Seal, ThoughtPlace
-from providers.dialects.wording import OPENAIS
+from providers.dialects.wording import OPENAIS, UniqueIds
 from providers.refusals import UNREADABLE
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ class ToChat:
         self._item_ids: dict[str | None, int] = {}  # likewise by the item's own id
         self._id_at: dict[int, str | None] = {}  # the id of the call at this place
         self._moved: dict[int, int] = {}  # by an index that several calls have: that of the last one
+        self._ids = UniqueIds()
         self._thoughts: dict[int, str] = {}  # the event that brings its reasoning: the text itself or a summary
         self._out: list[bytes] = []
 
@@ -273,7 +274,7 @@ class ToChat:
         self._calls[index] = number, kind, argument
         self._call_ids[item.call_id] = self._item_ids[item.id] = index
         self._id_at[index] = item.call_id
-        call_id = item.call_id or item.id or f"call_{number}"
+        call_id = self._ids.of_call(item.call_id or item.id or f"call_{number}")
         call = {"index": number, "id": call_id, "type": kind, kind: {"name": item.name or "", argument: ""}}
         self._delta(index, "call", {"tool_calls": [call]})
         return index

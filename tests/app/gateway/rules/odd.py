@@ -583,6 +583,8 @@ def _of_chats_calls() -> list[Rule]:
         "no ids": ([piece(0, None, "f", ONE), piece(1, None, "g", TWO)], both),
         "neither": ([piece(None, None, "f", ONE), piece(None, None, "g", TWO)], both),
         "neither, of one name": ([piece(None, None, "f", ONE), piece(None, None, "f", TWO)], same),
+        "one id, no indexes": ([piece(None, "a", "f", ONE), piece(None, "a", "g", TWO)], both),
+        "one id, of one name": ([piece(None, "a", "f", ONE), piece(None, "a", "f", TWO)], same),
         "ids and names again": ([piece(0, "a", "f", '{"x"'), piece(0, "a", "f", ":1}"), piece(1, "b", "g", TWO)], both),
         "new ids, and names again": (
             [piece(0, "a", "f", '{"x"'), piece(0, "c", "f", ":1}"), piece(1, "b", "g", TWO)],
@@ -631,6 +633,7 @@ def _of_chats_calls() -> list[Rule]:
         wrong("chat", "calls: without a list", alone, None, both, passes=True),
         rule("chat", "calls: the end says stop", [chunk(calls), STOP, COUNT], completion(calls), both),
         rule("chat", "calls: with the end", [chunk(calls, "tool_calls"), COUNT], None, both),
+        rule("chat", "calls: behind the end", [chunk({}, "stop"), chunk(calls), STOP, COUNT], None, both, passes=True),
         rule("chat", "calls: behind a text", [*words, chunk(calls), STOP, COUNT], None, with_text),
         rule("chat", "calls: before a text", [chunk(calls), *words, STOP, COUNT], None, with_text),
         rule(

@@ -142,6 +142,9 @@ ZERO: dict[str, Any] = {"index": 0}
         # The index comes later than the call, and the id later than the name.
         ([calling(piece('{"x"', "a", "f")), calling(piece(":1}", **ZERO))], ONE),
         ([calling(piece('{"x"', None, "f", **ZERO)), calling(piece(":1}", "a", **ZERO))], ONE),
+        # One id for all, and no index, or one index: nothing goes on behind a whole object.
+        ([calling(piece('{"x":1}', "a", "f")), calling(piece("", "a", "g")), calling(piece("{}", "a"))], TWO),
+        ([calling(piece('{"x":1}', "a", "f", **ZERO)), calling(piece('{"x":2}', "a", "f", **ZERO))], ALIKE),
         # One id for all, but numbered.
         ([calling(piece('{"x":1}', "a", "f", **ZERO)), calling(piece("{}", "a", "g", index=1))], TWO),
     ],

@@ -12,6 +12,7 @@ from providers.bodies import events
 from providers.dialects import DIALECTS, Chunk
 from providers.dialects.gemini.streams import FromChat as GeminiFromChat
 from providers.dialects.gemini.streams import ToChat as GeminiToChat
+from providers.dialects.interactions.streams import FromChat as InteractionsFromChat
 from providers.dialects.messages.stream_from_chat import FromChat as MessagesFromChat
 from providers.dialects.messages.stream_to_chat import ToChat as MessagesToChat
 from providers.dialects.responses.stream_from_chat import FromChat as ResponsesFromChat
@@ -375,10 +376,17 @@ def test_each_call_has_an_id_of_its_own_whoever_numbers_them() -> None:
     items = [{"type": "function_call", "id": f"fc_{at}", "name": "add", "arguments": "{}"} for at in range(2)]
     done = [{"type": "response.output_item.done", "output_index": at, "item": item} for at, item in enumerate(items)]
     assert ids(*told(ResponsesToChat(), *done, last(*items))) == ["fc_0", "fc_1"]
+    alike = [{**item, "call_id": "a"} for item in items]
+    done = [{"type": "response.output_item.done", "output_index": at, "item": item} for at, item in enumerate(alike)]
+    assert ids(*told(ResponsesToChat(), *done, last(*alike))) == ["a", "a_2"]
     calls = [{"index": at, "id": "a", "function": {"name": "add", "arguments": "{}"}} for at in range(2)]
     answer = gathered("gemini", *told(GeminiFromChat({}), chunk({"tool_calls": calls}), chunk(reason="tool_calls")))
     parts = answer["candidates"][0]["content"]["parts"]
     assert [part["functionCall"]["id"] for part in parts if "functionCall" in part] == ["a", "a_2"]
+    steps = gathered(
+        "interactions", *told(InteractionsFromChat({}), chunk({"tool_calls": calls}), chunk(reason="stop"))
+    )
+    assert [step["id"] for step in steps["steps"]] == ["a", "a_2"]
 
 
 def test_arguments_of_a_block_that_never_stops_reach_chat() -> None:
