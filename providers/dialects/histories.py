@@ -95,7 +95,8 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Of chat: the accepted fields of assistant messages, and of tool calls in them. None: all
     assistant_fields: frozenset[str] | None = None
     call_fields: frozenset[str] | None = None
-    # Of chat: fields of both that other vendors' answers have, and that the provider refuses.
+    # Of chat: fields of both that other vendors' answers have, and that the provider refuses; ``thinking``: parts of an
+    # answer's content that are thoughts, as Mistral's {"type": "thinking", "thinking": [{"type": "text", …}]}.
     refused_fields: frozenset[str] = frozenset()
     # Of chat: reasoning_content is required beside tool calls; this is sent if a client has none. None: not required
     missing_reasoning: str | None = None
@@ -144,10 +145,15 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def strictest(self) -> "History":
         """Return the strictest form of these rules, for a server that refuses roles, or lists of texts."""
         strict = {"one_system": True, "user_first": True, "alternating": True, "plain_texts": True}
-        return msgspec.structs.replace(self, user_after_tool=False, null_contents=False, **strict)
+        refused = self.refused_fields | {PARTS_OF_THOUGHTS}
+        return msgspec.structs.replace(
+            self, refused_fields=refused, user_after_tool=False, null_contents=False, **strict
+        )
 
 
+PARTS_OF_THOUGHTS = "thinking"
 _ANY = History()
+_NO_PARTS = History(refused_fields=frozenset({PARTS_OF_THOUGHTS}))
 _UNINSTRUCTED = History(instructions=False, alternating=True)
 SYSTEM_FIRST = "system prompts go first: this one goes into the user's message, in <system> tags"
 
@@ -167,6 +173,8 @@ _ASSISTANT, _SYSTEM, _TOOL, _USER = b'"assistant"', b'"system"', b'"tool"', b'"u
 _LISTED = re.compile(rb'"content"\s*:\s*\[')
 _INSTRUCTIONS = frozenset({_SYSTEM, b'"developer"'})
 _NO_TEXT = b'""'
+_THINKING = b'"thinking"'
+_NO_PARTS_OF_THOUGHTS = "this provider has no thoughts among the parts of an answer"
 _SEALED_ELSEWHERE = "it is sealed reasoning of another API's model"
 _OF_FUNCTIONS = frozenset({"arguments", "name"})
 _SIGNED = frozenset({"extra_content", "reasoning_details", "thinking_blocks"})
@@ -188,6 +196,11 @@ def chat_history(fields: Fields, history: History) -> Wording:
 def without_system(fields: Fields) -> Wording:
     """Return a chat completion request whose instructions the user says, for models that have no system prompt."""
     return chat_history(fields, _UNINSTRUCTED)
+
+
+def without_parts_of_thoughts(fields: Fields) -> Wording:
+    """Return a chat completion request without thoughts among the parts of its answers, which Mistral has."""
+    return chat_history(fields, _NO_PARTS)
 
 
 class _Named(msgspec.Struct):
@@ -445,6 +458,8 @@ class _Conversation:
 
         """
         history = self._history
+        if PARTS_OF_THOUGHTS in history.refused_fields:
+            self._leave_out_parts_of_thoughts()
         if not history.blank_turns:
             self.leave_out_blanks()
         if history.one_system or not history.instructions:
@@ -459,6 +474,24 @@ class _Conversation:
             self.messages = list(self._alternating())
         if history.plain_texts or not history.null_contents:
             self._fit_contents(history)
+
+    def _leave_out_parts_of_thoughts(self) -> None:
+        """Leave thoughts out of the parts of answers. An answer of thoughts alone keeps its calls, or says nothing."""
+        for number, message in self.messages:
+            content = message.get("content", _NULL)
+            if _role(message) != _ASSISTANT or bytes(memoryview(content)[:1]) != b"[":
+                continue
+            parts = _parts_decoder.decode(content)
+            kept = [part for part in parts if bytes(part.get("type", _NULL)) != _THINKING]
+            if len(kept) == len(parts):
+                continue
+            self.losses += [
+                Loss(f"messages[{number}].content[{at}]", _NO_PARTS_OF_THOUGHTS, hint=True)
+                for at, part in enumerate(parts)
+                if bytes(part.get("type", _NULL)) == _THINKING
+            ]
+            nothing = _NULL if "tool_calls" in message else msgspec.Raw(_NO_TEXT)
+            self._set(message, "content", raw_json(kept) if kept else nothing)
 
     def _fit_contents(self, history: History) -> None:
         for number, message in self.messages:

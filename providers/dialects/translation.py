@@ -11,6 +11,7 @@ from providers.dialects.chat.forced_call import AsCall, asked_for_json, forced_i
 from providers.dialects.chat.one_call import OneCall
 from providers.dialects.chat.shortened import ShorteningTranslation
 from providers.dialects.dialect import Dialect, Habits, Translation
+from providers.dialects.histories import without_parts_of_thoughts
 from providers.dialects.sealed import Seal
 from providers.dialects.wording import PLAIN, Fields, Loss, Wording, check_calls
 
@@ -41,6 +42,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
             return Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     else:
         check_calls(fields)
+        wording = without_parts_of_thoughts(fields)
     wording = _thinking_less(wording, fields, source, habits)
     if source.requests.tools.custom_names is not None or "tool_choice" in wording.fields:
         wording = _with_tools(wording, source, target, habits)

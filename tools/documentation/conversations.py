@@ -13,7 +13,7 @@ for a server of your own, `providers/dialects` how the fields of a stream join t
 ## What vendors accept in a history
 
 Empty: everything. Servers that are not listed get what the client sent; one that answers 400 about roles or lists of
-texts is asked once more in the strictest form.
+texts is asked once more in the strictest form. `thinking` is a kind of parts, which Mistral has: thoughts in an answer.
 
 """
 

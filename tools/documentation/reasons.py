@@ -270,7 +270,10 @@ REASONS: Mapping[str, Reasons] = {
     "HistorySettings": {
         "assistant_fields": "The fields of assistant messages that it takes. Not set: all.",
         "call_fields": "The fields of tool calls that it takes. Not set: all.",
-        "refused_fields": "Fields of both that answers of other vendors have, and that it refuses.",
+        "refused_fields": (
+            "Fields of both that answers of other vendors have, and that it refuses. `thinking`: also thoughts among"
+            " the parts of an answer, as Mistral has them."
+        ),
         "missing_reasoning": (
             "The text sent as `reasoning_content` beside tool calls where there is none, as it demands some."
         ),

@@ -13,6 +13,7 @@ import msgspec
 from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.chat.forced_call import loses_format
 from providers.dialects.dialect import Habits
+from providers.dialects.histories import without_parts_of_thoughts
 from providers.dialects.messages.fields import (
     DEFAULTS,
     OF_DOCUMENT,
@@ -225,7 +226,7 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
 
     """
     losses = Losses()
-    offering = offering_those_alone(Wording(fields))
+    offering = offering_those_alone(without_parts_of_thoughts(fields))
     losses.note(offering.losses)
     asked, given = request_of(offering.fields)
     check_calls(asked)

@@ -57,6 +57,28 @@ def test_a_provider_that_takes_some_fields_alone_gets_no_others_in_the_parts_of_
     assert all(loss.hint for loss in losses)
 
 
+def thought(text: str) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
+
+
+def test_thoughts_among_the_parts_of_an_answer_go_to_mistral_alone() -> None:
+    text = {"type": "text", "text": "Yes."}
+    said = [
+        (called(content=[thought("Hm.")]), None),
+        (called(content=[thought("Hm."), text]), [text]),
+        ({"role": "assistant", "content": [thought("Hm."), text, thought("Ah."), text]}, [text, text]),
+        ({"role": "assistant", "content": [thought("Hm.")]}, ""),
+    ]
+    for answer, left in said:
+        turns = [QUESTION, answer, *([result()] if "tool_calls" in answer else []), QUESTION]
+        messages, losses = fitted(OPENAI, *turns)
+        assert messages == [QUESTION, {**answer, "content": left}, *turns[2:]]
+        parts = [at for at, part in enumerate(answer["content"]) if part != text]
+        assert [(loss.field, loss.hint) for loss in losses] == [(f"messages[1].content[{at}]", True) for at in parts]
+        assert chat_history({"messages": msgspec.Raw(msgspec.json.encode(turns))}, History()).losses == ()
+        assert fitted(MISTRAL, *turns)[0][1]["content"] == answer["content"]
+
+
 @pytest.mark.parametrize("call_id", ["call_PTLP8xhu3uwZk4l3nlnrrJha", "toolu_01A09q90qw90lq917835lq9", "functions.a:0"])
 def test_mistral_gets_ids_of_nine_letters_and_digits_the_same_for_a_call_and_its_result(call_id: str) -> None:
     messages, losses = fitted(MISTRAL, QUESTION, called(call_id), result(call_id))
