@@ -138,7 +138,7 @@ from .refusals.learnt import ListedFact as ListedFact
 from .refusals.learnt import Met as Met
 from .refusals.meanings import Meaning as Meaning
 from .refusals.meanings import meaning_of as meaning_of
-from .refusals.one_request import decide_by_fields as decide_by_fields
+from .refusals.one_request import decide_by_request as decide_by_request
 from .refusals.rate_limits import headroom as headroom
 from .refusals.redaction import MASK as MASK
 from .refusals.redaction import ClientSecrets as ClientSecrets

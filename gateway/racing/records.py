@@ -56,7 +56,7 @@ from providers import (
     Form,
     UpstreamError,
     VendorsWords,
-    decide_by_fields,
+    decide_by_request,
     headroom,
     keep,
     kinds,
@@ -106,7 +106,8 @@ def decide_within(error: UpstreamError, call: Call, deployment: Deployment) -> N
     The upstream has done the same for an error with a status.
     """
     fields, own = call.sent_to(deployment.name), deployment.extra_body
-    decide_by_fields(error, {name: raw for name, raw in fields.items() if name not in own} if own else fields)
+    asked = {name: raw for name, raw in fields.items() if name not in own} if own else fields
+    decide_by_request(error, deployment.model, asked)
 
 
 def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: Form | None = None) -> None:

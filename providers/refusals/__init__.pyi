@@ -28,7 +28,6 @@ from .learnt import Facts as Facts
 from .learnt import Kind as Kind
 from .learnt import LearntFacts as LearntFacts
 from .meanings import Meaning as Meaning
-from .one_request import decide_by_fields as decide_by_fields
 from .one_request import decide_by_request as decide_by_request
 from .rate_limits import headroom as headroom
 from .redaction import MASK as MASK

@@ -127,7 +127,7 @@ def refused(status: int | None, error: Mapping[str, Any], message: str) -> Refus
 
 
 def decide_by_request(
-    error: UpstreamError, model: str, fields: Mapping[str, msgspec.Raw], *, may_lack_path: bool
+    error: UpstreamError, model: str, fields: Mapping[str, msgspec.Raw], *, may_lack_path: bool = False
 ) -> None:
     """Decide, by the refused request, what the status and body of ``error`` left open: once, for all readers.
 
@@ -141,13 +141,6 @@ def decide_by_request(
         error.is_certain = True
     if error.status == HTTPStatus.INTERNAL_SERVER_ERROR and blames_request(error.said):
         error.turn_into(ErrorKind.BAD_REQUEST, without_body=True)  # the type of the error blames the server
-    decide_by_fields(error, fields)
-    if may_lack_path and lacks_path(error):
-        error.turn_into(ErrorKind.NO_SUCH_API)  # the model may still work in chat
-
-
-def decide_by_fields(error: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> None:
-    """Make ``error`` a ``bad_request``, if the request's ``fields`` show that the error is of this request alone."""
     status = error.status if error.meant is None else error.meant
     about = _found(status, {name.lower() for name in error.names}, error.said, fields)
     if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):
@@ -155,6 +148,8 @@ def decide_by_fields(error: UpstreamError, fields: Mapping[str, msgspec.Raw]) ->
         error.is_declined, error.is_outsized = about is RefusedPart.TERMS, about is RefusedPart.SIZE
     if (error.kind is ErrorKind.BAD_REQUEST or is_within_answer(error)) and not _states_a_value(error.said, fields):
         error.prompt_bytes = size_of(fields)
+    if may_lack_path and lacks_path(error):
+        error.turn_into(ErrorKind.NO_SUCH_API)  # the model may still work in chat
 
 
 def _found(

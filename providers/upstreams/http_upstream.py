@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import quote
@@ -77,7 +78,6 @@ from providers.refusals import (
     LearntFacts,
     MaskedRecord,
     UpstreamError,
-    decide_by_fields,
     decide_by_request,
     error_of_response,
     fewest_entries,
@@ -435,7 +435,7 @@ class HttpUpstream:
         except UpstreamError as error:
             error.status, error.read_s = error.status or response.status, perf_counter() - at
             mark(error, words_of_vendor(request))
-            decide_by_fields(error, _asked_by_client(request))
+            decide_by_request(error, request.model, _asked_by_client(request))
             raise
         finally:
             if rest is None:
@@ -657,10 +657,10 @@ def _asked_by_client(request: Request) -> Mapping[str, msgspec.Raw]:
 
 
 def _with_body(response: Response, body: bytes) -> Response:
-    """Return an ended response as if it had this body."""
+    """Return a refusal as if it were an answer with this body."""
     fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items()]
     other = Response(None, asyncio.get_running_loop(), response.connect_ms)
-    other.begin(response.status, fields)
+    other.begin(HTTPStatus.OK, fields)
     other.feed(body)
     other.end()
     return other

@@ -7,7 +7,7 @@ import pytest
 
 from providers import ErrorKind, UpstreamError, lacking, offered
 from providers.exchange import VendorsWords, mark
-from providers.refusals import decide_by_fields, error_of_response
+from providers.refusals import decide_by_request, error_of_response
 from tests.unit.providers.exchange.inside.test_quotes import fields, mentions
 from tests.unit.providers.refusals import test_wrong_api as wrong_api
 from tests.unit.providers.refusals.inside import test_one_request as one_request
@@ -34,7 +34,7 @@ def answered(status: int, said: Any, asked: dict[str, Any] | None) -> UpstreamEr
     sent = None if asked is None else fields(asked)
     body = said.encode() if isinstance(said, str) else msgspec.json.encode(said)
     error = error_of_response(status, {}, body, (), 0.0, own=None if sent is None else VendorsWords(sent))
-    decide_by_fields(error, sent or {})
+    decide_by_request(error, "m", sent or {})
     return error
 
 
@@ -68,7 +68,7 @@ def test_what_is_of_one_request_is_known_whatever_its_prompt_is_about_and_a_quot
     said: str, status: int, more: dict[str, object]
 ) -> None:
     plain = error_of_response(status, {}, said.encode(), (), 0.0)
-    decide_by_fields(plain, fields(more))
+    decide_by_request(plain, "m", fields(more))
     for asked in mentions(plain.message):
         assert meaning(answered(status, said, {**asked, **more})) == meaning(plain), asked
     for quote in QUOTES:

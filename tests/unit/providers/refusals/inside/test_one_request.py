@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from providers.refusals import ErrorKind, RefusalScope, UpstreamError, decide_by_fields, error_in, error_of_response
+from providers.refusals import ErrorKind, RefusalScope, UpstreamError, decide_by_request, error_in, error_of_response
 from providers.refusals.one_request import RULES
 
 XAI_BIO = """{"code":"The caller does not have permission to execute the specified operation",
@@ -42,7 +42,7 @@ ONLY: dict[str, object] = {"provider": {"only": ["y"]}}
 
 def told(status: int, said: str, asked: dict[str, object]) -> UpstreamError:
     error = error_of_response(status, {}, said.encode(), (), 0.0)
-    decide_by_fields(error, {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()})
+    decide_by_request(error, "m", {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()})
     return error
 
 
