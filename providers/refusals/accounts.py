@@ -110,6 +110,7 @@ _WORDS: Final = re.compile(
     rf"|{_WHOSE}(?:budget|credit)(?: limit| cap){_IS} (?:reached|exceeded)|{_WHOSE}budget{_IS} exceeded"
     rf"|\b(?:reached|exceeded) (?:{_OWNED}){{1,3}}(?:spend(?:ing)?|budget|billing|credit) (?:limit|cap)\b"
     r"|\baccount (?:is|has been) (?:suspended|deactivated|frozen|disabled)\b"
+    r"|\b(?:subscription|plan|trial) (?:is|has)(?: been)? (?:expired|ended|lapsed|inactive|cancel\w+)\b"
     r"|\bresource ?pack(?:age)?s?(?: is| are)? (?:exhausted|run ?out)\b"
     r"|余额不足|余额已?用[完尽]|额度不足|额度已?用[完尽]|资源包(?:余量)?已?用[完尽]|欠费|请(?:先)?充值"
     # German, French, Spanish and its relatives, Russian, Japanese, Korean
@@ -134,6 +135,64 @@ _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")  # of a code
 _LONGEST_TEXT: Final = 4096  # characters of a message that are searched
 _LONGEST_CODE: Final = 200
 _BEFORE: Final = re.compile(r"(?:litellm\.)?(?:\w+(?:Error|Exception)(?:: | - ))*")  # what proxies write before it
+# What a refusal is about that is none of the key, the account or a rate: a server that a tool asks may say the same
+# words, a field may have such a name, and a value of the request may be quoted.
+_OF_THE_REQUEST: Final = re.compile(
+    r"\b(?:mcp|tools?|functions?|connectors?|urls?|images?|pictures?|files?|documents?|downloads?|download(?:ed|ing)"
+    r"|fetch\w*|webhooks?|plugins?|schemas?|json|parameters?|params?|fields?|property|properties|arguments?|positions?"
+    r"|values?|messages?\[|prompt_\w+|logit_\w+|stop|roles?|servers?(?! is| are)|http status)\b|[`{}\[\]<>]|https?://(?!\S*"
+    r"(?:key|billing|console|account|docs|platform|dash))",
+    re.IGNORECASE,
+)
+_QUOTED: Final = re.compile(
+    r"(?<!\w)(['\"\u201c\u201e\u2018\u00ab\u300c])[^'\"\u201d\u2019\u00bb\u300d]{0,200}['\"\u201d\u2019\u00bb\u300d](?!\w)"
+)
+_LONGEST_ALONE: Final = 300  # characters of a message that says nothing else
+_KEYS: Final = (
+    r"(?:api[ _-]?keys?|x-api-key|access[ _-]?(?:keys?|tokens?)|(?:auth\w*|bearer|security|secret|session)[ _-]"
+    r"(?:keys?|tokens?|headers?)|(?:app|secret|subscription)[ _-]?keys?|credentials?"
+    # German, Dutch, the Nordic languages, French, Spanish and its relatives, Polish, Turkish, Vietnamese, Indonesian
+    r"|api-?(?:schlüssel|token|sleutel|nyckel|nøgle|nøkkel)|zugangs(?:schlüssel|daten|token)|zugriffs(?:token|schlüssel)"
+    r"|(?:cl[ée]|clave|llave|chave|chiave|klucz|khóa|kunci)s? (?:d['\u2019 ]?|de |de l['\u2019]|da |do |della )?api"
+    r"|(?:jeton|token) (?:d['\u2019]|de |di )(?:acc[eè]s\w*|authentif\w+)"
+    r"|credencia(?:l|is|les)|credenziali|api anahtar\w*"
+    # Russian, Arabic, Chinese, Japanese, Korean
+    r"|(?:api|апи)[ -]?(?:ключ|токен)\w*|ключ\w* (?:api|доступа)|токен\w* доступа|учётн\w+ данн\w+|учетн\w+ данн\w+"
+    r"|مفتاح[^.\n]{0,6}api|(?:api ?)?(?:密[钥鑰匙]|秘[钥鑰匙]|令牌)"
+    r"|api ?キー|アクセス(?:トークン|キー)|認証(?:情報|キー|トークン)"
+    r"|api ?키|액세스 ?토큰|인증 ?(?:정보|키|토큰))"
+)
+_BAD: Final = (
+    r"(?:invalid|incorrect|wrong|expired|revoked|disabled|deactivated|suspended|blocked|missing|malformed|unknown"
+    r"|rejected|unrecogni[sz]ed|required|not (?:be )?(?:valid|found|provided|recogni[sz]ed|authori[sz]ed|active|exist)"
+    r"|(?:does not|doesn.t) exist|no longer valid|no (?:valid )?"
+    r"|ungültig\w*|falsch\w*|abgelaufen\w*|gesperrt\w*|widerrufen\w*|unbekannt\w*|fehlt|fehlend\w*|nicht gültig"
+    r"|ongeldig\w*|verlopen|ogiltig\w*|ugyldig\w*"
+    r"|invalid\w*|incorr\w+|expirée?s?|révoquée?s?|inconnue?s?|manquante?s?|non valides?|pas valides?"
+    r"|inv[áa]lid[ao]s?|(?:no|não) (?:es |é )?v[áa]lid[ao]s?|non (?:è )?valid[ao]|caducad[ao]|(?:e?xpirad|scadut)[ao]"
+    r"|revocad[ao]|revogad[ao]|revocat[ao]|errat[ao]"
+    r"|nieprawidłow\w+|nieważn\w+|wygasł\w*|geçersiz|không hợp lệ|hết hạn|tidak valid"
+    r"|неверн\w+|недействител\w+|недопустим\w+|просроч\w+|ист[её]к\w*|отозван\w*|не найден\w*|غير صالح|منتهي"
+    r"|无效|無效|错误|錯誤|过期|過期|失效|不正确|不正確|不存在|禁用|停用|缺失|未提供|非法"
+    r"|無効|不正|正しくあり|期限切れ|失効|見つかり"
+    r"|유효하지|잘못|만료|무효|올바르지|틀렸)"
+)
+_OF_KEY: Final = re.compile(
+    rf"{_BAD}[^.;!?\n。]{{0,20}}{_KEYS}|{_KEYS}[^.;!?\n。]{{0,40}}{_BAD}"
+    r"|^(?:invalid|expired) token\W*$|^token (?:is |has )?(?:invalid|expired|revoked)"
+    r"|^(?:unauthori[sz]ed|unauthenticated|not (?:authenticated|authori[sz]ed))\b"
+    r"|\b(?:authentication|authorization) (?:has )?(?:failed|fails|error|required)"
+    r"|\bauthentifizierung (?:\w+ )?fehlgeschlagen|\bnicht (?:autorisiert|authentifiziert)|\bnon autorisé"
+    r"|échec de l['\u2019]authentif\w+|authentif\w+ (?:a )?échoué|\b(?:no|não) autorizado|\bnon autorizzato"
+    r"|\bautentica\w+ (?:fallid[ao]|fallita|falhou)|ошибка (?:аутентификации|авторизации)|не авторизован"
+    r"|(?:鉴权|认证|身份验证|授权)失败|認証(?:に失敗|エラー)|인증(?:에)? ?(?:실패|오류)",
+    re.IGNORECASE,
+)
+_CODES_OF_KEYS: Final = re.compile(
+    r"authenticat|unauthori[sz]ed|unrecognizedclient|expiredtoken|invalidclienttokenid|invalidsignature"
+    r"|incompletesignature",
+    re.IGNORECASE,
+)
 # Limits that end by themselves, or are of one user of a proxy's client, whatever the code is called.
 _PASSING: Final = re.compile(
     r"rate.?limit|\bper[ -](?:minute|second|hour|day)\b|/ ?(?:min|sec|hour|day)|\b[rt]p[msd]\b"
@@ -187,6 +246,25 @@ def is_certain(kind: ErrorKind, status: int | None, error: Mapping[str, Any]) ->
     is_refused = isinstance(message, str) and message.startswith(REFUSED)
     is_key = _OF_FORBIDDEN_KEYS.search(codes) is not None or _has_reason(error.get("details"), _REASONS_OF_KEYS)
     return is_refused or is_key or is_spent(error)
+
+
+def alone(text: str) -> str:
+    """Return a message without quotes, if it may say nothing but that a key, an account or a rate is refused; else "".
+
+    Such words with 400 may be about the request: of a tool's server, or of a field's value.
+    """
+    said = _QUOTED.sub(" ", text)
+    return said if len(said) <= _LONGEST_ALONE and _OF_THE_REQUEST.search(said) is None else ""
+
+
+def is_key_refused(error: Mapping[str, Any], said: str) -> bool:
+    """Whether an error with 400 refuses the key, by its code or by what it alone says (``alone``).
+
+    For example "Invalid API key", "Clé API inconnue".
+    """
+    codes = " ".join(str(code)[:_LONGEST_CODE] for name in ("code", "type") if (code := error.get(name)) is not None)
+    is_coded = _OF_FORBIDDEN_KEYS.search(codes) is not None or _CODES_OF_KEYS.search(codes) is not None
+    return bool(said) and (is_coded or _OF_KEY.search(said) is not None)
 
 
 def is_spent(

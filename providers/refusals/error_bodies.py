@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from providers.refusals.accounts import REFUSED, is_certain, is_spent
+from providers.refusals.accounts import REFUSED, alone, is_certain, is_key_refused, is_spent
+from providers.refusals.enclosed import enclosed_in, issues_in
 from providers.refusals.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, identifier, kind_of_status
 from providers.refusals.one_request import RefusedPart, refused
 from providers.refusals.rate_limits import (
@@ -17,6 +18,7 @@ from providers.refusals.rate_limits import (
     believable,
     duration_s,
     headroom,
+    is_of_a_rate,
     retry_after_s,
     told_delay_s,
 )
@@ -32,8 +34,11 @@ COMPLAINTS = ("message", "detail", "errors", "issues", "msg", "error_message", "
 _TEXTS = ("message", "detail", "description", "title", "reason", "msg")
 # Of an entry: Java's validators; zod; RFC 9457; pydantic; RFC 7807.
 _PLACES = ("field", "property", "propertyPath", "param", "path", "pointer", "loc", "name")
-# Lists of these, beside a message.
-_PLACED = ("details", "errors", "issues", "validation", "violations", "invalid_params", "invalid-params")
+# Lists of these, beside a message, or beside the error itself.
+_PLACED = ("detail", "details", "errors", "issues", "validation", "violations", "invalid_params", "invalid-params")
+_OPENED = ("code", "type", "param", "details")  # what an error that another one quotes has instead
+_MOST_ENCLOSED = 3  # errors inside errors
+_UNQUOTED = str.maketrans("'\"`", "   ")
 # Of an error with one field: the names that others have for OpenAI's ``param``.
 _PARAMS = ("param", "parameter", "field", "property", "target", "argument")
 _PHRASES = frozenset(status.phrase for status in HTTPStatus)
@@ -52,7 +57,7 @@ _LONGEST_CODE = 500  # characters of each field beside the message of a large er
 _UNSAFE_END = 100  # last characters of a text that was cut: perhaps the beginning of a key, too short to be noticed
 _LONGEST_TEXT = _LONGEST_MESSAGE + _UNSAFE_END  # characters of an error's text, before anything is searched for in it
 _LARGEST_ERROR_BYTES = 64 * 1024  # of JSON; of a larger one only the fields that an error has are read
-_UNAUTHORIZED, _PAYMENT_REQUIRED, _FORBIDDEN = 401, 402, 403
+_UNAUTHORIZED, _PAYMENT_REQUIRED, _FORBIDDEN, _TOO_LARGE = 401, 402, 403, 413
 _OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
 _QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # types of AWS's errors, some of them with status 400
 # Likewise, of a key: docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html, on 2026-11-29.
@@ -101,6 +106,17 @@ _SERVER_ERROR = 500
 # pydantic/pydantic-ai/pull/4354, HunorLaczko/ha-groq-cloud-api/issues/20, tashfeenahmed/freellmapi/pull/291, read on
 # 2026-11-29.
 _OF_WHAT_IT_WROTE = frozenset({"tool_use_failed", "json_validate_failed", "output_parse_failed"})
+# Likewise in words, of vLLM and servers made of it, where gpt-oss has written no Harmony: also with status 200
+# (tenstorrent/vllm/issues/386, ovh/public-cloud-roadmap/issues/993, openai/harmony/issues/60), and of Bedrock and
+# others of a call; read on 2026-12-01.
+_WROTE_BADLY = re.compile(
+    r"\bunexpected token \d+ while expecting start token\b|\bunexpected tokens remaining in message header\b"
+    r"|\bunknown role: <\|start\|>|\bchannel marker present but no channel value\b|\bSee 'failed_generation' for\b"
+    r"|\bmodel (?:generated|produced|output|returned) an? (?:invalid|malformed) (?:tool|function|sequence|json)\b"
+    r"|\bmodel produced invalid sequence\b|^tool call validation failed\b",
+    re.IGNORECASE,
+)
+_CODES_OF_OVERLOAD = frozenset({"overloaded_error", "server_is_overloaded", "engine_overloaded_error"})
 FIELDS_OF_ERRORS = ("error", "base_resp", *COMPLAINTS, "type", "error_type", "param", "code", "status_code")
 _OF_LARGE_ERRORS = ("type", "param", "code")  # beside an error's message
 
@@ -131,7 +147,8 @@ def error_of_response(
     """
     if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         body = body.decode("utf-16", errors="replace").encode()
-    error_object = _error_object(_decode(body))
+    closed = _error_object(_decode(body))
+    error_object = closed if closed is None or own is None else _opened(closed, own)
     whole = _message(error_object) if error_object else message_of_text(body)
     error, message = (error_object, whole) if own is None else _unquoted(error_object, whole, own)
     if not message and refused(status, error_object or {}, whole) is not None:
@@ -162,7 +179,8 @@ def error_of_response(
         is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
         is_outsized=kind is ErrorKind.BAD_REQUEST and (about is RefusedPart.SIZE or _is_outsized(error or {})),
         is_declined=kind is ErrorKind.BAD_REQUEST and about is RefusedPart.TERMS,
-        is_certain=is_certain(kind, status, error or {"message": message})
+        # JSON in a message may be the client's.
+        is_certain=(error_object is closed and is_certain(kind, status, error or {"message": message}))
         or (kind is ErrorKind.RATE_LIMITED and headroom(headers) == 0.0)
         or (kind is ErrorKind.PROVIDER_AUTH and headers.get("x-amzn-errortype", "").startswith(_KEYS_OF_AWS)),
     )
@@ -212,14 +230,16 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
     _judge(error, error_object, error_object, secrets, otherwise)
 
     def judge(error: UpstreamError, own: Callable[[str], str]) -> None:
-        unquoted, message = _unquoted(error_object, _message(error_object), own)
+        opened = _opened(error_object, own)
+        unquoted, message = _unquoted(opened, _message(opened), own)
         # Words that cannot be told from the client's blame nobody, but excuse.
         if (
             unquoted is not error_object
             and unquoted is not None
             and (message or error.kind is not ErrorKind.BAD_REQUEST)
         ):
-            _judge(error, unquoted, error_object, secrets, otherwise)
+            _judge(error, unquoted, opened, secrets, otherwise)
+            error.is_certain = error.is_certain and opened is error_object
 
     error.judge = judge
     return error
@@ -328,15 +348,46 @@ def _error_object(answer: Any) -> dict[str, Any] | None:
         answer = {"error": {**_openai_error(message if isinstance(message, str) else "", {}), **error_object}}
     for holder in (answer, *_list(answer.get("choices"))):  # OpenRouter puts it into the choice
         match holder:
-            case {"error": {"error": dict(error), **more}} if error and not more.get("message"):  # a proxy around it
-                return _with_message(error)
             case {"error": dict(error) | [dict(error), *_]} if error:
-                return _with_message(error)
+                around = _error_around(error)
+                beside = {name: holder[name] for name in (*_PLACED, "metadata") if name in holder}
+                return _with_message({**beside, **error}) if around is None else around
             case {"error": str(message)} if message:
                 return _error_object(_decode(message.encode())) or _with_text(message, answer)
             case {"finish_reason": str(reason)} if reason in FAILED:
                 return _openai_error(f"the answer ended with finish_reason '{reason}'", {})
     return _without_name(answer)
+
+
+def _error_around(error: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the error in a proxy's error that says nothing itself: ``{"type": …, "upstream_error": {"error": …}}``."""
+    if any(error.get(name) for name in COMPLAINTS):
+        return None
+    inner = (_error_object(each) for each in error.values() if isinstance(each, dict))
+    return next(filter(None, inner), None)
+
+
+def _opened(error: dict[str, Any], own: Callable[[str], str]) -> dict[str, Any]:
+    """Return an error in which the JSON of its message is read: the words, code and type of a proxy's vendor.
+
+    JSON that the request has stays as it is.
+    """
+    for _ in range(_MOST_ENCLOSED):
+        if (found := enclosed_in(_message(error))) is None:
+            break
+        issues = issues_in(found.value)
+        inner = {"message": _words_of(issues)} if issues else _error_object(found.value)
+        said = "" if inner is None else _message(inner)
+        quoted = f'got "{said.translate(_UNQUOTED)}"'
+        if inner is None or " " not in said or own(quoted) != quoted:
+            break
+        named = {name: value for name in _OPENED if (value := inner.get(name))}
+        if (status := _status(error)) is not None:
+            named["http_status"] = status
+        if isinstance(metadata := error.get("metadata"), dict):
+            named["metadata"] = {**metadata, "raw": ""}  # the raw text is a part of the message
+        error = {**error, **named, "message": f"{found.before}{said}{found.after}"}
+    return error
 
 
 def _with_message(error: dict[str, Any]) -> dict[str, Any]:
@@ -364,7 +415,7 @@ def _written(place: Any) -> str:
 
 def _with_places(message: str, error: Mapping[str, Any]) -> str:
     """Return ``message`` with the fields named in lists beside the message: Fastify's ``validation``, zod's issues."""
-    entries = [each for name in _PLACED for each in _list(error.get(name)) if isinstance(each, dict)]
+    entries = [each for name in _PLACED for each in _entries(error.get(name)) if isinstance(each, dict)]
     violations = [each for entry in entries for each in _list(entry.get("fieldViolations")) if isinstance(each, dict)]
     own = [error] if _extra_in(error) else []
     for entry in (*violations, *own, *(each for each in entries if _place_in(each))):
@@ -385,7 +436,7 @@ def _with_text(said: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     """
     beside = _without_name(answer)
     if beside is None:
-        return _openai_error(said, answer)
+        return _openai_error(_with_places(said, answer), answer)
     is_name = said in _PHRASES or " " not in said
     return {**beside, "message": beside["message"] if is_name else f"{said}: {beside['message']}"}
 
@@ -406,8 +457,16 @@ def _words_of(error_object: Any) -> str:
     """Return a complaint as a text: ``{"errors": [{"code": 7000, "message": "No such model"}]}`` is Cloudflare's."""
     if isinstance(error_object, str):
         return error_object
-    texts = [text for each in _list(error_object) if (text := _text_of(each))]
+    texts = [text for each in _entries(error_object) if (text := _text_of(each))]
     return "; ".join(texts) if texts else msgspec.json.encode(error_object).decode()
+
+
+def _entries(complaints: Any) -> list[Any]:
+    """Return the entries of a list of complaints, of zod's those that come nearest; also of zod's ``fieldErrors``."""
+    match complaints:
+        case {"fieldErrors": dict(fields)}:
+            return [{"path": name, "message": said} for name, texts in fields.items() for said in _list(texts)]
+    return issues_in(complaints) or _list(complaints)
 
 
 def _text_of(told: Any) -> str:
@@ -524,28 +583,53 @@ def _kind(
     others. A 429 may be about one request's size (OpenAI), while smaller ones have room. ``one_request`` has more of
     these. Many statuses may be about a spent account.
     """
-    if isinstance(code := error.get("code"), str) and code in _OF_WHAT_IT_WROTE:
-        return ErrorKind.INVALID_ANSWER
     kind = kind or kind_of_status(status or _SERVER_ERROR)
+    if _is_badly_written(kind, error):
+        return ErrorKind.INVALID_ANSWER
     if kind is ErrorKind.BAD_REQUEST and any(name.startswith(_QUOTAS_OF_AWS) for name in names_of(error)):
         kind = ErrorKind.RATE_LIMITED
     about = refused(status, error, _message(error))
     if about is not None or (kind is ErrorKind.RATE_LIMITED and _is_outsized(error)):
         return ErrorKind.BAD_REQUEST
-    refuses = kind is ErrorKind.BAD_REQUEST and _refuses_key(error)
-    # Within a stream the words may be those of a tool that runs at the provider, or the model's.
     any_words = _speaks_of_limits(kind, _google_wait_s(error) if wait_s is None else wait_s)
-    any_codes = kind in (ErrorKind.RATE_LIMITED, ErrorKind.STREAM_ERROR)
-    is_auth = kind is ErrorKind.PROVIDER_AUTH
-    if refuses or (
-        not is_auth and is_spent(error, meters_quota=meters_quota, any_codes=any_codes, any_words=any_words)
-    ):
-        return ErrorKind.PROVIDER_AUTH
+    meant = _kind_in_words(kind, status, error, meters_quota=meters_quota, any_words=any_words)
+    if meant is not kind:
+        return meant
     if kind is ErrorKind.NOT_FOUND:
         return kind_of_404(_message(error), names_of(error))
     if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
         return _kind_of_refusal(status, error)
     return kind
+
+
+def _is_badly_written(kind: ErrorKind, error: Mapping[str, Any]) -> bool:
+    """Whether an error is about what the model wrote, and not about the request."""
+    code = error.get("code")
+    is_said = kind is ErrorKind.BAD_REQUEST and _WROTE_BADLY.search(_message(error)) is not None
+    return is_said or (isinstance(code, str) and code in _OF_WHAT_IT_WROTE)
+
+
+def _kind_in_words(
+    kind: ErrorKind, status: int | None, error: Mapping[str, Any], *, meters_quota: bool, any_words: bool
+) -> ErrorKind:
+    """Return the kind that an error's codes and words have, whatever its status: of a key, an account, a rate.
+
+    ``any_words``: as of ``is_spent``. For example, 400 "Invalid API key" is ``provider_auth``. Within a stream the
+    words may be those of a tool that runs at the provider, or the model's.
+    """
+    if kind is ErrorKind.PROVIDER_AUTH:
+        return kind
+    may_say = kind is ErrorKind.BAD_REQUEST or (kind is ErrorKind.SERVER_ERROR and status is None)
+    said = alone(_message(error)) if may_say and status != _TOO_LARGE else ""
+    any_codes = kind in (ErrorKind.RATE_LIMITED, ErrorKind.STREAM_ERROR, ErrorKind.BAD_REQUEST)
+    if (may_say and (_refuses_key(error) or is_key_refused(error, said))) or is_spent(
+        error, meters_quota=meters_quota, any_codes=any_codes, any_words=any_words or bool(said)
+    ):
+        return ErrorKind.PROVIDER_AUTH
+    if is_of_a_rate(names_of(error), said) and not _is_outsized(error):
+        return ErrorKind.RATE_LIMITED
+    is_overloaded = may_say and not _CODES_OF_OVERLOAD.isdisjoint(names_of(error))
+    return ErrorKind.SERVER_ERROR if is_overloaded else kind
 
 
 def _speaks_of_limits(kind: ErrorKind, wait_s: float | None) -> bool:
@@ -564,6 +648,8 @@ def _kind_of_refusal(status: int | None, error: Mapping[str, Any]) -> ErrorKind:
         return ErrorKind.BAD_REQUEST
     if (reason := _budget_in_flight(error)) is not None:
         return ErrorKind.SERVER_ERROR if reason == _ALONE_TOO_DEAR else ErrorKind.RATE_LIMITED
+    if is_of_a_rate((), alone(_message(error))):
+        return ErrorKind.RATE_LIMITED
     if "max_tokens" in _message(error):  # others may give as many
         return ErrorKind.SERVER_ERROR if status == _PAYMENT_REQUIRED else ErrorKind.BAD_REQUEST
     return ErrorKind.PROVIDER_AUTH

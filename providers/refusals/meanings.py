@@ -28,16 +28,26 @@ class Meaning(StrEnum):
 
 
 _OVERLOADED_STATUS = 529  # Anthropic's
-_STATUSES_OF_WORDS = (None, HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)  # the first two: of errors within an answer
 # OpenAI's codes, Anthropic's type, Zhipu's code, and the words of these and of Google:
 # developers.openai.com/api/docs/guides/error-codes, platform.claude.com/docs/en/api/errors,
 # docs.z.ai/api-reference/api-code, ai.google.dev/gemini-api/docs/troubleshooting, read on 2026-11-29. Moonshot and
 # Zhipu say so with 429 (platform.moonshot.ai/docs/api/chat, read on 2026-11-27).
-_OVERLOADED_BY_429 = frozenset({"engine_overloaded", "engine_overloaded_error", "1305"})
+_OVERLOADED_BY_429 = frozenset(
+    {
+        *("engine_overloaded", "engine_overloaded_error", "1305"),
+        "queue_exceeded",  # Cerebras: theopenco/llmgateway, in its list of retried codes
+        *("3505", "service_tier_capacity_exceeded"),  # Mistral
+        "serveroverloaded",  # Volcengine: volcengine.com/docs/82379/1299023
+    }
+)
 _CODES_OF_OVERLOAD = _OVERLOADED_BY_429 | {"overloaded_error", "server_is_overloaded", "slow_down"}
 _OF_OVERLOAD = re.compile(
-    r"\boverloaded\b|\bat capacity\b|experiencing high demand"
-    r"|\b(?:no|out of|insufficient|not enough) (?:\w+ )?capacity\b|\b(?:is|are) (?:\w+ )?busy\b",
+    r"\boverload(?:ed)?\b|\b(?:at|over) capacity\b|\bhigh (?:demand|traffic|load)\b"
+    r"|\b(?:no|out of|insufficient|not enough) (?:\w+ )?capacity\b|\b(?:is|are|server|service) (?:\w+ )?busy\b"
+    r"|\bcapacity (?:is )?(?:temporarily )?(?:exceeded|exhausted)|\bqueue is full\b|\bpending requests exceeded\b"
+    # In other languages, of servers whose operators have translated their words.
+    r"|\büberlastet|\bausgelastet|\bsurchargée?s?\b|\bsaturée?s?\b|\bsobrecargad|\bsaturad[oa]s?\b|\bsovraccaric"
+    r"|перегружен|繁忙|访问量过大|過負荷|负载过高|过载|混雑|混み合|과부하|혼잡",
     re.IGNORECASE,
 )
 _OF_LIMITS = re.compile(r"\b(?:rate|limit\w*|quota|too many|per (?:second|minute|hour))\b", re.IGNORECASE)
@@ -66,7 +76,7 @@ def meaning_of(error: UpstreamError) -> Meaning | None:
         case ErrorKind.NOT_FOUND:
             meaning, holds = Meaning.GONE, names_model(error)
         case ErrorKind.SERVER_ERROR | ErrorKind.STREAM_ERROR:
-            is_said = error.status in _STATUSES_OF_WORDS and _OF_OVERLOAD.search(text) is not None
+            is_said = _OF_OVERLOAD.search(text) is not None
             is_coded = error.status == _OVERLOADED_STATUS or not _CODES_OF_OVERLOAD.isdisjoint(names)
             meaning, holds = Meaning.OVERLOADED, is_said or is_coded
         case _:

@@ -7,10 +7,34 @@ the time of its reset, as a duration (OpenAI, Groq: ``1m2s``), an RFC 3339 insta
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+# Of a rate, in words and codes: vendors and proxies say them with other statuses than 429 as well.
+_OF_A_RATE = re.compile(
+    r"\brate[ _-]?limit\w*[^.;!?\n]{0,40}\b(?:exceed|reach|hit)"
+    r"|\b(?:exceed|reach|hit)\w*[^.;!?\n]{0,40}\brate[ _-]?limit"
+    r"|\b(?:are|is|was|were|been|being) (?:temporarily )?(?:rate[ -]limited|throttled)|\btoo many (?:api )?requests\b"
+    r"|\bslow down\b|\brate[ -]limit error\b|\brequests? (?:too frequent|too fast)"
+    r"|\b(?:exceed|reach)\w*[^.;!?\n]{0,40}\b(?:requests|tokens|calls|queries) per (?:second|minute|hour|day)"
+    r"|\b(?:requests|tokens|calls|queries) per (?:second|minute|hour|day)\b[^.;!?\n]{0,40}\b(?:exceed|reach)"
+    # German, Dutch, French, Spanish and its relatives, Polish, Turkish, Russian
+    r"|\bzu viele anfragen"
+    r"|\b(?:raten|anfrage|nutzungs)-?(?:limit|begrenzung)\w*[^.;!?\n]{0,30}(?:überschritten|erreicht)"
+    r"|\bte veel verzoeken|\btrop de (?:requêtes|demandes)"
+    r"|\bl[íi]mites? (?:de|di|d['\u2019])[^.;!?\n]{0,30}\b(?:requêtes?|débit|taux|solicitudes?|peticiones|velocidad"
+    r"|tasa|frecuencia|requisições|solicitações|taxa|richieste|frequenza)\b[^.;!?\n]{0,20}"
+    r"(?:dépass|atteint|superad|excedid|alcanzad|atingid|superat|raggiunt)"
+    r"|\b(?:demasiadas|muitas|troppe) (?:solicitudes|peticiones|solicitações|requisições|richieste)"
+    r"|\bzbyt wiele (?:żądań|zapytań)|\bçok fazla istek|слишком много запросов|(?:лимит|частот)\w* запросов"
+    # Chinese, Japanese, Korean
+    r"|请求(?:过于|太|过|次数过)?(?:频繁|多)|請求過於頻繁|(?:频率|速率|并发)(?:限制|过高|超限|超出)|限流"
+    r"|レート ?(?:制限|リミット)|リクエスト(?:数)?が多すぎ|リクエスト(?:数|回数)?の?(?:上限|制限)"
+    r"|요청이 너무 많|요청 ?(?:한도|제한|횟수)|속도 ?제한",
+    re.IGNORECASE,
+)
+_CODES_OF_A_RATE = re.compile(r"rate.?limit|too.?many.?requests|throttl", re.IGNORECASE)
 LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
 NO_LIMIT = -1.0  # what some vendors send as the remainder if no limit is known
 
@@ -21,6 +45,11 @@ _UNIX_MS = 1e12  # even larger ones are instants in milliseconds
 _WINDOW = re.compile(r"w(?:indow)?=(\d+)")  # of a limit, in seconds
 _LONG_S = 120.0  # a minute's limit is whole again sooner
 _NEARLY_USED_UP = 0.05  # a longer limit begins to count when this part of it is left
+
+
+def is_of_a_rate(names: Iterable[str], said: str) -> bool:
+    """Whether an error says that a rate is exceeded, by its codes or in its words; ``said``: "" if it says more."""
+    return bool(said) and (any(_CODES_OF_A_RATE.search(name) for name in names) or _OF_A_RATE.search(said) is not None)
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:

@@ -11,7 +11,9 @@ from providers.refusals.refused_fields import SENTENCES
 # cline/cline/issues/2482, read on 2026-11-30), xAI, GitHub Models and Copilot, Cloudflare.
 _NAMED = r"[`'\"]?(?P<{}>[^\s`'\"]{{1,200}}?)[`'\"]?"
 _UNKNOWN_MODEL = re.compile(
-    r"Model (?:Not Exist|does not exist)|Invalid model(?:: | '| name\b)|Unknown Model, please"
+    r"(?:invalid params?, |/[\w/]{1,60}: )?"
+    r"(?:(?:The|This) (?:\w+ )?model(?: version)? has reached (?:the|its) end of (?:its )?life"
+    r"|Model (?:Not Exist|does not exist)|Invalid model(?:: | '| name\b)|Unknown Model, please"
     r"|(?:该|此|当前|所选)?模型[^。\uff0c,\n]{0,20}(?:不存在|已下线|已停用|已废弃|已弃用)"
     r"|The requested model is not (?:supported|available)(?: for your \w+)?\.?$"
     r"|The model \S+ has been decommissioned"
@@ -21,7 +23,9 @@ _UNKNOWN_MODEL = re.compile(
     r"|(?:has been|was|is) (?:deprecated|retired|discontinued|shut down)\b"
     r"|(?:has )?reached (?:the|its) end of (?:its )?life|is no longer (?:available|supported|served))"
     rf"|{_NAMED.format('id')} is not a valid model ID"
-    rf"|(?:(?:Unknown|Unsupported|No such) model|Model not found):? {_NAMED.format('unknown')}(?=[.,]?(?:\s|$))",
+    rf"|(?:(?:Unknown|Unsupported|Unavailable|No such) model|Model not found):? {_NAMED.format('unknown')}"
+    r"(?=[.,]?(?:\s|$))"
+    rf"|Failed to load model {_NAMED.format('loaded')}\. Error: Model not found)",
     re.IGNORECASE,
 )
 

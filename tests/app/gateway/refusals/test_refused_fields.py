@@ -51,6 +51,15 @@ VENDORS = {
         422,
         {"detail": [{"type": "extra_forbidden", "loc": ["body", "{}"], "msg": "Extra inputs are not permitted"}]},
     ),
+    "OpenRouter": (
+        400,
+        {
+            "error": {"code": "invalid_prompt", "message": "Invalid request"},
+            "metadata": {
+                "raw": '[{"code": "unrecognized_keys", "keys": ["{}"], "path": [], "message": "Unknown key"}]'
+            },
+        },
+    ),
     "an own server": (500, "create() got an unexpected keyword argument '{}'"),
 }
 

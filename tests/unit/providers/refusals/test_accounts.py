@@ -188,6 +188,58 @@ RATED: dict[str, tuple[int, Any]] = {
 }
 
 
+# With 400, where the message says nothing else: whoever writes a client's request into such words is not believed.
+KEYS: dict[str, Any] = {
+    "in English": error("Invalid API key"),
+    "a code": error("Request rejected", code="invalid_api_key", type="invalid_request_error"),
+    "a type": error("Request rejected", type="authentication_error"),
+    "expired": error("API key expired. Please renew the API key.", code=400, status="INVALID_ARGUMENT"),
+    "a header": {"detail": "Missing or invalid Authorization header"},
+    "AWS, a client": {"message": "The security token included in the request is invalid.", "__type": "x#ExpiredToken"},
+    "no word": {"error": "Unauthorized"},
+    "in German": error("Ungültiger API-Schlüssel"),
+    "in French": error("Clé API invalide"),
+    "in Spanish": error("La clave de API no es válida"),
+    "in Portuguese": error("Chave de API inválida"),
+    "in Italian": error("Chiave API non valida"),
+    "in Dutch": error("Ongeldige API-sleutel"),
+    "in Polish": error("Nieprawidłowy klucz API"),
+    "in Turkish": error("Geçersiz API anahtar\u0131"),
+    "in Russian": error("Неверный API-ключ"),
+    "in Chinese": {"code": 40001, "msg": "API Key 无效或已过期"},
+    "in Chinese, a token": error("无效的令牌"),
+    "in Japanese": error("APIキーが無効です"),
+    "in Korean": error("유효하지 않은 API 키입니다"),
+}
+RATES: dict[str, Any] = {
+    "in English": error("Rate limit exceeded"),
+    "a code": error("Wait a bit", code="rate_limit_exceeded", type="invalid_request_error"),
+    "requests": {"detail": "Too many requests, please slow down"},
+    "AWS": {"message": "Please wait before trying again.", "__type": "ThrottlingException"},
+    "in German": error("Zu viele Anfragen. Bitte versuchen Sie es später erneut."),
+    "in French": error("Limite de requêtes dépassée"),
+    "in Spanish": error("Demasiadas solicitudes"),
+    "in Russian": error("Слишком много запросов"),
+    "in Chinese": {"code": 1302, "msg": "您的账户已达到速率限制,请您控制请求频率"},
+    "in Japanese": error("レート制限を超えました。しばらくしてから再度お試しください。"),
+    "in Korean": error("요청이 너무 많습니다"),
+}
+MISTAKES: dict[str, str] = {
+    "a field's name": "Invalid type for 'api_key': expected string",
+    "a value": "Invalid value: 'rate limit exceeded'. Supported values are: 'auto'",
+    "a tool's server": "Error retrieving tool list from MCP server: 'x'. Http status code: 401 (Unauthorized)",
+    "a tool's rate": "Error retrieving tool list from MCP server: 'x'. Http status code: 429 (Too Many Requests)",
+    "a picture's server": "Failed to download image from https://x/y.png: 401 Unauthorized",
+    "a schema's key": "Invalid key in tools[0].function.parameters: 'proprties'",
+    "a map's key": "Invalid key in 'logit_bias': abc.",
+    "a cache's key": "Invalid 'prompt_cache_key': string too long.",
+    "a token of JSON": "Invalid token at position 5 of the request body",
+    "stop words": "Too many stop sequences: at most 4",
+    "messages": "Insufficient messages: at least one is required",
+    "a tool's name": "Tool name 'credit balance' is invalid",
+}
+
+
 def answered(status: int, said: Any, /, **headers: str) -> UpstreamError:
     body = said.encode() if isinstance(said, str) else msgspec.json.encode(said)
     names = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -210,6 +262,38 @@ def test_words_of_a_spent_account_count_where_no_short_time_to_wait_is_told(
     vendor: str, headers: dict[str, Any]
 ) -> None:
     assert answered(*IN_WORDS[vendor], **headers).kind is ErrorKind.PROVIDER_AUTH
+
+
+@pytest.mark.parametrize("vendor", [name for name, (_, said) in IN_WORDS.items() if not isinstance(said, str)])
+@pytest.mark.parametrize("status", [400, 422])
+def test_so_they_do_with_400_where_nothing_else_is_said(vendor: str, status: int) -> None:
+    assert answered(status, IN_WORDS[vendor][1]).kind is ErrorKind.PROVIDER_AUTH
+
+
+@pytest.mark.parametrize("vendor", KEYS)
+def test_a_key_that_is_refused_with_400_is_the_operators_to_mend(vendor: str) -> None:
+    found = answered(400, KEYS[vendor])
+    assert found.kind is ErrorKind.PROVIDER_AUTH
+    assert found.body is None
+
+
+@pytest.mark.parametrize("vendor", RATES)
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_rate_that_is_told_with_400_passes_by_itself(vendor: str, status: int) -> None:
+    found = answered(status, RATES[vendor], retry_after="7")
+    is_coded = vendor in {"a code", "AWS"}
+    assert (found.kind, found.retry_after_s) == (ErrorKind.RATE_LIMITED, 7) or (is_coded and status == 403)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("status", [400, 422])
+def test_what_names_something_of_the_request_blames_the_request(mistake: str, status: int) -> None:
+    assert answered(status, error(MISTAKES[mistake], type="invalid_request_error")).kind is ErrorKind.BAD_REQUEST
+
+
+@pytest.mark.parametrize("said", ["Invalid API key", "Rate limit exceeded", "Your balance is insufficient"])
+def test_words_with_400_hold_for_their_own_client_alone(said: str) -> None:
+    assert not answered(400, error(said)).is_certain
 
 
 def test_the_type_that_every_429_has_in_messages_does_not_say_that_it_passes() -> None:
