@@ -4,14 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.settings.messages import FILE, SECRET, Case, read, said_of, with_open_parts
+from tests.support import told
+from tests.unit.settings.messages import FILE, said_of
 
-CASES = [case for _, cases in read(FILE.read_text(encoding="utf-8")) for case in cases]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_it_is_said(case: Case, tmp_path: Path) -> None:
-    said = said_of(case, tmp_path)
-
-    assert with_open_parts(said, case.said) == case.said
-    assert SECRET not in "\n".join(said)
+@pytest.mark.parametrize("case", told.cases(FILE), ids=str)
+def test_it_is_said(case: told.Case, tmp_path: Path) -> None:
+    told.check(case, said_of(case, tmp_path))
