@@ -53,8 +53,8 @@ class Listener(Protocol):
 class Watch:
     """Reads the sources; ``look`` must be called every few seconds.
 
-    The shared ``book`` makes each incident one alert among all replicas. While it cannot be reached, ``own`` does so
-    for this process alone; its alerts move to the shared book later.
+    The shared ``book`` makes each incident one alert among all replicas. While the book cannot be reached, ``own`` does
+    so for this process alone; the alerts of ``own`` move to the shared book later.
     """
 
     def __init__(
@@ -356,9 +356,10 @@ class DeliveryListener(Protocol):
         """An attempt ended: ``sent``, ``failed`` (and is repeated) or ``given_up``."""
 
 
-# A receiver that takes few says so with 429 and retry-after: until then it is asked nothing, then it gets one request
-# after the other, as far apart. Slack's webhooks take one a second (docs.slack.dev/apis/web-api/rate-limits,
-# 2026-11-29): its format gathers all that waits in one message; as JSON each is a message of its own.
+# A receiver that takes few messages says so with 429 and retry-after. Until that time nothing is sent; then the
+# requests are as far apart as retry-after said. Slack's webhooks take one request a second
+# (docs.slack.dev/apis/web-api/rate-limits, 2026-11-29): its format gathers all waiting alerts in one message; in JSON
+# each alert is a message of its own.
 GATHERED = frozenset({Format.SLACK})
 PATIENT_TRIES = 3  # so often a message is tried again when the receiver said, then as seldom as any other
 SHORTEST_S = 1.0  # between two requests to such a receiver

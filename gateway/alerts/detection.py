@@ -43,7 +43,7 @@ class SlowdownBook(Protocol):
     """The slowdowns of all replicas, and the sums they are found in. Methods raise ``ApiError`` while it is away."""
 
     async def elected(self, now: datetime, lasts: timedelta) -> bool:
-        """Return whether this process is the one that looks, for ``lasts`` from now unless it renews this."""
+        """Return whether this process looks, and no other: for ``lasts`` from now, unless the claim is renewed."""
 
     async def resign(self) -> None:
         """Let another process look at once."""

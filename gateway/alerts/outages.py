@@ -15,7 +15,7 @@ from gateway.core.race_failures import SkippedDeployment
 # itself.
 MANY = 3
 MODELS_A_TURN = 200  # looked at without a pause, in two milliseconds; then the event loop runs other tasks
-LASTS = timedelta(minutes=5)  # with fewer it is still that incident: models come back one by one, as they are called
+LASTS = timedelta(minutes=5)  # fewer are still that incident: models come back one by one, when called
 AGAIN_FACTOR = 2  # it is told again once so many times as many are out
 LISTED, NAMED = 100, 20  # names in the figures, and in the sentence
 BEFORE = timedelta(minutes=15)  # covered by the evidence
@@ -75,8 +75,8 @@ class OutageSource:
     ) -> None:
         """``models`` returns the time-outs of a first token by deployment, by model.
 
-        ``not_asked`` returns which deployments are not used now, and why; ``silent`` all of these of one model, if they
-        are asked and do not answer, else none.
+        ``not_asked`` returns which deployments are not used now, and why; ``silent`` returns a model's deployments if
+        all are asked and none answers, else none.
         """
         self._models = models
         self._not_asked = not_asked

@@ -30,7 +30,7 @@ NOTHING: Counts = {}
 class Histogram(msgspec.Struct, frozen=True):
     """Values in the ledger's buckets, eight per octave. ``cut``: censored values, by the age at which they were cut.
 
-    ``answers``: the number of answers that the values come from; gaps of one answer are alike, so they count as one.
+    ``answers``: the number of answers behind the values; the gaps within one answer are alike, and count as one.
     """
 
     seen: Counts = NOTHING
@@ -86,7 +86,7 @@ class SlowdownEnd(StrEnum):
     """Why a slowdown is over."""
 
     AS_USUAL = "as_usual"  # it is as fast as before, or its peers are as slow
-    NEW_USUAL = "new_usual"  # it has lasted so long that it is usual now
+    NEW_USUAL = "new_usual"  # a slowdown that has lasted for so long is usual now
     NO_CALLS = "no_calls"
 
 

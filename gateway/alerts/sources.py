@@ -38,7 +38,7 @@ RULES = (
 )
 WINDOWS_S = tuple(sorted({seconds for rule in RULES for seconds in (rule.long_s, rule.short_s)}))
 # An open alert lasts while both windows burn at this part of the factor: near the factor, a rate crosses it by chance.
-# A short window with few calls ends it only if chance does not explain that so few of them are bad.
+# A short window with few calls ends an alert only if chance cannot explain so few bad calls.
 KEPT_AT = 0.5
 _CHANCE = 1.0  # standard deviations
 # After a fast burn, the windows of the slow rule still contain it, which is no second incident, until its short window
@@ -51,7 +51,7 @@ SLOW_AFTER_S = float(HOUR_S)
 def opens_after_s(rule: BurnRule, share: float, objective: float) -> float | None:
     """Return after how many seconds ``rule`` applies to a target kept so far, if ``share`` of calls is bad from now on.
 
-    It assumes that calls come evenly, and that there are enough of them. None: never.
+    Calls are assumed to come evenly, and to be enough. None: never.
     """
     burn = share / (1.0 - objective)
     return None if burn < rule.factor else rule.long_s * rule.factor / burn
@@ -81,7 +81,7 @@ class BurnSource:
         return [each for target, windows in by_target.items() for each in self._of(target, windows)]
 
     def _of(self, target: str, windows: Mapping[int, Burn]) -> list[AlertCondition]:
-        """Return at most one condition of each kind: of the first rule that applies, else of one that keeps it open."""
+        """Return at most one condition of each kind: of the first rule that applies, else of one that keeps open."""
         found: dict[AlertKind, AlertCondition] = {}
         for rule in RULES:
             long, short = windows.get(rule.long_s), windows.get(rule.short_s)

@@ -263,7 +263,7 @@ def _evidence(owner: str, since: datetime) -> str:
     return _spending_sql(f" and client = {text(name)}", since)
 
 
-# End users are many: those that have spent most of a limit are one alert, and another one when they are twice as many.
+# End users are many: all that have spent most of a limit are one alert; another one opens when twice as many have.
 
 NAMED = 10  # in the sentence
 
@@ -284,7 +284,7 @@ class EndUserSource:
         self._share = share
 
     async def conditions(self) -> Sequence[AlertCondition]:
-        """Return one condition for 1, 2, 4, … of them; the largest covers those that were not told before it."""
+        """Return one condition for 1, 2, 4, … end users; the largest covers all that were not told before."""
         share = self._share()
         windows: dict[tuple[str, str, str], list[NearLimit]] = {}
         for each in sorted(self._near(share), key=lambda each: each.used_usd / each.limit_usd, reverse=True):

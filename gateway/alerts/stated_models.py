@@ -1,7 +1,7 @@
 """The sources of changes that are no failure: of the model that answers state, and of how long prompts and answers are.
 
 The check costs a call one set lookup, and no database. Only values that are new to this process are looked up in the
-ledger, which has all replicas' answers: so a change is the same for all of them, and old values are no change.
+ledger, which has the answers of all replicas: so a change is one for all replicas, and an old value is no change.
 
 A model's name changes at once. A fingerprint differs by machine at some providers, and is rolled out over hours: it is
 a change if no answer had it for a week, and then all have it.
@@ -276,8 +276,8 @@ SHARE, KEPT_SHARE = 0.2, 0.1
 class ModelHour(msgspec.Struct, frozen=True, kw_only=True):
     """Sums of a model's calls in one hour. ``sized``: answers whose prompt's size is known, and those over 4 and 32 KB.
 
-    ``answered``: calls without an error, and those that their client left, which have tokens too, but none that only
-    count tokens; tokens None: of none they are known.
+    ``answered``: calls without an error, and calls that the client left, which have tokens, too; but no counts of
+    tokens. Tokens None: known of no call.
     """
 
     model: str

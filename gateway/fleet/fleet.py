@@ -80,7 +80,7 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
     )
 
 
-# Who pays for calls of names that clients make up: however many they are, there is one budget and one sum of dollars.
+# Who pays for calls of names that clients make up: all such names share one budget and one sum of dollars.
 
 NAMED_DIRECTLY = "\0direct"  # for deployments; no model is called so
 
@@ -236,7 +236,7 @@ class Fleet:
                 self.answered.add(pattern, name)
 
     def kept_name(self, model: str) -> str:
-        """Return the name under which the ledger keeps a model: its own, or its pattern if it has never answered."""
+        """Return the name under which the ledger keeps a model: its own, or the pattern's before the first answer."""
         pattern = None if model in self.models else self.configured_as(model)
         return model if pattern is None or self.answered.has(pattern, model) else pattern
 

@@ -175,7 +175,7 @@ class Deployment(MaskedRecord, frozen=True):
                 error.body = pattern.sub(MASK, error.body.decode(errors="replace")).encode()
 
     def spoken_to(self, dialect: Dialect) -> Dialect:
-        """Return the dialect in which the deployment gets requests in ``dialect``: the same one if it has that."""
+        """Return the dialect in which the deployment gets requests in ``dialect``: the same, if it has that API."""
         return dialect if dialect in self.speaks else self.speaks[0]
 
     def spoken_in(self, call: Call) -> Dialect:
@@ -375,9 +375,9 @@ class Common(msgspec.Struct, frozen=True):
     speaks: frozenset[Dialect]
     context_tokens: float  # the shortest known
     max_output_tokens: float  # likewise
-    binds: bool = False  # one of them may give, or refuse, reasoning that only its maker can read
-    acts: bool = False  # one of them runs something at its provider, whatever it is asked
-    thinks: bool = True  # none of them is known not to think, or has another way to be told not to
+    binds: bool = False  # a deployment may give, or refuse, reasoning that only its maker can read
+    acts: bool = False  # a deployment runs something at its provider, whatever is asked
+    thinks: bool = True  # no deployment is known not to think, or is told not to think in a way of its own
     takes_forced: bool = True  # a request may force a call of a tool at all of them
     has_keys: bool = False  # the provider of one of them has several keys
     dropped: Mapping[str, frozenset[str]] = {}  # by dialect, fields that one of them refuses
@@ -410,7 +410,7 @@ class Common(msgspec.Struct, frozen=True):
         )
 
     def drops_from(self, dialect: Dialect, fields: Mapping[str, msgspec.Raw]) -> bool:
-        """Whether one of them may be sent a request without one of its ``fields``."""
+        """Whether a deployment may be sent a request without one of the ``fields``."""
         dropped = self.dropped.get(dialect.name)
         return dropped is not None and not dropped.isdisjoint(fields)
 
@@ -426,7 +426,7 @@ class Model(msgspec.Struct, frozen=True):
     race: RaceSettings
     adhoc: bool = False
     common: Common = Common(frozenset(), 0, 0)
-    payer: str = ""  # whose budget and dollars pay for its calls: its own name, or one of a comma list
+    payer: str = ""  # the model whose budget and dollars pay for the calls: itself, or one of a comma list
     prices: Mapping[str, Price] = {}  # by deployment, if known
     limits: Mapping[str, int] = {}  # by deployment, if set: the smaller of max_in_flight and max_in_flight_fleet
     ttft_s: Mapping[str, float] = {}  # by deployment: the time-out of a first token

@@ -172,7 +172,7 @@ class ProviderSettings(Section):
     # Instead of api_key: several, each with its own rate limits. A list, or names for the ledger with their keys.
     api_keys: dict[int | str, SecretStr] = {}
     organization: str | None = None  # sent as openai-organization
-    account: str | None = None  # its models read only thoughts of this account; default: one account for all its keys
+    account: str | None = None  # models read only thoughts of this account; default: one for all keys
     headers: dict[str, SecretStr] = {}  # sent with every request
     query: dict[str, str] = {}  # parameters in every request's URL: Azure's api-version; not for secrets
     http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 if TLS negotiates it
@@ -201,7 +201,7 @@ class ProviderSettings(Section):
 
     @property
     def has_login(self) -> bool:
-        """Whether its base URL names a user, so that there can be no key besides."""
+        """Whether the base URL names a user: then no key can be sent besides."""
         return self.base_url is not None and "@" in urlsplit(self.base_url).netloc
 
     @field_validator("api_keys", mode="before", json_schema_input_type=list[SecretStr] | dict[str, SecretStr])

@@ -193,8 +193,8 @@ def load(
 ) -> Settings:
     """Return the configuration from the file at ``path``, if any, ``environ`` and the command line's ``overrides``.
 
-    Overrides that are None were not given. If no providers are configured, those whose usual key variables are set are
-    used; ``settings.providers`` is empty if there are none of these either. For a reload, pass the same ``references``.
+    Overrides that are None were not given. If no providers are configured, all vendors are used whose usual key
+    variables are set; if none is, ``settings.providers`` is empty. For a reload, pass the same ``references``.
 
     Raises:
         ConfigurationError: there are problems; it has all of them.
@@ -306,7 +306,7 @@ def load_address(path: Path | None, environ: Mapping[str, str]) -> str:
 
 
 def load_note(path: Path | None, environ: Mapping[str, str]) -> Note | None:
-    """Return the note that a gateway of this configuration has left of its address; None: there is none.
+    """Return the note of its address that a gateway of this configuration has left; None without a note.
 
     None also if the environment states the port: then that port is asked.
 

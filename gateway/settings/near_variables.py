@@ -28,7 +28,7 @@ _ALSO = {
 
 
 def near_keys(environ: Mapping[str, str], catalog: Mapping[str, Vendor]) -> Iterator[str]:
-    """Yield a sentence for each variable that is nearly the one of a vendor's key, where that one is not set."""
+    """Yield a sentence for each variable with nearly the name of a vendor's key variable, if that is not set."""
     titles: dict[str, str] = {}
     for vendor in catalog.values():
         if not any(environ.get(variable) for variable in vendor.key_env):

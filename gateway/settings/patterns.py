@@ -46,7 +46,7 @@ def longest_of(patterns: Iterable[str], name: str) -> str | None:
 
 
 def named(settings: ModelSettings, pattern: str, name: str) -> ModelSettings:
-    """Return the settings of ``pattern`` for one ``name`` that it covers: with the deployments of that."""
+    """Return the settings of ``pattern`` for one ``name`` under it, with the deployments of that name."""
     stands_for = name[len(pattern) - 1 :]
     deployments = tuple(
         each.model_copy(

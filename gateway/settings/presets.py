@@ -191,7 +191,7 @@ def found_vendors(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Vend
 def found_sellers(environ: Mapping[str, str], catalog: Catalog, home: Path) -> Iterator[Vendor]:
     """Yield the other sellers of Claude whose address and credentials are in the usual places.
 
-    These are the clouds' own credentials, which may be there for other services: only what a person looks at uses them.
+    The credentials are the clouds' own, and may be there for other services: only what a person looks at uses them.
     """
     with_key = {vendor.name for vendor in found_vendors(environ, catalog)}
     for vendor in (catalog[name] for name in SELLERS if name in catalog and name not in with_key):
@@ -385,7 +385,7 @@ class Datasheets:
         return Datasheet(listed.price, capabilities, listed.listed, only_api=only)
 
     def _region(self, vendor: Vendor | None, item: DeploymentSettings) -> str:
-        """Return the region whose surcharge a deployment pays by its address or its fields, as its uplifts have it."""
+        """Return the region for which a vendor adds a surcharge, by the deployment's address or fields."""
         if item.extra_body.get("inference_geo") == "us":
             return "us"
         provider = self._providers.get(item.deployment.partition("/")[0])

@@ -485,8 +485,8 @@ def doubtful_model(
 ) -> Iterator[str]:
     """Yield warnings about a model's settings that work but may not be intended.
 
-    ``priced``: the price of at least one of its deployments is known; ``bounded``: or that of its vendor's dearest
-    model, which limits in dollars count; ``counted``: clients have such limits.
+    ``priced``: the price of at least one deployment is known. ``bounded``: or the price of the vendor's dearest model,
+    which limits in dollars count. ``counted``: clients have limits in dollars.
     """
     race = model.race
     for limit in ("usd_per_day", "extra_usd_per_call", "value_usd_per_s"):

@@ -182,7 +182,7 @@ class ProposedModel(msgspec.Struct, frozen=True):
 
     @property
     def is_hedged(self) -> bool:
-        """Whether its sellers are asked one after the other, as its calls are dear, and its caches warm at one."""
+        """Whether the sellers are asked one after the other, as calls are dear, and only one seller's cache is warm."""
         vendors = [_vendor(each) for each in self.deployments]
         sellers = _SELLERS_OF.get(vendors[0], ())
         return len(vendors) > 1 and not self.is_by_size and all(each in sellers for each in vendors)
@@ -272,7 +272,7 @@ def proposed_models(
 
 
 def _widest(names: Iterable[str]) -> Iterator[str]:
-    """Yield the names among ``names`` that end in a star, but for those that another one covers."""
+    """Yield those of ``names`` that end in a star and are not covered by another pattern."""
     patterns = [name for name in names if is_pattern(name)]
     for name in patterns:
         if not any(other != name and covers(other, name) for other in patterns):
