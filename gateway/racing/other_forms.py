@@ -615,15 +615,15 @@ def _note_limit(deployment: Deployment, call: Call, limit: Limit, error: Upstrea
     if limit.most is None or (learnt := _learnt_of(deployment)) is None:
         return
     fact = Fact(Kind.SIZE, limit.what, tokens=limit.most)
-    if _is_more(deployment, call, fact):
+    if _is_more(deployment, call, fact, limit.turn):
         learnt.note(deployment.model, fact, client=call.caller.client, why=why_of(error))
 
 
-def _is_more(deployment: Deployment, call: Call, fact: Fact) -> bool:
+def _is_more(deployment: Deployment, call: Call, fact: Fact, turn: int | None = None) -> bool:
     if fact.kind is not Kind.SIZE:
         return False
     fields, dialect = call.sent_to(deployment.name), deployment.spoken_in(call)
-    return amount(fact.field, fields, dialect.requests) > fact.tokens
+    return amount(fact.field, fields, dialect.requests, turn) > fact.tokens
 
 
 def _is_long(deployment: Deployment, call: Call, error: UpstreamError) -> bool:

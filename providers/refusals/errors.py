@@ -442,7 +442,7 @@ class UpstreamError(Exception):
     @property
     def lack(self) -> Limit | None:
         """What the model does not take at all, such as pictures at a model of texts; None: not said."""
-        return lack_of(self.said) if self.scope is RefusalScope.MODEL else None
+        return lack_of(self.said) if self.scope in {RefusalScope.MODEL, RefusalScope.TERMS} else None
 
     @property
     def is_of_content(self) -> bool:

@@ -128,6 +128,11 @@ def mentioned(text: str, param: str) -> tuple[tuple[str, ...], bool]:
     return (), False
 
 
+def is_foreign(text: str) -> bool:
+    """Whether a refusal is in another language than English."""
+    return _FOREIGN.search(text) is not None
+
+
 def is_of_foreign_value(text: str) -> bool:
     """Whether a refusal says in another language that something is too much, or that its value or kind is wrong."""
     is_of_value = _OF_VALUES.search(text) is not None and _FOREIGN.search(text) is not None

@@ -16,7 +16,7 @@ import msgspec
 from providers.refusals.content import is_refused_by_filter
 from providers.refusals.errors import SURPRISES, UNREADABLE, RefusalScope, UpstreamError, kinds
 from providers.refusals.learnt import LEAST_ROOM, Fact, Kind
-from providers.refusals.other_words import in_other_words, is_of_foreign_value, mentioned
+from providers.refusals.other_words import in_other_words, is_foreign, is_of_foreign_value, mentioned
 from providers.refusals.refused_fields import (
     CONDITION,
     LITERALS,
@@ -507,6 +507,13 @@ _OF_STREAMING = re.compile(
 )
 _SCOPES = {None, RefusalScope.MODEL, RefusalScope.REQUEST}  # not of length, a vendor's limit, a filter
 _STATUSES_OF_FIELDS = frozenset({None, 200, 400, 422})
+# Of these the words may be about a failure of the server, which names a field by chance: "KeyError: 'seed'".
+_STATUSES_OF_FAILURES = frozenset({500, 501})
+_OF_FAILURES = re.compile(
+    r"error\b|exception|\b(?:failed|failure|failing|internal|traceback|time-?out|timed out|crash\w*|panic\w*|assert\w*"
+    r"|cuda|kernel|worker|memory|null|undefined|none|while|during)\b",
+    re.IGNORECASE,
+)
 _REFUSING_STREAMS = frozenset({400, 403, 404, 405, 422, 501})  # HTTP statuses
 
 # llama.cpp answers with 500 if the model's template refuses a history, or the model cannot see pictures
@@ -662,7 +669,10 @@ def read(refusal: UpstreamError) -> RefusalReading:
         betas=_betas_in(text, fields),
     )
     reading = reading or reading._replace(fields=tuple(in_other_words(text)))
-    if not reading and refusal.status in _STATUSES_OF_FIELDS and refusal.scope in _SCOPES and not is_too_long(text):
+    is_of_field = refusal.status in _STATUSES_OF_FIELDS or (
+        refusal.status in _STATUSES_OF_FAILURES and (is_foreign(text) or _OF_FAILURES.search(text) is None)
+    )
+    if not reading and is_of_field and refusal.scope in _SCOPES and not is_too_long(text):
         path, is_of_value = mentioned(text, param)
         dated = _words_of_betas(text, is_sure=False) if _DATED.search(text) is not None else None
         reading = reading._replace(

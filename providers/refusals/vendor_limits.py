@@ -21,6 +21,7 @@ class Limit(msgspec.Struct, frozen=True):
 
     what: str
     most: int | None = None  # None: the vendor has not said
+    turn: int | None = None  # of the prompt, if only the content of this turn is meant
 
 
 class LimitRule(msgspec.Struct, frozen=True):
@@ -194,6 +195,11 @@ _ABILITY: Final = (
     r"|response[ _](?:format|mime type)|structured outputs?|streaming|multi-?modal\w*|images?(?:_urls?)?"
     r"|pictures?|vision|files?|pdfs?|documents?|audio|videos?|logprobs|citations|web[ _]search\w*|service[ _]tiers?)\b"
 )
+# Of one turn: Groq, serde and pydantic.
+_TEXT_ALONE: Final = (
+    r"^messages(?:\[|\.)(?P<turn>\d{1,4})\]?\.content:? ?"
+    r"(?:must be a string\W*$|invalid type: sequence, expected a string\b|input should be a valid string\W*$)"
+)
 _ANY: Final = "no vendor's own: the form in which several say it"
 LACKS: Final = (
     LackRule(  # not of an id, which only one account knows: "File with id file_123 is not available"
@@ -228,8 +234,8 @@ LACKS: Final = (
         "Groq, of a schema: console.groq.com/docs/structured-outputs, read on 2026-11-27; others in this form",
     ),
     LackRule(
-        rf"\bis not an? (?:multi-?modal|vision)\b|\b{_MODELS}[^;!?\n]{{0,100}}\bis not (?:multi-?modal|capable)\b",
-        "vLLM, of a picture; no page",
+        rf"\bis not an? (?:multi-?modal|vision|VLM)\b|\b{_MODELS}[^;!?\n]{{0,100}}\bis not (?:multi-?modal|capable)\b",
+        "vLLM and SiliconFlow, of a picture; no page",
     ),
     LackRule(
         r"^\S{1,200} does not support (?:tools|images?|pictures?|vision|audio|files?|documents?|function calling)\b",
@@ -249,26 +255,37 @@ LACKS: Final = (
     ),
     LackRule(
         r"\b(?:unknown variant|invalid value:?|input tag) \W?(?:image|input_image|image_url|video|video_url|input_video"
-        r"|input_audio|audio_url|file|input_file|document)\b|^messages\[\d+\]\.content must be a string$",
-        "DeepSeek, OpenAI and Groq, of a picture where they take texts alone:"
+        rf"|input_audio|audio_url|file|input_file|document)\b|{_TEXT_ALONE}"
+        r"|messages\.content\.type\b[^.;\n]{0,20}\['text'\]",
+        "DeepSeek, OpenAI, Groq and Zhipu, of a picture where they take texts alone:"
         " studynil.com/ai/llm/deepseek/issues/claude-code-deepseek-compat-send-images-error.html, read on 2026-11-30;"
-        " no page",
+        " sam3gp8/jarvis-aio/issues/17, read on 2026-12-01; Zhipu's code 1210, from memory",
+    ),
+    LackRule(
+        r"\bonly text \S{1,30} blocks are supported\b",
+        "LM Studio, of a tool's picture: lmstudio-ai/lmstudio-bug-tracker/issues/2008, read on 2026-12-01",
     ),
     LackRule(r"\bdo(?:es)? not meet the model restrictions\b", "Alibaba, of a picture's sides; no page"),
     LackRule(r"不支持(?:图|音|视|文件|多模态|工具|函数)", "in Chinese"),
 )
 _LACKS: Final = re.compile("|".join(each.words for each in LACKS), re.IGNORECASE)
 # That a model takes texts alone. Not of some pictures, or in some turns: "does not support images in tool results".
-_SEEN: Final = r"\b(?:images?|image_url|pictures?|vision|multi-?modal)(?: (?:content|inputs?))?"
+_SEEN: Final = (
+    r"\b(?:images?|image_url|pictures?|vision|multi-?modal)(?: (?:content|inputs?))?"
+    r"(?: blocks?(?: that you provided)?)?"
+)
 _END: Final = r"(?=\s*(?:[.,;:!)'\"-]|$))"
 _NO_PICTURES: Final = re.compile(
     r"\bunknown variant \W?(?:image|image_url|input_image)\W{1,3}expected \W?text\b"
-    rf"|\b(?:does not|doesn.t|do not|don.t) (?:support|accept) {_SEEN}{_END}"
-    rf"|{_SEEN} (?:is|are) not supported(?: (?:by|for|with|on) (?:\S+ ){{0,2}}{_MODELS})?{_END}"
-    rf"|\bis not an? (?:multi-?modal|vision) model\b|\bimage_url is only supported by certain {_MODELS}"
+    rf"|\b(?:does not|doesn.t|do not|don.t) (?:support|accept) (?:the )?{_SEEN}{_END}"
+    rf"|{_SEEN} (?:is |are )?not (?:supported|enabled)"
+    rf"(?: (?:by|for|with|on) (?:\S+ ){{0,2}}{_MODELS}(?: \S{{1,80}})?)?{_END}"
+    rf"|\bno endpoints found that support {_SEEN}{_END}|messages\.content\.type\b[^.;\n]{{0,20}}\['text'\]"
+    rf"|\bis not an? (?:(?:multi-?modal|vision) model|VLM)\b|\bimage_url is only supported by certain {_MODELS}"
     rf"|\bno {_MODELS}[^;!?\n]{{0,40}}\bsupports? image inputs?{_END}|不支持图[片像]输入",
     re.IGNORECASE,
 )
+_OF_TURN: Final = re.compile(_TEXT_ALONE, re.IGNORECASE)
 _PATTERNS: Final = tuple((rule.what, re.compile(rule.words, re.IGNORECASE | re.DOTALL)) for rule in RULES)
 _LONGEST: Final = 4096  # characters of a message that are searched
 _TOO_LARGE: Final = 413
@@ -293,7 +310,12 @@ def is_of_model(text: str) -> bool:
 
 
 def lack_of(text: str) -> Limit | None:
-    """Return what a model takes none of, by the words of a refusal that ``is_of_model``; None: the words do not say."""
+    """Return what a model takes none of, by the words of a refusal that ``is_of_model``; None: the words do not say.
+
+    A turn that has to be a text, and has a picture, is refused for the picture: "messages[1].content must be a string".
+    """
+    if (turn := _OF_TURN.search(text[:_LONGEST])) is not None:
+        return Limit(PICTURES, 0, int(turn["turn"]))
     return None if _NO_PICTURES.search(text[:_LONGEST]) is None else Limit(PICTURES, 0)
 
 

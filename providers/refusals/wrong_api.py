@@ -31,12 +31,13 @@ class MissingFeature(StrEnum):
 # OpenAI of models that only Responses, chat or completions have (github.com/n8n-io/n8n/issues/18352,
 # diffbot/code-gpt-docs/issues/172, Laisky/one-api/issues/88), GitHub Copilot (decolua/9router/issues/1062,
 # caozhiyuan/copilot-api/issues/102), Azure (langgenius/dify-official-plugins/issues/2359); read on 2026-11-27. Google
-# (mlcommons/modelbench/issues/1655, read on 2026-11-29).
+# (mlcommons/modelbench/issues/1655, read on 2026-11-29). Bedrock Mantle (mnfst/llm-gateway/issues/2657, read on
+# 2026-12-01).
 _OF_MODEL = re.compile(
     r"only (?:supported|available) (?:in|on|via|with|through) (?:the )?/?v1/\w+"
     r"|not (?:a chat model|supported in the /?v1/)|is a chat model and not supported"
     r"|(?:not supported (?:with|by|in)|does not support) the (?:Responses|Chat Completions|Messages) API"
-    r"|does not support (?:the )?(?:responses|chat.?completions|messages) API"
+    r"|does not support (?:the )?['`\"]?/?(?:v1/)?(?:responses|chat.?completions|completions|messages)['`\"]? API"
     r"|only supports (?:the )?Interactions API"
     r"|not accessible via the \S+ endpoint"
     r"|^The requested operation is (?:unsupported|not supported)\.?$"

@@ -144,6 +144,18 @@ async def test_a_picture_that_the_user_asks_about_is_not_left_out(serve: Serve, 
             assert len(running["alpha"].received) == (0 if deployment is BLIND else sent)
 
 
+async def test_a_turn_that_has_to_be_a_text_says_so_if_it_is_the_users_and_has_a_picture(serve: Serve) -> None:
+    def answers(body: Any) -> Sequence[Step]:
+        [*shown] = (str(at) for at, turn in enumerate(body["messages"]) if '"image_url"' in json.dumps(turn))
+        return refused(f"messages[{shown[0]}].content must be a string") if shown else answer("Hello")
+
+    async with serve(alpha=None, config=models("alpha/m")) as running:  # as Groq; the lists of texts are tried first
+        running["alpha"].answers = answers
+        for sent in (3, 4):
+            assert (await ask(running, "chat", earlier("chat")))[:3] == (200, "alpha/m", NAMES["chat"][0])
+            assert len(running["alpha"].received) == sent
+
+
 @HOW
 async def test_who_sees_pictures_is_asked_first_and_gets_them(serve: Serve, deployment: Any) -> None:
     async with serve(alpha=None, beta=answer("Hello"), config=models(deployment, "beta/m")) as running:

@@ -60,6 +60,7 @@ VENDORS = {
             },
         },
     ),
+    "an own server, in Spanish": (500, "Par\u00e1metro no admitido: {}"),
     "an own server": (500, "create() got an unexpected keyword argument '{}'"),
 }
 

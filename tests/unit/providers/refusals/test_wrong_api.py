@@ -39,6 +39,7 @@ def refusal(message: str, status: int = 404, *names: str, kind: ErrorKind | None
         ('model "gpt-5.3-codex" is not accessible via the /chat/completions endpoint', 400, None),
         ("The chatCompletion operation does not work with the specified model, gpt-5.1-codex-max.", 400, None),
         ("The requested operation is unsupported.", 400, None),
+        ("The model 'openai.gpt-5.6-terra' does not support the '/v1/chat/completions' API", 400, None),
     ],
 )
 def test_a_model_that_is_not_in_an_api_is_known_by_the_vendors_words(

@@ -13,7 +13,7 @@ from providers.exchange import FormRequest, Request, adapted
 from providers.exchange.forms import has_must
 from providers.exchange.quotes import VendorsWords
 from providers.exchange.taught import understood
-from providers.refusals import NOTHING, Kind, UpstreamError, error_of_response, read
+from providers.refusals import NOTHING, ErrorKind, Kind, UpstreamError, error_of_response, read
 from providers.refusals.error_bodies import _with_message
 from providers.refusals.rules import RULES
 
@@ -661,6 +661,30 @@ def test_a_member_of_a_list_is_found_by_its_path_in_unknown_words(
     one = request({"messages": messages, "tools": tools}, CHAT)
     facts = understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests))
     assert [(fact.kind, fact.field) for fact in facts] == ([] if taught is None else [taught])
+
+
+@pytest.mark.parametrize(
+    ("said", "taught"),
+    [
+        ("Par\u00e1metro no admitido: verbosity", ["verbosity"]),
+        ("Parametro sconosciuto: verbosity", ["verbosity"]),
+        (
+            "\u30d1\u30e9\u30e1\u30fc\u30bf verbosity \u306f\u30b5\u30dd\u30fc\u30c8\u3055\u308c\u3066\u3044\u307e\u305b\u3093",
+            ["verbosity"],
+        ),
+        ("KeyError: 'verbosity'", []),
+        ("Internal server error while reading verbosity", []),
+        ("The kernel for verbosity crashed", []),
+    ],
+)
+@pytest.mark.parametrize("status", [500, 501])
+def test_a_server_that_refuses_with_500_is_understood_unless_it_tells_a_failure(
+    said: str, status: int, taught: list[str]
+) -> None:
+    one = request({"messages": [], "verbosity": "low"}, CHAT)
+    error = UpstreamError(ErrorKind.SERVER_ERROR, said, status=status)
+    facts = understood(read(error), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert [fact.field for fact in facts] == taught
 
 
 def test_complaints_of_a_long_list_are_gathered_as_far_as_somebody_reads_them() -> None:

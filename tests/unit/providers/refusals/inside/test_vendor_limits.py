@@ -76,6 +76,7 @@ LACKING = [
     "Invalid content type. image_url is only supported by certain models.",
     "auto tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
     "messages[0]: unknown variant `image_url`, expected `text` at line 1 column 219",
+    "Only text tool_result blocks are supported when tool_result.content is an array.",
     "The image length and width do not meet the model restrictions.",
     "\u5f53\u524d\u6a21\u578b\u4e0d\u652f\u6301\u56fe\u7247\u8f93\u5165",
 ]
@@ -133,12 +134,30 @@ def test_what_looks_like_a_limit_and_is_another_rule_is_none(said: str) -> None:
         "m is not a multimodal model",
         "No endpoints found that support image input",
         "Invalid content type. image_url is only supported by certain models.",
+        "This model doesn't support the image content block that you provided. Update your content block type.",
+        "image content is not supported for model command-r",
+        "Image input is not enabled for this model",
+        "The model is not a VLM (Vision Language Model). Please use text-only prompts.",
+        "messages.content.type \u53c2\u6570\u975e\u6cd5 ['text']",
         "\u5f53\u524d\u6a21\u578b\u4e0d\u652f\u6301\u56fe\u7247\u8f93\u5165",
     ],
 )
 def test_a_model_that_takes_texts_alone_takes_no_pictures(said: str) -> None:
     assert is_of_model(said)
     assert lack_of(said) == Limit(PICTURES, 0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "messages[2].content must be a string",
+        "messages[2].content: invalid type: sequence, expected a string at line 1 column 24",
+        "messages.2.content: Input should be a valid string",
+    ],
+)
+def test_a_turn_that_has_to_be_a_text_takes_no_pictures_if_it_has_one(said: str) -> None:
+    assert is_of_model(said)
+    assert lack_of(said) == Limit(PICTURES, 0, 2)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +172,8 @@ def test_a_model_that_takes_texts_alone_takes_no_pictures(said: str) -> None:
         "The image length and width do not meet the model restrictions.",
         "Invalid value: 'image_url'. Value must be 'text'.",
         "messages[2]: unknown variant `image_url`, expected one of `text`, `image`",
-        "messages[2].content must be a string",
+        "Only text tool_result blocks are supported when tool_result.content is an array.",
+        "messages[2].content must be a string, got null",
         "This model does not support audio input",
     ],
 )
