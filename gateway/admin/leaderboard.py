@@ -47,7 +47,7 @@ class HypotheticalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def fields(self) -> Mapping[str, msgspec.Raw]:
-        """A minimal body for such a call: every deployment that could answer it accepts it."""
+        """A minimal body for such a call, which every deployment accepts that could answer the call."""
         fields = {"messages": _PICTURE if self.vision else _TEXT}
         if self.tools:
             fields["tools"] = _TOOLS
@@ -124,7 +124,7 @@ def _tier(deployment: Deployment) -> str | None:
 
 
 def _fallback(context: Context, planned: PlannedCall) -> tuple[str | None, float | None]:
-    """Return the model that is asked beside this one when it is late, and when: seconds after the start."""
+    """Return the fallback that is asked beside a late model, and when: seconds after the start."""
     fallbacks = () if planned.call.request.stateful else fallbacks_of(planned.model, Cause.FAILED)
     following = next((each for each in fallbacks if each[1] != "failure"), None)
     late_s = None if following is None else late_after_s(context, context.fleet, planned, following)

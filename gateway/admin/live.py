@@ -72,6 +72,6 @@ def _keep(_: bytes) -> bool:
 
 
 def _hang_up(request: web.Request, *, only_if_blocked: bool = False) -> None:
-    """Abort the connection of a client that does not read, so that nothing waits for it."""
+    """Abort the connection of a client that does not read, so that no task waits for that client."""
     if request.transport is not None and (request.protocol.writing_paused or not only_if_blocked):
         request.transport.abort()

@@ -140,7 +140,7 @@ def _tag(text: str | None) -> tuple[str, str] | None:
 
 
 async def alerts(request: web.Request) -> web.Response:
-    """Return the open alerts as this process knows them, also while the database is away, and those in its rows."""
+    """Return the open alerts that this process knows, even while the database is away, and those in the rows."""
     admit_visitor(request)
     parse_query(request, NoQuery)
     context = request.app[CONTEXT]

@@ -18,7 +18,7 @@ from gateway.admin import operations
 from gateway.api.bodies import withhold_continue
 from gateway.core.errors import NotFound
 
-# GET / and the page's files. They hold no data, so they need no key: everything that is shown comes from /api.
+# GET / and the page's files. These have no data and need no key: all that the page shows comes from /api.
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "

@@ -113,7 +113,7 @@ def admit_person(request: web.Request) -> SoleUser:
 
 
 def _own(request: web.Request, client: Client) -> SoleUser:
-    """Return whose calls a person sees: one that has signed in for these, or sends a token of ``page.people``.
+    """Return the end user whose calls a person sees, by a sign-in for own calls, or by a token of ``page.people``.
 
     Raises:
         Forbidden: it is none.
@@ -197,7 +197,7 @@ def is_https(request: web.Request) -> bool:
 
 
 def _demand_this_machine(request: web.Request) -> None:
-    """Check that a program on this machine sends the request, or the page that this machine shows.
+    """Check that the request comes from a program on this machine, or from the page in a browser on it.
 
     The host's name is checked because of DNS rebinding: a page whose name resolves to this address has the same origin.
     """
@@ -387,7 +387,7 @@ def _models(context: Context, own: SoleUser | None) -> list[Model]:
 async def create_session(request: web.Request) -> web.Response:
     """Sign in: exchange the key of an admin or a viewer for a cookie.
 
-    The cookie has no path, so that browsers send it to /api alone, also where a proxy puts a prefix before it.
+    The cookie has no path: so browsers send the cookie to /api alone, even where a proxy puts a prefix before /api.
 
     Raises:
         WrongKey, KeyExpired: the key is unknown, or has expired.

@@ -470,7 +470,7 @@ class NothingEnabled(ApiError):
     code = "no_deployment_enabled"
 
 
-# The errors about clients' keys: those that clients receive, and those that end calls of ended keys.
+# The errors about clients' keys: those of requests, and those with which calls end when their key ends.
 
 
 class KeyExpired(Unauthorized):

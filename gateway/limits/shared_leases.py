@@ -54,7 +54,7 @@ _ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last
 
 
 class _Link(msgspec.Struct):
-    """The state of a shard: it does not answer; it has just lost its data; it knows this process."""
+    """The state of a shard: does not answer; has just lost its data; knows this process."""
 
     is_away: bool = False
     is_restoring: bool = False

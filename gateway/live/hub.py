@@ -79,7 +79,7 @@ class WatchedCall:
 
 
 class Hub:
-    """The calls of this process, and those of other processes if they share them. Every event updates its call.
+    """The calls of this process, and of other processes that share theirs. Every event updates its call.
 
     Viewers of the call are shown the event. Events of unknown calls and attempts are ignored: such a call began before
     there was a viewer, or exceeded a limit.

@@ -1,4 +1,4 @@
-"""The live view of one process: its viewers, and the recording that runs only while there is one."""
+"""The live view of one process: its viewers, and the recording, which runs only while there is a viewer."""
 
 import asyncio
 from collections import Counter

@@ -283,7 +283,7 @@ class Sharing:
 
     @property
     def _member(self) -> str:
-        """This process's member in the set of viewers: a new one for each subscription, so that others notice it."""
+        """This process's member in the set of viewers: new for each subscription, so that other processes notice it."""
         return f"{self._live.worker}:{self._listener.subscriptions}"
 
     def _hurry(self) -> None:
@@ -417,7 +417,7 @@ class _Listener:
     def __init__(self, nodes: Nodes, channel: str, foreign: ForeignCalls, *, on_change: Callable[[], None]) -> None:
         self.subscriptions = 0
         self.is_subscribed = False
-        self.is_stale = False  # whether the calls that were received are dropped, so that it must subscribe again
+        self.is_stale = False  # whether received calls were dropped, and the process must subscribe again
         self.problem: str | None = None  # why the last try failed
         self._nodes = nodes
         self._channel = channel

@@ -1,8 +1,8 @@
 """All client connections: the limit on strangers, and the time limit for sending a request.
 
-A stranger is a connection without an admitted request. If there are too many, from one address or in all, the longest
-silent one is cut, so that a flood of silent connections does not keep other clients out. If connections with an
-admitted request leave no room for more, an idle one is cut.
+A stranger is a connection without an admitted request. If there are too many strangers, from one address or in all, the
+stranger that has been silent longest is cut, so that a flood of silent connections keeps no client out. If connections
+with an admitted request leave no room for more, an idle connection is cut.
 """
 
 import asyncio
@@ -322,7 +322,7 @@ class Connections:
         return len(self._all) < self.most or (waits and self._free_one())
 
     def exhausted(self) -> None:
-        """Close a connection that is not used, so that one that waits for a descriptor can be accepted."""
+        """Close an unused connection, so that a connection that waits for a descriptor can be accepted."""
         self._free_one()
 
     def _free_one(self) -> bool:

@@ -70,7 +70,7 @@ class Framing:
 
 
 class FramingPace:
-    """Delays connections that parse much framing, so that all of them together parse ``BYTES_PER_S``."""
+    """Delays connections with much framing, so that all connections together parse ``BYTES_PER_S``."""
 
     __slots__ = ("_clock", "_until_s")
 

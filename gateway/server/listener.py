@@ -138,8 +138,8 @@ class ListenError(OSError):
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket that listens on the address; connections wait until they are served.
 
-    It listens at once: two sockets may be bound to one address, but the second one to listen is refused, and uvloop
-    would close that one silently.
+    The socket listens at once. Two sockets may be bound to one address, but only one may listen: the second is refused,
+    and uvloop would close it silently.
 
     Raises:
         ListenError: the address is in use, not of this machine, or not permitted.
@@ -166,9 +166,9 @@ class SharedPort:
     """The port of several workers, in their parent process.
 
     With one shared socket, one worker would take most connections, above all when the others are busy. So each
-    worker has its own socket (SO_REUSEPORT), and the kernel selects one for each connection by its addresses and ports,
-    however busy they are. Only Linux does; elsewhere, and where that is refused, they share one. All processes hold all
-    ``sockets``, so that one worker can accept for another, and none of the waiting connections ends with its worker.
+    worker has its own socket (SO_REUSEPORT), and the kernel selects a socket by the connection's addresses and ports,
+    however busy the workers are. Only Linux does so; elsewhere, and where this is refused, workers share a socket. All
+    processes hold all ``sockets``: one worker can accept for another, and no waiting connection ends with its worker.
     """
 
     def __init__(self, host: str, port: int, number: int) -> None:
@@ -256,7 +256,7 @@ BATCH = 8  # connections accepted in one turn; opening 64 and refusing their req
 PAUSE_S = 0.1  # pause after the process or the machine ran out of file descriptors or memory
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-# Errors of accept() about a connection that it does not return: its client or network failed, or a firewall blocks it.
+# Errors of accept() about the next connection: the client or the network failed, or a firewall blocks the connection.
 _GONE = frozenset(
     {errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN}
     | {errno.EHOSTUNREACH, errno.ENOPROTOOPT, errno.EOPNOTSUPP}
@@ -486,10 +486,10 @@ class Silence:
 
 
 class WorkerPeers:
-    """A worker's view of the others: it beats, and accepts connections at the sockets of those that do not.
+    """A worker's view of the others: each beats, and accepts connections at the sockets of workers that do not beat.
 
-    So connections that wait for a worker that was stopped, hangs or has died are served by another one. When the worker
-    is back, it accepts by itself again.
+    So connections that wait for a worker that was stopped, hangs or has died are served by another worker. When the
+    worker is back, its connections are its own again.
     """
 
     def __init__(

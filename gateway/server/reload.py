@@ -50,7 +50,7 @@ ADDRESSES = ("database_url", "reports_database_url", "redis_url")
 REFUSED_EVERY_S = 10.0  # the least interval at which the files are read as a store refuses a login, and commands run
 
 
-# A file that has lost half of its clients, of four or more, may be incomplete: it is read again after this time.
+# A file in which half of four or more clients are gone may be incomplete: the file is read again after this time.
 LOST_CLIENTS_S = 30.0
 FEW_CLIENTS = 4
 
@@ -59,7 +59,7 @@ Load = Callable[[], Settings]
 
 
 class ConfigurationSource(msgspec.Struct, frozen=True):
-    """The source of the configuration: its file, if any, a function that reads it, and the references it has read."""
+    """The source of the configuration: the file, if any, the function that reads it, and the references read so far."""
 
     path: Path | None
     load: Load

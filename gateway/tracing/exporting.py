@@ -254,7 +254,7 @@ def _events(ids: _CallIds, call: EndedCall) -> Sequence[Event]:
 
 
 def _age_ms(attempt: AttemptRecord, ended_ms: float) -> float:
-    """Return the age at which an attempt ended: the ledger's if it has one, else when its end was reported."""
+    """Return the age at which an attempt ended: as in the ledger, else the time at which the end was reported."""
     if attempt.censored_at_ms is not None:
         return attempt.censored_at_ms
     return max(ended_ms - attempt.launch_offset_ms, attempt.last_token_ms or 0.0, attempt.token_ms or 0.0)

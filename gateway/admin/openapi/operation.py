@@ -215,7 +215,7 @@ def _name(name: str, names: Mapping[str, str]) -> str:
 class Answer(msgspec.Struct, frozen=True):
     """A successful answer: its content by media type, and the names of its described headers.
 
-    A content is the type that the handler returns, a schema, or several types, one of which it is.
+    A content is the type that the handler returns, a schema, or several types of which the handler returns one.
     """
 
     about: str
