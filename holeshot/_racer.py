@@ -19,7 +19,7 @@ from gateway.api.endpoints.messages import MESSAGES_ENDPOINT
 from gateway.api.endpoints.responses import RESPONSES_ENDPOINT
 from gateway.api.plan_call import plan_call
 from gateway.api.request import ParsedRequest
-from gateway.app.engine import Engine, EngineRecorder, Runtime
+from gateway.app import Engine, EngineRecorder, Runtime
 from gateway.core.calls import CallRecord
 from gateway.core.errors import (
     ApiError,
@@ -33,7 +33,7 @@ from gateway.core.race_failures import RaceFailed
 from gateway.http import Contents
 from gateway.racing import GatheringSink
 from gateway.settings import ConfigurationError, Problem, TracingSettings, load
-from gateway.tracing.tracing import Tracing
+from gateway.tracing import Tracing
 from holeshot._running import BlockSink, RunningCall, Task, ended, result_of
 from providers import UpstreamError, encoded, events
 

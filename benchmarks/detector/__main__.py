@@ -11,7 +11,7 @@ import msgspec
 
 from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.report import Grid, bad, known_quantile
-from gateway.alerts.slowdowns import DAY_S, Metric
+from gateway.alerts import DAY_S, Metric
 from tests.support.slowed import Noise, Trial, World
 
 RATES = {"1/s": 1.0, "1/min": 1 / 60}

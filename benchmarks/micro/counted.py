@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import uvloop
 
-from gateway.app.gateway import Gateway
+from gateway.app import Gateway
 from gateway.live import events
 from gateway.server.listener import bind, listening
 from gateway.server.server import speed_up_enums

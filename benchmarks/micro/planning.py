@@ -23,7 +23,7 @@ from gateway.core.processes import collect_less
 from gateway.settings import RaceSettings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, RedisBoard, Steering, Terms
 from gateway.steering.board import Board
-from gateway.topology.nodes import connect
+from gateway.topology import connect
 from tests.support.recorded import MODEL, SHORT, Race, begun, deployments, ended, races
 from tests.support.servers import redis_server
 

@@ -30,8 +30,7 @@ from gateway.core.errors import (
 from gateway.core.tasks import pause
 from gateway.fleet import WELL_FORMED_KEY, Callers, TenantKeys
 from gateway.http import JSON
-from gateway.keys.keys import RETRY_S, Keys, key_in
-from gateway.keys.table import IssuedKey
+from gateway.keys import RETRY_S, IssuedKey, Keys, key_in
 from gateway.settings import (
     LONGEST_KEY,
     ClientRole,
@@ -41,7 +40,7 @@ from gateway.settings import (
 )
 
 if TYPE_CHECKING:
-    from gateway.keys.tokens import Token, TokenClients
+    from gateway.keys import Token, TokenClients
 
 # Client addresses: how to parse and count them, and the client's address behind a trusted proxy.
 

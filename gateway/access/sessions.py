@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.reports import SoleUser
-from gateway.keys.table import IssuedKey, KeyTable
+from gateway.keys import IssuedKey, KeyTable
 from gateway.settings import ClientRole, Settings, signing_secret
 from providers import encoded
 

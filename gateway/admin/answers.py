@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from gateway.alerts.alert import PendingAlert
+from gateway.alerts import PendingAlert
 from gateway.core.reports import HeatMetric, Instant, ListedCall, Window
 from gateway.core.targets import SQL, TargetStanding
 from gateway.limits import LimitStanding

@@ -19,8 +19,7 @@ from gateway.api.bodies import read_body
 from gateway.api.context import CONTEXT, Context
 from gateway.core.errors import ClientNotFound, Forbidden, InvalidRequest, UnsupportedMediaType
 from gateway.http import JSON, NO_TEXT, TOO_DEEP
-from gateway.keys import changes
-from gateway.keys.stored import Decide, KeyChange, NewKey, check_name, client_settings, new_key, shown_stored
+from gateway.keys import Decide, KeyChange, NewKey, changes, check_name, client_settings, new_key, shown_stored
 from gateway.settings import nearest
 from providers import encoded
 

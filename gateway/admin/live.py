@@ -11,7 +11,7 @@ from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import parse_query
 from gateway.admin.visitors import admit_visitor
 from gateway.core.errors import ApiError
-from gateway.live.events import Viewer, Wanted
+from gateway.live import Viewer, Wanted
 
 HEARTBEAT_S = 15.0  # between two comments, so that proxies keep an idle stream open
 LAST_WORDS_S = 1.0  # for the end of a stream to go out

@@ -9,12 +9,12 @@ import msgspec
 from aiohttp import web
 from aiohttp.hdrs import METH_HEAD
 
-from gateway.alerts.alerts import AlertTasks
+from gateway.alerts import AlertTasks
 from gateway.api.context import CONTEXT, GatewayPhase
 from gateway.api.models import models_for
 from gateway.core.errors import NotFound, SignerUnknown, Unauthorized
 from gateway.core.reports import Reports
-from gateway.live.live import Live
+from gateway.live import Live
 
 if TYPE_CHECKING:
     from gateway.admin.answers import Stores

@@ -27,7 +27,7 @@ from gateway.admin.queries import (
     written,
 )
 from gateway.admin.visitors import admit_reader, admit_visitor
-from gateway.alerts.alert import Alert
+from gateway.alerts import Alert
 from gateway.api.context import CONTEXT
 from gateway.core.errors import InvalidRequest
 from gateway.core.reports import (

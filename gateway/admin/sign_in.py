@@ -25,7 +25,7 @@ from gateway.core.reports import SoleUser
 from gateway.settings import ClientRole, IssuerSettings, SignInSettings, is_safe_url
 
 if TYPE_CHECKING:
-    from gateway.keys.issuers import Issuer, Web
+    from gateway.keys import Issuer, Web
     from providers.http import TlsContexts
 
 PEOPLE = "oidc:"  # prefix of their names, so that none equals a client's
@@ -174,8 +174,7 @@ class SignIn:
             SignInRefused: this one is none of them.
 
         """
-        from gateway.keys.issuers import instant_of  # noqa: PLC0415 - 9 MB, few have a provider
-        from gateway.keys.tokens import check_claims, end_user_of, team_of  # noqa: PLC0415 - likewise
+        from gateway.keys import check_claims, end_user_of, instant_of, team_of  # noqa: PLC0415 - 9 MB, few have a provider
 
         try:
             check_claims(people.issuer, claims)
@@ -229,7 +228,7 @@ class SignIn:
         raise SignInRefused(_OF_OTHERS)
 
     def _provider(self, settings: SignInSettings) -> "tuple[Web, Issuer]":
-        from gateway.keys.issuers import Issuer, Web  # noqa: PLC0415 - 9 MB, and few have a provider
+        from gateway.keys import Issuer, Web  # noqa: PLC0415 - 9 MB, and few have a provider
 
         if self._web is None:
             self._web = Web(f"holeshot/{__version__}", self._tls)
@@ -241,7 +240,7 @@ class SignIn:
 
     async def _metadata(self, settings: SignInSettings) -> Mapping[str, Any]:
         """Return the provider's metadata; while it is unreachable, it is requested every two seconds at most."""
-        from gateway.keys.issuers import IssuerError  # noqa: PLC0415 - likewise
+        from gateway.keys import IssuerError  # noqa: PLC0415 - likewise
 
         _, issuer = self._provider(settings)
         if self._failed_at is None or self._clock() - self._failed_at >= AGAIN_S:
@@ -256,7 +255,7 @@ class SignIn:
         self, settings: SignInSettings, metadata: Mapping[str, Any], code: str, verifier: str, public_url: str
     ) -> Mapping[str, Any]:
         """Exchange the code for tokens; a provider takes a code once."""
-        from gateway.keys.issuers import IssuerError  # noqa: PLC0415 - likewise
+        from gateway.keys import IssuerError  # noqa: PLC0415 - likewise
 
         form = {
             "grant_type": "authorization_code",
@@ -285,7 +284,7 @@ class SignIn:
 
     async def _identified(self, settings: SignInSettings, tokens: Mapping[str, Any], nonce: str) -> Mapping[str, Any]:
         """Return the claims of the ID token, checked as OpenID Connect Core 3.1.3.7 says."""
-        from gateway.keys.issuers import TokenError, instant_of, signed, text_of, texts_of, unverified  # noqa: PLC0415
+        from gateway.keys import TokenError, instant_of, signed, text_of, texts_of, unverified  # noqa: PLC0415
 
         text = tokens.get("id_token")
         try:
@@ -321,7 +320,7 @@ class SignIn:
         tokens: Mapping[str, Any],
     ) -> Mapping[str, Any]:
         """Return the claims with those that are needed: from the ID token, else from the userinfo endpoint."""
-        from gateway.keys.issuers import IssuerError  # noqa: PLC0415 - likewise
+        from gateway.keys import IssuerError  # noqa: PLC0415 - likewise
 
         access = tokens.get("access_token")
         has_all = all(each in claims for each in needed) or _are_elsewhere(settings, claims)

@@ -56,7 +56,7 @@ from gateway.core.modes import SAID
 from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow, SoleUser
 from gateway.fleet import Model
 from gateway.http import JSON
-from gateway.keys.keys import RETRY_S
+from gateway.keys import RETRY_S
 from gateway.settings import ClientRole, SignInSettings
 from providers import UNREADABLE
 from providers.simulator.persona import are_demo

@@ -24,7 +24,7 @@ from gateway.http import (
     values_of,
     values_outside_strings,
 )
-from gateway.overload.bodies import SEATED_BYTES, Bodies, Body
+from gateway.overload import SEATED_BYTES, Bodies, Body
 from providers import Steps, check_room, separators
 from providers.dialects import DIALECTS
 

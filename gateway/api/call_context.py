@@ -17,7 +17,7 @@ from gateway.limits import BegunHolds, Limits
 from gateway.racing import CallResource, Services
 from gateway.settings import Settings, signing_secret
 from gateway.steering import Steering
-from gateway.tracing.tracing import Tracing
+from gateway.tracing import Tracing
 from providers import aside, redact_word
 
 

@@ -17,7 +17,7 @@ from gateway.core.calls import Call, Maker
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.race_failures import RaceFailed
 from gateway.http import EventsResponse, PlainResponse, headers
-from gateway.memory.answers import Remembering
+from gateway.memory import Remembering
 from gateway.racing import Block, ClientGone, ClientSink, Forward, RelayedExchange, Winner
 from providers import UpstreamError, events
 

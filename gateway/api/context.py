@@ -16,14 +16,12 @@ from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet import Fleet
 from gateway.http import BodyWork
 from gateway.limits import Limits
-from gateway.memory.answers import AnswerMemory
-from gateway.overload.bodies import Bodies, Body, process_full
-from gateway.overload.intake import Intake
-from gateway.overload.sockets import OpenSockets
+from gateway.memory import AnswerMemory
+from gateway.overload import Bodies, Body, Intake, OpenSockets, process_full
 from gateway.racing import Services
 from gateway.settings import Settings
 from gateway.steering import Steering
-from gateway.tracing.tracing import Tracing
+from gateway.tracing import Tracing
 from providers import check_room
 
 if TYPE_CHECKING:

@@ -34,8 +34,8 @@ from gateway.core.calls import Call, CallRecord, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
 from gateway.core.race_failures import RejectedByProvider
 from gateway.http import JSON, Contents, PlainResponse, headers
-from gateway.memory.answers import Remembering
-from gateway.overload.bodies import SEATED_BYTES, process_full
+from gateway.memory import Remembering
+from gateway.overload import SEATED_BYTES, process_full
 from gateway.racing import GatheringSink, answers_asked
 from providers import aside, events, finished
 from providers.dialects import Recalling

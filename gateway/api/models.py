@@ -14,7 +14,7 @@ from gateway.api.context import CONTEXT
 from gateway.api.preferences import policy_violation
 from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled
 from gateway.fleet import Deployment, Fleet, Model
-from gateway.keys.keys import GOOGLES
+from gateway.keys import GOOGLES
 from providers import Price, encoded
 from providers.dialects import DIALECTS, GEMINI, MESSAGES, PIVOT, Dialect
 

@@ -18,7 +18,7 @@ from gateway.api.context import Context
 from gateway.api.provider_state import MOST_NAMES, StoredAt
 from gateway.core.errors import InvalidRequest, NamesUnreachable
 from gateway.http import Contents, Media, decoded, is_set
-from gateway.memory.answers import AnswerScope
+from gateway.memory import AnswerScope
 from providers import UNREADABLE, Steps, aside, encoded, finished
 from providers.dialects import Recalling, id_of, is_bare, single_items
 

@@ -30,7 +30,7 @@ from providers import Form
 from providers.dialects import DIALECTS, NAMES_STORED
 
 if TYPE_CHECKING:
-    from gateway.memory.answers import Remembering
+    from gateway.memory import Remembering
 
 _TOKENS_PER_PAYLOAD = 1000  # about as many as a picture has
 _LONG = 8 * 1024  # bytes; shorter prompts fit every context window

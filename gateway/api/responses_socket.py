@@ -57,8 +57,7 @@ from gateway.http import (
     is_upgrade,
 )
 from gateway.limits import BegunHolds, LimitReached
-from gateway.overload.bodies import SEATED_BYTES, process_full
-from gateway.overload.sockets import LONGEST_S, MessagePace, TooManySockets
+from gateway.overload import LONGEST_S, SEATED_BYTES, MessagePace, TooManySockets, process_full
 from gateway.racing import ClientGone
 from gateway.settings import ClientRole
 

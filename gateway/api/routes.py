@@ -54,8 +54,8 @@ from gateway.core.errors import (
     WrongKey,
 )
 from gateway.http import JSON, headers, past_the_router
-from gateway.keys.keys import SHARED
-from gateway.overload.bodies import process_full
+from gateway.keys import SHARED
+from gateway.overload import process_full
 from providers import redact
 from providers.dialects import GEMINI, INTERACTIONS, PIVOT, RESPONSES, Dialect
 

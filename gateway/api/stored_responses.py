@@ -17,7 +17,7 @@ from gateway.core.errors import NamesUnreachable
 from providers import UNREADABLE
 
 if TYPE_CHECKING:
-    from gateway.topology.nodes import Nodes
+    from gateway.topology import Nodes
 
 LONGEST_NAME = 1_000  # characters of a deployment's name
 LONGEST_TAKEN = 20_000  # characters stored for a response in the background

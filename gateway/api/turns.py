@@ -22,8 +22,8 @@ from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, InvalidRequest, ResponseNotFound
 from gateway.http import Contents, SocketMessage, WebSocket, decoded, headers, is_set
 from gateway.limits import BegunHolds
-from gateway.memory.answers import Remembering
-from gateway.overload.bodies import Body
+from gateway.memory import Remembering
+from gateway.overload import Body
 from gateway.racing import ClientGone
 from providers import Steps, as_utf8, encoded, events, finished
 from providers.dialects import DONE, ELSEWHERE, Heard, Malformed, items_of, joined, warmed_up

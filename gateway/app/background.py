@@ -5,26 +5,37 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from gateway import __version__
-from gateway.alerts.alert import AlertKind, Book, Severity, Source
-from gateway.alerts.alerts import AlertTasks, Delivery, Watch
-from gateway.alerts.asking import CachedSource, PatientSource
-from gateway.alerts.detection import Detection
-from gateway.alerts.memory_book import MemoryBook
-from gateway.alerts.outages import OutageSource
-from gateway.alerts.sender import Sender
-from gateway.alerts.sources import BurnSource, LedgerSource, SlowdownSource, WorkerSource
-from gateway.alerts.spending import (
+from gateway.alerts import (
     DAY,
+    AlertKind,
+    AlertTasks,
+    Book,
+    BurnSource,
+    CachedSource,
+    Delivery,
+    Detection,
     EndUserSource,
+    LedgerSource,
+    LengthSource,
+    MemoryBook,
     NearSource,
+    OutageSource,
+    PatientSource,
+    Sender,
+    Severity,
+    SlowdownSource,
+    Source,
     Spenders,
     SpendingSource,
+    StatedModels,
+    StatedModelSource,
+    TargetWatch,
     Thresholds,
+    Watch,
+    WorkerSource,
     model_sql,
     team_sql,
 )
-from gateway.alerts.stated_models import LengthSource, StatedModels, StatedModelSource
-from gateway.alerts.target_watch import TargetWatch
 from gateway.api.context import Context, GatewayPhase
 from gateway.app.engine import Runtime
 from gateway.app.gauges import TargetFigures
@@ -50,8 +61,7 @@ from gateway.limits import UTC_ZONE
 from gateway.racing import Attempt, AttemptTasks
 from gateway.settings import AlertSettings, Settings
 from gateway.steering import Health
-from gateway.watching.metrics import Metrics
-from gateway.watching.series import SLOWER
+from gateway.watching import SLOWER, Metrics
 
 _BURNS_EVERY_S = 30.0  # the shortest window has five minutes
 _SQL_EVERY_S = 60.0
@@ -209,7 +219,7 @@ def _limits_of_models(context: Context) -> Mapping[str, Mapping[str, float]]:
 
 
 async def _spent_by_models(context: Context, reports: Reports) -> Mapping[str | None, tuple[float, float]]:
-    from gateway.admin.usage import spent_by_models  # noqa: PLC0415 - memory: with what operators use
+    from gateway.admin import spent_by_models  # noqa: PLC0415 - memory: with what operators use
 
     return await spent_by_models(context, reports)
 

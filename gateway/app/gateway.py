@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gateway.access import KeyAdmission
-from gateway.admin.operations import Operations
-from gateway.alerts.stated_models import StatedModels
+from gateway.admin import Operations
+from gateway.alerts import StatedModels
 from gateway.api.context import Context
 from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
@@ -61,25 +61,20 @@ from gateway.ledger import (
     parse_url,
 )
 from gateway.limits import Zones
-from gateway.live.live import Live
-from gateway.memory.answers import AnswerMemory
-from gateway.memory.sealed import SealedAnswers
-from gateway.overload.bodies import Bodies
-from gateway.overload.intake import Intake
-from gateway.overload.memory import body_bytes_in, calls_in, memory_limit
+from gateway.live import Live
+from gateway.memory import AnswerMemory, SealedAnswers
+from gateway.overload import Bodies, Intake, body_bytes_in, calls_in, memory_limit
 from gateway.racing import Attempt, AttemptTasks, Outbox
 from gateway.settings import ConfigurationError, Problem, Settings, brought, signing_secret, targets_of
 from gateway.steering import Outages, Spending, Strikes
-from gateway.topology.urls import RedisUrlError
-from gateway.tracing.tracing import Tracing
-from gateway.watching.logs import CallLog
-from gateway.watching.metrics import Metrics, add_process_figures
+from gateway.topology import RedisUrlError
+from gateway.tracing import Tracing
+from gateway.watching import CallLog, Metrics, add_process_figures
 from providers import load_catalog
 from providers.http import Connecting
 
 if TYPE_CHECKING:
-    from gateway.admin.answers import Stores
-    from gateway.admin.sign_in import SignIn
+    from gateway.admin import SignIn, Stores
     from gateway.ledger import ClickHouseSink
 
 
@@ -415,7 +410,7 @@ class Gateway:
     def _signing_in(self) -> "SignIn":
         """Return the sign-in at a provider, made at its first use: few pages have one."""
         if self._sign_in is None:
-            from gateway.admin.sign_in import SignIn  # noqa: PLC0415 - memory: off by default
+            from gateway.admin import SignIn  # noqa: PLC0415 - memory: off by default
 
             self._sign_in = SignIn(
                 clock=self._runtime.clock, unix_clock=self._runtime.unix_clock, tls=self._runtime.tls

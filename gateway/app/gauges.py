@@ -12,22 +12,29 @@ from gateway.app.engine import Peers
 from gateway.core.targets import Standing, duration
 from gateway.core.tasks import LongestTurns
 from gateway.fleet import Fleet
-from gateway.keys.keys import Keys
+from gateway.keys import Keys
 from gateway.ledger import Ledger
 from gateway.limits import Leases, Limits
-from gateway.live.live import Live
-from gateway.overload.bodies import Bodies
-from gateway.overload.intake import Intake
+from gateway.live import Live
+from gateway.overload import Bodies, Intake
 from gateway.racing import Seats
 from gateway.steering import Condition, HealthState, Spending, Steering
-from gateway.tracing.tracing import Tracing
-from gateway.watching.logs import CallLog
-from gateway.watching.metrics import ManyReadings, Metrics, Readings
-from gateway.watching.series import TARGET_BAD, TARGET_BUDGET, TARGET_BURN, TARGET_CALLS, Family
+from gateway.tracing import Tracing
+from gateway.watching import (
+    TARGET_BAD,
+    TARGET_BUDGET,
+    TARGET_BURN,
+    TARGET_CALLS,
+    CallLog,
+    Family,
+    ManyReadings,
+    Metrics,
+    Readings,
+)
 
 if TYPE_CHECKING:
-    from gateway.admin.answers import Stores
-    from gateway.live.sharing import Sharing
+    from gateway.admin import Stores
+    from gateway.live import Sharing
     from gateway.steering import RedisBoard
 
 
@@ -440,15 +447,7 @@ def readiness(
     ``remembered``: the number of attempts before the start that steering uses; None while they are not read.
     ``other_ledger``: whether Redis is also used by gateways with another ledger.
     """
-    from gateway.admin.answers import (  # noqa: PLC0415 - memory: with what operators use
-        ClockState,
-        HistoryState,
-        RedisState,
-        SpoolState,
-        Stores,
-        StoreState,
-        WorkersState,
-    )
+    from gateway.admin import ClockState, HistoryState, RedisState, SpoolState, Stores, StoreState, WorkersState  # noqa: PLC0415 - memory: with what operators use
 
     ledger.watch()
     return Stores(

@@ -15,7 +15,7 @@ from gateway.core.log import get_logger
 from gateway.core.tasks import end_if_cancelled
 
 if TYPE_CHECKING:
-    from gateway.topology.nodes import Nodes
+    from gateway.topology import Nodes
 
 KEY = "holeshot:ledgers"
 EVERY_S = 20.0

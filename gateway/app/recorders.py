@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gateway.alerts.stated_models import StatedModels
+from gateway.alerts import StatedModels
 from gateway.app.named_rows import NamedRows
 from gateway.app.usage_watch import UsageWatch
 from gateway.core.attempts import AttemptRecord, AttemptStart, Role
@@ -13,11 +13,10 @@ from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.core.records import PROBES
 from gateway.ledger import Ledger
 from gateway.limits import Limits
-from gateway.live.live import Live
+from gateway.live import Live
 from gateway.steering import Steering
-from gateway.tracing.tracing import Tracing
-from gateway.watching.logs import CallLog
-from gateway.watching.metrics import Metrics
+from gateway.tracing import Tracing
+from gateway.watching import CallLog, Metrics
 
 
 class Recorders:

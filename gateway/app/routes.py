@@ -7,8 +7,8 @@ from functools import cache
 
 from aiohttp import web
 
-from gateway.admin.operations import OPERATIONS, Operations
-from gateway.admin.routes import ROUTES as OPERATORS
+from gateway.admin import OPERATIONS, Operations
+from gateway.admin import ROUTES as OPERATORS
 from gateway.api.context import CONTEXT, Context
 from gateway.api.routes import ALIASES, KNOWN_PATHS, completing, errors_as_json
 from gateway.api.routes import ROUTES as CLIENTS

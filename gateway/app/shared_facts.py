@@ -23,7 +23,7 @@ from gateway.core.tasks import end_if_cancelled
 from providers import FORGOTTEN, FORMER, LONGEST_NAME, UNREADABLE, Fact, LearntFacts, Met
 
 if TYPE_CHECKING:
-    from gateway.topology.nodes import Nodes
+    from gateway.topology import Nodes
 
 KEY = "holeshot:learnt"
 EVERY_S = 1.0  # between two looks at whether the facts have changed, which are then read

@@ -16,20 +16,20 @@ from gateway.access import Client, client_of, person_of, role_of
 from gateway.app.engine import Runtime
 from gateway.app.shared_facts import shared
 from gateway.core.addresses import Address
-from gateway.keys.keys import Keys
+from gateway.keys import Keys
 from gateway.ledger import Database, SqlKeyStore, parse_url
 from gateway.limits import Leases, OwnShare
-from gateway.live.live import Live
+from gateway.live import Live
 from gateway.settings import Settings
 from gateway.steering import Spending, Strikes
-from gateway.topology.urls import read_url
+from gateway.topology import read_url
 from providers import ListedFact
 
 if TYPE_CHECKING:
-    from gateway.keys.tokens import TokenClients
-    from gateway.live.sharing import Sharing
+    from gateway.keys import TokenClients
+    from gateway.live import Sharing
     from gateway.steering import RedisBoard
-    from gateway.topology.nodes import Nodes
+    from gateway.topology import Nodes
 
 
 class StoreAddresses:
@@ -116,7 +116,7 @@ async def ask_redis(settings: Settings, *, everything: bool = False) -> RedisFou
         return None
     from redis.exceptions import RedisError  # noqa: PLC0415 - 14 MB
 
-    from gateway.topology.nodes import connect, why  # noqa: PLC0415 - likewise
+    from gateway.topology import connect, why  # noqa: PLC0415 - likewise
 
     nodes = connect(settings.redis_url.get_secret_value(), CHECK_S, settings.redis_prefix)
     try:
@@ -153,7 +153,7 @@ def leases(settings: Settings, runtime: Runtime, address: Address | None) -> Lea
     if address is None:
         return OwnShare(settings.workers, clock=runtime.clock, unix_clock=runtime.unix_clock)
     from gateway.limits import USUAL, SharedLeases  # noqa: PLC0415 - only with Redis
-    from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
+    from gateway.topology import connect  # noqa: PLC0415 - 14 MB
 
     times = runtime.lease_times or USUAL
     redis = connect(address, times.timeout_s, settings.redis_prefix)
@@ -171,7 +171,7 @@ def response_store(settings: Settings, address: Address | None) -> "Nodes | None
     """Return the Redis that records which deployment made each stored response; None without Redis."""
     if address is None:
         return None
-    from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
+    from gateway.topology import connect  # noqa: PLC0415 - 14 MB
 
     return connect(address, prefix=settings.redis_prefix)
 
@@ -183,7 +183,7 @@ def redis_board(
     if address is None:
         return None
     from gateway.steering import RedisBoard  # noqa: PLC0415 - 14 MB
-    from gateway.topology.nodes import connect  # noqa: PLC0415 - likewise
+    from gateway.topology import connect  # noqa: PLC0415 - likewise
 
     return RedisBoard(
         connect(address, prefix=settings.redis_prefix), unix_clock=unix_clock, spending=spending, strikes=strikes
@@ -194,8 +194,8 @@ def live_sharing(settings: Settings, address: Address | None, live: Live, runtim
     """Return the sharing of ``live`` with other workers and replicas; None without Redis."""
     if address is None:
         return None
-    from gateway.live.sharing import TIMEOUT_S, Sharing  # noqa: PLC0415 - 14 MB
-    from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
+    from gateway.live import TIMEOUT_S, Sharing  # noqa: PLC0415 - 14 MB
+    from gateway.topology import connect  # noqa: PLC0415 - 14 MB
 
     redis = connect(address, TIMEOUT_S, settings.redis_prefix)
     return Sharing(redis, live, clock=runtime.clock, unix_clock=runtime.unix_clock)
@@ -232,8 +232,7 @@ def client_tokens(
     if running is None:
         if not settings.issuers:
             return None
-        from gateway.keys.issuers import Web  # noqa: PLC0415 - 9 MB, and few gateways have an issuer
-        from gateway.keys.tokens import TokenClients  # noqa: PLC0415 - likewise
+        from gateway.keys import TokenClients, Web  # noqa: PLC0415 - 9 MB, and few gateways have an issuer
 
         running = TokenClients(
             keys.table,

@@ -26,8 +26,8 @@ from gateway.bench.figures import (
     student_beyond,
 )
 from gateway.bench.plan import BenchPlan, BenchSample, Contender, PromptKind, kind_of
-from gateway.bench.report import COMPARED, UNKNOWN, Aspect, Report, length_note, number, shown
 from gateway.bench.running import JournalError, read_journal
+from gateway.bench.verdicts import COMPARED, UNKNOWN, Aspect, Report, length_note, number, shown
 from gateway.core.terminal_text import visible
 from gateway.settings import nearest
 
@@ -431,7 +431,7 @@ def junit(report: Report, gate: GateResult) -> str:
     return "\n".join([*lines, "</testsuite>", "</testsuites>", ""])
 
 
-def markdown(report: Report, gate: GateResult | None) -> str:
+def gate_markdown(report: Report, gate: GateResult | None) -> str:
     """Return figures, verdicts and checks as Markdown, for a comment or a job's summary."""
     plan = report.plan
     known = [name for name in _COLUMNS if any(name in cell.figures for cell in report.cells)]

@@ -7,9 +7,9 @@ from html import escape
 from gateway import __version__
 from gateway.bench.figures import ALL, Cell
 from gateway.bench.gate import label_of, table_head, table_row
-from gateway.bench.page import scale_of
+from gateway.bench.html import scale_of
 from gateway.bench.plan import BenchPlan, expected_answer, read_way
-from gateway.bench.report import Report, few_calls, number, saved_up, shown
+from gateway.bench.verdicts import Report, few_calls, number, saved_up, shown
 
 _COLUMNS: Mapping[str, str] = {
     "ttft_p50_ms": "first token, ms: p50",
@@ -24,7 +24,7 @@ _COLUMNS: Mapping[str, str] = {
 }
 
 
-def markdown(report: Report, picture: str | None) -> str:
+def ways_markdown(report: Report, picture: str | None) -> str:
     """Return a block of Markdown with the figures of each way, what is sure, and how it was measured.
 
     ``picture``: the name of the file with the picture, if there is one.

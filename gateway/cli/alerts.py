@@ -19,7 +19,7 @@ from gateway.cli.terminal import FAILED, MISUSED, fail, json_text, say, write_js
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
-    from gateway.alerts.sender import SendResult
+    from gateway.alerts import SendResult
     from gateway.settings import WebhookSettings
 
 _NAMES = (
@@ -166,8 +166,7 @@ def _cell(row: dict[str, Any], column: str) -> object:
 async def _send(webhooks: "dict[str, WebhookSettings]", replica: str) -> "dict[str, SendResult]":
     """Send all at once; a receiver that hangs delays no other."""
     from gateway import __version__  # noqa: PLC0415 - as above
-    from gateway.alerts.alert import Alert, AlertEvent, AlertKind, AlertMessage, Severity  # noqa: PLC0415 - likewise
-    from gateway.alerts.sender import Sender  # noqa: PLC0415 - 20 MB of an HTTP client
+    from gateway.alerts import Alert, AlertEvent, AlertKind, AlertMessage, Sender, Severity  # noqa: PLC0415 - 20 MB of an HTTP client
     from gateway.core.ids import new_id  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)

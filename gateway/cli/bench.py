@@ -17,11 +17,8 @@ from gateway.cli.terminal import FAILED, MISUSED, OK, fail, say, write_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gateway.bench.gate import GateChecks as WantedGate
-    from gateway.bench.gate import GateResult
-    from gateway.bench.plan import BenchPlan, OwnPrompts, Way
-    from gateway.bench.report import Report
-    from gateway.bench.running import Journal, JournalContent
+    from gateway.bench import BenchPlan, GateResult, Journal, JournalContent, OwnPrompts, Report, Way
+    from gateway.bench import GateChecks as WantedGate
     from gateway.cli.bench_field import AllowedSpending, FieldOptions
 
 BROKEN = 3  # a goal is broken, or something is worse than before
@@ -205,13 +202,8 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         fail("give --json or --csv, not both", MISUSED)
     if resume is not None and (settled := [name for name, value in plan.items() if value is not None]):
         fail(f"with --resume the plan is the journal's: leave out {', '.join(settled)}", MISUSED)
-    from gateway.bench.running import BenchPace, JournalError  # noqa: PLC0415 - likewise
-    from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
-        AllowedSpending,
-        FieldOptions,
-        parse_goal,
-        read_levels,
-    )
+    from gateway.bench import BenchPace, JournalError  # noqa: PLC0415 - likewise
+    from gateway.cli.bench_field import AllowedSpending, FieldOptions, parse_goal, read_levels  # noqa: PLC0415 - likewise
     from gateway.watching import logs  # noqa: PLC0415 - likewise
 
     logs.configure("error", "console")  # a log line would damage the progress
@@ -252,7 +244,7 @@ def bench(  # noqa: PLR0917 - options are named on the command line
 
 def _read_past(resume: Path, rounds: int | None) -> "JournalContent":
     """Return the content of the journal ``resume``, with the new number of ``rounds``."""
-    from gateway.bench.running import read_journal  # noqa: PLC0415 - as above
+    from gateway.bench import read_journal  # noqa: PLC0415 - as above
 
     past = read_journal(resume)
     if rounds is not None:
@@ -276,7 +268,7 @@ def _read_gate(fail_if: list[str], against: Path | None) -> "WantedGate | None":
     """Return the gate's conditions and the earlier run; None if the options name neither."""
     if not fail_if and against is None:
         return None
-    from gateway.bench.gate import GateChecks, GateError, read_condition, read_saved  # noqa: PLC0415 - as above
+    from gateway.bench import GateChecks, GateError, read_condition, read_saved  # noqa: PLC0415 - as above
 
     try:
         conditions = tuple(map(read_condition, fail_if))
@@ -295,7 +287,7 @@ def _read_ways(text: str | None, url: str | None, deployments: list[str] | None)
     """Return the ways to compare; none: deployments are compared."""
     if text is None:
         return ()
-    from gateway.bench.plan import WayError, read_ways  # noqa: PLC0415 - as above
+    from gateway.bench import WayError, read_ways  # noqa: PLC0415 - as above
 
     if url is not None:
         fail("--ways runs in this process, so that no calls of others share its budget: leave out --url", MISUSED)
@@ -311,7 +303,7 @@ def _read_ways(text: str | None, url: str | None, deployments: list[str] | None)
 
 def _kinds(classes: str | None, prompts: Path | None, ways: "tuple[Way, ...]") -> tuple[str, ...]:
     """Return the classes of prompts that are asked."""
-    from gateway.bench.plan import PromptKind  # noqa: PLC0415 - as above
+    from gateway.bench import PromptKind  # noqa: PLC0415 - as above
     from gateway.cli.bench_field import read_classes  # noqa: PLC0415 - likewise
 
     if prompts is not None:
@@ -332,8 +324,7 @@ def _seconds(text: str | None) -> float | None:
 
 def _show_so_far(path: Path, files: "_Files", *, as_json: bool, as_csv: bool) -> None:
     """Print and write what a bench of ways has measured until it was stopped; it may run for an evening."""
-    from gateway.bench.report import report  # noqa: PLC0415 - as above
-    from gateway.bench.running import read_journal  # noqa: PLC0415 - likewise
+    from gateway.bench import read_journal, report  # noqa: PLC0415 - likewise
     from gateway.cli.bench_field import spent_at_most_usd  # noqa: PLC0415 - likewise
 
     past = read_journal(path)
@@ -353,8 +344,7 @@ async def _bench(
     gate: "WantedGate | None",
 ) -> "Report":
     """Run the rest of a bench; return its report."""
-    from gateway.bench.report import report  # noqa: PLC0415 - as above
-    from gateway.bench.running import Bench, BenchError, BenchPurse, JournalContent  # noqa: PLC0415 - likewise
+    from gateway.bench import Bench, BenchError, BenchPurse, JournalContent, report  # noqa: PLC0415 - likewise
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
         MOMENTS,
         BenchField,
@@ -415,7 +405,7 @@ async def _bench(
 
 @contextmanager
 def _journal(path: Path, plan: "BenchPlan", *, is_new: bool) -> "Iterator[tuple[Journal, JournalContent]]":
-    from gateway.bench.running import JournalContent, continued_journal, new_journal  # noqa: PLC0415 - as above
+    from gateway.bench import JournalContent, continued_journal, new_journal  # noqa: PLC0415 - as above
 
     if is_new:
         with new_journal(path, plan) as journal:
@@ -427,7 +417,7 @@ def _journal(path: Path, plan: "BenchPlan", *, is_new: bool) -> "Iterator[tuple[
 
 def _is_whole(past: "JournalContent") -> bool:
     """Whether every request of the plan was sent."""
-    from gateway.bench.figures import measured  # noqa: PLC0415 - as above
+    from gateway.bench import measured  # noqa: PLC0415 - as above
 
     return len(measured(past.samples)) >= past.plan.requests
 
@@ -436,7 +426,7 @@ def _check(gate: "WantedGate | None", plan: "BenchPlan") -> None:
     """Fail before anything is sent if the gate cannot judge this bench."""
     if gate is None:
         return
-    from gateway.bench.gate import GateError, check_plan  # noqa: PLC0415 - as above
+    from gateway.bench import GateError, check_plan  # noqa: PLC0415 - as above
 
     try:
         check_plan(gate, plan)
@@ -459,7 +449,7 @@ def _finish(
     """Print and write the report, and exit with the gate's code."""
     gate: GateResult | None = None
     if report.requests and wanted is not None:
-        from gateway.bench.gate import judge  # noqa: PLC0415 - as above
+        from gateway.bench import judge  # noqa: PLC0415 - as above
 
         gate = judge(wanted, report)
     _show(report, journal, gate, as_json=as_json, as_csv=as_csv)
@@ -472,12 +462,12 @@ def _finish(
 
 def _show(report: "Report", journal: Path, gate: "GateResult | None", *, as_json: bool, as_csv: bool) -> None:
     if as_json:
-        from gateway.bench.gate import with_gate  # noqa: PLC0415 - as above
+        from gateway.bench import with_gate  # noqa: PLC0415 - as above
 
         write_json(report if gate is None else with_gate(report, gate))
         return
     if as_csv:
-        from gateway.bench.report import as_csv as csv_of  # noqa: PLC0415 - as above
+        from gateway.bench import as_csv as csv_of  # noqa: PLC0415 - as above
 
         typer.echo(csv_of(report), nl=False)
     else:
@@ -502,26 +492,26 @@ def _print(report: "Report", journal: Path) -> None:
 def _write(report: "Report", gate: "GateResult | None", files: _Files) -> None:
     """Write the requested files."""
     if files.html is not None:
-        from gateway.bench.page import page  # noqa: PLC0415 - as above
+        from gateway.bench import page  # noqa: PLC0415 - as above
 
         _save(files.html, page(report, gate))
         say(f"the report with plots: {files.html}", err=True)
     if files.junit is not None and gate is not None:
-        from gateway.bench.gate import junit  # noqa: PLC0415 - as above
+        from gateway.bench import junit  # noqa: PLC0415 - as above
 
         _save(files.junit, junit(report, gate))
     if files.picture is not None:
-        from gateway.bench.ways import picture  # noqa: PLC0415 - as above
+        from gateway.bench import picture  # noqa: PLC0415 - as above
 
         _save(files.picture, picture(report))
     if files.markdown is not None:
-        from gateway.bench.gate import markdown  # noqa: PLC0415 - as above
+        from gateway.bench import gate_markdown  # noqa: PLC0415 - as above
 
-        texts = [] if report.plan.raced and gate is None else [markdown(report, gate)]
+        texts = [] if report.plan.raced and gate is None else [gate_markdown(report, gate)]
         if report.plan.raced:
-            from gateway.bench.ways import markdown as of_ways  # noqa: PLC0415 - as above
+            from gateway.bench import ways_markdown  # noqa: PLC0415 - as above
 
-            texts.insert(0, of_ways(report, None if files.picture is None else files.picture.name))
+            texts.insert(0, ways_markdown(report, None if files.picture is None else files.picture.name))
         _save(files.markdown, "\n".join(texts))
 
 

@@ -14,30 +14,45 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gateway.api.request import ParsedRequest
-from gateway.app.fleets import Fleets
-from gateway.bench.figures import ALL, FEWEST_ROUNDS, Cell, measured
-from gateway.bench.gate import CheckOutcome, GateResult
-from gateway.bench.measuring import Measured, Moments, measure, request_for, unfit_for
-from gateway.bench.plan import (
+from gateway.app import Fleets
+from gateway.bench import (
+    ALL,
+    AT_ONCE,
     CLASSES,
+    FEWEST_ROUNDS,
     FIXED,
+    NOTICED,
     WARM_UP,
+    BenchPace,
     BenchPlan,
+    BenchPurse,
     BenchSample,
     BenchTurn,
+    Cell,
+    CheckOutcome,
     Contender,
+    GateResult,
     Goal,
     GoalError,
+    JournalContent,
     Key,
+    Measured,
+    Moments,
     OwnPrompts,
+    Report,
+    RequestCost,
     TokenLengths,
     Way,
+    cost_of,
     expected_answer,
     kind_of,
+    measure,
+    measured,
     read_goal,
+    request_for,
+    shown,
+    unfit_for,
 )
-from gateway.bench.report import NOTICED, Report, shown
-from gateway.bench.running import AT_ONCE, BenchPace, BenchPurse, JournalContent, RequestCost, cost_of
 from gateway.cli.configuration import read_settings, root_of
 from gateway.cli.remote import GatewayError, get
 from gateway.cli.terminal import FAILED, MISUSED, fail, prose, say, write_table
@@ -217,11 +232,7 @@ async def with_providers(settings: Settings, seed: int, stack: AsyncExitStack) -
     """Return the settings, with simulated providers if there are none."""
     if settings.providers:
         return settings, False
-    from gateway.server.demo import (  # noqa: PLC0415 - only for users without a key
-        DemoFailedError,
-        simulated_fleet,
-        with_demo,
-    )
+    from gateway.server import DemoFailedError, simulated_fleet, with_demo  # noqa: PLC0415 - only for users without a key
 
     say("no provider keys were found: measuring simulated providers", err=True)
     try:

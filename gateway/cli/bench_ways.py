@@ -9,22 +9,28 @@ from typing import Any
 import msgspec
 
 from gateway.api.request import ParsedRequest
-from gateway.app.gateway import Gateway
-from gateway.bench.figures import ALL, Cell
-from gateway.bench.measuring import Measured, request_for
-from gateway.bench.plan import (
+from gateway.app import Gateway
+from gateway.bench import (
+    ALL,
     BenchPlan,
     BenchSample,
+    Cell,
     Contender,
     Key,
+    Measured,
     OwnPrompts,
+    Report,
+    RequestCost,
     TokenLengths,
     Way,
+    cost_of,
     expected_answer,
+    few_calls,
     read_way,
+    request_for,
+    saved_up,
+    shown,
 )
-from gateway.bench.report import Report, few_calls, saved_up, shown
-from gateway.bench.running import RequestCost, cost_of
 from gateway.cli.bench_field import HEARD, MOMENTS, FieldOptions, money, with_providers
 from gateway.cli.configuration import read_settings
 from gateway.cli.race_lanes import Lanes, PrintedLane

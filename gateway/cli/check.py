@@ -17,7 +17,7 @@ from providers import is_of_tokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from gateway.app.stores import RedisFound
+    from gateway.app import RedisFound
     from gateway.cli.live import Liveness, UnlistedModel
     from gateway.cli.summary import DeploymentLine, FallbackLine, PolicyLine, ProviderLine
     from gateway.settings import CanRace, Catalog, Problem, Settings
@@ -108,7 +108,7 @@ def _check_certificate(settings: "Settings") -> None:
     """
     if settings.tls is None:
         return
-    from gateway.server.tls import TlsError, open_context  # noqa: PLC0415 - only where it is needed
+    from gateway.server import TlsError, open_context  # noqa: PLC0415 - only where it is needed
     from gateway.settings import ConfigurationError, Problem  # noqa: PLC0415 - as above
 
     try:
@@ -306,8 +306,8 @@ def _ask_clickhouse(settings: "Settings") -> list[str]:
 
 def _ask_redis(settings: "Settings") -> "tuple[RedisFound | None, list[str]]":
     """Return the topology of Redis, and a list with the reason if it cannot be used."""
-    from gateway.app.stores import ask_redis  # noqa: PLC0415 - imports the whole gateway, only for --live
-    from gateway.topology.urls import UnusableTopologyError  # noqa: PLC0415 - likewise
+    from gateway.app import ask_redis  # noqa: PLC0415 - imports the whole gateway, only for --live
+    from gateway.topology import UnusableTopologyError  # noqa: PLC0415 - likewise
 
     try:
         found = asyncio.run(ask_redis(settings, everything=True))

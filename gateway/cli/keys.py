@@ -20,7 +20,7 @@ from gateway.core.terminal_text import counted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from gateway.keys.stored import Decide, KeyChange, KeyStore, NewKey
+    from gateway.keys import Decide, KeyChange, KeyStore, NewKey
     from gateway.settings import ClientSettings, LoadedNames
 
 # The installation that a command works on: where its keys are, and the clients in its configuration. Settings that the
@@ -80,7 +80,7 @@ def ask(installation: "LoadedNames", question: "Callable[[KeyStore], Awaitable[T
 
 def change(installation: "LoadedNames", name: str, decide: "Decide") -> "KeyChange":
     """Make a change and return it; fail for a client of the file."""
-    from gateway.keys.keys import check_not_configured  # noqa: PLC0415 - as above
+    from gateway.keys import check_not_configured  # noqa: PLC0415 - as above
 
     async def carry_out(store: "KeyStore") -> "KeyChange":
         check_not_configured(name, installation.clients)
@@ -91,7 +91,7 @@ def change(installation: "LoadedNames", name: str, decide: "Decide") -> "KeyChan
 
 def check_fields(installation: "LoadedNames", fields: dict[str, Any]) -> Any:
     """Return the settings that ``fields`` describe; raise InvalidRequest if they describe none."""
-    from gateway.keys.stored import client_settings  # noqa: PLC0415 - as above
+    from gateway.keys import client_settings  # noqa: PLC0415 - as above
 
     models, providers, teams = installation.models, installation.providers, installation.teams
     return client_settings(fields, models=models, providers=providers, teams=teams)
@@ -130,7 +130,7 @@ def list_(
 
     Example: holeshot keys list
     """
-    from gateway.keys.stored import shown_all  # noqa: PLC0415 - heavy imports belong to the verb that runs
+    from gateway.keys import shown_all  # noqa: PLC0415 - heavy imports belong to the verb that runs
 
     installation = read_installation(config)
     rows = ask(installation, lambda store: store.listed(revoked=everything)) if installation.is_database else []
@@ -309,8 +309,7 @@ def limits(
 
     Example: holeshot keys limits my-team --set rpm=600 --set usd_per_day=20 --expires 2030-01-31
     """
-    from gateway.keys import changes  # noqa: PLC0415 - heavy imports belong to the verb that runs
-    from gateway.keys.stored import shown_all, shown_stored  # noqa: PLC0415 - likewise
+    from gateway.keys import changes, shown_all, shown_stored  # noqa: PLC0415 - heavy imports belong to the verb that runs
 
     installation = read_installation(config)
     fields = patch(role=role, expires=expires, models=models, assignments=assignments)
@@ -361,7 +360,7 @@ def new(
     Example: holeshot keys new search --role client --models gpt-oss-120b --expires 90d --set rpm=60 --set usd_per_day=5
     """
     from gateway.core.errors import InvalidRequest  # noqa: PLC0415 - heavy imports belong to the verb that runs
-    from gateway.keys.stored import check_name, new_key  # noqa: PLC0415 - likewise
+    from gateway.keys import check_name, new_key  # noqa: PLC0415 - likewise
 
     if admin and role not in (None, "admin"):
         fail("--admin and --role contradict: give only --role", MISUSED)
@@ -382,8 +381,7 @@ def new(
 
 def _store(installation: "LoadedNames", name: str, settings: "ClientSettings", key: "NewKey", *, as_json: bool) -> None:
     from gateway.core.ids import new_id  # noqa: PLC0415 - as above
-    from gateway.keys import changes  # noqa: PLC0415 - likewise
-    from gateway.keys.stored import shown_stored  # noqa: PLC0415 - likewise
+    from gateway.keys import changes, shown_stored  # noqa: PLC0415 - likewise
 
     at = now()
     decide = changes.created(name, settings, key, key_id=new_id(), who=who(), at=at)
@@ -395,7 +393,7 @@ def _store(installation: "LoadedNames", name: str, settings: "ClientSettings", k
 
 
 def _print_entry(name: str, settings: "ClientSettings", key: "NewKey", *, as_json: bool) -> None:
-    from gateway.keys.stored import as_fields  # noqa: PLC0415 - as above
+    from gateway.keys import as_fields  # noqa: PLC0415 - as above
 
     fields = as_fields(settings)
     if as_json:
@@ -471,8 +469,7 @@ def rotate(
     """
     from gateway.core.errors import InvalidRequest  # noqa: PLC0415 - heavy imports belong to the verb that runs
     from gateway.core.ids import new_id  # noqa: PLC0415 - likewise
-    from gateway.keys import changes  # noqa: PLC0415 - likewise
-    from gateway.keys.stored import new_key, shown_stored  # noqa: PLC0415 - likewise
+    from gateway.keys import changes, new_key, shown_stored  # noqa: PLC0415 - likewise
 
     grace_s = seconds(grace, "--grace")
     installation = read_installation(config)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.app.fleets import Upstreams
+from gateway.app import Upstreams
 from gateway.settings import (
     STAR,
     Catalog,

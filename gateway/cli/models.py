@@ -72,7 +72,7 @@ def models(  # noqa: PLR0917 - typer's options are parameters
         _show_sold(settings, match, everything=everything, as_json=as_json)
         return
     if not settings.providers:
-        from gateway.server.demo import demo_before_it_runs  # noqa: PLC0415 - only for users without a key
+        from gateway.server import demo_before_it_runs  # noqa: PLC0415 - only for users without a key
 
         settings = demo_before_it_runs(settings)
         prose(

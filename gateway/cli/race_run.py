@@ -16,8 +16,7 @@ from gateway.api.call_runner import CallRunner
 from gateway.api.endpoints.chat import read_chat
 from gateway.api.plan_call import plan_call
 from gateway.api.request import ParsedRequest
-from gateway.app.fleets import Fleets
-from gateway.app.gateway import Gateway
+from gateway.app import Fleets, Gateway
 from gateway.cli.race_lanes import Lanes, read_text
 from gateway.cli.race_view import View
 from gateway.cli.remote import GatewayError, get, posted
@@ -77,7 +76,7 @@ async def open_gateway(settings: Settings, on_demo: Callable[[], None]) -> Async
     """
     async with AsyncExitStack() as stack:
         if not settings.providers:
-            from gateway.server.demo import simulated_fleet, with_demo  # noqa: PLC0415 - only for users without a key
+            from gateway.server import simulated_fleet, with_demo  # noqa: PLC0415 - only for users without a key
 
             on_demo()
             seed = random.randrange(2**32)  # noqa: S311 - else every first race would be the same
@@ -99,10 +98,7 @@ async def check_model(settings: Settings, name: str) -> None:
     """
     async with AsyncExitStack() as stack:
         if not settings.providers:
-            from gateway.server.demo import (  # noqa: PLC0415 - only for users without a key
-                demo_before_it_runs,
-                past_any_proxy,
-            )
+            from gateway.server import demo_before_it_runs, past_any_proxy  # noqa: PLC0415 - only for users without a key
 
             stack.enter_context(past_any_proxy())
             settings = demo_before_it_runs(settings)

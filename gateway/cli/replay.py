@@ -13,9 +13,7 @@ from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.cli.replaying import OnProgress, ReplayedModel, ReplayRequest
-    from gateway.replay.draws import SettingOutcome
-    from gateway.replay.sample import AuditNeed
-    from gateway.replay.settings import Figure
+    from gateway.replay import AuditNeed, Figure, SettingOutcome
 
 _WINDOW = re.compile(r"(\d+)([mhd])")
 _UNIT_S = {"m": 60, "h": 3600, "d": 86_400}
@@ -78,7 +76,7 @@ def _window_s(window: str) -> float:
 
 
 def _budgets(budget: str | None) -> tuple[float, ...]:
-    from gateway.replay.settings import BUDGETS, MOST_BUDGET  # noqa: PLC0415 - only where it is needed
+    from gateway.replay import BUDGETS, MOST_BUDGET  # noqa: PLC0415 - only where it is needed
 
     found = []
     for each in [] if budget is None else budget.split(","):
@@ -110,7 +108,7 @@ def _progress() -> Iterator["OnProgress"]:
 
 
 def _show(answers: "Sequence[ReplayedModel]", request: "ReplayRequest", *, as_json: bool, as_yaml: bool) -> None:
-    from gateway.replay.advice import advice, published, yaml  # noqa: PLC0415 - as above
+    from gateway.replay import advice, published, race_yaml  # noqa: PLC0415 - as above
 
     without = request.without
     is_begun = False  # the section `models:` of the YAML, which a file has once
@@ -120,7 +118,7 @@ def _show(answers: "Sequence[ReplayedModel]", request: "ReplayRequest", *, as_js
         return
     for number, each in enumerate(answers):
         advised = advice(each.replayed)
-        written = yaml(each.model, advised.race, begins=not (as_yaml and is_begun)) if advised.race else None
+        written = race_yaml(each.model, advised.race, begins=not (as_yaml and is_begun)) if advised.race else None
         if as_yaml:
             say(
                 "\n".join(
@@ -158,7 +156,7 @@ def _table(found: "ReplayedModel", request: "ReplayRequest") -> None:
 
 def _write_needs(needs: "Sequence[AuditNeed]") -> None:
     """Print which deployments have too few audited losers, and when they will have enough."""
-    from gateway.replay.advice import time_left  # noqa: PLC0415 - as above
+    from gateway.replay import time_left  # noqa: PLC0415 - as above
 
     rows = [[each.deployment, each.audits, each.more, time_left(each)] for each in needs if each.more]
     if rows:

@@ -15,10 +15,7 @@ from typing import Any
 import msgspec
 
 from gateway.ledger import MOST_CALLS, LedgerError, models, raced_calls
-from gateway.replay.advice import published
-from gateway.replay.replay import Replayed, replay
-from gateway.replay.rows import ReplayedCall
-from gateway.replay.settings import BUDGETS, settings
+from gateway.replay import BUDGETS, Replayed, ReplayedCall, published, replay, settings
 from gateway.settings import nearest
 from providers import encoded
 

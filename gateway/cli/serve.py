@@ -49,11 +49,8 @@ def serve(
     if settings.redis_url is not None:
         _import_without("opentelemetry", "redis")  # four megabytes, for metrics of its own
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
-    from gateway.server.demo import DemoFailedError  # noqa: PLC0415 - likewise
-    from gateway.server.reload import ConfigurationSource  # noqa: PLC0415 - likewise
-    from gateway.server.server import run  # noqa: PLC0415 - likewise
-    from gateway.server.tls import TlsError  # noqa: PLC0415 - imports the whole gateway, so only here
-    from gateway.topology.urls import UnusableTopologyError  # noqa: PLC0415 - likewise
+    from gateway.server import ConfigurationSource, DemoFailedError, TlsError, run  # noqa: PLC0415 - imports the whole gateway, so only here
+    from gateway.topology import UnusableTopologyError  # noqa: PLC0415 - likewise
 
     try:
         with ExitStack() as stack:
@@ -96,7 +93,7 @@ _SCARCE = {
 
 def _explained(error: OSError) -> str:
     """Return why the gateway cannot start, in a sentence that says what to do."""
-    from gateway.server.listener import ListenError  # noqa: PLC0415 - imports the whole gateway, so only here
+    from gateway.server import ListenError  # noqa: PLC0415 - imports the whole gateway, so only here
 
     if isinstance(error, ListenError):
         return error.strerror or str(error)

@@ -142,7 +142,7 @@ def _write(targets: "Sequence[TargetStanding]") -> None:
 
 def _explain(target: "Target", least_bad: int) -> None:
     """Print which rules open an alert, and when they do if calls are bad from now on."""
-    from gateway.alerts.sources import RULES, opens_after_s  # noqa: PLC0415 - only here
+    from gateway.alerts import RULES, opens_after_s  # noqa: PLC0415 - only here
 
     may_be_bad = 1.0 - target.objective
     rows = []

@@ -19,7 +19,7 @@ from aiohttp.abc import AbstractStreamWriter
 from gateway.core.errors import ApiError, NoWebSocket
 from gateway.http.aiohttp_adapter import DirectResponse, reading_is_paused
 from gateway.http.headers import SERVER
-from gateway.overload.bodies import Bodies, Body
+from gateway.overload import Bodies, Body
 from gateway.racing import ClientGone
 
 # The codes of RFC 6455, 7.4.1.

@@ -11,28 +11,26 @@ from sqlalchemy import Row, Select, and_, delete, exists, func, insert, or_, sel
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.alerts.alert import (
+from gateway.alerts import (
+    DAY_S,
+    HOUR_S,
     MESSAGES_AT_ONCE,
+    WINDOW_S,
     Alert,
     AlertEvent,
     AlertKind,
     AlertMessage,
     AlertScope,
-    BookAway,
-    DeliveryResult,
-    Severity,
-)
-from gateway.alerts.slowdowns import (
-    DAY_S,
-    HOUR_S,
-    WINDOW_S,
     AttemptTally,
     AttemptWindow,
+    BookAway,
     Counts,
+    DeliveryResult,
     Happened,
     Histogram,
     Metric,
     PastSlowdown,
+    Severity,
     Slowdown,
     SlowdownChange,
     Windows,

@@ -15,7 +15,7 @@ from gateway.core.rules import STEPS
 from gateway.ledger import queries
 from gateway.ledger.reports.reader import listed, words_of
 from gateway.ledger.turns import read_instant
-from gateway.replay.rows import ReplayedCall, Try
+from gateway.replay import ReplayedCall, Try
 
 MOST_CALLS = 50_000  # of a model; half of them may be audited
 TIMEOUT_S = 600.0

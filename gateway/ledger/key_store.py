@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Row, Select, func, insert, null, or_, select, update
 
 from gateway.core.errors import KeysUnreachable
-from gateway.keys.stored import Decide, KeyChange, StoredKey
+from gateway.keys import Decide, KeyChange, StoredKey
 from gateway.ledger.connections import Database, OwnConnection
 from gateway.ledger.tables import client_keys, key_changes
 from gateway.ledger.turns import KEYS, read_instant

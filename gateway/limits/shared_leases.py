@@ -25,7 +25,7 @@ from gateway.core.tasks import end_if_cancelled, pause
 from gateway.limits.lease_scripts import CLOCK, GREET, LEASE, Grant, key_of, keys_of, processes_key
 from gateway.limits.quota import ROUNDING, SHARE_AT_LEAST, LeasedSlots, Quota
 from gateway.limits.windows import EXPIRY_S, MINUTE_S, REMEMBERED
-from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s, why
+from gateway.topology import REDIRECTED, Command, Nodes, raised, round_s, why
 
 
 class LeaseTimes(msgspec.Struct, frozen=True):

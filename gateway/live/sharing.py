@@ -33,7 +33,7 @@ from gateway.live.events import (
 )
 from gateway.live.hub import Hub, WatchedCall
 from gateway.live.live import Live
-from gateway.topology.nodes import Command, Nodes, raised, why
+from gateway.topology import Command, Nodes, raised, why
 
 # The calls that other processes publish: validated, and turned into events of the hub. Other programs may write to the
 # same Redis, and messages may be lost: impossible events are ignored and counted, and a process can only report its own

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gateway.memory.sealed import Link, SealedAnswers
-from gateway.overload.bodies import SEATED_BYTES
+from gateway.overload import SEATED_BYTES
 from gateway.settings import ResponsesMemorySettings
 from providers import UNREADABLE, aside
 from providers.dialects import Recalling, single_items

@@ -21,7 +21,7 @@ from gateway.core.errors import NamesUnreachable
 from providers import UNREADABLE, packed
 
 if TYPE_CHECKING:
-    from gateway.topology.nodes import Nodes
+    from gateway.topology import Nodes
 
 PREFIX = "holeshot:answer:"
 MOST_VALUE_BYTES = 2 * 2**20  # of one value, before it is encrypted

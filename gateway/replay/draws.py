@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gateway.replay.rows import ReplayedCall
 from gateway.replay.sample import Sample
-from gateway.replay.settings import QUANTILES, Figure, ReplaySetting, SortedValues, figure, hedge_delay_ms
+from gateway.replay.variants import QUANTILES, Figure, ReplaySetting, SortedValues, figure, hedge_delay_ms
 from gateway.replay.world import LEAST_PAIRS, Completed, World, play
 
 # The cost of attempts, from the prices and the bounds that the ledger has. US dollars at list price.

@@ -18,10 +18,10 @@ import structlog
 from aiohttp import web
 
 from gateway.access import FORWARDED_FOR, Trust, counted_as, read_address
-from gateway.app.gateway import Gateway
+from gateway.app import Gateway
 from gateway.core.errors import ClientStalled, HeadersTimeout
-from gateway.keys.table import Ended
-from gateway.overload.memory import return_scattered_memory
+from gateway.keys import Ended
+from gateway.overload import return_scattered_memory
 from gateway.server.connection import Connection, too_large
 from gateway.server.fast_refusal import FastRefusal
 from gateway.server.framing import FramingPace

@@ -18,7 +18,7 @@ from gateway.api.refusals import RefusedRequest
 from gateway.api.routes import CALLS, dialect_of_call
 from gateway.api.told import error_body
 from gateway.http import JSON, headers
-from gateway.overload.intake import ShedReason
+from gateway.overload import ShedReason
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

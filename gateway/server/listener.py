@@ -17,9 +17,9 @@ from aiohttp import web
 
 from gateway.api.context import GatewayPhase
 from gateway.api.routes import calls_first
-from gateway.app.gateway import Gateway
+from gateway.app import Gateway
 from gateway.http import serving_task
-from gateway.overload.memory import connections_in, memory_limit
+from gateway.overload import connections_in, memory_limit
 from gateway.server.connection import Connection
 from gateway.server.connections import Connections
 

@@ -18,8 +18,7 @@ import msgspec
 import structlog
 from pydantic import SecretStr
 
-from gateway.app.fleets import Upstreams
-from gateway.app.gateway import Gateway
+from gateway.app import Gateway, Upstreams
 from gateway.core.addresses import without_login
 from gateway.core.tasks import WatchedFiles, end_if_cancelled, pause
 from gateway.settings import ConfigurationError, References, Settings, signing_secret, vendor_of

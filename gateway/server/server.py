@@ -31,14 +31,12 @@ import structlog
 
 from gateway import NEWEST, PYTHONS
 from gateway.api.context import GatewayPhase
-from gateway.app.engine import Runtime
-from gateway.app.gateway import Gateway
-from gateway.app.stores import check_redis
+from gateway.app import Gateway, Runtime, check_redis
 from gateway.core.processes import Lifeline, mask_signals
 from gateway.core.tasks import pause
 from gateway.core.terminal_text import counted, program
 from gateway.ledger import prepare_schema
-from gateway.overload.memory import SHARE_FOR_ANSWERS, memory_limit, return_freed_memory
+from gateway.overload import SHARE_FOR_ANSWERS, memory_limit, return_freed_memory
 from gateway.server.listener import (
     REPLACED_S,
     Beats,
@@ -61,9 +59,7 @@ from gateway.settings import (
     remove_note,
     who_can_race,
 )
-from gateway.watching import logs
-from gateway.watching.logs import LogLines
-from gateway.watching.metrics import forget_process
+from gateway.watching import LogLines, forget_process, logs
 from providers import DatasheetTable, bound_memory, load_catalog
 from providers.http import not_understood
 from providers.simulator.persona import are_demo

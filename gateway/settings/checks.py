@@ -27,7 +27,7 @@ from gateway.settings.section_checks import (
 )
 from gateway.settings.sections import LONGEST_KEY, profile_timeouts
 from gateway.settings.urls import is_loopback, path_of_one_api, without_api, without_secrets
-from gateway.topology.urls import RedisUrlError, read_url
+from gateway.topology import RedisUrlError, read_url
 from providers import (
     Api,
     DatasheetTable,

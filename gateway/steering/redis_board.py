@@ -34,7 +34,7 @@ from gateway.steering.constants import (
 )
 from gateway.steering.counts import Counts
 from gateway.steering.outages import OutageReport, Strikes
-from gateway.topology.nodes import Command, Nodes, round_s, why
+from gateway.topology import Command, Nodes, round_s, why
 
 # Validates the data read from Redis: values that cannot be our counts are ignored, counted, and logged once.
 

@@ -1,1 +1,5 @@
 """Observability: the running gateway's log and metrics."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

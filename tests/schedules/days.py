@@ -21,7 +21,7 @@ from typing import Any, cast
 import msgspec
 import structlog
 
-from gateway.app.gateway import Gateway
+from gateway.app import Gateway
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord
 from gateway.server.listener import serving

@@ -14,7 +14,7 @@ from gateway.fleet import Fleet
 from gateway.limits import BegunHolds, Limits
 from gateway.live.hub import Hub
 from gateway.live.live import OwnCalls
-from gateway.overload.intake import Intake
+from gateway.overload import Intake
 from gateway.racing import (
     AnswerStream,
     Attempt,

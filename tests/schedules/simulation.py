@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 from msgspec import structs
 
-from gateway.app.engine import Runtime
-from gateway.app.gateway import Gateway
+from gateway.app import Gateway, Runtime
 from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed
 from gateway.core.calls import Call, CallRecord, CallStart, HourlySum, Recorder, Spent, Used
 from gateway.core.ids import uuid7

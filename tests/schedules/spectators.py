@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gateway.core.errors import ShuttingDown
-from gateway.live.events import Wanted
-from gateway.live.live import Live
+from gateway.live import Live, Wanted
 
 if TYPE_CHECKING:
     from tests.schedules.simulation import Evidence

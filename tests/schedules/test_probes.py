@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.api.context import GatewayPhase
-from gateway.app.gateway import Gateway
+from gateway.app import Gateway
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.prompt_classes import answer_class
 from gateway.core.records import DailyFacts, Decide, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable

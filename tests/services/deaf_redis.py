@@ -6,7 +6,7 @@ from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from gateway.topology.nodes import Command, Nodes
+from gateway.topology import Command, Nodes
 from tests.patience import PATIENCE_S
 
 

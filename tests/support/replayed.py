@@ -18,8 +18,9 @@ from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.ids import new_id
 from gateway.ledger import Ledger
-from gateway.replay.rows import CAP_MS, ReplayedCall, Try
-from gateway.replay.settings import ReplaySetting, hedge_delay_ms
+from gateway.replay import ReplayedCall, Try
+from gateway.replay.rows import CAP_MS
+from gateway.replay.variants import ReplaySetting, hedge_delay_ms
 from gateway.replay.world import DrawnAttempt, play
 
 RATE_S = 20.0  # seconds between calls

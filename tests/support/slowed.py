@@ -10,20 +10,11 @@ from math import erfc, exp, log, pi, sin, sqrt
 
 import msgspec
 
+from gateway.alerts import DAY_S, HOUR_S, WINDOW_S, AttemptTally, AttemptWindow, Happened, Histogram, Metric
+from gateway.alerts import SlowdownChange as Seen
 from gateway.alerts.detector import ModelWatch
 from gateway.alerts.levels import HIGHEST, LOWEST, STEP, Yardstick, added
-from gateway.alerts.slowdowns import (
-    DAY_S,
-    HOUR_S,
-    SPEEDS,
-    WINDOW_S,
-    AttemptTally,
-    AttemptWindow,
-    Happened,
-    Histogram,
-    Metric,
-)
-from gateway.alerts.slowdowns import SlowdownChange as Seen
+from gateway.alerts.slowdowns import SPEEDS
 
 _WEEK_S = 7 * DAY_S
 _START_S = 1_790_000_000 // _WEEK_S * _WEEK_S

@@ -7,11 +7,9 @@ from statistics import fmean
 
 import pytest
 
-from gateway.replay.advice import advice
-from gateway.replay.replay import Replayed, replay
-from gateway.replay.settings import settings
+from gateway.replay import Replayed, advice, replay, settings
 from gateway.replay.world import DrawnAttempt
-from gateway.server.demo import with_demo
+from gateway.server import with_demo
 from gateway.settings import Settings
 from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, Fate, Persona, are_demo
 from tests.support.replayed import ledger

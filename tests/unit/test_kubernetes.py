@@ -15,7 +15,7 @@ from gateway.app.routes import ROUTES
 from gateway.cli.main import application
 from gateway.settings import Settings, load
 from gateway.settings.loader import NOT_SETTINGS, PREFIX
-from gateway.watching.metrics import Metrics
+from gateway.watching import Metrics
 
 FOLDER = Path(__file__).parents[2] / "config" / "kubernetes"
 FOLDERS = ("gateway", "migration")

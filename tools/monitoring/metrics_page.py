@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from gateway.watching.series import Family
+from gateway.watching import Family
 from tools.documentation.tables import marked
 from tools.monitoring.alert import Alert
 

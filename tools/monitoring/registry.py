@@ -7,11 +7,11 @@ from pathlib import Path
 from aiohttp import web
 from pydantic import SecretStr
 
-from gateway.app.gateway import Gateway
+from gateway.app import Gateway
 from gateway.server.connections import Connections
 from gateway.settings import ClickHouseSettings
 from gateway.settings.model import LedgerSettings, Settings
-from gateway.watching.series import Family
+from gateway.watching import Family
 
 _NOWHERE = SecretStr("redis://127.0.0.1:1/0")
 

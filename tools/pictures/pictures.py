@@ -16,7 +16,7 @@ import msgspec
 from playwright.async_api import Browser, Page
 
 from gateway.ledger import migrate
-from gateway.server.demo import simulated_fleet
+from gateway.server import simulated_fleet
 from tests.support.browser.installation import MODEL, installed
 from tools.installing import python_tool
 from tools.pictures import race

@@ -45,7 +45,7 @@ from gateway.core import errors, race_failures
 from gateway.core.modes import Mode
 from gateway.http import LOWERED, NARROWED, PLAN_HEADER
 from gateway.limits import BudgetSpent, LargerThanLimit, LimitReached
-from gateway.overload.sockets import TooManySockets
+from gateway.overload import TooManySockets
 
 # The headers that the gateway reads and sends, described.
 

@@ -21,7 +21,7 @@ from gateway.core.errors import (
     SessionEnded,
     WrongKey,
 )
-from gateway.keys.stored import OF_FILE, ShownClient
+from gateway.keys import OF_FILE, ShownClient
 from gateway.settings import ClientSettings
 
 JSON = "application/json"

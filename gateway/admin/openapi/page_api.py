@@ -52,7 +52,7 @@ from gateway.api.overrides import RaceOverride
 from gateway.core import errors
 from gateway.core.errors import ApiError, InvalidRequest, ModelNotFound
 from gateway.core.reports import CallNotFound, FoundCall, ReportsUnreachable, ReportTooSlow
-from gateway.live.events import Wanted
+from gateway.live import Wanted
 
 # Queries.
 

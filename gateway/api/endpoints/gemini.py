@@ -17,7 +17,7 @@ from gateway.api.request import (
 )
 from gateway.core.errors import InvalidRequest
 from gateway.http import Contents, Media, decoded, is_set, least
-from gateway.keys.keys import GOOGLES
+from gateway.keys import GOOGLES
 from providers import BY_GOOGLES_CLIENTS, runs_there
 from providers.dialects import GEMINI, Malformed, camel, flattened, raw_json
 

@@ -14,7 +14,7 @@ from gateway.api.request import (
 )
 from gateway.core.errors import InvalidRequest, ResponseNotFound
 from gateway.http import Contents, Media, decoded, is_set, least
-from gateway.keys.keys import GOOGLES
+from gateway.keys import GOOGLES
 from providers import runs_there
 from providers.dialects import AGENT, INTERACTIONS, Malformed, flattened_interaction
 

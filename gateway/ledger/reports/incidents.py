@@ -2,8 +2,7 @@
 
 from datetime import datetime
 
-from gateway.alerts.sources import OpenSlowdown
-from gateway.alerts.stated_models import ModelHour, StatedModel
+from gateway.alerts import ModelHour, OpenSlowdown, StatedModel
 from gateway.core.reports import SlowdownsWanted, Table
 from gateway.ledger.reports.reader import Reader, Words, rows
 

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from gateway.alerts.sources import OpenSlowdown
-from gateway.alerts.stated_models import ModelHour, StatedModel
+from gateway.alerts import ModelHour, OpenSlowdown, StatedModel
 from gateway.core import processes
 from gateway.core.addresses import Address, text_of
 from gateway.core.calls import CallStart

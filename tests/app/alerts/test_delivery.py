@@ -15,16 +15,15 @@ import structlog
 from aiohttp import web
 from pydantic import SecretStr
 
-from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, AlertEvent, AlertKind, Severity
-from gateway.alerts.alerts import LEASE, RETRIES_S, SPREAD, AlertTasks, Delivery
-from gateway.alerts.sender import Sender
+from gateway.alerts import MESSAGES_AT_ONCE, Alert, AlertEvent, AlertKind, AlertTasks, Delivery, Sender, Severity
+from gateway.alerts.alerts import LEASE, RETRIES_S, SPREAD
 from gateway.settings import Format, WebhookSettings
 from tests.app.alerts.receiver import Receiver
 from tests.app.alerts.verifying import verified
 from tests.app.http.tunnels import TunnelProxy
 from tests.patience import PATIENCE_S
 from tests.support.servers import free_port
-from tests.unit.alerts.world import RESOLVE_AFTER_S, START, World, condition
+from tests.unit.alerts.inside.world import RESOLVE_AFTER_S, START, World, condition
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HANGS_S = 2.0  # then a receiver hangs

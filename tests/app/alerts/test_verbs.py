@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from gateway.alerts.alert import Alert, AlertKind, Severity
+from gateway.alerts import Alert, AlertKind, Severity
 from gateway.core.ids import new_id
 from gateway.ledger import SqlAlertBook, migrate
 from tests.app.alerts.receiver import Receiver

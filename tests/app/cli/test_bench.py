@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gateway.bench.running import read_journal
+from gateway.bench import read_journal
 from gateway.cli.main import application
 from providers.simulator.script import (
     Delta,

@@ -11,8 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from gateway.bench.plan import WARM_UP
-from gateway.bench.running import read_journal
+from gateway.bench import WARM_UP, read_journal
 from providers.simulator.script import Hang, Pause, Status
 from tests.app.cli.beside import run_beside
 from tests.app.cli.two_providers import ANSWER, SAID, SECRET, Field, two_providers

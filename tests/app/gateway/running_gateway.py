@@ -19,8 +19,7 @@ import msgspec
 import openai
 import yaml
 
-from gateway.app.engine import Runtime
-from gateway.app.gateway import Gateway
+from gateway.app import Gateway, Runtime
 from gateway.core.prompt_classes import MeasuredApi, answer_class
 from gateway.server.connections import Connections
 from gateway.server.listener import bind, listening

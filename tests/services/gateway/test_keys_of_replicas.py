@@ -9,9 +9,8 @@ import aiohttp
 import pytest
 import structlog
 
-from gateway.keys import changes
+from gateway.keys import changes, new_key
 from gateway.keys import keys as watch
-from gateway.keys.stored import new_key
 from gateway.ledger import SqlKeyStore
 from providers.simulator.script import Delta, Hang, RoleOnly, Step
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database

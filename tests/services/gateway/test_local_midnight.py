@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from redis.asyncio import Redis
 
-from gateway.app.gateway import Gateway
+from gateway.app import Gateway
 from providers.simulator.script import Done, UsageChunk, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, read, serving

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.stores import check_redis
+from gateway.app import check_redis
 from gateway.settings import Settings
 from providers.simulator.script import Hang
 from tests.app.gateway.running_gateway import MODEL, serving

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from gateway.ledger import create_engine
-from gateway.topology.nodes import Nodes, connect
+from gateway.topology import Nodes, connect
 from tests.patience import PATIENCE_S
 from tests.services.topology.test_tls import Fronts
 from tests.support import servers

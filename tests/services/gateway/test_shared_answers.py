@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 from redis.asyncio import Redis
 
-from gateway.memory.answers import AnswerScope
-from gateway.memory.sealed import Link, SealedAnswers
-from gateway.topology.nodes import Nodes, connect
+from gateway.memory import AnswerScope, SealedAnswers
+from gateway.memory.sealed import Link
+from gateway.topology import Nodes, connect
 from strict_vendors import running_vendor
 from tests.app.gateway.access.test_admission import clients, key_of
 from tests.app.gateway.refusals.test_kept_words import CANARY, betrayals, is_written

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from gateway.app.shared_facts import KEY, SharedFacts
 from gateway.cli.main import application
-from gateway.topology.nodes import Nodes
+from gateway.topology import Nodes
 from providers import Fact, Facts, Kind, LearntFacts, Met
 from providers.simulator.script import Raw, ScriptedProvider, Status
 from tests.app.gateway.apis.test_dialects import speaking

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from redis.asyncio import Redis
 
-from gateway.live import sharing
+from gateway.live import Sharing, sharing
 from gateway.live.events import Began, CallDone, First, Gap, Launched, Tokens, frame
-from gateway.live.sharing import CHANNEL, VIEWERS_KEY, Sharing
+from gateway.live.sharing import CHANNEL, VIEWERS_KEY
 from providers.simulator.script import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.gateway.watcher import Watcher, watching

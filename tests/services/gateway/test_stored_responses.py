@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 from gateway.api.stored_responses import InBackground, StoredResponses
 from gateway.core.calls import CallRecord
 from gateway.limits import level_of_key
-from gateway.topology.nodes import Command, Nodes, connect
+from gateway.topology import Command, Nodes, connect
 from providers.simulator.script import Raw, Status
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, event
 from tests.app.gateway.responses.test_kept_responses import IN_BACKGROUND, Worker

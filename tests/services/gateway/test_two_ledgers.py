@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from gateway.app.ledgers_on_redis import KEY, STALE, LedgersOnRedis, named
-from gateway.topology.nodes import connect
+from gateway.topology import connect
 from tests.app.gateway.running_gateway import serving
 from tests.patience import eventually
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from gateway.alerts.alert import (
+from gateway.alerts import (
     Alert,
     AlertEvent,
     AlertKind,
@@ -18,9 +18,10 @@ from gateway.alerts.alert import (
     Book,
     BookAway,
     DeliveryResult,
+    MemoryBook,
     Severity,
 )
-from gateway.alerts.memory_book import MOST_MESSAGES, MemoryBook
+from gateway.alerts.memory_book import MOST_MESSAGES
 from gateway.core.ids import new_id
 from gateway.ledger import SqlAlertBook, create_engine, queries
 from gateway.ledger.books import ALERTS_KEPT, MESSAGES_KEPT

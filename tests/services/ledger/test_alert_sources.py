@@ -8,20 +8,36 @@ from typing import Any
 
 import pytest
 
-from gateway.alerts.alert import AlertCondition, AlertKind, Severity, Source, SourceUnavailable
-from gateway.alerts.asking import CachedSource, PatientSource
-from gateway.alerts.outages import OutageSource
-from gateway.alerts.sources import RULES, WINDOWS_S, BurnSource, LedgerSource, SlowdownSource, WorkerSource
-from gateway.alerts.spending import EndUserSource, Spenders, SpendingSource, Thresholds, model_sql, team_sql
+from gateway.alerts import (
+    RULES,
+    AlertKind,
+    BurnSource,
+    CachedSource,
+    EndUserSource,
+    LedgerSource,
+    LengthSource,
+    ModelHour,
+    OutageSource,
+    PatientSource,
+    Severity,
+    SlowdownSource,
+    Source,
+    Spenders,
+    SpendingSource,
+    StatedModels,
+    StatedModelSource,
+    Thresholds,
+    WorkerSource,
+    model_sql,
+    team_sql,
+)
+from gateway.alerts.alert import AlertCondition, SourceUnavailable
+from gateway.alerts.sources import WINDOWS_S
 from gateway.alerts.stated_models import (
     LEAST_ANSWERED,
     LEAST_ANSWERS,
     LEAST_BEFORE,
-    LengthSource,
-    ModelHour,
     News,
-    StatedModels,
-    StatedModelSource,
     evidence,
     evidence_of_fingerprint,
 )

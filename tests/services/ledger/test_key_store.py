@@ -14,8 +14,7 @@ from sqlalchemy.engine import make_url
 
 from gateway.core.errors import ClientNotFound, InvalidRequest, KeyConflict, KeysUnreachable
 from gateway.core.ids import new_id
-from gateway.keys import changes
-from gateway.keys.stored import KeyChange, NewKey, StoredKey, client_settings, new_key
+from gateway.keys import KeyChange, NewKey, StoredKey, changes, client_settings, new_key
 from gateway.ledger import SqlKeyStore, database, downgrade, key_store, migrate, queries
 from tests.patience import PATIENCE_S
 from tests.support.relay import Relay

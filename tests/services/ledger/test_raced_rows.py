@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.attempts import Outcome
 from gateway.ledger import Ledger, models, raced_calls
-from gateway.replay.rows import ReplayedCall, Try
+from gateway.replay import ReplayedCall, Try
 from gateway.replay.sample import audits
 from tests.support.replayed import RATE_S, WORLDS, Drawing, ledger, store
 from tests.unit.ledger.records import attempt, call, failed, new_id, won

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from gateway.alerts.stated_models import ModelHour, hours_sql
+from gateway.alerts import ModelHour
+from gateway.alerts.stated_models import hours_sql
 from gateway.core.reports import Window
 from gateway.ledger import Ledger, Reader
 from gateway.ledger.reports import calls, incidents

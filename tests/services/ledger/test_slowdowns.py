@@ -9,20 +9,20 @@ import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from gateway.alerts import detection
-from gateway.alerts.detection import Detection
-from gateway.alerts.slowdowns import (
+from gateway.alerts import (
     DAY_S,
     HOUR_S,
     WINDOW_S,
     AttemptWindow,
+    Detection,
     Happened,
     Histogram,
     Metric,
     Slowdown,
-    SlowdownEnd,
+    detection,
 )
-from gateway.alerts.slowdowns import SlowdownChange as Began
+from gateway.alerts import SlowdownChange as Began
+from gateway.alerts.slowdowns import SlowdownEnd
 from gateway.core.calls import CallRecord
 from gateway.core.ids import new_id
 from gateway.ledger import Ledger, Reader, Slowdowns, create_engine, is_sqlite, queries

@@ -30,7 +30,7 @@ from gateway.limits.admission import PATIENCE_S as CALL_PATIENCE_S
 from gateway.limits.lease_scripts import GREET, LEASE, PROCESSES_KEY, Grant
 from gateway.limits.quota import Quota
 from gateway.limits.shared_leases import ends_in
-from gateway.topology.nodes import connect
+from gateway.topology import connect
 from tests.patience import PATIENCE_S, eventually, until, until_for_good
 from tests.services.deaf_redis import DeafNodes, ends
 from tests.support.relay import Relay

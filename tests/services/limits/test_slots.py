@@ -16,7 +16,7 @@ from gateway.limits import LeasedSlots, LeaseTimes, OwnShare, SharedLeases
 from gateway.limits.lease_scripts import LEASE, Grant
 from gateway.racing import Seats
 from gateway.racing.seats import Line, Seat
-from gateway.topology.nodes import connect
+from gateway.topology import connect
 from tests.patience import PATIENCE_S, until
 from tests.services.limits.test_shared_leases import relayed
 

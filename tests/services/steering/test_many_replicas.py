@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from gateway.steering import STRIKES_KEY, RedisBoard, Spending, Strikes, redis_board
 from gateway.steering.constants import FLUSH_S
-from gateway.topology.nodes import connect
+from gateway.topology import connect
 from tests.patience import PATIENCE_S
 
 START_S = 1_800_000_000.0

@@ -19,7 +19,7 @@ from gateway.core.prompt_classes import answer_class
 from gateway.settings import RaceSettings
 from gateway.steering import RedisBoard, Spending, Steering, Terms, redis_board
 from gateway.steering.board import slot_keys
-from gateway.topology.nodes import Nodes, connect
+from gateway.topology import Nodes, connect
 from tests.patience import PATIENCE_S
 from tests.services.deaf_redis import DeafNodes, ends
 from tests.support.servers import free_port, redis_server

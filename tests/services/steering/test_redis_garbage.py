@@ -18,7 +18,7 @@ from gateway.settings import RaceSettings
 from gateway.steering import RedisBoard, Spending, Steering, Terms, slot_of
 from gateway.steering.board import slot_keys
 from gateway.steering.redis_board import MOST_BYTES, MOST_FIELDS
-from gateway.topology.nodes import connect
+from gateway.topology import connect
 from tests.patience import PATIENCE_S
 
 START_S = 1_800_000_000.0

@@ -13,7 +13,7 @@ from gateway.steering import STRIKES, STRIKES_KEY, RedisBoard, redis_board
 from gateway.steering.constants import CLIENTS_HALF_LIFE_S, KEY_EXPIRY_S, REPORT_AGE_S, REPORT_KEPT_S, WELL_S
 from gateway.steering.outages import OutageReport, Strike
 from gateway.steering.redis_board import STRIKING_KEY
-from gateway.topology.nodes import connect
+from gateway.topology import connect
 from providers import ErrorKind
 from tests.patience import PATIENCE_S
 from tests.support.servers import free_port

@@ -13,7 +13,7 @@ import msgspec
 from gateway.limits import USUAL, LimitReached, Limits, Payer, SharedLeases, Use, level_of_key
 from gateway.limits.quota import Quota
 from gateway.steering import RedisBoard
-from gateway.topology.nodes import connect
+from gateway.topology import connect
 from tests.patience import PATIENCE_S, eventually, until_for_good
 from tests.unit.limits.inside.test_limits import attempt, record
 

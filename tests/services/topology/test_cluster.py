@@ -12,8 +12,7 @@ from gateway.limits.lease_scripts import key_of, keys_of
 from gateway.limits.windows import day
 from gateway.racing import Seats
 from gateway.steering.board import key_of as key_of_model
-from gateway.topology.nodes import Nodes, connect
-from gateway.topology.urls import UnusableTopologyError
+from gateway.topology import Nodes, UnusableTopologyError, connect
 from tests.patience import PATIENCE_S, until
 from tests.services.topology.process import NOW_S, Process, agree, burst, loaded, spend, standings, use_up
 from tests.support.servers import RedisCluster

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.settings import Settings
-from gateway.topology.nodes import Nodes, connect
+from gateway.topology import Nodes, connect
 from tests.support.servers import RedisCluster
 
 

@@ -5,8 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gateway.topology.nodes import connect
-from gateway.topology.urls import UnusableTopologyError
+from gateway.topology import UnusableTopologyError, connect
 from tests.patience import until
 from tests.services.topology.process import NOW_S, Process, agree, loaded, standings, use_up
 from tests.support.servers import RedisNode, redis_sentinels

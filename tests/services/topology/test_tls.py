@@ -16,7 +16,7 @@ import pytest
 import trustme
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from gateway.topology.nodes import connect
+from gateway.topology import connect
 from tests.patience import PATIENCE_S, end_others, until
 from tests.services.topology.process import NOW_S, Process, agree, standings, use_up
 from tests.services.topology.test_cluster import client_at, model_at

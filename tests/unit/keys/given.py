@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.keys.stored import NewKey, StoredKey, client_settings, new_key
+from gateway.keys import NewKey, StoredKey, client_settings, new_key
 from gateway.settings import ClientSettings
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

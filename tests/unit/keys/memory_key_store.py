@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.errors import KeysUnreachable
-from gateway.keys.stored import Decide, KeyChange, StoredKey
+from gateway.keys import Decide, KeyChange, StoredKey
 
 
 class MemoryKeyStore:

@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from gateway.core.errors import CutByExpiry, CutByRevocation
-from gateway.keys.table import Ended, KeyTable
+from gateway.keys import Ended, KeyTable
 from gateway.settings import ClientSettings
 from tests.unit.keys.given import NOW, Clock, digest, row, settings
 

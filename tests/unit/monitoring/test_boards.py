@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.watching.series import Family
+from gateway.watching import Family
 from tests.monitoring.panels import filled, panels, queries, variables
 from tools.monitoring.__main__ import FOLDER, ROOT, texts
 from tools.monitoring.alerts import ALERTS

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.errors import Overloaded
-from gateway.overload.intake import Intake
+from gateway.overload import Intake
 from gateway.settings import OverloadSettings
 from tests.unit.racing.virtual_time import VirtualTimeLoop
 

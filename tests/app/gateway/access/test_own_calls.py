@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.admin.routes import ROUTES
+from gateway.admin import ROUTES
 from gateway.admin.sign_in import MUST_ASK
 from tests.app.gateway.access.test_admission import KEYS, clients
 from tests.app.gateway.access.test_sign_in import at_home

@@ -13,9 +13,8 @@ import trustme
 from aiohttp import web
 from pydantic import SecretStr
 
-from gateway.alerts.alert import Alert, AlertEvent, AlertKind, AlertMessage, Severity
-from gateway.alerts.sender import Sender
-from gateway.keys.issuers import IssuerError, Web
+from gateway.alerts import Alert, AlertEvent, AlertKind, AlertMessage, Sender, Severity
+from gateway.keys import IssuerError, Web
 from gateway.ledger import ClickHouse, DatabaseUnreachableError
 from gateway.server.tls import Authorities
 from gateway.settings import Format, TracingSettings, WebhookSettings
@@ -25,7 +24,7 @@ from providers.simulator.script import ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration
 from tests.patience import eventually
-from tests.unit.alerts.world import START
+from tests.unit.alerts.inside.world import START
 
 FORMER, OURS = trustme.CA(), trustme.CA()
 

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from gateway.api.context import GatewayPhase
-from gateway.app.gateway import Gateway
+from gateway.app import Gateway
 from gateway.server.listener import bind, listening
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.restarts.test_process import rows

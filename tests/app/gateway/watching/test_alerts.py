@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.alerts.alert import AlertEvent, AlertKind
-from gateway.alerts.slowdowns import Happened, Metric, Slowdown, SlowdownChange
+from gateway.alerts import AlertEvent, AlertKind, Happened, Metric, Slowdown, SlowdownChange
 from gateway.alerts.stated_models import FIRST_LOOK, LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
 from gateway.ledger import Reader, Slowdowns
 from providers.simulator.script import Hang, Raw, Status, Step

@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from gateway.admin.routes import ROUTES
+from gateway.admin import ROUTES
 from gateway.ledger import Replays
 from providers.simulator.script import Status
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256

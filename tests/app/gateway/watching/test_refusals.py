@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from structlog.typing import EventDict
 
-from gateway.admin.operations import OPERATIONS
+from gateway.admin import OPERATIONS
 from providers.simulator.script import Status
 from providers.simulator.wire import error
 from tests.app.gateway.access.test_admission import clients, key_of

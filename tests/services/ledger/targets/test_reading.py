@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.alerts.target_watch import TargetWatch
+from gateway.alerts import TargetWatch
 from gateway.app.gauges import TargetFigures
 from gateway.core.targets import Definition, Target
 from gateway.ledger import LedgerReports, Reader, Replays, TargetCounting
-from gateway.watching.metrics import Metrics
+from gateway.watching import Metrics
 from tests.services.ledger.targets.conftest import Desk, some_calls
 from tests.unit.ledger.records import call, failed, new_id, won
 

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.access import Client
 from gateway.access.sessions import LIFETIME_S, Sessions, presented, secret_of
-from gateway.keys.table import IssuedKey, KeyTable
+from gateway.keys import IssuedKey, KeyTable
 from gateway.settings import ClientRole, Settings
 
 DIGEST, OTHER = b"d" * 32, b"o" * 32

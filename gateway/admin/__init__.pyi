@@ -1,0 +1,12 @@
+from .answers import ClockState as ClockState
+from .answers import HistoryState as HistoryState
+from .answers import RedisState as RedisState
+from .answers import SpoolState as SpoolState
+from .answers import Stores as Stores
+from .answers import StoreState as StoreState
+from .answers import WorkersState as WorkersState
+from .operations import OPERATIONS as OPERATIONS
+from .operations import Operations as Operations
+from .routes import ROUTES as ROUTES
+from .sign_in import SignIn as SignIn
+from .usage import spent_by_models as spent_by_models

@@ -1,0 +1,9 @@
+from .engine import Engine as Engine
+from .engine import EngineRecorder as EngineRecorder
+from .engine import Runtime as Runtime
+from .fleets import Fleets as Fleets
+from .fleets import Upstreams as Upstreams
+from .gateway import Gateway as Gateway
+from .stores import RedisFound as RedisFound
+from .stores import ask_redis as ask_redis
+from .stores import check_redis as check_redis

@@ -1,0 +1,17 @@
+from .bodies import SEATED_BYTES as SEATED_BYTES
+from .bodies import Bodies as Bodies
+from .bodies import Body as Body
+from .bodies import process_full as process_full
+from .intake import Intake as Intake
+from .intake import ShedReason as ShedReason
+from .memory import SHARE_FOR_ANSWERS as SHARE_FOR_ANSWERS
+from .memory import body_bytes_in as body_bytes_in
+from .memory import calls_in as calls_in
+from .memory import connections_in as connections_in
+from .memory import memory_limit as memory_limit
+from .memory import return_freed_memory as return_freed_memory
+from .memory import return_scattered_memory as return_scattered_memory
+from .sockets import LONGEST_S as LONGEST_S
+from .sockets import MessagePace as MessagePace
+from .sockets import OpenSockets as OpenSockets
+from .sockets import TooManySockets as TooManySockets

@@ -1,0 +1,14 @@
+from .advising import advice as advice
+from .advising import published as published
+from .advising import race_yaml as race_yaml
+from .advising import time_left as time_left
+from .draws import SettingOutcome as SettingOutcome
+from .replaying import Replayed as Replayed
+from .replaying import replay as replay
+from .rows import ReplayedCall as ReplayedCall
+from .rows import Try as Try
+from .sample import AuditNeed as AuditNeed
+from .variants import BUDGETS as BUDGETS
+from .variants import MOST_BUDGET as MOST_BUDGET
+from .variants import Figure as Figure
+from .variants import settings as settings

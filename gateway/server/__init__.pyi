@@ -1,0 +1,10 @@
+from .demo import DemoFailedError as DemoFailedError
+from .demo import demo_before_it_runs as demo_before_it_runs
+from .demo import past_any_proxy as past_any_proxy
+from .demo import simulated_fleet as simulated_fleet
+from .demo import with_demo as with_demo
+from .listener import ListenError as ListenError
+from .reload import ConfigurationSource as ConfigurationSource
+from .server import run as run
+from .tls import TlsError as TlsError
+from .tls import open_context as open_context

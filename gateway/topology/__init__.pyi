@@ -1,0 +1,10 @@
+from .nodes import REDIRECTED as REDIRECTED
+from .nodes import Command as Command
+from .nodes import Nodes as Nodes
+from .nodes import connect as connect
+from .nodes import raised as raised
+from .nodes import round_s as round_s
+from .nodes import why as why
+from .urls import RedisUrlError as RedisUrlError
+from .urls import UnusableTopologyError as UnusableTopologyError
+from .urls import read_url as read_url

@@ -1,0 +1,1 @@
+from .tracing import Tracing as Tracing

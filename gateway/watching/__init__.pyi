@@ -1,0 +1,14 @@
+from . import logs as logs
+from .logs import CallLog as CallLog
+from .logs import LogLines as LogLines
+from .metrics import ManyReadings as ManyReadings
+from .metrics import Metrics as Metrics
+from .metrics import Readings as Readings
+from .metrics import add_process_figures as add_process_figures
+from .metrics import forget_process as forget_process
+from .series import SLOWER as SLOWER
+from .series import TARGET_BAD as TARGET_BAD
+from .series import TARGET_BUDGET as TARGET_BUDGET
+from .series import TARGET_BURN as TARGET_BURN
+from .series import TARGET_CALLS as TARGET_CALLS
+from .series import Family as Family
