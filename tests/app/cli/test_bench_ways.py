@@ -15,13 +15,16 @@ from gateway.bench import WARM_UP, read_journal
 from providers.simulator.script import Hang, Pause, Status
 from tests.app.cli.beside import run_beside
 from tests.app.cli.two_providers import ANSWER, SAID, SECRET, Field, two_providers
+from tests.support.ledgers import lay, migrated
 
 WAYS = ("--ways", "single,0.1,1.0", "--warm-up", "1", "--seed", "7")
-QUICK = (*WAYS, "--calls", "8")
+QUICK = (*WAYS, "--calls", "6")
+WITH_INTERVALS = (*WAYS, "--calls", "8")  # each of which takes a second to reckon
 
 
 @pytest.fixture
 async def field(tmp_path: Path) -> AsyncIterator[Field]:
+    lay(migrated(), tmp_path / "never.db")
     async with two_providers(tmp_path) as built:
         yield built
 
@@ -35,9 +38,9 @@ async def test_each_way_makes_the_same_calls_and_the_report_has_its_figures(fiel
 
     assert code == 0, err
     told = json.loads(out)
-    assert (told["requests"], told["is_whole"], told["plan"]["raced"]) == (24, True, ["a/m", "b/m"])
+    assert (told["requests"], told["is_whole"], told["plan"]["raced"]) == (18, True, ["a/m", "b/m"])
     cells = {cell["deployment"]: cell for cell in told["cells"] if cell["kind"] == "all"}
-    assert {name: cell["requests"] for name, cell in cells.items()} == {"single": 8, "0.1": 8, "1.0": 8}
+    assert {name: cell["requests"] for name, cell in cells.items()} == {"single": 6, "0.1": 6, "1.0": 6}
     figures = {name: cell["figures"] for name, cell in cells.items()}
     assert figures["single"]["requests_per_call"]["value"] == 1
     assert 1 < figures["1.0"]["requests_per_call"]["value"] <= 2
@@ -70,7 +73,7 @@ async def test_its_calls_are_rows_that_can_be_left_out_and_no_model_of_the_gatew
 
     assert code == 0, err
     rows = sqlite3.connect(field.folder / "never.db").execute("select model, tags from calls").fetchall()
-    assert Counter(model for model, _ in rows) == {f"bench:chat:{way}": 9 for way in ("single", "0.1", "1.0")}
+    assert Counter(model for model, _ in rows) == {f"bench:chat:{way}": 7 for way in ("single", "0.1", "1.0")}
     assert all(json.loads(tags) == {"from": "holeshot bench", "way": model.split(":")[2]} for model, tags in rows)
 
 
@@ -109,7 +112,7 @@ async def test_ctrl_c_shows_what_is_known_and_the_journal_goes_on(field: Field) 
         for _ in range(6):
             provider.once(ANSWER)
         provider.script = [Hang()]
-    process = await field.start(*QUICK, "--journal", "bench.jsonl")
+    process = await field.start(*WITH_INTERVALS, "--journal", "bench.jsonl")
     await field.a.reach(requests=7)
     await field.b.reach(requests=7)
     process.send_signal(signal.SIGINT)
@@ -153,7 +156,7 @@ async def test_the_cap_counts_losers_and_cut_calls_and_is_never_exceeded(field: 
 
 async def test_a_provider_that_fails_is_counted_and_the_calls_are_answered(field: Field) -> None:
     field.a.script, field.b.script = [Pause(0.1), *ANSWER], [Status(503)]  # who has lost before it fails is not counted
-    code, out, err = await field.bench(*QUICK)
+    code, out, err = await field.bench(*WITH_INTERVALS)
 
     assert code == 0, err
     assert "note: requests that failed at providers, also where another answered the call: b/m " in out
@@ -161,7 +164,7 @@ async def test_a_provider_that_fails_is_counted_and_the_calls_are_answered(field
 
 
 async def test_the_results_are_a_block_of_markdown_and_a_picture(field: Field) -> None:
-    code, _, err = await field.bench(*QUICK, "--markdown", "ways.md", "--picture", "my ways.svg")
+    code, _, err = await field.bench(*WITH_INTERVALS, "--markdown", "ways.md", "--picture", "my ways.svg")
 
     assert code == 0, err
     text = (field.folder / "ways.md").read_text()
@@ -223,13 +226,15 @@ async def test_deployments_that_no_model_has_can_be_raced(field: Field) -> None:
 
 
 async def test_the_demo_can_be_measured(tmp_path: Path) -> None:
+    (tmp_path / "var").mkdir()
+    lay(migrated(), tmp_path / "var" / "holeshot.db")
     code, out, err = await run_beside(
-        tmp_path, ("bench", "--ways", "single,1.0", "--calls", "8", "--classes", "short", "--seed", "3"), {}
+        tmp_path, ("bench", "--ways", "single,1.0", "--calls", "6", "--classes", "short", "--seed", "3"), {}
     )
     assert code == 0, err
     assert "measuring simulated providers" in err
     assert [line.split()[:2] for line in out.splitlines() if line.startswith((" single", " 1.0"))] == [
-        ["single", "8"],
-        ["1.0", "8"],
+        ["single", "6"],
+        ["1.0", "6"],
     ] * 3
-    assert "note: no p99 yet: of 8 answers of a way; it needs 368" in out
+    assert "note: no p99 yet: of 6 answers of a way; it needs 368" in out

@@ -10,6 +10,7 @@ from gateway.cli.race_run import RacePrompt, open_gateway, run_race
 from gateway.cli.race_view import PlainView
 from gateway.settings import load
 from providers.simulator.script import Hang, RoleOnly, ScriptedProvider, Status, answer
+from tests.support.ledgers import lay, migrated
 
 Holeshot = Callable[..., Result]
 
@@ -48,3 +49,5 @@ async def test_an_imported_router_group_is_raced_at_the_addresses_it_had(holesho
 
 def _write(text: str) -> None:
     Path("config.yaml").write_text(text)
+    Path("var").mkdir()
+    lay(migrated(), Path("var/holeshot.db"))  # migrating one takes as long as all the rest

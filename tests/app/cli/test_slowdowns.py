@@ -9,6 +9,7 @@ from pathlib import Path
 from typer.testing import Result
 
 from tests.app.cli.conftest import Site
+from tests.support.ledgers import lay, migrated
 
 Holeshot = Callable[..., Result]
 
@@ -29,7 +30,7 @@ def store(deployment: str, *, ended: bool) -> None:
 
 
 def test_slowdowns_are_listed_and_those_that_go_on_by_themselves(holeshot: Holeshot) -> None:
-    holeshot("migrate", **LEDGER)
+    lay(migrated(), Path("ledger.db"))
     store("groq/llama", ended=True)
     store("cerebras/llama", ended=False)
 
@@ -45,7 +46,7 @@ def test_slowdowns_are_listed_and_those_that_go_on_by_themselves(holeshot: Holes
 
 
 def test_without_slowdowns_it_says_so(holeshot: Holeshot) -> None:
-    holeshot("migrate", **LEDGER)
+    lay(migrated(), Path("ledger.db"))
     assert holeshot("slowdowns", **LEDGER).stdout == "no deployment was slower than usual\n"
 
 

@@ -341,15 +341,20 @@ async def test_a_provider_is_asked_as_often_as_it_says_and_one_that_fails_ends_n
     assert (tokens.token, slept) == ("the-token", pauses)
 
 
-@pytest.mark.parametrize(("expires_in", "asked"), [(12, 3), ("12", 3), (None, 120), (0, 0), (-5, 0), ("soon", 120)])
-async def test_nobody_is_waited_for_longer_than_the_provider_takes_the_code(expires_in: Any, asked: int) -> None:
+@pytest.mark.parametrize(
+    ("expires_in", "interval", "asked"),
+    [(12, 5, 3), ("12", 5, 3), (None, 60, 10), (0, 5, 0), (-5, 5, 0), ("soon", 60, 10)],
+)
+async def test_nobody_is_waited_for_longer_than_the_provider_takes_the_code(
+    expires_in: Any, interval: int, asked: int
+) -> None:
     polls = 0
 
     async def answer(request: web.Request) -> web.Response:
         nonlocal polls
         if request.path == "/device":
-            told = {"device_code": "d", "user_code": "u", "verification_uri": "https://x/", "expires_in": expires_in}
-            return web.json_response(told)
+            told = {"device_code": "d", "user_code": "u", "verification_uri": "https://x/"}
+            return web.json_response(told | {"expires_in": expires_in, "interval": interval})
         polls += 1
         return web.json_response({"error": "authorization_pending"}, status=400)
 
