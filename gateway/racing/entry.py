@@ -507,7 +507,7 @@ class Entry:
         if self.open_call.may_run_on:
             return None
         left_out = self.open_call.left_out
-        refused = (each for each in self.failures if each[1].is_bound and each[0] not in left_out)
+        refused = (each for each in self.failures if each[1].findings.is_bound and each[0] not in left_out)
         if (first := next(refused, None)) is None:
             return None
         name, error = first

@@ -113,7 +113,7 @@ class Events:
                 attempt.deployment, call, attempt.start.id, attempt.sendings, whole=attempt.whole, taught=taught
             )
 
-        if error.is_bound and error.edited_from is None:
+        if error.findings.is_bound and error.edited_from is None:
             prompt = bytes(request().fields.get(attempt.deployment.spoken_in(call).requests.prompt, b""))
             is_long = len(prompt) > SEARCHED_BYTES
             sent = await aside(bound_reasoning, prompt) if is_long else bound_reasoning(prompt)

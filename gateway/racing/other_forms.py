@@ -154,7 +154,7 @@ def note_refusal(attempt: FormAttempt, call: Call, error: UpstreamError) -> None
         _note_room(attempt.deployment, call, error)
     if (limit := error.limit or error.lack) is not None:
         _note_limit(attempt.deployment, call, limit, error)
-    if error.is_bound and error.edited_from is None:  # else the maker itself would not take the reasoning
+    if error.findings.is_bound and error.edited_from is None:  # else the maker itself would not take the reasoning
         _note_bound(attempt.deployment, call, error)
 
 

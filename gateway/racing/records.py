@@ -183,7 +183,7 @@ def attempt_record(
     rare: dict[str, Any] = {} if dropped is None else {"thoughts_dropped": dropped}
     if error is not None:
         rare |= {"error_kind": error.kind, "error_message": error.kept, "retry_after_s": error.retry_after_s}
-        rare["is_certain"] = error.is_certain
+        rare["is_certain"] = error.findings.is_certain
     if censored_at is not None:
         rare["censored_at_ms"] = since_start_ms(censored_at)
     if overtaken is not None:

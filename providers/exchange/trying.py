@@ -152,7 +152,7 @@ def refused(
     _note_musts(learnt, request, tried.new, tried.last)
     if tried.is_of_must and refusal.kind is ErrorKind.SERVER_ERROR:
         refusal.turn_into(ErrorKind.BAD_REQUEST, without_body=True)  # the type of the refusal blames the server
-    refusal.is_declined = refusal.is_declined or tried.is_of_must  # another provider may know the beta
+    refusal.found(is_declined=refusal.findings.is_declined or tried.is_of_must)  # another provider may know the beta
     return refusal
 
 

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from providers.refusals import ErrorKind, UpstreamError
+from providers.refusals import CERTAIN, ErrorKind, UpstreamError
 
 EARLY_S = 300.0  # before the end: time for several tries
 PAUSE_S = 5.0  # between two fetches, at least: after a failure, or if credentials expire very soon
@@ -104,7 +104,7 @@ class Renewal(Generic[_T]):
         await self._fetched.wait()
         if (held := self._held) is None or self._has_ended(held):
             caller = "has no valid credentials"
-            raise UpstreamError(ErrorKind.PROVIDER_AUTH, self._error or caller, caller=caller, is_certain=True)
+            raise UpstreamError(ErrorKind.PROVIDER_AUTH, self._error or caller, caller=caller, findings=CERTAIN)
         return held.credentials
 
     def refused(self) -> None:

@@ -33,7 +33,7 @@ from providers.exchange import (
 from providers.keys.availability import Availability, Readiness, Waits
 from providers.keys.each import step_by_step
 from providers.models import Listing
-from providers.refusals import OF_ONE_KEY, About, ErrorKind, Facts, UpstreamError, headroom
+from providers.refusals import OF_ONE_KEY, About, ErrorKind, Facts, Findings, UpstreamError, headroom
 
 # The names of a provider's keys in the ledger. Names distinguish the keys, and are not secret.
 
@@ -463,7 +463,7 @@ class KeyRing:
             is_rotated = sendings.trying.rotation is not None  # and another key of the same place is left
             tried.next = key.number if is_rotated or error.has_another_form else None
             if tried.next is None:
-                holds = client is None or error.is_certain
+                holds = client is None or error.findings.is_certain
                 if not key.failed(model, error, self._clock(), holds=holds):
                     raise
                 if not holds:
@@ -552,7 +552,7 @@ class KeyRing:
 
     def _failed_with(self, key: _Key, model: str, request: Request) -> Callable[[UpstreamError], object]:
         is_known = request.client is not None
-        return lambda error: key.failed(model, error, self._clock(), holds=error.is_certain or not is_known)
+        return lambda error: key.failed(model, error, self._clock(), holds=error.findings.is_certain or not is_known)
 
     def _over(self, key: _Key) -> None:
         key.in_flight -= 1
@@ -600,7 +600,7 @@ class KeyRing:
             words=words,
             brief=brief if words else None,
             # Else some are well for others.
-            is_certain=all(not key.is_ready(model, now_s) for key in keys),
+            findings=Findings(is_certain=all(not key.is_ready(model, now_s) for key in keys)),
         )
 
 

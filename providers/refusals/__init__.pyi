@@ -8,12 +8,14 @@ from .error_bodies import error_of_response as error_of_response
 from .error_bodies import named_error as named_error
 from .error_bodies import read_answer as read_answer
 from .error_bodies import says_error as says_error
+from .errors import CERTAIN as CERTAIN
 from .errors import FAILED as FAILED
 from .errors import OF_ONE_KEY as OF_ONE_KEY
 from .errors import SURPRISES as SURPRISES
 from .errors import UNREADABLE as UNREADABLE
 from .errors import About as About
 from .errors import ErrorKind as ErrorKind
+from .errors import Findings as Findings
 from .errors import RefusalScope as RefusalScope
 from .errors import UpstreamError as UpstreamError
 from .errors import identifier as identifier

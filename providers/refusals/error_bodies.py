@@ -11,7 +11,7 @@ import msgspec
 
 from providers.refusals.accounts import REFUSED, alone, is_certain, is_key_refused, is_spent
 from providers.refusals.enclosed import enclosed_in, issues_in
-from providers.refusals.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, identifier, kind_of_status
+from providers.refusals.errors import FAILED, UNREADABLE, ErrorKind, Findings, UpstreamError, identifier, kind_of_status
 from providers.refusals.one_request import RefusedPart, refused
 from providers.refusals.rate_limits import (
     LONGEST_BELIEVED_S,
@@ -176,15 +176,17 @@ def error_of_response(
         status=status,
         retry_after_s=retry,
         body=_client_body(error_object or {"message": whole}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
-        is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
-        is_outsized=kind is ErrorKind.BAD_REQUEST and (about is RefusedPart.SIZE or _is_outsized(error or {})),
-        is_declined=kind is ErrorKind.BAD_REQUEST and about is RefusedPart.TERMS,
-        # JSON in a message may be the client's.
-        is_certain=(error_object is closed and is_certain(kind, status, error or {"message": message}))
-        or (kind is ErrorKind.RATE_LIMITED and headroom(headers) == 0.0)
-        or (kind is ErrorKind.PROVIDER_AUTH and headers.get("x-amzn-errortype", "").startswith(_KEYS_OF_AWS)),
+        findings=Findings(
+            is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
+            is_outsized=kind is ErrorKind.BAD_REQUEST and (about is RefusedPart.SIZE or _is_outsized(error or {})),
+            is_declined=kind is ErrorKind.BAD_REQUEST and about is RefusedPart.TERMS,
+            # JSON in a message may be the client's.
+            is_certain=(error_object is closed and is_certain(kind, status, error or {"message": message}))
+            or (kind is ErrorKind.RATE_LIMITED and headroom(headers) == 0.0)
+            or (kind is ErrorKind.PROVIDER_AUTH and headers.get("x-amzn-errortype", "").startswith(_KEYS_OF_AWS)),
+            is_of_day=error is not None and _is_of_day(error),
+        ),
     )
-    refusal.is_of_day = error is not None and _is_of_day(error)
     if (id_of_request := request_id(headers)) is not None:
         refusal.request_id = redact_word(id_of_request, secrets)[:_LONGEST_ID]
     if own is not None:
@@ -238,8 +240,7 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
             and unquoted is not None
             and (message or error.kind is not ErrorKind.BAD_REQUEST)
         ):
-            _judge(error, unquoted, opened, secrets, otherwise)
-            error.is_certain = error.is_certain and opened is error_object
+            _judge(error, unquoted, opened, secrets, otherwise, may_be_certain=opened is error_object)
 
     error.judge = judge
     return error
@@ -251,6 +252,8 @@ def _judge(
     error_object: Mapping[str, Any],
     secrets: Sequence[str],
     otherwise: ErrorKind,
+    *,
+    may_be_certain: bool = True,
 ) -> None:
     """Decide the kind of an error within an answer by ``unquoted``; the client reads all of ``error_object``."""
     status = _status(unquoted)
@@ -260,11 +263,13 @@ def _judge(
     error.turn_into(kind)
     about, is_own = refused(meant_status, unquoted, _message(unquoted)), kind is ErrorKind.BAD_REQUEST
     error.body = _client_body(error_object, secrets) if is_own else None
-    error.is_bound = is_own and _is_bound(unquoted)
-    error.is_outsized = is_own and (about is RefusedPart.SIZE or _is_outsized(unquoted))
-    error.is_declined = is_own and about is RefusedPart.TERMS
-    error.is_certain = is_certain(kind, meant_status, unquoted)
-    error.is_of_day = _is_of_day(unquoted)
+    error.findings = Findings(
+        is_bound=is_own and _is_bound(unquoted),
+        is_outsized=is_own and (about is RefusedPart.SIZE or _is_outsized(unquoted)),
+        is_declined=is_own and about is RefusedPart.TERMS,
+        is_certain=may_be_certain and is_certain(kind, meant_status, unquoted),
+        is_of_day=_is_of_day(unquoted),
+    )
 
 
 def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamError | None:

@@ -28,7 +28,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -286,6 +286,21 @@ def kinds(holds: Callable[[KindFacts], bool]) -> frozenset[ErrorKind]:
     return frozenset(kind for kind in ErrorKind if holds(kind.facts))
 
 
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is decided of one error beside its kind: by status and body, then by the refused request, each once."""
+
+    is_bound: bool = False  # reasoning that only the maker's key can read
+    is_outsized: bool = False  # more tokens than this key may use in a minute: another key or provider may take them
+    is_declined: bool = False  # how the request is to be served (a tier, a choice of vendors): another provider may
+    is_certain: bool = False  # by its code no request can have caused the error; else the client that met it may have
+    is_of_day: bool = False  # a rate limit of a day, by details that are not kept
+    is_of_asked_model: bool = False  # there is no such model as the one asked for, which the error names
+    prompt_bytes: int = 0  # of the refused request: may a number in the words be that of its tokens? 0: unknown
+
+
+_NOTHING_FOUND = Findings()
+CERTAIN: Final = Findings(is_certain=True)
+
 NOT_KEPT = "its message is not kept"
 MOST_KEPT = 200  # characters of a stored message
 _IDENTIFIER = re.compile(r"[A-Za-z]+(?:[_.\-][A-Za-z0-9]+)*|[0-9]{1,6}", re.ASCII)
@@ -320,16 +335,7 @@ class UpstreamError(Exception):
       request contains.
     - ``body``: the provider's own JSON error object, for ``bad_request`` only, which returns it to the client.
 
-    What the error is about:
-
-    - ``is_bound``: reasoning that only the maker's key can read.
-    - ``is_outsized``: more tokens than this key may use in a minute. Another key or provider may accept the request.
-    - ``is_declined``: how the request should be served (a tier, a choice of vendors). Another provider may do so.
-    - ``is_certain``: the code shows that no request can have caused the error. Else the client that met it may have.
-    - ``is_of_day``: a rate limit of a day, by details that are not kept.
-    - ``is_of_asked_model``: the model that was asked for does not exist, and the error names this model.
-    - ``prompt_bytes``: the size of the refused request, which shows whether a number in the words can be the number of
-      its tokens; 0: unknown.
+    ``findings`` is what else is decided of the error, in one value; who decides more replaces it (``found``).
 
     An error within an answer:
 
@@ -350,9 +356,6 @@ class UpstreamError(Exception):
     note = ""
     before = b""
     answer = b""
-    is_of_day = False
-    prompt_bytes = 0
-    is_of_asked_model = False
     has_another_key = False
     has_another_form = False
     meant: int | None = None
@@ -371,10 +374,7 @@ class UpstreamError(Exception):
         status: int | None = None,
         retry_after_s: float | None = None,
         body: bytes | None = None,
-        is_bound: bool = False,
-        is_outsized: bool = False,
-        is_declined: bool = False,
-        is_certain: bool = False,
+        findings: Findings = _NOTHING_FOUND,
         caller: str | None = None,
         words: str | None = None,
         names: tuple[str, ...] = (),
@@ -386,10 +386,7 @@ class UpstreamError(Exception):
         self.status = status
         self.retry_after_s = retry_after_s
         self.body = body
-        self.is_bound = is_bound
-        self.is_outsized = is_outsized
-        self.is_declined = is_declined
-        self.is_certain = is_certain
+        self.findings = findings
         self.caller = caller
         self.words = words
         self.names = names
@@ -412,7 +409,7 @@ class UpstreamError(Exception):
     @property
     def edited_from(self) -> int | None:
         """The turn from which on thoughts do not fit the text before them, 0 if unknown; None: they may fit."""
-        if not self.is_bound or (match := _OF_AN_EDIT.search(self.said)) is None:
+        if not self.findings.is_bound or (match := _OF_AN_EDIT.search(self.said)) is None:
             return None
         return int(match["turn"] or 0)
 
@@ -426,18 +423,20 @@ class UpstreamError(Exception):
     @property
     def is_too_long(self) -> bool:
         """Whether the prompt is too long for this deployment: another one with a longer context may take the prompt."""
-        if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
+        if self.kind is not ErrorKind.BAD_REQUEST or self.findings.is_outsized or self.findings.is_declined:
             return False
         if self.limit is not None:
             return False
-        return is_too_long(f"{self.said} {' '.join(self.names)}") or counts_too_many(self.said, self.prompt_bytes)
+        return is_too_long(f"{self.said} {' '.join(self.names)}") or counts_too_many(
+            self.said, self.findings.prompt_bytes
+        )
 
     @property
     def limit(self) -> Limit | None:
         """The vendor's limit that the request exceeds, if not of tokens: other vendors may take more."""
-        if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
+        if self.kind is not ErrorKind.BAD_REQUEST or self.findings.is_outsized or self.findings.is_declined:
             return None
-        return None if counts_too_many(self.said, self.prompt_bytes) else limit_of(self.status, self.said)
+        return None if counts_too_many(self.said, self.findings.prompt_bytes) else limit_of(self.status, self.said)
 
     @property
     def lack(self) -> Limit | None:
@@ -483,19 +482,19 @@ class UpstreamError(Exception):
             status=self.status,
             retry_after_s=self.retry_after_s,
             body=self.body,
-            is_bound=self.is_bound,
-            is_outsized=self.is_outsized,
-            is_declined=self.is_declined,
-            is_certain=self.is_certain,
+            findings=self.findings,
             caller=self.caller,
             words=self.words,
             names=self.names,
             brief=self.brief,
         )
         same.note, same.meant, same._said = self.note, self.meant, self._said
-        same.is_of_day, same.answer = self.is_of_day, self.answer
-        same.prompt_bytes, same.is_of_asked_model = self.prompt_bytes, self.is_of_asked_model
+        same.answer = self.answer
         return same
+
+    def found(self, **findings: Any) -> None:
+        """Decide more, as the request shows it."""
+        self.findings = msgspec.structs.replace(self.findings, **findings)
 
     def turn_into(self, kind: ErrorKind, *, without_body: bool = False) -> None:
         """Change the kind, as more is known of the request or the deployment than when the error was made.
@@ -525,11 +524,11 @@ class UpstreamError(Exception):
 
 
 _SCOPES: Final[tuple[tuple[RefusalScope, Callable[[UpstreamError], bool]], ...]] = (  # the first that holds
-    (RefusalScope.MINUTE, lambda error: error.is_outsized),
-    (RefusalScope.MAKER, lambda error: error.is_bound and error.edited_from is None),
+    (RefusalScope.MINUTE, lambda error: error.findings.is_outsized),
+    (RefusalScope.MAKER, lambda error: error.findings.is_bound and error.edited_from is None),
     (RefusalScope.LENGTH, lambda error: error.is_too_long),
     (RefusalScope.CONTENT, lambda error: error.is_of_content),
-    (RefusalScope.TERMS, lambda error: error.is_declined),
+    (RefusalScope.TERMS, lambda error: error.findings.is_declined),
     (RefusalScope.SIZE, lambda error: error.limit is not None),
     # The status blames the server, whose template for the model does not take the request; or the words say so.
     (RefusalScope.MODEL, lambda error: error.status == HTTPStatus.INTERNAL_SERVER_ERROR or is_of_model(error.said)),

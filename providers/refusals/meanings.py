@@ -62,7 +62,7 @@ def meaning_of(error: UpstreamError) -> Meaning | None:
         case ErrorKind.BAD_REQUEST:
             is_content = is_refused_by_filter(error.status, names, text)
             meaning, holds = (Meaning.TOO_LONG, True) if error.is_too_long else (Meaning.CONTENT, is_content)
-        case ErrorKind.RATE_LIMITED if error.is_of_day or _OF_DAYS.search(text) is not None:
+        case ErrorKind.RATE_LIMITED if error.findings.is_of_day or _OF_DAYS.search(text) is not None:
             return Meaning.DAY
         case ErrorKind.RATE_LIMITED:
             is_said = _OF_OVERLOAD.search(text) is not None and _OF_LIMITS.search(text) is None

@@ -135,19 +135,20 @@ def decide_by_request(
     whether the provider may lack the API that was asked. For example, 400 "Model Not Exist" becomes ``not_found``, and
     500 "Unsupported parameter: 'verbosity'" ``bad_request``.
     """
-    error.is_of_asked_model = says_gone(model, error) and not _gives_name(model, fields)
+    if says_gone(model, error) and not _gives_name(model, fields):
+        error.found(is_of_asked_model=True)
     if is_unknown(model, error):
         error.turn_into(ErrorKind.NOT_FOUND, without_body=True)
-        error.is_certain = True
+        error.found(is_certain=True)
     if error.status == HTTPStatus.INTERNAL_SERVER_ERROR and blames_request(error.said):
         error.turn_into(ErrorKind.BAD_REQUEST, without_body=True)  # the type of the error blames the server
     status = error.status if error.meant is None else error.meant
     about = _found(status, {name.lower() for name in error.names}, error.said, fields)
     if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):
         error.turn_into(ErrorKind.BAD_REQUEST, without_body=True)
-        error.is_declined, error.is_outsized = about is RefusedPart.TERMS, about is RefusedPart.SIZE
+        error.found(is_declined=about is RefusedPart.TERMS, is_outsized=about is RefusedPart.SIZE)
     if (error.kind is ErrorKind.BAD_REQUEST or is_within_answer(error)) and not _states_a_value(error.said, fields):
-        error.prompt_bytes = size_of(fields)
+        error.found(prompt_bytes=size_of(fields))
     if may_lack_path and lacks_path(error):
         error.turn_into(ErrorKind.NO_SUCH_API)  # the model may still work in chat
 

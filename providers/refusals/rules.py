@@ -877,7 +877,7 @@ def blames_request_within(error: UpstreamError) -> bool:
     """Whether an error within an answer blames the request, whatever its code: for its length, or for its content."""
     if not is_within_answer(error):
         return False
-    is_of_length = blames_request(error.said) or counts_too_many(error.said, error.prompt_bytes)
+    is_of_length = blames_request(error.said) or counts_too_many(error.said, error.findings.prompt_bytes)
     # With a code of the server's own fault a filter may have failed, and not refused.
     names = {name.lower() for name in error.names}
     return is_of_length or (error.status in _NO_STATUS and is_refused_by_filter(error.status, names, error.said))

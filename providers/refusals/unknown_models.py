@@ -81,7 +81,7 @@ def names_model(error: UpstreamError) -> bool:
         or text.startswith("No endpoints found")
         or _GONE.search(text) is not None
         or not _CODES_OF_NO_MODEL.isdisjoint(error.names)
-        or error.is_of_asked_model
+        or error.findings.is_of_asked_model
     )
 
 
@@ -108,7 +108,7 @@ def is_unknown(model: str, error: UpstreamError) -> bool:
     """Whether a 400 says that ``model`` does not exist; a request may name other models beside it."""
     if error.kind is not ErrorKind.BAD_REQUEST:
         return False
-    if error.is_of_asked_model:
+    if error.findings.is_of_asked_model:
         return True
     if not _OF_UNKNOWN_MODELS.isdisjoint(error.names) and model in error.said:
         return True

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import aiohttp
 import httpx
 
-from providers.refusals import ErrorKind, UpstreamError, error_of_response, is_shortage, redact
+from providers.refusals import CERTAIN, ErrorKind, UpstreamError, error_of_response, is_shortage, redact
 
 _BAD_REQUEST, _INTERNAL_SERVER_ERROR = 400, 500
 _LONGEST_CHAIN = 10
@@ -41,10 +41,10 @@ def upstream_error(
     message = _WRAPPING.sub("", str(getattr(original, "message", original))[:_LONGEST_MESSAGE])
     for link in _chain(original):
         if isinstance(link, ImportError):
-            return UpstreamError(ErrorKind.PROVIDER_AUTH, _missing(original), is_certain=True)
+            return UpstreamError(ErrorKind.PROVIDER_AUTH, _missing(original), findings=CERTAIN)
         if type(link).__name__ in _NO_CREDENTIALS:
             told = _said(ErrorKind.PROVIDER_AUTH, message, secrets)
-            told.is_certain = True
+            told.findings = CERTAIN
             return told
     kind = (
         ErrorKind.UPSTREAM_TRUNCATED

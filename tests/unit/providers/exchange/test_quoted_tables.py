@@ -39,7 +39,13 @@ def answered(status: int, said: Any, asked: dict[str, Any] | None) -> UpstreamEr
 
 
 def meaning(error: UpstreamError) -> tuple[object, ...]:
-    return error.kind, error.is_certain, error.is_outsized, error.is_declined, error.retry_after_s
+    return (
+        error.kind,
+        error.findings.is_certain,
+        error.findings.is_outsized,
+        error.findings.is_declined,
+        error.retry_after_s,
+    )
 
 
 @pytest.mark.parametrize(("status", "said"), ACCOUNTS)

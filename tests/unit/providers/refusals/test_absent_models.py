@@ -46,7 +46,7 @@ def test_a_404_that_names_what_was_asked_for_is_of_the_model(said: str) -> None:
 @pytest.mark.parametrize("said", [each for each in GONE if "qwen" in each])
 def test_a_400_that_says_nothing_else_is_of_the_model(said: str) -> None:
     error = told(400, said)
-    assert (error.kind, error.is_certain, meaning_of(error)) == (ErrorKind.NOT_FOUND, True, Meaning.GONE)
+    assert (error.kind, error.findings.is_certain, meaning_of(error)) == (ErrorKind.NOT_FOUND, True, Meaning.GONE)
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,7 @@ def test_what_names_something_of_the_request_blames_the_request(mistake: str, st
 
 @pytest.mark.parametrize("said", ["Invalid API key", "Rate limit exceeded", "Your balance is insufficient"])
 def test_words_with_400_hold_for_their_own_client_alone(said: str) -> None:
-    assert not answered(400, error(said)).is_certain
+    assert not answered(400, error(said)).findings.is_certain
 
 
 def test_the_type_that_every_429_has_in_messages_does_not_say_that_it_passes() -> None:

@@ -38,15 +38,17 @@ DOUBTED = [
 
 @pytest.mark.parametrize(("status", "said"), CERTAIN)
 def test_a_key_an_account_a_model_and_a_rate_are_known_by_their_code(status: int, said: str) -> None:
-    assert error_of_response(status, {}, said.encode(), (), 0.0).is_certain
+    assert error_of_response(status, {}, said.encode(), (), 0.0).findings.is_certain
 
 
 def test_a_rate_that_headers_show_to_be_used_up_is_certain() -> None:
     headers = {"x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "0"}
-    assert error_of_response(429, headers, b"", (), 0.0).is_certain
-    assert not error_of_response(429, headers | {"x-ratelimit-remaining-requests": "9"}, b"", (), 0.0).is_certain
+    assert error_of_response(429, headers, b"", (), 0.0).findings.is_certain
+    assert not error_of_response(
+        429, headers | {"x-ratelimit-remaining-requests": "9"}, b"", (), 0.0
+    ).findings.is_certain
 
 
 @pytest.mark.parametrize(("status", "said"), DOUBTED)
 def test_what_a_request_may_have_caused_is_not(status: int, said: str) -> None:
-    assert not error_of_response(status, {}, said.encode(), (), 0.0).is_certain
+    assert not error_of_response(status, {}, said.encode(), (), 0.0).findings.is_certain

@@ -12,7 +12,7 @@ from providers.refusals import ErrorKind, UpstreamError, decide_by_request, erro
 LONG = "prompt is too long: 210000 tokens > 200000 maximum"
 ANTHROPICS = {"type": "error", "error": {"type": "invalid_request_error", "message": LONG}}
 GROQS = {"error": {"message": "Failed to call a function.", "type": "invalid_request_error", "code": "tool_use_failed"}}
-GOOGLES = {
+GOOGLES: dict[str, Any] = {
     "error": {
         "code": 400,
         "message": "API key not valid. Please pass a valid API key.",
@@ -78,7 +78,7 @@ def test_the_vendors_words_and_code_count(proxy: str) -> None:
     body, kind, message = ENCLOSED[proxy]
     found = told(body)
     assert (found.kind, found.message, found.is_too_long) == (kind, message, LONG in message)
-    assert not found.is_certain  # the JSON may be a client's
+    assert not found.findings.is_certain  # the JSON may be a client's
     if isinstance(body.get("error"), dict):
         assert told(body, status=200).kind is kind
 

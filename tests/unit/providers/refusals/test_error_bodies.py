@@ -181,9 +181,9 @@ TOO_OFTEN = TOO_LARGE.replace("Request too large", "Rate limit reached")
 @pytest.mark.parametrize("status", [413, 429])
 def test_more_tokens_than_a_minute_has_are_one_requests_fault(status: int) -> None:  # Groq, OpenAI
     error = refused(status, TOO_LARGE.encode())
-    assert (error.kind, error.status, error.is_outsized) == (ErrorKind.BAD_REQUEST, status, True)
+    assert (error.kind, error.status, error.findings.is_outsized) == (ErrorKind.BAD_REQUEST, status, True)
     assert refused(429, TOO_OFTEN.encode()).kind is ErrorKind.RATE_LIMITED
-    assert not refused(413, b'{"error":{"message":"Request too large"}}').is_outsized
+    assert not refused(413, b'{"error":{"message":"Request too large"}}').findings.is_outsized
 
 
 @pytest.mark.parametrize("said", ["ServiceQuotaExceededException", "ThrottlingException:http://internal.amazon.com/"])

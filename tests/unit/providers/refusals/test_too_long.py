@@ -4,11 +4,13 @@ import pytest
 
 from providers import ErrorKind, UpstreamError, stated_lengths, stated_limit
 from providers.dialects import raw_json
-from providers.refusals import decide_by_request
+from providers.refusals import Findings, decide_by_request
 
 
 def refusal(message: str, status: int = 400, *names: str, outsized: bool = False) -> UpstreamError:
-    return UpstreamError(ErrorKind.BAD_REQUEST, message, status=status, names=names, is_outsized=outsized)
+    return UpstreamError(
+        ErrorKind.BAD_REQUEST, message, status=status, names=names, findings=Findings(is_outsized=outsized)
+    )
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_no_quote_within_an_answer_takes_a_key_out_and_a_vendor_s_word_does(
     quote = error_in(msgspec.json.encode(said), (), otherwise=ErrorKind.STREAM_ERROR)
     mark(quote, VendorsWords(fields({"reasoning_effort": written})))
     assert quote.kind is (ErrorKind.BAD_REQUEST if code else ErrorKind.STREAM_ERROR)
-    assert not quote.is_certain
+    assert not quote.findings.is_certain
     assert quote.message == said["error"]["message"]  # its caller reads it as it is
     for asked in mentions(written):
         true = error_in(
@@ -238,7 +238,7 @@ def test_no_quote_within_an_answer_takes_a_key_out_and_a_vendor_s_word_does(
         )
         mark(true, VendorsWords(fields(asked)))
         if code:
-            assert (true.kind, true.is_certain) == (ErrorKind.PROVIDER_AUTH, True), asked
+            assert (true.kind, true.findings.is_certain) == (ErrorKind.PROVIDER_AUTH, True), asked
 
 
 def test_words_that_cannot_be_told_from_the_client_s_blame_nobody_but_excuse() -> None:

@@ -12,7 +12,7 @@ from providers.exchange import Apart, Exchange, Request, UpstreamAnswer
 from providers.keys import KeyRing
 from providers.keys.ring import TRY_REFUSED_EVERY_S
 from providers.models import Listing
-from providers.refusals import ErrorKind, Facts, LearntFacts, UpstreamError, headroom
+from providers.refusals import ErrorKind, Facts, Findings, LearntFacts, UpstreamError, headroom
 
 KEYS = ("sk-first-secret", "sk-second-secret", "sk-third-secret")
 REQUEST = Request("m", {})
@@ -439,7 +439,7 @@ def test_a_ring_can_and_needs_what_its_keys_do(ability: str, has: bool) -> None:
     assert getattr(ThreeKeys(**{ability: has}).ring, ability) is has
 
 
-BOUND = UpstreamError(ErrorKind.BAD_REQUEST, "not verified", status=400, is_bound=True)
+BOUND = UpstreamError(ErrorKind.BAD_REQUEST, "not verified", status=400, findings=Findings(is_bound=True))
 
 
 async def test_reasoning_that_a_key_cannot_read_is_sent_with_the_next(three_keys: ThreeKeys) -> None:
@@ -449,7 +449,9 @@ async def test_reasoning_that_a_key_cannot_read_is_sent_with_the_next(three_keys
     assert not any(three_keys.is_refused(key) or three_keys.cooling_s(key) for key in range(3))
 
 
-OUTSIZED = UpstreamError(ErrorKind.BAD_REQUEST, "Request too large for m", status=429, is_outsized=True)
+OUTSIZED = UpstreamError(
+    ErrorKind.BAD_REQUEST, "Request too large for m", status=429, findings=Findings(is_outsized=True)
+)
 
 
 async def test_more_tokens_than_a_key_may_use_are_sent_with_the_next_and_cool_none(three_keys: ThreeKeys) -> None:
@@ -492,7 +494,7 @@ async def test_reasoning_that_no_key_can_read_is_the_providers_error(three_keys:
         key.error = BOUND
     with pytest.raises(UpstreamError, match="not verified") as caught:
         await three_keys.ask()
-    assert caught.value.is_bound
+    assert caught.value.findings.is_bound
     assert three_keys.asked == [1, 1, 1]
 
 
@@ -509,7 +511,7 @@ async def test_what_every_key_refuses_to_one_client_is_held_against_none_for_oth
     for _ in range(2):
         with pytest.raises(UpstreamError, match=r"3 keys are|of 3 keys") as caught:
             await three_keys.ask(Request("m", {}, client="mallory"))
-        assert (caught.value.kind, caught.value.is_certain) == (error.kind, False)
+        assert (caught.value.kind, caught.value.findings.is_certain) == (error.kind, False)
     assert three_keys.asked == [1, 1, 1]
     assert not any(three_keys.is_refused(key) or three_keys.cooling_s(key) for key in range(3))
     for key in three_keys.keys:
@@ -537,9 +539,9 @@ async def test_a_key_is_at_fault_if_another_takes_the_same_request(three_keys: T
 
 async def test_a_key_that_no_request_can_have_spoilt_is_out_at_once(three_keys: ThreeKeys) -> None:
     for key in three_keys.keys:
-        key.error = UpstreamError(ErrorKind.PROVIDER_AUTH, "wrong", status=401, is_certain=True)
+        key.error = UpstreamError(ErrorKind.PROVIDER_AUTH, "wrong", status=401, findings=Findings(is_certain=True))
     for _ in range(2):
         with pytest.raises(UpstreamError, match="all 3 keys are refused") as caught:
             await three_keys.ask(Request("m", {}, client="fair"))
-        assert caught.value.is_certain
+        assert caught.value.findings.is_certain
     assert three_keys.asked == [1, 1, 1]

@@ -80,7 +80,7 @@ def test_how_a_request_wants_to_be_served_is_its_own_and_every_other_deployment_
 
 def test_a_long_context_that_this_key_has_not_paid_for_is_asked_with_the_others() -> None:
     error = told(429, CLAUDE_LONG, NOTHING)
-    assert (error.kind, error.is_outsized) == (ErrorKind.BAD_REQUEST, True)
+    assert (error.kind, error.findings.is_outsized) == (ErrorKind.BAD_REQUEST, True)
 
 
 @pytest.mark.parametrize(
