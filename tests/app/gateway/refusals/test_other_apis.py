@@ -347,15 +347,15 @@ async def test_googles_search_beside_functions_is_left_out_where_it_is_refused(
 ) -> None:
     at, path = len(tools) - 1, "/v1beta/models/{}:generateContent"
     error = {"code": 400, "message": words.format(at=at), "status": "INVALID_ARGUMENT"}
-    search = {"googleSearch": {}}
+    search: dict[str, Any] = {"googleSearch": {}}
     async with shared.row(alpha=None, config={"providers": {"alpha": {"kind": "gemini"}}}) as running:
         running["alpha"].answers = lambda body: (
             [Status(400, {"error": error})]
             if "googleSearch" in json.dumps(body["tools"]) and body["tools"] != [search]
             else [Raw(GEMINI_BYTES, token=True)]
         )
+        body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": tools}
         for sendings in (2, 3):
-            body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": tools}
             async with running.post(body, path=path.format(MODEL + running.suffix)) as response:
                 await response.read()
             assert (response.status, response.headers["x-holeshot-dropped"]) == (200, f"tools[{at}].googleSearch")

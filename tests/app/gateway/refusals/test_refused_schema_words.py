@@ -90,9 +90,9 @@ async def test_an_older_server_of_googles_is_told_of_tools_in_words_that_it_know
     path, asked = CLIENTS[client]
     async with shared.row(alpha=None, config={"providers": {"alpha": {"kind": "gemini"}}}) as running:
         running["alpha"].answers = at_google
+        name, told = MODEL + running.suffix, [""]
+        body = asked if path == GOOGLES else {"model": name, **asked}
         for sendings in (2, 3):
-            name = MODEL + running.suffix
-            body = asked if path == GOOGLES else {"model": name, **asked}
             async with running.post(body, path=path.format(name)) as response:
                 await response.read()
             told = response.headers["x-holeshot-dropped"].split(", ")
