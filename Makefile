@@ -40,7 +40,7 @@ checks: $(VENV)/.dev
 	$(BIN)/codespell -D - -D tools/requirements/words.txt $(READ_BY_PEOPLE)
 
 suite: $(VENV)/.dev
-	$(BIN)/python -m pytest -p tests.costs --numprocesses $(or $(JOBS),4) --dist loadfile --no-loadscope-reorder $(ROOMS)
+	$(BIN)/python -m tests.costs $(BIN)/python -m tests.suite $(ROOMS)
 
 browser: $(VENV)/.dev
 	$(BIN)/python tests/browser/run.py

@@ -1,7 +1,6 @@
 """What holds for every test: none leaves the process's logging other than it found it."""
 
 import asyncio
-import fcntl
 import gc
 import logging
 import os
@@ -60,21 +59,6 @@ if "TMPDIR" not in os.environ and _has_memory_for_files():
 HANGS_S = int(os.environ.get("HANGS_S", "900"))
 # Until all is collected: nothing of it is garbage, and looking for some took a fifth of the time.
 gc.disable()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Have one of xdist's processes collect before the others: it compiles all tests, which each would do by itself."""
-    if not hasattr(session.config, "workerinput"):
-        return (yield)
-    with Path(__file__).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            fcntl.flock(file, fcntl.LOCK_SH)  # with whoever else has waited
-        except OSError:
-            pass  # a file system without locks: each compiles for itself
-        return (yield)
 
 
 def pytest_collection_finish() -> None:

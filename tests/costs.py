@@ -2,7 +2,7 @@
 
 CPU is that of the test's own process and of all that it has started, servers that go on running too (on Linux).
 ``pytest -p tests.costs`` adds it; ``COSTS=30`` prints so many files. ``python -m tests.costs COMMAND`` runs a command,
-and prints the costs of all runs of tests in it together at its end: so does ``make test``.
+and prints at its end the costs of all runs of tests in it together, and what failed: so does ``make test``.
 """
 
 import json
@@ -15,6 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,8 @@ class Costs:
     """The sums, where the reports come together."""
 
     def __init__(self) -> None:
-        self.files: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        self.files: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
+        self.failed: dict[str, None] = {}
         self.since = time.perf_counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -112,11 +114,15 @@ class Costs:
         sums = self.files[report.nodeid.partition("::")[0]]
         for at, each in enumerate(getattr(report, "cost", ())):
             sums[at] += each
+        sums[3] += report.when == "setup"
+        if report.failed:
+            self.failed[report.nodeid] = None
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the table."""
         if folder := os.environ.get(_INTO):
-            Path(folder, f"{os.getpid()}.json").write_text(json.dumps(self.files), encoding="utf-8")
+            told = json.dumps({"files": self.files, "failed": [*self.failed]})
+            Path(folder, f"{os.getpid()}.json").write_text(told, encoding="utf-8")
         else:
             tell([self.files], f"{time.perf_counter() - self.since:.0f} s", terminalreporter.write_line)
 
@@ -124,10 +130,10 @@ class Costs:
 def tell(runs: Iterable[Mapping[str, Sequence[float]]], took: str, say: Callable[[str], object]) -> None:
     """Say what runs of tests have cost, in all and in the dearest files."""
     rows = sorted((each for files in runs for each in files.items()), key=lambda each: -each[1][1])
-    wall, cpu, processes = (sum(sums[at] for _, sums in rows) for at in range(3))
-    say(f"{took}: {wall:.0f} s of tests, {cpu:.0f} s of CPU, {processes:.0f} processes; the dearest files:")
+    wall, cpu, processes, tests = (sum(sums[at] for _, sums in rows) for at in range(4))
+    say(f"{took}: {wall:.0f} s of {tests:.0f} tests, {cpu:.0f} s of CPU, {processes:.0f} processes; the dearest files:")
     say(f"{'CPU s':>7} {'wall s':>7} {'started':>7}")
-    for name, (wall, cpu, processes) in rows[:MOST]:
+    for name, (wall, cpu, processes, _) in rows[:MOST]:
         say(f"{cpu:7.1f} {wall:7.1f} {processes:7.0f}  {name}")
     if SEED != FIXED:
         say(f"SEED={SEED} make test searches the same parts again")
@@ -140,14 +146,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def main(command: Sequence[str]) -> int:
-    """Run it, and print the costs; return its exit code."""
+    """Run it, and print the costs and what failed, unless whoever runs this does; return its exit code."""
+    if _INTO in os.environ:
+        return subprocess.run(command, check=False).returncode
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         code = subprocess.run(command, env={**os.environ, _INTO: folder}, check=False).returncode
         runs = [json.loads(each.read_text(encoding="utf-8")) for each in sorted(Path(folder).iterdir())]
     used = resource.getrusage(resource.RUSAGE_CHILDREN)  # not of what ends unawaited, as the parts of a Chromium
     wall_s, cpu_s = time.perf_counter() - began, used.ru_utime + used.ru_stime
-    tell(runs, f"{wall_s:.0f} s and {cpu_s:.0f} s of CPU in all", lambda line: print(line, flush=True))  # noqa: T201 - for who runs it
+    say = partial(print, flush=True)
+    tell([each["files"] for each in runs], f"{wall_s:.0f} s and {cpu_s:.0f} s of CPU in all", say)
+    for name in (name for each in runs for name in each["failed"]):
+        say(f"failed: {name}")
     return code
 
 

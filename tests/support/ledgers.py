@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -114,5 +115,11 @@ def lay(file: Path, path: Path) -> None:
 @cache
 def _folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="holeshot-ledgers-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     return folder
+
+
+def _remove(folder: Path, maker: int) -> None:
+    """Remove it at the end of the process that has made it, and not of its forks."""
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)
