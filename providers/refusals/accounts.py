@@ -140,8 +140,10 @@ _BEFORE: Final = re.compile(r"(?:litellm\.)?(?:\w+(?:Error|Exception)(?:: | - ))
 _OF_THE_REQUEST: Final = re.compile(
     r"\b(?:mcp|tools?|functions?|connectors?|urls?|images?|pictures?|files?|documents?|downloads?|download(?:ed|ing)"
     r"|fetch\w*|webhooks?|plugins?|schemas?|json|parameters?|params?|fields?|property|properties|arguments?|positions?"
-    r"|values?|messages?\[|prompt_\w+|logit_\w+|stop|roles?|servers?(?! is| are)|http status)\b|[`{}\[\]<>]|https?://(?!\S*"
-    r"(?:key|billing|console|account|docs|platform|dash))",
+    r"|values?|messages?\[|stop|roles?|servers?(?! is| are)|http status|metadata|temperature|characters?|prompts?)\b"
+    r"|[`{}\[\]<>]|https?://(?!\S*(?:key|billing|console|account|docs|platform|dash))"
+    r"|\b(?!(?:api|access|auth|security)_|rate_limit|insufficient_|request_id)[a-z]+_[a-z_]+\b"
+    r"|\b(?:champs?|campos?|fel(?:der|d)|par[aá]m\w+)\b|параметр|字段|参数|參數|パラメータ|フィールド|매개변수|필드",
     re.IGNORECASE,
 )
 _QUOTED: Final = re.compile(
@@ -180,7 +182,8 @@ _BAD: Final = (
 _OF_KEY: Final = re.compile(
     rf"{_BAD}[^.;!?\n。]{{0,20}}{_KEYS}|{_KEYS}[^.;!?\n。]{{0,40}}{_BAD}"
     r"|^(?:invalid|expired) token\W*$|^token (?:is |has )?(?:invalid|expired|revoked)"
-    r"|^(?:unauthori[sz]ed|unauthenticated|not (?:authenticated|authori[sz]ed))\b"
+    r"|^(?:unauthori[sz]ed|unauthenticated|not (?:authenticated|authori[sz]ed))"
+    r"(?= (?:access|request|client|user)|\W*$|[.:,;])"
     r"|\b(?:authentication|authorization) (?:has )?(?:failed|fails|error|required)"
     r"|\bauthentifizierung (?:\w+ )?fehlgeschlagen|\bnicht (?:autorisiert|authentifiziert)|\bnon autorisé"
     r"|échec de l['\u2019]authentif\w+|authentif\w+ (?:a )?échoué|\b(?:no|não) autorizado|\bnon autorizzato"

@@ -15,7 +15,8 @@ from email.utils import parsedate_to_datetime
 _OF_A_RATE = re.compile(
     r"\brate[ _-]?limit\w*[^.;!?\n]{0,40}\b(?:exceed|reach|hit)"
     r"|\b(?:exceed|reach|hit)\w*[^.;!?\n]{0,40}\brate[ _-]?limit"
-    r"|\b(?:are|is|was|were|been|being) (?:temporarily )?(?:rate[ -]limited|throttled)|\btoo many (?:api )?requests\b"
+    r"|\b(?:are|is|was|were|been|being) (?:temporarily )?(?:rate[ -]limited|throttled)"
+    r"|\btoo many (?:api )?requests\b(?! in\b)"
     r"|\bslow down\b|\brate[ -]limit error\b|\brequests? (?:too frequent|too fast)"
     r"|\b(?:exceed|reach)\w*[^.;!?\n]{0,40}\b(?:requests|tokens|calls|queries) per (?:second|minute|hour|day)"
     r"|\b(?:requests|tokens|calls|queries) per (?:second|minute|hour|day)\b[^.;!?\n]{0,40}\b(?:exceed|reach)"

@@ -237,6 +237,12 @@ MISTAKES: dict[str, str] = {
     "stop words": "Too many stop sequences: at most 4",
     "messages": "Insufficient messages: at least one is required",
     "a tool's name": "Tool name 'credit balance' is invalid",
+    "a batch": "Too many requests in batch: at most 10",
+    "a budget of thoughts": "The budget is exceeded by budget_tokens",
+    "letters": "Unauthorized characters found in the prompt",
+    "a name in metadata": "Invalid secret key name in metadata",
+    "in Chinese, a field": "参数错误: 密钥字段 metadata.key",
+    "in Japanese, a parameter": "リクエストの制限: temperature は 2 以下",
 }
 
 
