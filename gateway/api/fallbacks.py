@@ -10,7 +10,7 @@ from gateway.api.plan_call import PlannedCall
 from gateway.api.preferences import is_passed_on
 from gateway.api.purse import Allowance, Purse
 from gateway.core.calls import Call
-from gateway.core.errors import ApiError, NoDeploymentFits, NothingEnabled
+from gateway.core.errors import ApiError, NoDeploymentFits, NothingEnabled, NothingStored, ResponseNotFound
 from gateway.core.race_failures import RaceFailed, RejectedByProvider
 from gateway.fleet import Fleet, Model
 from gateway.http import PLAN_HEADER, headers
@@ -90,6 +90,8 @@ class FallbackChain:
     async def begin(self) -> PlannedCall:
         """Build the call for the requested model, or for the first usable fallback.
 
+        What the request names may be stored at a fallback, which has answered an earlier turn: it answers this one.
+
         Raises:
             ApiError: no model can be used.
 
@@ -100,7 +102,8 @@ class FallbackChain:
             if planned.response_headers or planned.plan.explanation is not None:
                 self._set_headers(planned)
         except ApiError as error:
-            following = await self.following([(self._asked, error)])
+            is_elsewhere = isinstance(error, ResponseNotFound | NothingStored)
+            following = await (self._storing() if is_elsewhere else self.following([(self._asked, error)]))
             if following is None:
                 raise
             self.use(following)
@@ -108,6 +111,14 @@ class FallbackChain:
         has_others = bool(self._wanted or self.planned.model.fallbacks or self._causes)
         self.hedges = has_others and not call.request.stateful and self._may_fall_back
         return self.planned
+
+    async def _storing(self) -> PlannedCall | None:
+        """Build the call for the fallback that has what the request names; None: no fallback has it."""
+        asked = self._fleet.known(self._asked)
+        for name in (*self._wanted, *(each.model for each in (() if asked is None else asked.fallbacks))):
+            with suppress(ApiError):
+                return await self._plan_model(name, None)
+        return None
 
     async def following(self, errors: Sequence[tuple[str, ApiError]]) -> PlannedCall | None:
         """Build the call for the next model after ``errors`` (model and error); None: no such model."""

@@ -369,7 +369,10 @@ class _Translations:
         """Add to ``fitting`` the parts that ``deployment`` does not take; a required part keeps the deployment out."""
         unchosen = self._dialect.requests.omissible.unchosen
         demands = [(loss, of_loss(loss, self._fields, unchosen)) for loss in losses]
-        lost = [loss for loss, demand in demands if demand is Demand.MUST and loss.field not in self._question.served]
+        musts = [loss for loss, demand in demands if demand is Demand.MUST]
+        lost = [loss for loss in musts if loss.field not in self._question.served]
+        if len(lost) < len(musts) and any(loss.field == self._dialect.requests.storing for loss in musts):
+            fitting.second[deployment.name] = "stores nothing: the gateway keeps the answer for a while"
         if any(demand is Demand.PREFERENCE for _, demand in demands):
             fitting.lesser.append(deployment.name)
         _check_essential(lost)

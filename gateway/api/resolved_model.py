@@ -281,10 +281,11 @@ class ResolvedModel:
     def _served(self) -> frozenset[str]:
         """Return the fields whose loss harms no client.
 
-        ``store`` is harmless: the gateway keeps an answer that no deployment could store. So is ``thread`` at the
-        beginning of a thread, where the request has the whole conversation: if the answering deployment keeps no
-        threads, the error of the next turn says so (``lost_thread``). But if no deployment keeps threads, and there is
-        no fallback, the client is refused at once, and repeats the request without ``thread``.
+        ``store`` is harmless where the gateway keeps the answer: deployments that store nothing are asked after those
+        that may. So is ``thread`` at the beginning of a thread, where the request has the whole conversation: if the
+        answering deployment keeps no threads, the error of the next turn says so (``lost_thread``). But if no
+        deployment keeps threads, and there is no fallback, the client is refused at once, and repeats the request
+        without ``thread``.
         """
         parsed = self.parsed
         has_threads = THREAD in parsed.dialect.requests.essential  # in other APIs the name has no meaning
@@ -292,14 +293,7 @@ class ResolvedModel:
             has_others = self.is_fallback or bool(self.model.fallbacks or parsed.preferences.models[1:])
             may_lose = has_others or any(map(self._keeps_thread, self._deployments))
             return _BEGINNING if may_lose else frozenset()
-        if not parsed.stores or parsed.remembering is None:
-            return frozenset()
-        dialect, tools = parsed.dialect, parsed.needs.tools
-        may_store = (
-            each.asked_in(dialect, tools=tools, client=self._client.name) is dialect and not each.refuses_storing
-            for each in self._deployments
-        )
-        return frozenset() if any(may_store) else _STORING
+        return _STORING if parsed.stores and parsed.remembering is not None else frozenset()
 
     def _keeps_thread(self, deployment: Deployment) -> bool:
         """Whether a deployment, asked in Messages, does not ignore a thread."""
