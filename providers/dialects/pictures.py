@@ -14,7 +14,8 @@ _KINDS = frozenset({b'"image"', b'"image_url"', b'"input_image"'})
 _DATA = ("inlineData", "inline_data", "fileData", "file_data")  # Google's
 _MIME_TYPES = ("mimeType", "mime_type")
 _RESPONSES = ("functionResponse", "function_response")
-_ASKING = frozenset({b'"user"', b'"system"', b'"developer"'})
+_INSTRUCTING = frozenset({b'"system"', b'"developer"'})
+_ASKING = _INSTRUCTING | {b'"user"'}
 _ANSWERING = frozenset({b'"assistant"', b'"model"'})
 _NOTHING = msgspec.Raw()
 
@@ -51,13 +52,19 @@ def without_pictures(prompt: str, fields: Fields) -> Wording | None:
 
 
 def _newest(turns: Sequence[_Object]) -> tuple[int, int]:
-    """Return where the user's newest turn begins and ends. An answer that the request begins is behind it."""
+    """Return where the user's newest turn begins and ends. An answer that the request begins is behind it.
+
+    Of several in a row, behind an answer, only the last is asked: a request that was refused stays in an agent's
+    history without an answer, for example for its picture, and the user's next words come behind it.
+    """
     end = len(turns)
     while end and _role(turns[end - 1]) in _ANSWERING:
         end -= 1
     begin = end
     while begin and _asks(turns[begin - 1]):
         begin -= 1
+    if begin:
+        begin = next((at for at in range(end - 1, begin, -1) if _role(turns[at]) not in _INSTRUCTING), begin)
     # Chat has no pictures in results: these follow in a turn of the user.
     return begin + (0 < begin < end and _role(turns[begin - 1]) == b'"tool"'), end
 

@@ -156,6 +156,22 @@ async def test_a_turn_that_has_to_be_a_text_says_so_if_it_is_the_users_and_has_a
             assert len(running["alpha"].received) == sent
 
 
+@APIS
+async def test_a_session_goes_on_behind_a_refused_picture_once_the_user_asks_something_else(
+    serve: Serve, api: str
+) -> None:
+    turn = TURNS[api]
+    before = [turn("user", []), turn("assistant", [])]
+    async with serve(alpha=answer("Hello"), config=models(BLIND)) as running:
+        for turns in ([turn("user", [SHOWN[api]])], [turn("user", []), turn("user", [SHOWN[api]])]):
+            assert (await ask(running, api, [*before, *turns]))[0] == 400
+        told = f"{PATHS[api][1]}[2].{'parts' if api == 'gemini' else 'content'}[1]"
+        went_on = await ask(running, api, [*before, turn("user", [SHOWN[api]]), turn("user", [])])
+        assert went_on[:3] == (200, "alpha/m", told)
+        # Without an answer before, both may be one question.
+        assert (await ask(running, api, [turn("user", [SHOWN[api]]), turn("user", [])]))[0] == 400
+
+
 @HOW
 async def test_who_sees_pictures_is_asked_first_and_gets_them(serve: Serve, deployment: Any) -> None:
     async with serve(alpha=None, beta=answer("Hello"), config=models(deployment, "beta/m")) as running:
