@@ -7,6 +7,7 @@ import msgspec
 
 from gateway.api.endpoints.responses import read_response
 from gateway.api.request import ParsedRequest
+from gateway.core.errors import ApiError
 from gateway.fleet import Fleet
 from gateway.http import Contents
 from providers.dialects import items_of, joined, raw_json
@@ -18,15 +19,17 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[dict[str, Any]])
 
 
-def all_compact(fleet: Fleet, model: str) -> bool:
+def all_compact(fleet: Fleet, model: str, *, adhoc: bool) -> bool:
     """Whether all deployments of ``model`` and its fallbacks have ``compact``, or there is no such model.
 
-    If not, a response is requested instead; deployments with ``compact`` come first.
+    If not, a response is requested instead; deployments with ``compact`` come first. ``adhoc``: the client may name
+    deployments in place of a model.
     """
-    configured = fleet.known(model)
-    if configured is None:
+    try:
+        asked = fleet.find(model, adhoc=adhoc)
+    except ApiError:
         return True
-    every = [configured, *filter(None, (fleet.known(each.model) for each in configured.fallbacks))]
+    every = [asked, *filter(None, (fleet.known(each.model) for each in asked.fallbacks))]
     return all("responses" in each.apis and each.compacts for of in every for each in of.deployments.values())
 
 

@@ -131,7 +131,7 @@ def _read_unread(  # noqa: PLR0917 - as of every request
     header = request.headers.get(HEADER)
     original = msgspec.structs.replace(contents, fields=dict(contents.fields)) if api.by_summary else contents
     parsed = read_json(api, contents, header, partial(default_model, api, context.fleet, client))
-    if api.by_summary and not all_compact(context.fleet, parsed.model):
+    if api.by_summary and not all_compact(context.fleet, parsed.model, adhoc=client.adhoc):
         return read_compacting(original, header)
     return parsed if endpoint.unpacked is None else endpoint.unpacked(parsed)
 

@@ -78,6 +78,9 @@ class ResolvedModel:
             self._prefer(client)
         if model.parameters is not None and parsed.relayed is None:
             self._apply(model.parameters)
+        elif model.parameters is not None and parsed.relayed is not None and parsed.relayed.counts:
+            counted = model.parameters.counted(self.parsed.fields, DIALECTS[parsed.relayed.api])
+            self.parsed = msgspec.structs.replace(self.parsed, fields=counted)
         if made_by is not None:
             self._restrict_to(made_by)
         if refuses_unpriced:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from math import inf
 from types import MappingProxyType
 from typing import TypeVar
@@ -308,6 +309,28 @@ class Parameters(msgspec.Struct, frozen=True):
             _put_first(changed, self.system_prefix, dialect.requests.system)
         return changed, tuple(dict.fromkeys(lowered))
 
+    def counted(self, fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Mapping[str, msgspec.Raw]:
+        """Return a request to count tokens with the model's system prefix.
+
+        Google counts a system prompt only within a whole request; beside a prompt alone the prefix is counted as the
+        user's words.
+        """
+        place, counting = dialect.requests.system, dialect.counting
+        if self.system_prefix is None or place is None or counting is None:
+            return fields
+        changed, whole, prompt = dict(fields), counting.whole, dialect.requests.prompt
+        if whole is None:
+            _put_first(changed, self.system_prefix, place)
+        elif _is_set(changed.get(whole)):
+            with suppress(msgspec.DecodeError, RecursionError):  # the provider refuses it
+                inner = msgspec.json.decode(changed[whole], type=dict[str, msgspec.Raw])
+                _put_first(inner, self.system_prefix, place)
+                changed[whole] = raw_json(inner)
+        elif prompt in changed:
+            turn = {"role": "user", "parts": [place.item(self.system_prefix)]}
+            changed[prompt] = _with_first(changed[prompt], turn)
+        return changed
+
 
 def _spellings(name: str, names: ParameterNames) -> tuple[str, ...]:
     """Return the names of parameter ``name`` in a dialect; empty if it does not exist there."""
@@ -344,7 +367,7 @@ def _first_within(own: msgspec.Raw | None, field: str, item: Mapping[str, str]) 
     return raw_json({**given, field: _with_first(listed, item)})
 
 
-def _with_first(array: msgspec.Raw, item: Mapping[str, str]) -> msgspec.Raw:
+def _with_first(array: msgspec.Raw, item: Mapping[str, object]) -> msgspec.Raw:
     """Return ``array`` with ``item`` at its beginning."""
     opened = _ARRAY.match(array)
     if opened is None:

@@ -182,6 +182,8 @@ async def test_the_system_prefix_comes_first_in_every_dialect(serve: Serve) -> N
             ("/v1/messages", {**message, "system": "Be kind."}),
             ("/v1/messages", {**message, "system": [{"type": "text", "text": "Be kind."}]}),
             ("/v1/responses", {"model": MODEL, "input": "Hi", "instructions": "Be kind."}),
+            ("/v1/messages/count_tokens", {"model": MODEL, "messages": message["messages"], "system": "Be kind."}),
+            ("/v1/responses/input_tokens", {"model": MODEL, "input": "Hi"}),
         ]:
             async with running.post(body, path=path) as response:
                 await response.read()
@@ -190,6 +192,19 @@ async def test_the_system_prefix_comes_first_in_every_dialect(serve: Serve) -> N
     assert asked[1]["system"] == "Be brief.\n\nBe kind."
     assert [block["text"] for block in asked[2]["system"]] == ["Be brief.", "Be kind."]
     assert asked[3]["instructions"] == "Be brief.\n\nBe kind."
+    assert (asked[4]["system"], asked[5]["instructions"]) == ("Be brief.\n\nBe kind.", "Be brief.")
+
+
+async def test_the_system_prefix_is_counted_at_google_too(serve: Serve) -> None:
+    config = {"providers": {"alpha": {"kind": "gemini"}}, **deployments("alpha/m", system_prefix="Be brief.")}
+    asked = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+    async with serve(alpha=[Status(500)], config=config) as running:
+        for body in (asked, {"generateContentRequest": {"model": "models/m", **asked}}):
+            async with running.post(body, path=f"/v1beta/models/{MODEL}:countTokens") as response:
+                await response.read()
+        plain, whole = (each.body for each in running["alpha"].received)
+    assert [turn["parts"][0]["text"] for turn in plain["contents"]] == ["Be brief.", "Hi"]
+    assert whole["generateContentRequest"]["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
 
 
 async def test_headers_of_a_deployment_are_sent_with_its_requests(serve: Serve) -> None:

@@ -75,8 +75,8 @@ async def test_what_is_compacted_has_what_the_user_has_said_and_the_summary(serv
     said = [*TURN, {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": "So?"}]
     compacted: dict[str, Any] = {}
     async with serve(alpha=SCRIPTS[api], config=at(api)) as running:
-        for given, users in ((said, ["Hi", "So?"]), ("Hi", ["Hi"])):
-            asked = {"model": MODEL, "input": given, "instructions": "Be brief.", "tools": [TOOL]}
+        for model, given, users in ((MODEL, said, ["Hi", "So?"]), ("alpha/m", "Hi", ["Hi"])):
+            asked = {"model": model, "input": given, "instructions": "Be brief.", "tools": [TOOL]}
             async with running.post(asked, path=COMPACT) as response:
                 assert response.status == 200, await response.text()
                 assert "x-holeshot-dropped" in response.headers
