@@ -12,6 +12,7 @@ import msgspec
 
 from providers.bodies import raw_json
 from providers.dialects import HOLD_MARKS, MARK, Fields, Loss, Wording
+from providers.exchange.places import with_humps
 from providers.refusals import UNREADABLE
 from providers.vendors import members_named
 
@@ -59,8 +60,9 @@ def _member(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -
 
 
 def _named(fields: Fields, paths: Iterable[str]) -> Member | None:
-    """Return the first member among these that a request has."""
-    return next((Member(path, None) for path in paths if without(fields, path) is not fields), None)
+    """Return the first member among these that a request has, in the request's own spelling."""
+    spelled = (own for path in paths for own in dict.fromkeys((path, with_humps(path))))
+    return next((Member(own, None) for own in spelled if without(fields, own) is not fields), None)
 
 
 def _found(

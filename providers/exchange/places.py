@@ -10,6 +10,7 @@ from providers.bodies import raw_json
 from providers.refusals import UNREADABLE
 
 _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
+_SNAKE = re.compile(r"(?<=[a-z0-9])_([a-z0-9])")
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 Fields = Mapping[str, msgspec.Raw]
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -88,6 +89,11 @@ def within(value: msgspec.Raw, path: tuple[str, ...]) -> tuple[str, ...] | None:
 def spelt(name: str) -> str:
     """Return a field's name, or path, as refusals of Google's spell it: ``generation_config.top_k``."""
     return _HUMP.sub(lambda hump: f"_{hump[0]}", name).lower()
+
+
+def with_humps(path: str) -> str:
+    """Return a path in snake case as Google's API spells it: ``contents.parts.inlineData.displayName``."""
+    return _SNAKE.sub(lambda letter: letter[1].upper(), path)
 
 
 def object_of(value: bytes) -> Mapping[str, msgspec.Raw]:

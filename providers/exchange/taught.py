@@ -35,11 +35,11 @@ from providers.exchange.forms import (
     may_lose,
     of_operator,
 )
-from providers.exchange.places import FieldPlace, Fields, place_of, spelt, value_at, within
+from providers.exchange.places import FieldPlace, Fields, place_of, spelt, value_at, with_humps, within
 from providers.exchange.prefill import begun
 from providers.exchange.quotes import OF_CLIENTS, named_by_client
 from providers.refusals import NOTHING, Betas, Fact, Facts, Kind, RefusalReading, RefusedField, held, room_beside
-from providers.vendors import DEVELOPER, demand_of, is_mistaken, may_go, nearest_effort, samples
+from providers.vendors import DEVELOPER, demand_of, is_mistaken, may_go, nearest_effort, nested_named, samples
 
 _TWO_EFFORTS = ("low", "high")  # every known effort is near to one of these
 _OF_TYPES = "tools.type"  # some servers refuse even the default, such as ``custom`` in Messages
@@ -433,4 +433,5 @@ def _find_one(fields: Fields, name: str, form_request: FormRequest) -> FieldPlac
     for top in around & fields.keys():
         if (inner := within(fields[top], (name,))) is not None:
             return FieldPlace(top, inner)
-    return None
+    spelled = (own for path in nested_named(name) for own in dict.fromkeys((path, with_humps(path))))
+    return next((place for own in spelled if (place := place_of(fields, own)) is not None), None)

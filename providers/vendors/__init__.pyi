@@ -19,6 +19,7 @@ from .demands import demanded as demanded
 from .demands import is_mistaken as is_mistaken
 from .demands import may_go as may_go
 from .demands import members_named as members_named
+from .demands import nested_named as nested_named
 from .demands import samples as samples
 from .hosted import items_of_tools as items_of_tools
 from .hosted import runs_among as runs_among

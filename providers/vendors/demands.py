@@ -119,7 +119,7 @@ _LONGEST_DEFAULT: Final = 500  # bytes of a field in which a default is looked f
 _OF_CALLS: Final = "max_tool_calls"  # of tools that run at the provider
 _PROMPTS: Final = ("messages.", "input.")  # below these: how closely a picture or a file is looked at, ``detail``
 _DETAILS: Final = frozenset({"messages.content.image_url.detail", "input.content.detail", "input.output.detail"})
-_LISTS: Final = ("input.", "messages.", "tools.")
+_LISTS: Final = ("contents.", "input.", "messages.", "tools.")
 # The ids of items in Responses, which no server needs that is sent the whole items. An id alone names what is stored.
 _IDS: Final = "input.id"
 _WHOLE_ITEMS: Final = frozenset({
@@ -198,6 +198,13 @@ def members_named(name: str) -> list[str]:
         for path in _PREFERENCES | _HINTS | _DETAILS | {_IDS}
         if path.startswith(_LISTS) and path.endswith(f".{name}")
     )
+
+
+@cache
+def nested_named(name: str) -> tuple[str, ...]:
+    """Return the paths that end with ``name``, of fields in an object at the top of a request that are no must."""
+    paths = (path for path in _PREFERENCES | _HINTS if "." in path and not path.startswith(_LISTS))
+    return tuple(sorted(path for path in paths if path.endswith(f".{name}")))
 
 
 def of_loss(loss: Loss, fields: Fields, unchosen: frozenset[str] = _NONE) -> Demand:

@@ -488,6 +488,31 @@ async def test_a_value_that_says_what_an_api_does_anyway_fails_no_call(
             assert len(running.received("alpha")) == sendings
 
 
+FUNCTIONS = {"functionDeclarations": [{"name": "f", "behavior": "BLOCKING"}]}
+PICTURE = {"inlineData": {"mimeType": "image/png", "data": "aGk=", "displayName": "a.png"}}
+NAMED_ALONE: list[tuple[dict[str, Any], str, str]] = [  # what a request has, the name, and where that is
+    ({"contents": [{"role": "user", "parts": [PICTURE]}]}, "displayName", "contents.parts.inlineData.displayName"),
+    ({"tools": [FUNCTIONS]}, "behavior", "tools.functionDeclarations.behavior"),
+    ({"toolConfig": {"retrievalConfig": {"languageCode": "en"}}}, "retrievalConfig", "toolConfig.retrievalConfig"),
+]
+
+
+@pytest.mark.parametrize("row", NAMED_ALONE, ids=lambda row: row[1])
+async def test_a_part_that_a_server_names_without_its_place_is_found_in_googles_spelling(
+    shared: SharedGateways, row: tuple[dict[str, Any], str, str]
+) -> None:
+    body, name, place = row
+    asked = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], **body}
+    async with shared.row(alpha=None, config={"providers": {"alpha": speaking("gemini")}}) as running:
+        running["alpha"].answers = lambda sent: (
+            refused(f'json: unknown field "{name}"') if f'"{name}"' in json.dumps(sent) else ANSWERS["gemini"]
+        )
+        for sendings in (2, 3):
+            path = f"/v1beta/models/{MODEL}{running.suffix}:generateContent"
+            assert await told(running, asked, path) == (200, place)
+            assert len(running.received("alpha")) == sendings
+
+
 async def test_who_takes_a_preference_is_asked_before_an_equal_that_has_refused_it(serve: Serve) -> None:
     config: dict[str, Any] = {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}}}
     asked = {"messages": QUESTION, "verbosity": "low"}
