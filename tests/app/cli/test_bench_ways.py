@@ -225,9 +225,7 @@ async def test_deployments_that_no_model_has_can_be_raced(field: Field) -> None:
     assert json.loads(out)["plan"]["raced"] == ["a/m", "b/n"]
 
 
-async def test_the_demo_can_be_measured(tmp_path: Path) -> None:
-    (tmp_path / "var").mkdir()
-    lay(migrated(), tmp_path / "var" / "holeshot.db")
+async def test_the_demo_can_be_measured_in_an_empty_folder(tmp_path: Path) -> None:
     code, out, err = await run_beside(
         tmp_path, ("bench", "--ways", "single,1.0", "--calls", "6", "--classes", "short", "--seed", "3"), {}
     )

@@ -18,6 +18,7 @@ import holeshot
 from holeshot import Racer
 from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, RoleOnly, Status, answer
 from tests.patience import PATIENCE_S
+from tests.support.ledgers import lay, migrated
 from tests.support.raced import Raced, two_providers
 
 ROOT = Path(__file__).parents[4]
@@ -175,6 +176,7 @@ async def test_an_answer_that_breaks_off_is_finished_by_another_deployment_where
     raced: Raced, continued: asyncio.Event, tmp_path: Path
 ) -> None:
     came, reasons = "", []
+    lay(migrated(), tmp_path / "calls.db")
     async with Racer(**raced.arguments, ledger=tmp_path / "calls.db") as racer:
         stream = racer.stream("chat", "Which fox?")
         async for chunk in stream:
@@ -293,21 +295,15 @@ async def test_a_proxy_that_no_provider_can_be_opened_with_is_a_problem_of_the_c
         await Racer(**raced.arguments).__aenter__()
 
 
-async def test_a_ledger_has_the_name_that_was_given(raced: Raced, tmp_path: Path) -> None:
+async def test_a_ledger_is_made_with_the_name_that_was_given_and_has_the_calls(raced: Raced, tmp_path: Path) -> None:
     async with Racer(**raced.arguments, ledger=tmp_path / "100%25 of it.db") as racer:
-        await racer.complete("chat", "Why?")
-    assert (tmp_path / "100%25 of it.db").is_file()
-    assert not (tmp_path / "100% of it.db").exists()
-
-
-async def test_a_ledger_has_the_calls(raced: Raced, tmp_path: Path) -> None:
-    async with Racer(**raced.arguments, ledger=tmp_path / "calls.db") as racer:
         told = await racer.complete("chat", "Why?")
 
-    with closing(sqlite3.connect(tmp_path / "calls.db")) as connection:
+    with closing(sqlite3.connect(tmp_path / "100%25 of it.db")) as connection:
         assert connection.execute("select id, launched from calls").fetchall() == [(told.call_id, 2)]
         outcomes = connection.execute("select outcome from attempts order by deployment").fetchall()
     assert outcomes == [("won",), ("lost",)]
+    assert not (tmp_path / "100% of it.db").exists()
 
 
 async def _run(program: str, folder: Path, **environ: str) -> tuple[str, str]:
@@ -347,6 +343,7 @@ async def test_a_first_race_imports_only_what_it_needs(raced: Raced, tmp_path: P
 
 async def test_what_a_race_does_not_need_is_there_when_it_is_needed(raced: Raced, tmp_path: Path) -> None:
     (tmp_path / "gateway.yaml").write_text(json.dumps(raced.arguments))
+    lay(migrated(), tmp_path / "calls.db")
     raced.fast.script = raced.slow.script = [Status(401)]
     race = """
 import asyncio, holeshot
@@ -362,6 +359,7 @@ except holeshot.RaceFailed: print('failed')
 async def test_ctrl_c_cuts_all_attempts_and_leaves_nothing_open(
     raced: Raced, tmp_path: Path, *, streamed: bool
 ) -> None:
+    lay(migrated(), tmp_path / "calls.db")
     raced.fast.script = [RoleOnly(), Hang()]
     program = f"""
 import sys; sys.path.append({str(ROOT)!r})
