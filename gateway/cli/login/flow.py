@@ -279,9 +279,11 @@ def _send(url: str, body: bytes | None, whose: str, more: Mapping[str, str] = {}
         raise LoginError(f"{url} is not an https:// address")
     headers = {"accept": "application/json", "user-agent": "holeshot", **more}
     asked = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310 - its scheme is checked above
-    handlers: list[Any] = [_Unredirected, urllib.request.HTTPSHandler(context=ssl.create_default_context())]
+    handlers: list[Any] = [_Unredirected]
     if parts.scheme == "http":  # a proxy of the network must neither see it, nor could it reach this machine
         handlers.append(urllib.request.ProxyHandler({}))
+    else:
+        handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context()))
     try:
         with urllib.request.build_opener(*handlers).open(asked, timeout=TIMEOUT_S) as answer:
             return answer.status, answer.read(LARGEST).decode(errors="replace")
