@@ -11,14 +11,17 @@ from typing import Any, Self
 import msgspec
 
 from gateway.access import LOCAL
-from gateway.api.call_context import CallContext, ClientContext
-from gateway.api.call_runner import CallRunner
-from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints.chat import CHAT_ENDPOINT
-from gateway.api.endpoints.messages import MESSAGES_ENDPOINT
-from gateway.api.endpoints.responses import RESPONSES_ENDPOINT
-from gateway.api.plan_call import plan_call
-from gateway.api.request import ParsedRequest
+from gateway.api import (
+    CHAT_ENDPOINT,
+    MESSAGES_ENDPOINT,
+    RESPONSES_ENDPOINT,
+    CallContext,
+    CallRunner,
+    ClientContext,
+    Endpoint,
+    ParsedRequest,
+    planned_call,
+)
 from gateway.app import Engine, EngineRecorder, Runtime
 from gateway.core.calls import CallRecord
 from gateway.core.errors import (
@@ -370,7 +373,7 @@ class Racer:
     async def _run(self, context: CallContext, request: ParsedRequest, sink: BlockSink | GatheringSink) -> CallRecord:
         client = ClientContext(client=LOCAL)
 
-        plan = partial(plan_call, context, request, client)
+        plan = partial(planned_call, context, request, client)
 
         def cancelled_as() -> type[ApiError]:
             return ShuttingDown if self._is_closing else ClientDisconnected

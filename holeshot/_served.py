@@ -4,10 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
-from gateway.api.endpoints import ENDPOINTS
-from gateway.api.endpoints.chat import CHAT_ENDPOINT
-from gateway.api.endpoints.gemini import GEMINI_ENDPOINT
-from gateway.api.told import broken, error_body, failure
+from gateway.api import CHAT_ENDPOINT, ENDPOINTS, GEMINI_ENDPOINT, broken, error_body, failure
 from gateway.core.errors import ApiError, NotFound
 from gateway.http import JSON, headers
 from gateway.racing import Winner

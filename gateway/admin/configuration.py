@@ -15,7 +15,7 @@ from pydantic import BaseModel, SecretStr
 from gateway.admin import answers
 from gateway.admin.queries import NoQuery, answer, parse_query
 from gateway.admin.visitors import admit_visitor
-from gateway.api.context import CONTEXT
+from gateway.api import CONTEXT
 from gateway.fleet import Deployment, Fleet
 from gateway.http import BodyWork
 from gateway.settings import ModelSettings

@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.admin.keys import uncached
-from gateway.api.context import CONTEXT, Context
+from gateway.api import CONTEXT, Context
 from gateway.core.errors import NotFound
 from providers import FORMER, LearntFacts, ListedFact
 

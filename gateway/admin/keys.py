@@ -15,8 +15,7 @@ from aiohttp.hdrs import METH_PATCH
 from gateway.access import DIGEST, READING, Client
 from gateway.admin.queries import NoQuery, is_asked, parse_query
 from gateway.admin.visitors import admit_visitor
-from gateway.api.bodies import read_body
-from gateway.api.context import CONTEXT, Context
+from gateway.api import CONTEXT, Context, read_body
 from gateway.core.errors import ClientNotFound, Forbidden, InvalidRequest, UnsupportedMediaType
 from gateway.http import JSON, NO_TEXT, TOO_DEEP
 from gateway.keys import Decide, KeyChange, NewKey, changes, check_name, client_settings, new_key, shown_stored

@@ -12,14 +12,22 @@ from gateway.admin.configuration import priced
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer, is_asked, parse_query
 from gateway.admin.visitors import admit_visitor
-from gateway.api.call_context import ClientContext
-from gateway.api.context import CONTEXT, Context
-from gateway.api.fallbacks import fallbacks_of, late_after_s, late_at_first_s
-from gateway.api.overrides import RaceOverride, with_override
-from gateway.api.plan_call import PlannedCall, plan_hypothetical
-from gateway.api.preferences import NOTHING as NO_PREFERENCES
-from gateway.api.request import Needs, ParsedRequest
-from gateway.api.shapes import resolved_objective
+from gateway.api import (
+    CONTEXT,
+    ClientContext,
+    Context,
+    Needs,
+    ParsedRequest,
+    PlannedCall,
+    RaceOverride,
+    fallbacks_of,
+    late_after_s,
+    late_at_first_s,
+    plan_hypothetical,
+    resolved_objective,
+    with_override,
+)
+from gateway.api import NOTHING as NO_PREFERENCES
 from gateway.core.errors import InvalidRequest, ModelNotFound, NothingEnabled
 from gateway.core.prompt_classes import Effort
 from gateway.core.reports import Gaps

@@ -10,8 +10,7 @@ from aiohttp import web
 from aiohttp.hdrs import METH_HEAD
 
 from gateway.alerts import AlertTasks
-from gateway.api.context import CONTEXT, GatewayPhase
-from gateway.api.models import models_for
+from gateway.api import CONTEXT, GatewayPhase, models_for
 from gateway.core.errors import NotFound, SignerUnknown, Unauthorized
 from gateway.core.reports import Reports
 from gateway.live import Live

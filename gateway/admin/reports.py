@@ -28,7 +28,7 @@ from gateway.admin.queries import (
 )
 from gateway.admin.visitors import admit_reader, admit_visitor
 from gateway.alerts import Alert
-from gateway.api.context import CONTEXT
+from gateway.api import CONTEXT
 from gateway.core.errors import InvalidRequest
 from gateway.core.reports import (
     By,

@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler
 
 from gateway.access import sessions
 from gateway.admin import operations
-from gateway.api.bodies import withhold_continue
+from gateway.api import withhold_continue
 from gateway.core.errors import NotFound
 
 # GET / and the page's files. These have no data and need no key: all that the page shows comes from /api.

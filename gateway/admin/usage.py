@@ -12,7 +12,7 @@ from gateway.admin.keys import CLIENTS_A_TURN
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import WindowQuery, answer, parse_query
 from gateway.admin.visitors import admit_person, admit_visitor
-from gateway.api.context import CONTEXT, Context
+from gateway.api import CONTEXT, Context
 from gateway.core.calls import Level
 from gateway.core.reports import Reports, Table
 from gateway.limits import SUMMED, UTC_ZONE, LimitStanding, level_of_key, level_of_model

@@ -31,10 +31,7 @@ from gateway.admin import answers
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer
 from gateway.admin.sign_in import MOST_S, MUST_ASK, People, cookie_of, home, page_of, sent_to
-from gateway.api.context import CONTEXT, Context
-from gateway.api.endpoints.chat import CHAT_ENDPOINT
-from gateway.api.handler import answering
-from gateway.api.refusals import RefusedRequest
+from gateway.api import CHAT_ENDPOINT, CONTEXT, Context, RefusedRequest, answering
 from gateway.core.errors import (
     ApiError,
     BodyTimeout,

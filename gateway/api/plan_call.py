@@ -117,7 +117,7 @@ class PlanCall(Protocol):
         """
 
 
-async def plan_call(
+async def planned_call(
     context: CallContext,
     parsed: ParsedRequest,
     client_context: ClientContext,

@@ -36,7 +36,7 @@ from gateway.alerts import (
     model_sql,
     team_sql,
 )
-from gateway.api.context import Context, GatewayPhase
+from gateway.api import Context, GatewayPhase
 from gateway.app.engine import Runtime
 from gateway.app.gauges import TargetFigures
 from gateway.app.prober import Prober, SpentToday

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from gateway.api.rewording import Rewording
+from gateway.api import Rewording
 from gateway.app.fleets import Fleets
 from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed
 from gateway.core.calls import Call, CallRecord, CallStart, Recorder

@@ -15,11 +15,16 @@ import msgspec
 from gateway.access import KeyAdmission
 from gateway.admin import Operations
 from gateway.alerts import StatedModels
-from gateway.api.context import Context
-from gateway.api.payers import Payers
-from gateway.api.refusals import RefusalMinutes, Refusals
-from gateway.api.stored_responses import MAKERS_PREFIX, RedisNames, StoredResponses
-from gateway.api.vectors import VectorComparisons
+from gateway.api import (
+    MAKERS_PREFIX,
+    Context,
+    Payers,
+    RedisNames,
+    RefusalMinutes,
+    Refusals,
+    StoredResponses,
+    VectorComparisons,
+)
 from gateway.app.added_limits import LastingLimit, lasting_limits
 from gateway.app.background import alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, UnrecordedEvents

@@ -10,9 +10,7 @@ from contextlib import suppress
 import msgspec
 import structlog
 
-from gateway.api.context import Context, GatewayPhase
-from gateway.api.stored import look_again
-from gateway.api.stored_responses import InBackground
+from gateway.api import Context, GatewayPhase, InBackground, look_again
 from gateway.core.errors import ApiError, NamesUnreachable
 from gateway.core.records import Unended
 from gateway.core.tasks import end_if_cancelled

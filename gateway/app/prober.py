@@ -11,8 +11,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from gateway.api.fitting import Fitting, Question, fitted
-from gateway.api.request import Needs
+from gateway.api import Fitting, Needs, Question, fitted
 from gateway.core.attempts import AttemptRecord, Outcome, WinOn
 from gateway.core.calls import Call, Caller, CallKind, CallRecord, CallRequest, CallTraits, Decision, Mode, Objective
 from gateway.core.errors import ApiError, ShuttingDown

@@ -9,9 +9,8 @@ from aiohttp import web
 
 from gateway.admin import OPERATIONS, Operations
 from gateway.admin import ROUTES as OPERATORS
-from gateway.api.context import CONTEXT, Context
-from gateway.api.routes import ALIASES, KNOWN_PATHS, completing, errors_as_json
-from gateway.api.routes import ROUTES as CLIENTS
+from gateway.api import ALIASES, CONTEXT, KNOWN_PATHS, Context, completing, errors_as_json
+from gateway.api import ROUTES as CLIENTS
 
 ROUTES = (*CLIENTS, *OPERATORS)
 

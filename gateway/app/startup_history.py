@@ -7,7 +7,7 @@ from datetime import datetime
 
 import structlog
 
-from gateway.api.stored_responses import InBackground
+from gateway.api import InBackground
 from gateway.core.calls import Used
 from gateway.core.tasks import end_if_cancelled
 from gateway.ledger import Ledger, LedgerError

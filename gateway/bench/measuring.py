@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from gateway.api.endpoints.chat import read_chat
-from gateway.api.fitting import Question, fitted
-from gateway.api.request import ParsedRequest
+from gateway.api import ParsedRequest, Question, fitted, read_chat
 from gateway.bench.plan import BenchPlan, BenchSample, Contender, Key, PromptKind, body, kind_of, salt
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
 from gateway.core.calls import Call, Caller, CallTraits, Decision, Mode, Objective, RenderedRequest

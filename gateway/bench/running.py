@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from gateway.api.request import ParsedRequest
+from gateway.api import ParsedRequest
 from gateway.bench.measuring import Measured, Moments, request_for
 from gateway.bench.plan import BenchPlan, BenchSample, BenchTurn, Contender, Key, turns, warm_up
 from gateway.core.race_failures import OPERATORS

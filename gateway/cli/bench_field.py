@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gateway.api.request import ParsedRequest
+from gateway.api import ParsedRequest
 from gateway.app import Fleets
 from gateway.bench import (
     ALL,

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.api.request import ParsedRequest
+from gateway.api import ParsedRequest
 from gateway.app import Gateway
 from gateway.bench import (
     ALL,

@@ -16,7 +16,7 @@ from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooL
 from aiohttp.http_parser import RawRequestMessage
 
 from gateway.access import DIGEST
-from gateway.api.refusals import Refusals, RefusedRequest
+from gateway.api import Refusals, RefusedRequest
 from gateway.core.errors import (
     ApiError,
     ClientDisconnected,

@@ -13,10 +13,7 @@ from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDictProxy
 
 from gateway.access import FORWARDED_FOR, Client, Trust, counted_address
-from gateway.api.context import Context, GatewayPhase
-from gateway.api.refusals import RefusedRequest
-from gateway.api.routes import CALLS, dialect_of_call
-from gateway.api.told import error_body
+from gateway.api import CALLS, Context, GatewayPhase, RefusedRequest, dialect_of_call, error_body
 from gateway.http import JSON, headers
 from gateway.overload import ShedReason
 

@@ -15,8 +15,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from gateway.api.context import GatewayPhase
-from gateway.api.routes import calls_first
+from gateway.api import GatewayPhase, calls_first
 from gateway.app import Gateway
 from gateway.http import serving_task
 from gateway.overload import connections_in, memory_limit

@@ -30,7 +30,7 @@ import msgspec
 import structlog
 
 from gateway import NEWEST, PYTHONS
-from gateway.api.context import GatewayPhase
+from gateway.api import GatewayPhase
 from gateway.app import Gateway, Runtime, check_redis
 from gateway.core.processes import Lifeline, mask_signals
 from gateway.core.tasks import pause

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.context import GatewayPhase
+from gateway.api import GatewayPhase
 from gateway.app import Gateway
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.prompt_classes import answer_class

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gateway.api.apis import APIS
+from gateway.api import APIS
 from gateway.core.calls import CallStart
 from gateway.core.prompt_classes import (
     Effort,

@@ -29,18 +29,30 @@ from gateway.admin.openapi.operation import (
     of_type,
     parameter,
 )
-from gateway.api import overrides, responses_socket, turns
-from gateway.api.apis import APIS
-from gateway.api.context import LedgerUnavailable
-from gateway.api.counting import ESTIMATED
-from gateway.api.doors import DOOR_ENDPOINTS, InferenceProfile, InferenceProfiles
-from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints.interactions import INTERACTIONS_ENDPOINT
-from gateway.api.fallbacks import FALLBACK
-from gateway.api.models import AnthropicModel, AnthropicModels, GoogleModel, GoogleModels, OpenAIModel, OpenAIModels
-from gateway.api.preferences import ProviderPreferences
-from gateway.api.relayed_api import FORM, RelayedApi
-from gateway.api.resolved_model import IGNORED
+from gateway.api import (
+    APIS,
+    DOOR_ENDPOINTS,
+    ESTIMATED,
+    FALLBACK,
+    FORM,
+    IGNORED,
+    INTERACTIONS_ENDPOINT,
+    AnthropicModel,
+    AnthropicModels,
+    Endpoint,
+    GoogleModel,
+    GoogleModels,
+    InferenceProfile,
+    InferenceProfiles,
+    LedgerUnavailable,
+    OpenAIModel,
+    OpenAIModels,
+    ProviderPreferences,
+    RelayedApi,
+    overrides,
+    responses_socket,
+    turns,
+)
 from gateway.core import errors, race_failures
 from gateway.core.modes import Mode
 from gateway.http import LOWERED, NARROWED, PLAN_HEADER

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.api.overrides import RaceOverride
-from gateway.api.preferences import ProviderPreferences
+from gateway.api import ProviderPreferences, RaceOverride
 from gateway.core.errors import (
     ApiError,
     Forbidden,

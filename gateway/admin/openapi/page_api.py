@@ -47,8 +47,7 @@ from gateway.admin.reports import (
     WorthQuery,
 )
 from gateway.admin.visitors import SignInBody
-from gateway.api.endpoints.chat import CHAT_ENDPOINT
-from gateway.api.overrides import RaceOverride
+from gateway.api import CHAT_ENDPOINT, RaceOverride
 from gateway.core import errors
 from gateway.core.errors import ApiError, InvalidRequest, ModelNotFound
 from gateway.core.reports import CallNotFound, FoundCall, ReportsUnreachable, ReportTooSlow

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from redis.asyncio import Redis
 
-from gateway.api.stored_responses import InBackground, StoredResponses
+from gateway.api import InBackground, StoredResponses
 from gateway.core.calls import CallRecord
 from gateway.limits import level_of_key
 from gateway.topology import Command, Nodes, connect

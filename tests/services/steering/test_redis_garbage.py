@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from gateway.api.stored_responses import StoredResponses
+from gateway.api import StoredResponses
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.settings import RaceSettings

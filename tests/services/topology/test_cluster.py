@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from gateway.api.stored_responses import StoredResponses
+from gateway.api import StoredResponses
 from gateway.limits.lease_scripts import key_of, keys_of
 from gateway.limits.windows import day
 from gateway.racing import Seats

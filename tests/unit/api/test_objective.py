@@ -5,9 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.api.endpoints.chat import read_chat
-from gateway.api.request import ParsedRequest
-from gateway.api.shapes import resolved_objective
+from gateway.api import ParsedRequest, read_chat, resolved_objective
 from gateway.core.calls import Objective
 from gateway.http import Contents
 

@@ -13,7 +13,7 @@ from tests.app.gateway.keys.test_key_caches import KEYS, LONG, chat, claude_code
 from tests.app.gateway.limits.test_payers import HASH, tags
 from tests.app.gateway.refusals.test_refused_fields import refusing
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
-from tests.unit.api.test_agent_sessions import UUID
+from tests.unit.api.inside.test_agent_sessions import UUID
 
 OTHER = "0b0c9d3e-41b4-4cf5-9b7b-6f1f0a4c2a11"
 CHAT = "/v1/chat/completions"

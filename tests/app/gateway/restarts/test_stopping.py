@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.api.context import GatewayPhase
+from gateway.api import GatewayPhase
 from gateway.app import Gateway
 from gateway.server.listener import bind, listening
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, answer

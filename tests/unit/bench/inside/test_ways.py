@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.api.request import ParsedRequest
+from gateway.api import ParsedRequest
 from gateway.bench import (
     AT_ONCE,
     Bench,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
-from gateway.api.endpoints import ENDPOINTS
+from gateway.api import ENDPOINTS
 from providers.dialects import DIALECTS
 from tools.house import doors_of
 

@@ -2,8 +2,9 @@
 
 import msgspec
 
-from gateway.api.endpoint import Description, Endpoint
-from gateway.api.request import Decoders, Needs, ParsedRequest, decoded_fields, read_common, required
+from gateway.api import Endpoint, Needs, ParsedRequest
+from gateway.api.endpoint import Description
+from gateway.api.request import Decoders, decoded_fields, read_common, required
 from gateway.http import CHARS_PER_TOKEN, Contents, least
 from tests.app.gateway.extending.fifth_dialect.dialect import ECHO
 

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gateway.admin.openapi.document import OPERATIONS, codes, document
-from gateway.api.endpoints import ENDPOINTS
+from gateway.api import ENDPOINTS
 from gateway.app.routes import ROUTES
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.race_failures import RaceFailed

@@ -5,12 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.api.endpoints.chat import read_chat
+from gateway.api import ParsedRequest, read_chat
 from gateway.api.endpoints.completions import read_completion
 from gateway.api.endpoints.gemini import read_gemini
 from gateway.api.endpoints.messages import read_messages
 from gateway.api.endpoints.responses import read_response
-from gateway.api.request import ParsedRequest
 from gateway.http import Contents
 from providers import is_added, lets_search, runs_itself, searches_by_field
 from providers.vendors import runs_there

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gateway.api.overrides import NOTHING, RaceOverride, read_deadlines, tightened
+from gateway.api import RaceOverride
+from gateway.api.overrides import NOTHING, read_deadlines, tightened
 from gateway.api.preferences import Preferences
 from gateway.core.calls import Mode
 from gateway.core.errors import InvalidRequest

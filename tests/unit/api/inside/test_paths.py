@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from gateway.admin import ROUTES as OPERATORS
-from gateway.api.routes import ROUTES as CLIENTS
+from gateway.api import ROUTES as CLIENTS
 from gateway.api.routes import is_not_offered, nearest_path
 from gateway.app.routes import ROUTES
 

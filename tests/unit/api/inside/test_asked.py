@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.api.endpoints import ENDPOINTS
+from gateway.api import ENDPOINTS, Needs, ParsedRequest
 from gateway.api.endpoints.chat import CHAT_MEDIA as MEDIA
-from gateway.api.request import Needs, ParsedRequest, needs_of
+from gateway.api.request import needs_of
 from gateway.http import CHARS_PER_TOKEN, Contents, scan_steps
 from gateway.settings import Settings
 from providers import finished

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from gateway.access import Client
+from gateway.api import NOTHING
 from gateway.api.preferences import (
     CONSUMED,
     LONGEST_SLUG,
     MOST_MODELS,
     MOST_SLUGS,
-    NOTHING,
     DeploymentChoice,
     MaxPrice,
     Preferences,

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from gateway.access import Client
-from gateway.api.overrides import NOTHING, RaceOverride, read_override, with_override, withheld
+from gateway.api import RaceOverride, with_override
+from gateway.api.overrides import NOTHING, read_override, withheld
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest

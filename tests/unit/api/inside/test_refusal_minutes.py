@@ -5,7 +5,8 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.api.refusals import ADDRESSES, MODELS, OTHER, ROWS, RefusalMinutes
+from gateway.api import RefusalMinutes
+from gateway.api.refusals import ADDRESSES, MODELS, OTHER, ROWS
 from gateway.core.records import RefusalRecord
 from tests.unit.racing.virtual_time import run
 

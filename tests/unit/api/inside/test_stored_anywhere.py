@@ -12,7 +12,7 @@ from gateway.core.errors import InvalidRequest
 from providers import finished, read_form
 from providers.dialects import StoredKind
 from tests.unit.api.agent_requests import request
-from tests.unit.api.test_provider_state import MOST_VALUES, named
+from tests.unit.api.inside.test_provider_state import MOST_VALUES, named
 
 APIS = ("chat", "responses", "messages", "gemini", "images/edits", "audio/speech", "embeddings", "decisions", "rerank")
 TOOLS: list[tuple[dict[str, Any], str, StoredKind]] = [
