@@ -54,8 +54,10 @@ def test_a_newer_table_is_written_and_what_differs_is_shown(asking: Holeshot, ro
 
 
 @pytest.mark.parametrize("usd", [0, 1e-7])
-def test_no_price_falls_to_0_or_below_a_tenth_without_a_yes(asking: Holeshot, rows: dict[str, Any], usd: float) -> None:
-    rows["gpt-6-sol"] = {**rows["gpt-6-sol"], "input_cost_per_token": usd}
+def test_no_price_falls_to_0_or_below_a_tenth_without_a_yes(
+    asking: Holeshot, site: Any, rows: dict[str, Any], usd: float
+) -> None:
+    site.answers["/table"] = {"gpt-6-sol": {**rows["gpt-6-sol"], "input_cost_per_token": usd}}
 
     told = asking(*ASK)
 
