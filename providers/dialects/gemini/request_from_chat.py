@@ -240,8 +240,13 @@ class _Conversation(GoogleConversation):
 
     def _add(self, role: str, parts: list[Object]) -> None:
         self._answers_tools = False
-        if parts:
-            self.turns.append({"role": role, "parts": parts})
+        if not parts:
+            return
+        last = self.turns[-1] if self.turns else {}
+        if role == last.get("role") == "model" and not any("functionCall" in part for part in last["parts"]):
+            last["parts"] += parts  # a call comes behind a turn of the user, or in the same turn as the texts before it
+            return
+        self.turns.append({"role": role, "parts": parts})
 
     def _add_system(self, message: RawObject, path: str) -> None:
         self._losses.rest(message, ("role", "content"), path, self._no_field)

@@ -497,6 +497,16 @@ def test_signatures_are_given_back_as_they_came() -> None:
     assert turns[1]["parts"] == [{"text": "Yes.", "thoughtSignature": SIGNATURE}]
 
 
+def test_answers_in_a_row_are_one_turn_so_that_no_call_follows_another_turn_of_the_model() -> None:
+    """An agent keeps an answer that broke off, and the one that followed; Google wants a user's turn before a call."""
+    texts = [{"role": "assistant", "content": text} for text in ("Well.", "Yes.")]
+    called = {"role": "assistant", "content": None, "tool_calls": [call("a")]}
+    result = {"role": "tool", "tool_call_id": "a", "content": "rain"}
+    turns = body(in_gemini(messages=[*CHAT_ASK, *texts, called, result, texts[0], *CHAT_ASK]))["contents"]
+    assert [turn["role"] for turn in turns] == ["user", "model", "user", "model", "user"]
+    assert [part.get("text") for part in turns[1]["parts"]] == ["Well.", "Yes.", None]
+
+
 @pytest.mark.parametrize(
     ("model", "effort", "config"),
     [
