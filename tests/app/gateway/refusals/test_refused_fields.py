@@ -620,7 +620,7 @@ async def test_who_has_refused_a_document_that_is_no_text_is_asked_after_others(
         assert await ask(running, PDF) == (200, "alpha/m", None)
 
 
-PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+PICTURE: dict[str, Any] = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 SEES_NOTHING = "messages[0]: unknown variant `image_url`, expected `text` at line 1 column 219"
 
 
