@@ -489,9 +489,9 @@ async def test_a_value_that_says_what_an_api_does_anyway_fails_no_call(
 
 
 FUNCTIONS = {"functionDeclarations": [{"name": "f", "behavior": "BLOCKING"}]}
-PICTURE = {"inlineData": {"mimeType": "image/png", "data": "aGk=", "displayName": "a.png"}}
+SHOWN = {"inlineData": {"mimeType": "image/png", "data": "aGk=", "displayName": "a.png"}}
 NAMED_ALONE: list[tuple[dict[str, Any], str, str]] = [  # what a request has, the name, and where that is
-    ({"contents": [{"role": "user", "parts": [PICTURE]}]}, "displayName", "contents.parts.inlineData.displayName"),
+    ({"contents": [{"role": "user", "parts": [SHOWN]}]}, "displayName", "contents.parts.inlineData.displayName"),
     ({"tools": [FUNCTIONS]}, "behavior", "tools.functionDeclarations.behavior"),
     ({"toolConfig": {"retrievalConfig": {"languageCode": "en"}}}, "retrievalConfig", "toolConfig.retrievalConfig"),
 ]
