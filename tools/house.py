@@ -1,7 +1,9 @@
 """Shows the house: files, lines and rooms of the product, files with one importer, and import circles.
 
-    python -m tools.house [--list]
+    python -m tools.house [--list] [--doors]
 
+``--doors``: of each room the names of its door, and how many imports name a file behind it, of the product's other
+rooms, of tests elsewhere, of its own tests, and of those inside it.
 An import counts where it stands: at the top, in a function, or for type hints alone. A name that a room's front door
 (its ``__init__.pyi``) lists is resolved to the file that defines it; a door is no importer. Circles and loose files are
 defects, which ``tests/unit/test_house.py`` finds. Sizes are told, and no goal: a file has the size of its subject.
@@ -9,7 +11,7 @@ defects, which ``tests/unit/test_house.py`` finds. Sizes are told, and no goal: 
 
 import ast
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
@@ -131,6 +133,36 @@ def doors_of(root: Path = ROOT) -> dict[str, dict[str, str]]:
     }
 
 
+def deep_imports(root: Path = ROOT) -> dict[str, Counter[str]]:
+    """Count for each room the imports that name a file behind its door, by who imports: ``rooms``, ``tests``, …."""
+    doors = doors_of(root)
+    rooms = [
+        f"{package}.{path.parent.name}"
+        for package in PACKAGES
+        for path in sorted((root / package).glob("*/__init__.py"))
+    ]
+    counts: dict[str, Counter[str]] = {room: Counter() for room in rooms}
+    for top in (*PACKAGES, "holeshot", "tests"):
+        for path in sorted((root / top).rglob("*.py")):
+            at = path.relative_to(root)
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(node, ast.ImportFrom) or node.module is None or node.module in doors:
+                    continue
+                room = ".".join(node.module.split(".")[:2])
+                if room in counts and node.module != room and room != ".".join(at.parts[:2]):
+                    counts[room][_who(at, room)] += 1
+    return counts
+
+
+def _who(path: Path, room: str) -> str:
+    if path.parts[0] != "tests":
+        return "rooms"
+    own = Path("tests/unit", *room.removeprefix("gateway.").split("."))
+    if own not in path.parents:
+        return "tests"
+    return "inside" if "inside" in path.parts else "own tests"
+
+
 def _resolved(
     imported: tuple[str, str], paths: Mapping[str, Path], doors: Mapping[str, Mapping[str, str]]
 ) -> str | None:
@@ -152,6 +184,11 @@ def main() -> None:
         print("circle:", " ".join(circle))
     if "--list" in sys.argv:
         print("one importer:", *house.one_importer, sep="\n  ")
+    if "--doors" in sys.argv:
+        who, doors = ("rooms", "tests", "own tests", "inside"), doors_of()
+        print(f"{'deep imports by':28}{'door':>10}", *(f"{each:>10}" for each in who), sep="")
+        for room, deep in deep_imports().items():
+            print(f"{room:28}{len(doors.get(room, ())):>10}", *(f"{deep[each]:>10}" for each in who), sep="")
 
 
 if __name__ == "__main__":
