@@ -26,6 +26,7 @@ SCROLLS = 900  # wide tables do, in their own place: there is no room for all fi
 LONG_NAME = "openrouter/meta-llama/llama-3.3-70b-instruct"
 LONG_WORD = "m" * 100
 PHONE = 640
+CALM = (1280, 900)  # widths for who asked for little motion: what moves is painted sixty times a second
 # The lines of an element's text, as they are painted.
 LINES = """all => all.map(each => {
   const lines = [];
@@ -51,7 +52,7 @@ AGAIN = "00:06"  # of the page's clock: then what failed has been tried again
 def test_every_view_is_clean(
     demo: Installation, visit: Callable[..., Visit], width: int, dark: bool, asks: bool
 ) -> None:
-    seen = visit(demo, width=width, dark=dark)
+    seen = visit(demo, width=width, dark=dark, calm=width in CALM)
     for view in VIEWS:
         page = seen.open(view)
         seen.settle()
@@ -68,7 +69,7 @@ def test_every_view_is_clean(
 def test_long_names_and_large_figures_fit(
     demo: Installation, visit: Callable[..., Visit], width: int, dark: bool
 ) -> None:
-    seen = visit(demo, width=width, dark=dark)
+    seen = visit(demo, calm=True, width=width, dark=dark)
 
     def grow(route: "Route") -> None:
         response = route.fetch()
@@ -122,7 +123,7 @@ def test_long_names_and_large_figures_fit(
 def test_the_leaderboard_is_seen_whole_in_every_window(
     demo: Installation, visit: Callable[..., Visit], width: int
 ) -> None:
-    seen = visit(demo, width=width)
+    seen = visit(demo, calm=True, width=width)
     page = seen.open("leaderboard")
     page.locator(".board tbody tr").first.wait_for()
     assert seen.scrolling() == []
@@ -144,7 +145,7 @@ def test_the_leaderboard_is_seen_whole_in_every_window(
 def test_a_table_that_goes_on_beyond_its_edge_is_shaded_there(
     demo: Installation, visit: Callable[..., Visit], dark: bool
 ) -> None:
-    seen = visit(demo, width=768, dark=dark)
+    seen = visit(demo, calm=True, width=768, dark=dark)
     page = seen.open("calls")
     seen.settle()
     scroll = page.locator("main .scroll").first
@@ -172,7 +173,7 @@ def test_figures_of_live_are_seen_beside_a_long_list_of_deployments(
             row |= {"model": asked, "client": "mobile-application"}
         route.fulfill(response=response, json=told)
 
-    seen = visit(demo, width=1280)
+    seen = visit(demo, calm=True, width=1280)
     seen.page.route("**/api/calls?*", lengthen)
     page = seen.open("live")
     page.get_by_role("cell", name=asked).first.wait_for()
@@ -181,7 +182,7 @@ def test_figures_of_live_are_seen_beside_a_long_list_of_deployments(
 
 @pytest.mark.parametrize("view", ["live", "leaderboard", "calls", "history", "worth", "playground", "keys"])
 def test_names_of_one_long_word_fit_a_phone(demo: Installation, visit: Callable[..., Visit], view: str) -> None:
-    seen = visit(demo, width=390)
+    seen = visit(demo, calm=True, width=390)
 
     def lengthen(route: "Route") -> None:
         response = route.fetch()
@@ -212,7 +213,7 @@ def test_names_of_one_long_word_fit_a_phone(demo: Installation, visit: Callable[
 def test_a_database_that_goes_and_returns_is_told_without_a_reload(
     demo: Installation, visit: Callable[..., Visit], told_when_away: dict[str, Any], words: str
 ) -> None:
-    page = visit(demo).page
+    page = visit(demo, calm=True).page
     is_away = False
 
     def tell(route: "Route") -> None:
@@ -239,7 +240,7 @@ def test_a_database_that_goes_and_returns_is_told_without_a_reload(
 def test_a_view_says_once_that_the_database_is_away_and_recovers_by_itself(
     demo: Installation, visit: Callable[..., Visit], view: str
 ) -> None:
-    page = visit(demo).page
+    page = visit(demo, calm=True).page
     of_database = re.compile(r"/api/(calls|history|heat|slowdowns|race-value|refusals|usage)\b")
     error = {"error": {"message": "the database does not answer", "type": "service_unavailable"}}
     page.route(of_database, lambda route: route.fulfill(status=503, json=error))
@@ -255,7 +256,7 @@ def test_a_view_says_once_that_the_database_is_away_and_recovers_by_itself(
 
 @pytest.mark.parametrize("view", ["live", "history"])
 def test_every_canvas_has_a_name(demo: Installation, visit: Callable[..., Visit], view: str) -> None:
-    page = visit(demo).open(view)
+    page = visit(demo, calm=True).open(view)
     page.locator("main canvas").first.wait_for(state="attached")  # the lanes are hidden below a single race
     names = page.locator("main canvas").evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
     assert all(names)
@@ -264,7 +265,7 @@ def test_every_canvas_has_a_name(demo: Installation, visit: Callable[..., Visit]
 def test_history_opens_on_the_hour_when_there_is_no_more_than_that(
     demo: Installation, visit: Callable[..., Visit]
 ) -> None:
-    seen = visit(demo)
+    seen = visit(demo, calm=True)
     page = seen.open("history")
     page.wait_for_selector("main canvas")
     pressed = page.get_by_role("group", name="Time", exact=True).first.locator("[aria-pressed=true]")
@@ -276,7 +277,7 @@ def test_history_opens_on_the_hour_when_there_is_no_more_than_that(
 
 
 def test_a_call_that_cannot_be_read_does_not_load_for_ever(demo: Installation, visit: Callable[..., Visit]) -> None:
-    page = visit(demo).page
+    page = visit(demo, calm=True).page
     page.route("**/api/calls/*", lambda route: route.fulfill(status=503, body='{"error": {"message": "away"}}'))
     page.clock.install()
     page.goto(f"{demo.url}/#/calls/01a202e0-8b7f-7369-a14f-3f80f53e898c")
@@ -293,7 +294,7 @@ def test_a_call_that_another_worker_has_is_shown_once_its_row_is_stored(
     [(stored, *_)] = demo.rows("select id from calls limit 1")
     told = demo.ask(f"/api/calls/{stored}")[1]
     missing = {"error": {"message": "no call has this id"}}
-    page = visit(demo).page
+    page = visit(demo, calm=True).page
     page.route("**/api/calls/*", lambda route: route.fulfill(status=404, json=missing))
     page.clock.install()
     page.goto(f"{demo.url}/#/calls/{new_id()}")
@@ -309,7 +310,7 @@ def test_a_mistyped_id_is_told_so_and_with_the_call_that_it_almost_is(
 ) -> None:
     [(stored,)] = demo.rows("select id from calls order by started_at desc limit 1")
     known = str(UUID(stored))
-    page = visit(demo).page
+    page = visit(demo, calm=True).page
     for mistyped, title in (
         (known[:-1], "No such call"),  # not whole: no other worker can have it
         (known[:-1] + ("0" if known[-1] != "0" else "1"), "Not here yet"),
@@ -328,7 +329,7 @@ def test_a_mistyped_id_is_told_so_and_with_the_call_that_it_almost_is(
 def test_a_call_that_nobody_has_is_given_up_at_the_time_that_was_told(
     demo: Installation, visit: Callable[..., Visit]
 ) -> None:
-    page = visit(demo).page
+    page = visit(demo, calm=True).page
     page.clock.install()
     page.goto(f"{demo.url}/#/calls/{new_id()}")
     page.wait_for_selector("main h2:text-is('Not here yet')")
@@ -340,7 +341,7 @@ def test_a_call_that_nobody_has_is_given_up_at_the_time_that_was_told(
 def test_a_provider_left_out_can_be_taken_back_where_nothing_was_replayed(
     demo: Installation, visit: Callable[..., Visit]
 ) -> None:
-    page = visit(demo).page
+    page = visit(demo, calm=True).page
     page.goto(f"{demo.url}/#/replay?without=nobody-has-this")
     page.wait_for_selector("main h2:text-is('Nothing to replay')")
     page.get_by_label("Without").select_option("")
@@ -348,7 +349,7 @@ def test_a_provider_left_out_can_be_taken_back_where_nothing_was_replayed(
 
 
 def test_a_filter_of_live_that_a_link_names_can_be_taken_back(demo: Installation, visit: Callable[..., Visit]) -> None:
-    page = visit(demo).page
+    page = visit(demo, calm=True).page
     page.goto(f"{demo.url}/#/live?model=nothing&client=nobody&deployment=no/where")
     for label, name in (("Model", "nothing"), ("Client", "nobody"), ("Deployment", "no/where")):
         field = page.locator("main label", has_text=label).locator("select")
@@ -366,7 +367,7 @@ def test_an_interval_without_a_width_is_not_told(demo: Installation, visit: Call
             row |= {"saved_ms": 1600, "saved_low_ms": 1600, "saved_high_ms": 1600, "saved_per_call_ms": 40}
         route.fulfill(response=response, json=told)
 
-    page = visit(demo).page
+    page = visit(demo, calm=True).page
     page.route("**/api/race-value*", see)
     page.goto(f"{demo.url}/#/worth")
     lead = page.locator("main p.lead").first.inner_text()
@@ -390,7 +391,7 @@ def test_labels_of_an_axis_do_not_touch(
             row |= {"duplicate_cost_low_usd": size * 1e-7, "duplicate_cost_high_usd": size * 1e-6}
         route.fulfill(response=response, json=told)
 
-    seen = visit(demo, width=width)
+    seen = visit(demo, calm=True, width=width)
     seen.page.route("**/api/race-value*", see)
     page = seen.open("worth")
     seen.settle()
@@ -405,7 +406,7 @@ def test_labels_of_an_axis_do_not_touch(
 
 
 def test_each_of_two_figures_in_a_cell_sorts(demo: Installation, visit: Callable[..., Visit]) -> None:
-    seen = visit(demo)
+    seen = visit(demo, calm=True)
     page = seen.open("leaderboard")
     seen.settle()
     board = page.locator("section.board").first
@@ -424,7 +425,7 @@ def test_each_of_two_figures_in_a_cell_sorts(demo: Installation, visit: Callable
 
 
 def test_the_description_of_the_api_is_clean(demo: Installation, visit: Callable[..., Visit]) -> None:
-    seen = visit(demo)
+    seen = visit(demo, calm=True)
     seen.page.goto(f"{demo.url}/docs")
     seen.page.wait_for_selector("#listCalls")
     assert seen.axe("header", "nav", "#createChatCompletion", "#listCalls") == []  # a second each: some of the page
@@ -432,7 +433,7 @@ def test_the_description_of_the_api_is_clean(demo: Installation, visit: Callable
 
 
 def test_operations_of_the_api_are_found_by_words(demo: Installation, visit: Callable[..., Visit]) -> None:
-    page = visit(demo).page
+    page = visit(demo, calm=True).page
     page.goto(f"{demo.url}/docs")
     page.wait_for_selector("#listCalls")
     page.get_by_label("Find").fill("transcriptions")
@@ -442,7 +443,7 @@ def test_operations_of_the_api_are_found_by_words(demo: Installation, visit: Cal
 
 @pytest.mark.parametrize("width", [1280, 360])
 def test_paths_of_the_api_break_between_words(demo: Installation, visit: Callable[..., Visit], width: int) -> None:
-    page = visit(demo, width=width).page
+    page = visit(demo, calm=True, width=width).page
     page.goto(f"{demo.url}/docs")
     page.wait_for_selector("#listCalls", state="attached")
     if width < PHONE:
@@ -462,7 +463,7 @@ def test_settings_within_settings_fit_their_card(demo: Installation, visit: Call
         route.fulfill(response=response, json=told)
 
     for width in (1280, 768, 360):
-        seen = visit(demo, width=width)
+        seen = visit(demo, calm=True, width=width)
         seen.page.route("**/api/configuration", deepen)
         page = seen.open("configuration")
         page.get_by_text("ann@example.com").wait_for()
@@ -476,7 +477,7 @@ def test_settings_within_settings_fit_their_card(demo: Installation, visit: Call
 
 
 def test_no_figure_of_live_leaves_half_a_row_empty_on_a_phone(demo: Installation, visit: Callable[..., Visit]) -> None:
-    page = visit(demo, width=390).open("live")
+    page = visit(demo, calm=True, width=390).open("live")
     measured = """() => {
       const last = [...document.querySelectorAll("main .stat")].filter((each) => each.offsetParent).at(-1);
       return last && [last, last.closest(".stats")].map((each) => each.getBoundingClientRect().right);
@@ -486,7 +487,7 @@ def test_no_figure_of_live_leaves_half_a_row_empty_on_a_phone(demo: Installation
 
 
 def test_the_hour_after_midnight_is_the_first(demo: Installation, visit: Callable[..., Visit]) -> None:
-    seen = visit(demo)
+    seen = visit(demo, calm=True)
     page = seen.page
     page.clock.install(time="2026-01-22T12:00:00")
     seen.open("configuration")
@@ -506,7 +507,7 @@ def test_the_hour_after_midnight_is_the_first(demo: Installation, visit: Callabl
 
 
 def test_paper_is_white_also_where_the_dark_theme_was_chosen(demo: Installation, visit: Callable[..., Visit]) -> None:
-    page = visit(demo).open("calls")
+    page = visit(demo, calm=True).open("calls")
     page.get_by_label("Theme").select_option("dark")
     page.emulate_media(media="print")
     ink = page.evaluate("() => getComputedStyle(document.body).color")
@@ -523,14 +524,14 @@ def test_a_model_with_a_space_in_its_name_names_its_part_of_the_configuration(
         told["models"][0]["name"] = "my own model"
         route.fulfill(response=response, json=told)
 
-    seen = visit(demo)
+    seen = visit(demo, calm=True)
     seen.page.route("**/api/configuration", rename)
     page = seen.open("configuration")
     page.get_by_role("region", name="my own model", exact=True).wait_for()
 
 
 def test_every_view_is_reached_by_keyboard(demo: Installation, visit: Callable[..., Visit]) -> None:
-    page = visit(demo).open("leaderboard")
+    page = visit(demo, calm=True).open("leaderboard")
     # Not by their words: the number of alerts comes in when there are some, as on a busy machine.
     views = page.eval_on_selector_all("#navigation a", "links => links.map(each => each.getAttribute('href'))")
     reached = []
@@ -552,7 +553,7 @@ def test_a_model_whose_racing_is_narrowed_says_since_when_and_why(
         }  # fmt: skip
         route.fulfill(response=response, json=told)
 
-    seen = visit(demo)
+    seen = visit(demo, calm=True)
     seen.page.route("**/api/leaderboard*", narrow)
     for view in ("live", "leaderboard"):
         page = seen.open(view)
@@ -584,7 +585,7 @@ def test_an_open_alert_is_a_count_in_the_menu_and_the_title_and_what_builds_up_i
         told = {"enabled": True, "webhooks": [], "open": [alert], "building": [building], "data": [], "sql": "select 1"}
         route.fulfill(json={**told, "outages": [outage], "outages_sql": "select 1"})
 
-    seen = visit(demo)
+    seen = visit(demo, calm=True)
     seen.page.route("**/api/alerts", tell)
     page = seen.open("alerts")
     seen.settle()
@@ -609,7 +610,7 @@ def test_regions_are_compared_where_calls_were_served_in_several(
     regions: list[dict[str, Any]] = [{**row, "region": "eu-central"}]
     found = {"window": "1h", "data": regions, "sql": "select * from regions_1h"}
 
-    seen = visit(demo, width=width)
+    seen = visit(demo, calm=True, width=width)
     seen.page.route("**/api/regions?*", lambda route: route.fulfill(json=found))
     page = seen.open("leaderboard")
     seen.settle()
@@ -625,7 +626,7 @@ def test_regions_are_compared_where_calls_were_served_in_several(
 
 @pytest.mark.parametrize("name", ["nonsense", "constructor"])
 def test_an_address_that_is_no_view_says_so(demo: Installation, visit: Callable[..., Visit], name: str) -> None:
-    seen = visit(demo)
+    seen = visit(demo, calm=True)
     page = seen.open(name)
     assert f"There is no view called {name}" in page.locator("main").inner_text()
     assert page.title().endswith("Not found · Holeshot")  # behind the number of open alerts
@@ -634,7 +635,7 @@ def test_an_address_that_is_no_view_says_so(demo: Installation, visit: Callable[
 
 
 def test_a_filter_goes_along_to_other_views_and_back_undoes_it(demo: Installation, visit: Callable[..., Visit]) -> None:
-    seen = visit(demo)
+    seen = visit(demo, calm=True)
     page = seen.open("live")
     page.get_by_label("Model").select_option(MODEL)
     page.wait_for_function("hash => location.hash === hash", arg=f"#/live?model={MODEL}")
