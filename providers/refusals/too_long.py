@@ -98,9 +98,10 @@ _IN_RUSSIAN = re.compile(
 # In languages of Europe.
 _IN_EUROPEAN = re.compile(
     r"^(?!.*(?:\bausgabe|\bsalida|\bsaída|\bsortie|\buscita|\bminut))"
-    r".*\b(?:eingabe|kontext|prompt|entrada|contexto|invite|entrée|contexte|contesto|invoer)\w*\b[^.;\n]{0,60}"
+    r"(?:.*\b(?:eingabe|kontext|prompt|entrada|contexto|invite|entrée|contexte|contesto|invoer)\w*\b[^.;\n]{0,60}"
     r"(?:\büberschr|\bzu lang|\bexced|\bsuper(?:a|ó)\b|\bdemasiad|\bdépass"
-    r"|\btrop (?:de|long)|\btroppo|\bte lang|\bmuito long)",
+    r"|\btrop (?:de|long)|\btroppo|\bte lang|\bmuito long)"
+    r"|.*(?:\büberschr|\bexced|\bsuper(?:a|ó)\b|\bdépass)[^.;\n]{0,60}\b(?:kontext|contexto|contexte|contesto))",
     re.IGNORECASE,
 )
 _WORDS = (_TOO_LONG, _IN_CHINESE, _IN_JAPANESE, _IN_KOREAN, _IN_RUSSIAN, _IN_EUROPEAN)
