@@ -42,6 +42,7 @@ from gateway.steering import Launch, Plan
 from providers import OF_ONE_DEPLOYMENT, OF_SIZE, ErrorKind, UpstreamError, kinds
 
 _FILTERS = (Cause.CONTENT_FILTER,)  # the causes of a fallback that is asked after content filters only
+_BROKEN = frozenset({ErrorKind.DISCONNECTED, ErrorKind.UPSTREAM_TRUNCATED})  # after a token: an answer broke off
 _UNSENT = kinds(lambda facts: not facts.is_sent)
 
 # The phases of a race and their transitions.
@@ -514,6 +515,15 @@ class Entry:
         deployment = next(each.deployment for each in self.attempts.all if each.deployment.name == name)
         reworded = without_reasoning(self.call, deployment, error.edited_from or 0)
         return None if reworded is None else (name, reworded)
+
+    def broken(self) -> str | None:
+        """Return the deployment whose whole answer broke off; None: none or several, or another model may answer."""
+        is_repeatable = self.reading.has_tokens and not (self.sink.streams or self.call.request.stateful)
+        broken = [name for name, error in self.failures if error.kind in _BROKEN]
+        if not is_repeatable or self.race.has_others or len(broken) != 1:
+            return None
+        begun = {each.deployment.name for each in self.attempts.all if each.token_at() is not None}
+        return broken[0] if broken[0] in begun else None
 
     def allow(self, deployment: str, reworded: RewordedRequest) -> None:
         """Make ``deployment`` a candidate once more, for this request."""

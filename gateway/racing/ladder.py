@@ -1,7 +1,8 @@
 """Which deployment is asked next after a refusal, and in what form: one ladder, with rungs in this order.
 
 1. ``DEPLOYMENT``: the same deployment, in the refused request's seat, each time as an attempt of its own.
-2. ``MODEL``: another deployment of the model; when none is left, one that refused reasoning, without that reasoning.
+2. ``MODEL``: another deployment of the model; when none is left, the only one whose whole answer broke off, once more;
+   or one that refused reasoning, without that reasoning.
 3. ``CALL``: another model; else the first model once more, when it is free; else the model with most room, for a
    shorter answer; else the first model without earlier pictures, if it sees none.
 
@@ -182,6 +183,9 @@ class RaceModel(Protocol):
     def bound(self) -> tuple[str, RewordedRequest] | None:
         """Return the next deployment that refused reasoning, and the request without reasoning; None: no other."""
 
+    def broken(self) -> str | None:
+        """Return the deployment whose whole answer broke off; None: none or several, or another model may answer."""
+
     def allow(self, deployment: str, reworded: RewordedRequest) -> None:
         """Make ``deployment`` a candidate once more, for this request."""
 
@@ -194,6 +198,17 @@ def another_deployment(of: RaceModel) -> bool:
     if (name := of.next_deployment()) is None:
         return of.wait_for_seat()
     if of.is_late(name):
+        return False
+    of.ask(name)
+    return True
+
+
+def the_broken_once_more(of: RaceModel) -> bool:
+    """When no other is left, ask the deployment once more whose whole answer broke off.
+
+    Some SDKs do not ask again (Google's), and the vendor would not have streamed to such a client: the gateway does.
+    """
+    if of.is_asked or (name := of.broken()) is None or of.is_late(name):
         return False
     of.ask(name)
     return True
@@ -215,7 +230,7 @@ def without_thoughts(of: RaceModel) -> bool:
     return another_deployment(of)
 
 
-MODEL: Sequence[ModelRung] = (another_deployment, without_thoughts)
+MODEL: Sequence[ModelRung] = (another_deployment, the_broken_once_more, without_thoughts)
 AFTER_INVALID: Sequence[ModelRung] = (one_beside, without_thoughts)  # if the invalid answer is paid, and not in turn
 
 

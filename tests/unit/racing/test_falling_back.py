@@ -91,4 +91,4 @@ def test_a_client_that_hangs_up_before_the_other_model_is_asked_is_recorded_once
 
     run(main())
     [record] = track.recorder.records
-    assert (record.status_code, record.error_kind, record.launched) == (499, "client_disconnected", 3)
+    assert (record.status_code, record.error_kind, record.launched) == (499, "client_disconnected", 4)

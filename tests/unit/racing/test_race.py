@@ -290,6 +290,18 @@ def test_a_loser_is_asked_again_when_a_gathered_winner_breaks_off() -> None:
     assert [attempt.outcome for attempt in track.recorder.records[0].attempts] == ["failed", "lost", "won"]
 
 
+@pytest.mark.parametrize("kind", [ErrorKind.DISCONNECTED, ErrorKind.UPSTREAM_TRUNCATED])
+def test_who_is_alone_is_asked_once_more_when_a_gathered_answer_breaks_off(kind: ErrorKind) -> None:
+    half = [(0.1, delta("half")), (0.2, UpstreamError(kind, "reset"))]
+    whole = [(0.1, delta("whole")), (0.2, FINISH), (0.2, None)]
+    track = Track(Timetable("a", half, whole), sink=GatheringSink(CHAT), streamed=False)
+    assert [attempt.outcome for attempt in run(track.run()).attempts] == ["failed", "won"]
+    track = Track(Timetable("a", half), sink=GatheringSink(CHAT), streamed=False)
+    with pytest.raises(AllProvidersFailed):
+        run(track.run())
+    assert [attempt.outcome for attempt in track.recorder.ended] == ["failed", "failed"]
+
+
 def test_the_end_after_a_finish_reason_is_success_without_done() -> None:
     track = Track(Timetable("a", [(0.1, delta("hi")), (0.2, FINISH), (0.2, None)]))
     assert run(track.run()).error_kind is None
