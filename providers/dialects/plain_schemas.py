@@ -3,9 +3,10 @@
 For example, older servers of Google's refuse ``additionalProperties`` (400 "Unknown name"), and Moonshot's a type
 beside ``anyOf``. The words that are left say the same as before or less. A rule that is left out goes into the
 description, where the model can read the rule: ``{"type": "integer", "description": "the page {minimum: 1}"}``.
+That is for tools. The schema of an answer is a must: it gets plain words only if they say the same.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -24,16 +25,19 @@ _PLAIN: Final = frozenset({"description", "enum", "items", "properties", "requir
 _UNTOLD: Final = frozenset(
     {"$comment", "$defs", "$id", "$schema", "additionalProperties", "definitions", "defs", "nullable", "title"}
 )
+# Without these, a schema says the same: of ``additionalProperties`` only ``true`` and ``false``, as nobody adds any.
+_SAME: Final = _UNTOLD - {"nullable"}
 _LONGEST_TOLD: Final = 200  # characters of a rule in a description
 _LEVELS: Final = 24  # of a schema: one that contains itself ends there
 _ALTERNATIVES: Final = ("anyOf", "oneOf")
 
 
 class PlainSchema:
-    """A schema in plain words, and the words that it has lost."""
+    """A schema in plain words, and the words that it has lost; ``is_weaker``: it allows what the given one forbids."""
 
     def __init__(self, schema: Schema) -> None:
         self.lost: dict[str, None] = {}  # in order
+        self.is_weaker = False
         self._root = schema
         self.plain = self._plain(schema, _LEVELS)
 
@@ -67,6 +71,7 @@ class PlainSchema:
     def _joined(self, schema: Schema, levels: int) -> Schema:
         """Return a schema with what it refers to, with all that it must match, and with its first alternative."""
         if levels <= 0:
+            self.is_weaker = True
             return {"type": "object"}
         reference = schema.get("$ref")
         if isinstance(reference, str):
@@ -77,7 +82,7 @@ class PlainSchema:
             self.lost["const"] = None
             schema = {"enum": [schema["const"]], **{name: value for name, value in schema.items() if name != "const"}}
         if isinstance(parts := schema.get("allOf"), list):
-            self.lost["allOf"] = None
+            self.lost["allOf"], self.is_weaker = None, True
             schema = {name: value for name, value in schema.items() if name != "allOf"}
             for part in parts:
                 schema = _both(schema, self._joined(part if isinstance(part, dict) else {}, levels - 1))
@@ -92,6 +97,7 @@ class PlainSchema:
         alternatives = [self._joined(each if isinstance(each, dict) else {}, levels - 1) for each in schema[name]]
         said = [each for each in alternatives if _types(each) != ["null"]]
         self.lost[name] = None
+        self.is_weaker |= len(alternatives) > 1
         if not said:
             return rest
         if all(isinstance(each.get("enum"), list) for each in said):
@@ -107,10 +113,14 @@ class PlainSchema:
         found: Any = self._root
         for name in reference.removeprefix("#").strip("/").split("/") if reference.startswith("#") else ("",):
             found = found.get(name) if name and isinstance(found, dict) else found if not name else None
-        return found if isinstance(found, dict) and found is not self._root else {"type": "object"}
+        if isinstance(found, dict) and found is not self._root:
+            return found
+        self.is_weaker = True
+        return {"type": "object"}
 
     def _told(self, name: str, value: Any) -> str:
         self.lost[name] = None
+        self.is_weaker |= name not in _SAME or (isinstance(value, dict) and name == "additionalProperties")
         return "" if name in _UNTOLD else _short(f"{name}: {_json(value)}")
 
 
@@ -157,43 +167,41 @@ Made = Mapping[str, str]  # the names of fields with schemas, and the names that
 
 
 def with_plain(
-    fields: Fields, names: Iterable[str], made: Made = HOLDERS, written: Callable[[Schema], Schema | None] = lambda s: s
+    fields: Fields,
+    tools: Sequence[str],
+    formats: Sequence[str] = (),
+    made: Made = HOLDERS,
+    written: Callable[[Schema], Schema | None] = lambda s: s,
 ) -> Wording:
-    """Return a request whose tools and formats, the fields ``names``, have schemas in plain words.
+    """Return a request whose tools and formats have schemas in plain words; a format, if these say the same.
 
     ``written`` puts a plain schema into the API's own form; None: the field is left out.
     """
     said, lost = dict(fields), dict[str, None]()
-    for name in names:
-        of_field = dict[str, None]()
+    for name in (*tools, *formats):
+        found: list[PlainSchema] = []
         try:
             value = msgspec.json.decode(fields.get(name, b"null"))
-            changed = _within(value, made, written, of_field)
+            changed = _within(value, made, written, found)
         except (*UNREADABLE, RecursionError):
             continue
-        if changed != value:
+        if changed != value and not (name in formats and any(schema.is_weaker for schema in found)):
             said[name] = raw_json(changed)
-            lost |= {f"{name}.{word}": None for word in of_field}
+            lost |= {f"{name}.{word}": None for schema in found for word in schema.lost}
     return Wording(said, tuple(Loss(path, NOT_TAKEN, nearly=True) for path in lost))
 
 
-def _within(value: Any, made: Made, written: Callable[[Schema], Schema | None], lost: dict[str, None]) -> Any:
+def _within(value: Any, made: Made, written: Callable[[Schema], Schema | None], found: list[PlainSchema]) -> Any:
     if isinstance(value, list):
-        return [_within(each, made, written, lost) for each in value]
+        return [_within(each, made, written, found) for each in value]
     if not isinstance(value, dict):
         return value
     left: Schema = {}
     for name, each in value.items():
         if name in made and isinstance(each, dict):
-            if (schema := written(plain_of(each, lost))) is not None:
+            found.append(PlainSchema(each))
+            if (schema := written(found[-1].plain)) is not None:
                 left[made[name]] = schema
         else:
-            left[name] = _within(each, made, written, lost) if name in _AROUND else each
+            left[name] = _within(each, made, written, found) if name in _AROUND else each
     return left
-
-
-def plain_of(schema: Schema, lost: dict[str, None]) -> Schema:
-    """Return a schema in plain words; the words that are left out go to ``lost``."""
-    plain = PlainSchema(schema)
-    lost |= plain.lost
-    return plain.plain

@@ -131,7 +131,7 @@ CHAT = Dialect(
             takes_quirks=True,
             takes_rules=True,
             with_history=chat_history,
-            with_plain_schemas=partial(with_plain, names=("tools", "functions", "response_format")),
+            with_plain_schemas=partial(with_plain, tools=("tools", "functions"), formats=("response_format",)),
             without_system=without_system,
         ),
         marks=CacheMarking(

@@ -57,7 +57,7 @@ from providers.dialects.gemini.request_from_chat import from_chat
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.histories import SYSTEM_FIRST, History
-from providers.dialects.plain_schemas import NOT_TAKEN, plain_of, with_plain
+from providers.dialects.plain_schemas import NOT_TAKEN, PlainSchema, with_plain
 from providers.dialects.wording import GOOGLE, Fields, Loss, Malformed, Wording, as_users, decoded, raw_json
 from providers.models import Traits
 from providers.refusals import UNREADABLE
@@ -157,12 +157,15 @@ _FORMATS = dict.fromkeys((IN_CONFIG + "responseJsonSchema", IN_CONFIG + "respons
 
 def _with_plain_schemas(fields: Fields) -> Wording:
     """Return a request with schemas of the older form, in words that Google's oldest servers know."""
-    wording = with_plain(fields, ("tools",), _HOLDERS, _as_parameters)
-    said, lost = {name: value for name, value in wording.fields.items() if name not in _FORMATS}, dict[str, None]()
+    wording = with_plain(fields, ("tools",), made=_HOLDERS, written=_as_parameters)
+    said, lost = dict(wording.fields), dict[str, None]()
     for name, older in _FORMATS.items():
-        if name in fields:
-            with suppress(Malformed):
-                said[older] = raw_json(_in_capitals(plain_of(decoded(fields[name], dict[str, Any], name), lost)))
+        with suppress(Malformed):
+            given = decoded(fields.get(name), dict[str, Any], name)
+            if given is not None and not (schema := PlainSchema(given)).is_weaker:
+                del said[name]
+                said[older] = raw_json(_in_capitals(schema.plain))
+                lost |= schema.lost
     losses = (Loss(f"{IN_CONFIG}responseSchema.{word}", NOT_TAKEN, nearly=True) for word in lost)
     return Wording(said, (*wording.losses, *losses))
 

@@ -279,7 +279,7 @@ INTERACTIONS = Dialect(
         ),
         vendors=VendorsDiffer(
             without_system=_without_system,
-            with_plain_schemas=partial(with_plain, names=("tools", _FORMAT)),
+            with_plain_schemas=partial(with_plain, tools=("tools",), formats=(_FORMAT,)),
         ),
         thoughts=EarlierThoughts(
             without_foreign=_without_foreign,

@@ -332,7 +332,7 @@ MESSAGES = Dialect(
             for_newest_version=for_newest_version,
             header_for=header_for,
             with_history=_history,
-            with_plain_schemas=partial(with_plain, names=("tools", "output_config", "output_format")),
+            with_plain_schemas=partial(with_plain, tools=("tools",), formats=("output_config", "output_format")),
         ),
         tools=ToolFields(
             offered={"tools": _offered_tools},

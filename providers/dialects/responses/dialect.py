@@ -242,7 +242,7 @@ RESPONSES = Dialect(
         vendors=VendorsDiffer(
             takes_rules=True,
             with_history=responses_history,
-            with_plain_schemas=partial(with_plain, names=("tools", "text")),
+            with_plain_schemas=partial(with_plain, tools=("tools",), formats=("text",)),
         ),
         thoughts=EarlierThoughts(
             without_foreign=without_lost_thoughts,

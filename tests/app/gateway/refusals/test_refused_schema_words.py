@@ -141,3 +141,28 @@ async def test_a_schema_that_is_plain_is_refused_as_it_was(shared: SharedGateway
         running.post({"model": MODEL + running.suffix, "messages": ASKED, "tools": tools}) as response,
     ):
         assert (response.status, len(running.received("alpha"))) == (400, 1)
+
+
+async def test_the_schema_of_an_answer_gets_plain_words_only_if_they_say_the_same(shared: SharedGateways) -> None:
+    """A schema of an answer is a must: its rules are no advice in a description, so who refuses one is not asked."""
+
+    def answer(body: Json) -> Sequence[Step]:
+        if "additionalProperties" in json.dumps(body):
+            at = "Unknown name \"additionalProperties\" at 'response_format.json_schema.schema': Cannot find field."
+            return refused(f"Invalid JSON payload received. {at}")
+        return ANSWERS["chat"]
+
+    def asked(page: Json, model: str) -> Json:
+        schema = {"type": "object", "properties": {"page": page}, "additionalProperties": False}
+        own = {"type": "json_schema", "json_schema": {"name": "f", "schema": schema}}
+        return {"model": model, "messages": ASKED, "response_format": own}
+
+    async with shared.row(alpha=None) as running:
+        running["alpha"].answers = answer
+        name = MODEL + running.suffix
+        for sendings, page, status in ((2, {"type": "string"}, 200), (3, {"type": "string", "pattern": "a"}, 400)):
+            async with running.post(asked(page, name), path="/v1/chat/completions") as response:
+                await response.read()
+            assert (response.status, len(running.received("alpha"))) == (status, sendings)
+            sent = running.received("alpha")[-1].body["response_format"]["json_schema"]["schema"]
+            assert sent["properties"]["page"] == page
