@@ -16,7 +16,7 @@ from gateway.fleet import Clocks
 from gateway.racing import Block, GatheringSink
 from providers import ErrorKind, Price, UpstreamError
 from providers.dialects import CHAT
-from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Timetable, Track, delta, event, usage
+from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Step, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 
 
@@ -292,7 +292,7 @@ def test_a_loser_is_asked_again_when_a_gathered_winner_breaks_off() -> None:
 
 @pytest.mark.parametrize("kind", [ErrorKind.DISCONNECTED, ErrorKind.UPSTREAM_TRUNCATED])
 def test_who_is_alone_is_asked_once_more_when_a_gathered_answer_breaks_off(kind: ErrorKind) -> None:
-    half = [(0.1, delta("half")), (0.2, UpstreamError(kind, "reset"))]
+    half: list[tuple[float, Step]] = [(0.1, delta("half")), (0.2, UpstreamError(kind, "reset"))]
     whole = [(0.1, delta("whole")), (0.2, FINISH), (0.2, None)]
     track = Track(Timetable("a", half, whole), sink=GatheringSink(CHAT), streamed=False)
     assert [attempt.outcome for attempt in run(track.run()).attempts] == ["failed", "won"]
