@@ -1,8 +1,9 @@
 """Marks of what to cache, set where a client sets none: behind the tools, the system prompt, and the last two turns.
 
-Claude's vendors cache what is marked, four places at most. What is written costs a quarter more, what is read a tenth.
-A mark reads the longest beginning that was marked before, up to twenty blocks back. So the turn before the newest is
-marked as well: a turn may have many blocks, as an agent's results have.
+Claude's vendors cache what is marked, in four places at most. To write into the cache costs a quarter more than the
+tokens themselves, to read from it a tenth. A mark reads the longest beginning that was marked before, up to twenty
+blocks back. The newest turn may have more blocks than that, as an agent's results do. So the turn before it is marked
+as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ import msgspec
 from providers.dialects.wording import MARK, Fields, raw_json
 from providers.refusals import UNREADABLE
 
-# The names of what may have a mark, or have something in it that has one.
+# Names of fields with objects that may have a mark, or contain one.
 HOLD_MARKS = frozenset({"content", "function", "functions", "messages", "source", "system", "tools"})
 _MARK = msgspec.Raw(b'{"type":"ephemeral"}')
 _MARKS = (b'"cache_control"', b'"cachePoint"')
@@ -22,18 +23,18 @@ _TOKEN_BYTES = 4  # of JSON, estimated
 class LastingPart(msgspec.Struct, frozen=True):
     """What of a prompt should be asked again within the life of a cache."""
 
-    below: float  # the beginning lasts if it has fewer bytes than this
+    below: float  # a beginning lasts if it has fewer bytes than this
     goes_on: bool  # the conversation will have another turn
 
     def has(self, end: int) -> bool:
-        """Whether the beginning up to ``end`` lasts."""
+        """Whether the beginning of the prompt up to byte ``end`` lasts."""
         return end < self.below
 
 
 def with_marks(fields: Fields, least: int, lasting: LastingPart) -> Fields:
     """Return a request of Messages, or of chat for a vendor that takes the same marks, with marks of what lasts.
 
-    It is returned as it is where its client has marked something, or nothing is long enough.
+    The request stays as it is where its client has marked something, or no beginning is long enough.
     """
     parts = [bytes(fields[name]) for name in ("tools", "system", "messages") if name in fields]
     if "messages" not in fields or MARK in fields or any(word in part for part in parts for word in _MARKS):
@@ -69,10 +70,10 @@ def _marked(fields: Fields, least: int, lasting: LastingPart) -> Fields:
 def with_breakpoints(fields: Fields, least: int, lasting: LastingPart) -> Fields:
     """Return a request of chat or Responses for OpenAI with a mark behind the instructions, if these last.
 
-    What OpenAI writes by itself ends at the newest turn. From GPT-5.6 on it reads no shorter beginning of that, so what
-    many conversations begin with is read by others only where it is marked. The turns need no marks, and a mark costs
-    nothing more: what is before the newest turn is written with or without it (developers.openai.com/api/docs/guides/
-    prompt-caching, read on 2026-11-30).
+    What OpenAI caches by itself ends at the newest turn. From GPT-5.6 on OpenAI reads no shorter part of that
+    beginning. So instructions with which many conversations begin are read by the others only if a mark stands behind
+    them. The turns need no marks. A mark costs nothing more: what stands before the newest turn is written with or
+    without a mark (developers.openai.com/api/docs/guides/prompt-caching, read on 2026-11-30).
     """
     prompt = "messages" if "messages" in fields else "input"
     if prompt not in fields or _OPTIONS in fields or _BREAKPOINTS in bytes(fields[prompt]):
@@ -127,7 +128,7 @@ def _role_of(turn: msgspec.Raw) -> str | None:
 
 
 def _last_two(turns: Sequence[msgspec.Raw], led: int) -> list[int]:
-    """Return the places of the last turn that is not the model's, and of the last one before the model's answer."""
+    """Return the places of two turns that are not the model's: the last, and the last before the model's answer."""
     found: list[int] = []
     wanted = True
     for place in range(len(turns) - 1, led - 1, -1):
@@ -137,7 +138,7 @@ def _last_two(turns: Sequence[msgspec.Raw], led: int) -> list[int]:
         elif wanted:
             found.append(place)
             wanted = False
-            if len(found) == 2:  # noqa: PLR2004 - of the four marks
+            if len(found) == 2:  # noqa: PLR2004 - of the four marks two are for turns
                 break
     return found
 
@@ -145,28 +146,28 @@ def _last_two(turns: Sequence[msgspec.Raw], led: int) -> list[int]:
 def _with_last(
     items: list[msgspec.Raw], mark: Callable[[Mapping[str, msgspec.Raw]], msgspec.Raw | None]
 ) -> msgspec.Raw | None:
-    """Return a list whose last item has a mark; None if that cannot have one."""
+    """Return a list whose last item has a mark; None if the last item cannot have one."""
     marked = mark(_object.decode(items[-1])) if items else None
     return None if marked is None else raw_json([*items[:-1], marked])
 
 
 def _mark_tool(tool: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
-    if "defer_loading" in tool:  # it is no part of the beginning
+    if "defer_loading" in tool:  # such a tool is no part of the beginning
         return None
     return raw_json({**tool, MARK: _MARK})
 
 
 def _mark_turn(turn: msgspec.Raw) -> msgspec.Raw:
-    """Return a turn with a mark on its last block; as it is where that can have none."""
+    """Return a turn with a mark on its last block; unchanged if that block can have no mark."""
     said = _object.decode(turn)
-    if bytes(said.get("role", b"")) == b'"tool"':  # of chat
+    if bytes(said.get("role", b"")) == b'"tool"':  # a turn of chat
         return raw_json({**said, MARK: _MARK})
     content = _on_content(said["content"]) if "content" in said else None
     return turn if content is None else raw_json({**said, "content": content})
 
 
 def _on_content(content: msgspec.Raw) -> msgspec.Raw | None:
-    """Return a content with a mark on its last block; None if it has none that can have one."""
+    """Return a content with a mark on its last block; None if no block can have a mark."""
     if bytes(content).lstrip().startswith(b"["):
         return _with_last(_listed(content), _mark_block)
     text = msgspec.json.decode(content, type=str)

@@ -1,7 +1,7 @@
 """Continuing an answer that another provider has begun: the dialect's part.
 
-Servers want to be asked in different ways. A ``Way`` is declared with its source for each vendor, in
-``providers/vendors/vendors.toml``, or for a deployment. Only models that are known to continue are asked to.
+Servers want to be asked in different ways. A ``Way`` is declared for each vendor, with the source of that fact, in
+``providers/vendors/vendors.toml``, or for a deployment. Only models that are known to continue are asked.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ class DeliveredPart(msgspec.Struct, frozen=True):
     """The delivered part of an answer that broke off."""
 
     text: str
-    head: bytes | None  # the dialect's own: what later events must repeat, as JSON
+    head: bytes | None  # the dialect's own, as JSON: what later events must repeat
     obstacle: str | None = None  # why no other deployment can continue the answer
 
 
@@ -131,7 +131,7 @@ def asks_for_format(raw: msgspec.Raw) -> bool:
 
 
 def objects_in(events: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield the events that are JSON objects; others are comments, or [DONE]."""
+    """Yield the events that are JSON objects; other events are comments, or [DONE]."""
     return decoded_in(events, _objects)
 
 
@@ -171,7 +171,7 @@ def begun_by(reading: DeliveredReading[T], events: Iterable[T]) -> DeliveredPart
 
 
 def with_less(fields: Fields, limits: Iterable[str], spent_tokens: int, *, least: int = 1) -> dict[str, msgspec.Raw]:
-    """Return the fields with each limit of the answer's length less by what was delivered, but not below ``least``."""
+    """Return the fields, each limit of the answer lowered by ``spent_tokens``, but not below ``least``."""
     changed = dict(fields)
     for name in limits:
         limit = _number(fields.get(name))
@@ -186,7 +186,7 @@ def with_last(values: msgspec.Raw, last: object) -> msgspec.Raw:
 
 
 def strings_of(raw: msgspec.Raw | None) -> Sequence[str]:
-    """Return the strings of a field that has one or several; none if it has anything else."""
+    """Return the strings of a field that has one or several; none if the field has anything else."""
     try:
         value = None if raw is None else msgspec.json.decode(raw, type=str | list[str] | None)
     except msgspec.DecodeError:

@@ -39,8 +39,8 @@ class Habits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     takes_signed: str = ""  # chat: the vendor whose signed thoughts may be sent back; "": none
     # What the model takes though chat has no place for it. ``results``: of tools, with pictures and with ``is_error``.
     # ``thinking_budget``: of tokens. ``thoughts``: to be shown. ``top_k``. ``addresses`` and ``citations``: of files.
-    # For all of these the pivot has fields of its own. ``choices``: among several tools, and ``custom_tools``, which
-    # chat has, and few of its servers take. ``outputs``: in Responses, results of tools with pictures.
+    # For all of these the pivot has fields of its own. Chat itself has ``choices``, among several tools, and
+    # ``custom_tools``; few servers of chat take them. ``outputs``: in Responses, results of tools with pictures.
     beyond: frozenset[str] = frozenset()
     signs: bool = False  # the model signs thoughts, and refuses thoughts that others signed
     takes_forced: bool = True  # a request may force a call of a tool
@@ -60,7 +60,7 @@ _Own = TypeVar("_Own", bound=Habits)
 
 
 def with_own(known: Habits, kind: type[_Own], **own: Any) -> _Own:
-    """Return habits of a ``kind`` with fields of its own: what is ``known`` of a model, but for ``own``."""
+    """Return habits of a ``kind``: what is ``known`` of a model, with the fields ``own`` in place of known ones."""
     return kind(**{**msgspec.structs.asdict(known), **own})
 
 
@@ -184,7 +184,7 @@ def json_format_within(raw: msgspec.Raw) -> JsonFormat | None:
 
 
 def openai_tools(raw: msgspec.Raw) -> list[OfferedTool]:
-    """Read OpenAI's tools, nested as in chat, flat or in namespaces. Those without a name run at the provider.
+    """Read OpenAI's tools, nested as in chat, flat or in namespaces. Tools without a name run at the provider.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the field has another format.
@@ -220,7 +220,7 @@ Offered = Callable[[msgspec.Raw], Iterable[OfferedTool]]
 
 
 def check_none(name: str, tools: msgspec.Raw | None, offered: Offered) -> None:
-    """Check a call of the tool ``name`` without arguments: the client gets an empty object in their place.
+    """Check a call of the tool ``name`` without arguments: the client gets ``{}`` as arguments.
 
     Raises:
         UpstreamError: one of the request's ``tools`` has this name, and requires arguments.
@@ -257,11 +257,11 @@ class Translation(Protocol):
 
     @property
     def finishing(self) -> bool:
-        """Whether the source has sent the answer's end, and ``end`` would return the target's: none was sent yet."""
+        """Whether the source has sent the answer's end, and the target's end is still to be returned by ``end``."""
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """The usage that the source has reported, in the words of the source's API; None without any."""
+        """The usage that the source has reported, in the words of the source's API; None: no usage yet."""
 
     def feed(self, block: bytes) -> bytes:
         """Translate whole events; return events of the target, ``b""`` if none can be sent yet.
@@ -304,15 +304,15 @@ class ToChat(Protocol):
 
 
 class ToolFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """How a request offers tools, and says whether to call them. By default: there are none."""
+    """How a request offers tools, and says whether to call them. By default: there are no tools."""
 
     offered: Mapping[str, Offered] = {}  # by the field with tools
     choice: str = "tool_choice"  # the field that says which tools may or must be called
-    # What call of a tool a request forces; None: none can force one.
+    # Which call of a tool a request forces. None: no request can force a call.
     forced: Callable[[Fields], ForcedCall | None] | None = None
     # Asks for JSON in place of a forced call, for a model that takes no such choice. None: there is no way to ask.
     unforced: Callable[[Wording, ForcedCall], Wording] | None = None
-    # Whether a request wants no more than one tool call at a time. None: none can say so.
+    # Whether a request wants no more than one tool call at a time. None: no request can say so.
     one_call: Callable[[Fields], bool] | None = None
     # Puts all tools among the tools, where some may stand elsewhere (Responses: in items of the input).
     with_all: Callable[[Fields], Fields] | None = None
@@ -330,12 +330,12 @@ class ToolFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 class ThinkingFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """How a request says how hard to think. By default: there is no way to say so."""
+    """How a request says how hard to think. By default: no request can say so."""
 
     effort: str | None = None  # the field with the reasoning effort
-    fields: frozenset[str] = frozenset()  # all that may say how hard to think
-    paths: frozenset[str] = frozenset()  # of those fields, what may be left out (see ``OmissibleFields``)
-    kind: str | None = None  # the path of the field with the way to think, where models differ in theirs
+    fields: frozenset[str] = frozenset()  # all fields that may say how hard to think
+    paths: frozenset[str] = frozenset()  # the paths within these fields that may be left out (see ``OmissibleFields``)
+    kind: str | None = None  # the path of the field with the way to think, where models differ in their ways
     as_kind: Callable[[Fields, str], Fields] | None = None  # sets another way to think: adaptive, with a budget
     # Removes ``fields`` that ask for any thinking, for a model that does not think.
     without_effort: Callable[[Fields], Wording] | None = None
@@ -343,7 +343,7 @@ class ThinkingFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     with_effort: Callable[[Fields, Habits], Wording] | None = None
     # Whether a request forbids to think, otherwise than by an effort of none. None: there is no other way.
     forbids: Callable[[Fields], bool] | None = None
-    # Forbids thinking by the vendor's own fields: Qwen's ``enable_thinking: false``. None: vendors have none.
+    # Forbids thinking by the vendor's own fields: Qwen's ``enable_thinking: false``. None: vendors have no such fields.
     forbidding: Callable[[Fields, Mapping[str, Any]], Wording] | None = None
 
 
@@ -360,10 +360,10 @@ class EarlierThoughts(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     without_those: Callable[[Fields, frozenset[bytes]], Wording] | None = None
     # Removes such reasoning from one turn on; a refusal tells the turn: ``messages.5.content.0``. None: none does.
     without_since: Callable[[Fields, int], Wording] | None = None
-    # Asks for reasoning that can be sent back though nothing is stored. None: reasoning always can.
+    # Asks for reasoning that can be sent back though nothing is stored. None: reasoning can always be sent back.
     asking: Callable[[Fields], Fields] | None = None
-    # Asks a vendor that binds thoughts to the text before them to drop those that no longer fit. Otherwise the vendor
-    # refuses the request, unless the client says what is to happen. None: vendors drop such thoughts unasked.
+    # Asks a vendor that binds thoughts to the text before them to drop the thoughts that no longer fit. Otherwise the
+    # vendor refuses the request, unless the client says what is to happen. None: vendors drop such thoughts unasked.
     dropping_unfit: Callable[[Fields], Fields] | None = None
 
 
@@ -381,51 +381,51 @@ class OmissibleFields(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 class CacheMarking(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Marks what a vendor is to cache, if the client marks nothing. By default: the API has no marks."""
 
-    # Each marks from so many tokens on: Anthropic's marks, and OpenAI's own.
+    # Each sets marks behind beginnings of so many tokens or more: Anthropic's marks, and OpenAI's own.
     with_marks: Callable[[Fields, int, LastingPart], Fields] | None = None
     with_breakpoints: Callable[[Fields, int, LastingPart], Fields] | None = None
 
 
 class VendorsDiffer(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """How the vendors of one API differ. By default: they do not, so a request is right for all of them."""
+    """How the vendors of one API differ. By default: vendors do not differ, so a request is right for all of them."""
 
     takes_quirks: bool = False  # the parameters are OpenAI's, so quirks of vendors apply
     takes_rules: bool = False  # rules of vendors' models apply, as the parameters are OpenAI's
     # Adapts a conversation to what a provider accepts in a history. None: all providers accept the same.
     with_history: Callable[[Fields, History], Wording] | None = None
-    # Has the user say what the system prompt says, for models that take none. None: it stays where it is.
+    # Has the user say the system prompt, for models that take none. None: the system prompt stays where it is.
     without_system: Callable[[Fields], Wording] | None = None
     # Puts the schemas of tools and formats into words that every server takes. None: there are no schemas.
     with_plain_schemas: Callable[[Fields], Wording] | None = None
     # Adapts a conversation to the API's newest version, if the operator asks for that. None: the API has no versions.
     for_newest_version: Callable[[Fields], Wording] | None = None
-    # The header, and a word in it, that vendors require beside one of these fields. None: they require none.
+    # The header, and a word in it, that vendors require beside one of these fields. None: vendors require none.
     header_for: Callable[[Fields], tuple[str, str] | None] | None = None
 
 
 class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What is known of a request's fields at the top level of the body.
 
-    A new API needs three of these. Each part at the end is one value, whose default is an API without that part.
+    A new API needs three of these. Each of the structs at the end has a default: an API without that part.
     """
 
     prompt: str  # the field with the prompt
     reading_order: tuple[str, ...]  # the prompt's fields in the order in which models read and cache them
     parameters: ParameterNames
 
-    system: SystemPrompt | None = None  # None: there is no system prompt
+    system: SystemPrompt | None = None  # None: the API has no system prompt
     json_formats: Mapping[str, Callable[[msgspec.Raw], JsonFormat | None]] = {}  # by field; None: no JSON is wanted
-    choices: str | None = None  # the field with the number of answers; None: there is one
+    choices: str | None = None  # the field with the number of answers; None: an answer has one choice
     batched: bool = False  # the prompt may be several, with an answer to each
     storing: str | None = None  # the field that says whether the vendor stores request and answer
     stores_unasked: bool = False  # the API's default is to store both: only ``store: false`` says not to
     decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so their length is limited
     essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
-    inline: frozenset[str] = frozenset()  # that name nothing stored, besides fields of OpenAI's and Anthropic's APIs
+    inline: frozenset[str] = frozenset()  # that name nothing stored, besides OpenAI's and Anthropic's fields
     # Makes the body of the fields: some APIs nest parameters, or have the model in the address.
     body: Callable[[Fields], Fields] | None = None
     # Lowers the limit of the answer; also returns the names of the fields that were lowered. None: clients need not set
-    # a limit, so a limit that one sets is meant.
+    # a limit, so a client that sets one means it.
     with_limit: Callable[[Fields, int], tuple[Fields, tuple[str, ...]]] | None = None
     # Whether a request asks for nothing but a summary of its conversation. None: no request can.
     asks_for_summary: Callable[[Fields], bool] | None = None
@@ -465,15 +465,15 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     learned: Callable[[bytes, Chunk], Pattern | None] | None = None
     read_begun: ReadEvent | None = None  # reads an answer that runs in the background; None: the API has none
     # Returns a last event that repeats the whole answer with all of the answer counted, for streams where nothing came
-    # before it. None: the last event does not repeat the answer.
+    # before this event. None: the last event does not repeat the answer.
     with_answer: Callable[[Chunk], Chunk] | None = None
-    numbers: EventNumbers | None = None  # None: events have none
+    numbers: EventNumbers | None = None  # None: the API's events have no numbers
     binds: bool = False  # answers may have reasoning that only their maker can read
     # Reads which thoughts of the request the model was not shown (``input_transformations``) from an answer's events;
     # returns None if the events do not say. None: no answer says.
     unshown: Callable[[bytes], Sequence[UnshownThought] | None] | None = None
     repairs: Callable[[frozenset[str]], Sequence[Translation]] | None = None  # by their names in vendors' quirks
-    # Returns the whole answer that the words of a refusal by a model stand for, None if it is a refusal. None: all are.
+    # Returns the whole answer for which the words of a model's refusal stand; None: a real refusal. None: all are real.
     of_refusal: Callable[[str, str], bytes | None] | None = None
 
 
@@ -492,7 +492,7 @@ class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     takes_signed: str = ""  # the vendor whose signed thoughts a request may send back
     beyond: frozenset[str] = frozenset()  # as in ``Habits``, for all models
     takes_one_call: bool = True  # a request can allow no more than one tool call at a time
-    # ``stream_to_chat``, sealing what only the maker can read. None: in chat nobody else takes it, so none is sealed.
+    # ``stream_to_chat``, which seals what only the maker can read. None: only chat takes such texts, so none is sealed.
     stream_sealed: Callable[[Seal], Translation] | None = None
     # Makes habits in this dialect of a model's traits, its longest answer in tokens (None: unknown) and its habits in
     # chat.

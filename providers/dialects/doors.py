@@ -1,6 +1,6 @@
 """Clouds that have their makers' own APIs at addresses of their own, which name the model: Vertex AI, and InvokeModel.
 
-Their bodies of Messages say the version, and not the model; where an answer is streamed the address says so.
+Their bodies of Messages name the version of the API, and not the model. The address says whether to stream.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,9 +13,10 @@ from providers.dialects.dialect import Dialect, TokenCounting
 from providers.dialects.messages.dialect import MESSAGES
 from providers.dialects.wording import Fields, raw_json
 
-# The versions that their pages name (docs.aws.amazon.com/bedrock/latest/userguide/, model-parameters-anthropic-claude-
-# messages.html, and docs.cloud.google.com/gemini-enterprise-agent-platform/models/partner-models/claude, read on
-# 2026-11-29). Anthropic's SDK 2.14 sends the newest one of Anthropic's own API instead, which takes less.
+# The versions that the clouds' pages name (docs.aws.amazon.com/bedrock/latest/userguide/,
+# model-parameters-anthropic-claude-messages.html, and
+# docs.cloud.google.com/gemini-enterprise-agent-platform/models/partner-models/claude, read on 2026-11-29). Anthropic's
+# SDK 2.14 sends the newest version of Anthropic's own API instead, which takes less.
 _AT_VERTEX, _AT_BEDROCK = msgspec.Raw(b'"vertex-2023-10-16"'), msgspec.Raw(b'"bedrock-2023-05-31"')
 
 
@@ -26,14 +27,14 @@ _COUNTING = MESSAGES.counting
 class Door(msgspec.Struct, frozen=True, kw_only=True):
     """How one cloud is asked."""
 
-    messages: Dialect  # Messages as it takes them: everybody else knows these by the same name
-    paths: Mapping[str, str]  # by API, below its base URL
-    whole: Mapping[str, str]  # likewise, for an answer that is not streamed
+    messages: Dialect  # Messages as this cloud takes them, under the same name
+    paths: Mapping[str, str]  # by API, below the provider's base URL
+    whole: Mapping[str, str]  # the same, for an answer that is not streamed
     counted: Callable[[Fields], Fields]  # the fields of a request that counts tokens of Messages
-    counting: TokenCounting = _COUNTING  # as what that is asked of everybody else
+    counting: TokenCounting = _COUNTING  # how a count is asked for: as of all other providers
 
     def has(self, asked: Dialect) -> bool:
-        """Whether requests in ``asked`` are sent in its Messages."""
+        """Whether requests in ``asked`` are sent in this cloud's Messages."""
         return asked is MESSAGES or asked is self.messages
 
 
@@ -52,12 +53,12 @@ def _to_count_at_vertex(fields: Fields) -> Fields:
 
 
 def _to_count_at_bedrock(fields: Fields) -> Fields:
-    """Return a body of InvokeModel's within another one. It must have a limit of the answer, which is not counted."""
+    """Return a body of InvokeModel within the body that counts. InvokeModel demands a limit; it is not counted."""
     asked = {**_at_bedrock(fields), "max_tokens": _NOT_COUNTED}
     return {"input": raw_json({"invokeModel": {"body": encoded(asked)}})}
 
 
-_NOT_COUNTED = msgspec.Raw(b"200000")  # more than any budget of thinking, which must be below it
+_NOT_COUNTED = msgspec.Raw(b"200000")  # more than any budget of thinking, which must be below the limit
 _IN_THE_ADDRESS = frozenset({"model", "stream"})
 
 # Addresses: lib/vertex/_client.py and lib/bedrock/_client.py of Anthropic's SDK 2.14 for Python, and for Gemini

@@ -35,12 +35,12 @@ FILTERED = frozenset(
         *("content_filter", "refusal", "sensitive"),  # the last is Z.ai's
         *("guardrail_intervened", "content_filtered"),  # Converse's
         *_GOOGLES,
-        *(word.lower() for word in _GOOGLES),  # of proxies before it
-        *(f"content_filter: {word}" for word in _GOOGLES),  # in its chat completions
+        *(word.lower() for word in _GOOGLES),  # of the proxies before Google's API
+        *(f"content_filter: {word}" for word in _GOOGLES),  # in Google's chat completions
     }
 )
 _CALLED = frozenset({"tool_calls", "function_call", "tool_use"})
-SHORT = CUT_SHORT | FILTERED  # these count, also where a server has sent another reason before, as with every chunk
+SHORT = CUT_SHORT | FILTERED  # they count even where a server has sent another reason before, as with every chunk
 
 
 def chat_reason(word: str, *, calls: object) -> str:
@@ -57,8 +57,8 @@ WHOLE_CALL = -1  # the piece is a call of its own
 SAME_CALL = -2  # the piece belongs to the call of the piece before
 
 
-# The most choices of an answer, tool calls, items, blocks, parts of one, or citations of a block: each becomes an event
-# or several. A batch has as many prompts at most.
+# The most choices of an answer, tool calls, items, blocks, parts of a block, or citations of a block: each becomes one
+# event or several. A batch has as many prompts at most.
 MOST_OF_ANSWER = 2048
 
 
@@ -66,10 +66,10 @@ _Items = TypeVar("_Items", bound=Sized)
 
 
 def few(items: _Items, what: str) -> _Items:
-    """Return ``items`` if there are at most ``MOST_OF_ANSWER``: each takes the event loop some time.
+    """Return ``items`` if there are at most ``MOST_OF_ANSWER``: each item takes the event loop some time.
 
     Raises:
-        UpstreamError: there are more (invalid_response).
+        UpstreamError: there are more items (invalid_response).
 
     """
     if len(items) > MOST_OF_ANSWER:
@@ -98,10 +98,10 @@ class Chunk(msgspec.Struct, frozen=True):
     refused: bool = False  # a piece of a refusal
     idle: bool = False  # a ping, or an event with nothing in it: a provider that sends only these has stalled
     fingerprint: str | None = None  # of what answers, the provider's own (system_fingerprint)
-    of_tool: bool = False  # the characters are of a tool's call or code, but no tool of the client's
+    of_tool: bool = False  # the characters are of a tool's call or code, but of no tool of the client's
     sound: bool = False  # has sound: such an answer may end without a finish reason
     whole: bool = False  # ``tools`` has whole arguments, perhaps after their pieces in earlier events
-    failed: bool = False  # the finish reason says that there is no answer, unless a part of one came before
+    failed: bool = False  # the finish reason says that there is no answer, unless a part of an answer came before
 
 
 _STRUCTURE = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
@@ -125,7 +125,7 @@ class Arguments(msgspec.Struct):
     _in_text: bool = False
     _last: str = ""  # the last character that is not blank
     _is_closed: bool = False  # an object, an array or a text has ended
-    _is_over: bool = False  # and more followed, or this was no JSON: it never becomes an object
+    _is_over: bool = False  # more followed, or this was no JSON: it never becomes an object
     _is_whole: bool = False
 
     def is_whole(self) -> bool:
@@ -138,7 +138,7 @@ class Arguments(msgspec.Struct):
         return self._is_whole
 
     def may_take_object(self) -> bool:
-        """Whether an object may come next: after anything but a colon, a comma or a bracket it would be no JSON."""
+        """Whether an object may come next: only after a colon, a comma or a bracket would the whole be JSON."""
         self.is_whole()  # looks at all pieces
         return not self._in_text and self._last in _BEFORE_VALUES
 
@@ -168,7 +168,7 @@ _EMPTY_CHARS = 8  # of an empty object, with blanks
 
 
 def replaces(before: Sequence[str], arguments: str) -> bool:
-    """Whether ``arguments`` take the place of those in pieces ``before``: an empty object, sent too early."""
+    """Whether ``arguments`` replace the arguments in pieces ``before``: a ``{}`` that was sent too early."""
     if not 0 < len(before) <= _EMPTY_CHARS or arguments.lstrip()[:1] != "{":  # no piece is empty
         return False
     if sum(map(len, before)) > _EMPTY_CHARS:
@@ -207,7 +207,7 @@ class EarlyObject:
         return self.end()
 
     def end(self) -> str:
-        """Return what was kept: the call has ended."""
+        """Return the empty object if it is still kept: the call has ended."""
         kept, self._kept, self._is_past = self._kept, "", True
         return kept
 
@@ -249,8 +249,8 @@ def is_unread(reason: object, native: object = None, *, after_text: bool = False
     """Whether an answer ended with an unreadable call, by its finish ``reason`` or the vendor's own reason, ``native``.
 
     If nothing came before, there is no answer. ``after_text``: a text came before, but no call. If the model had begun
-    the unreadable call, the answer broke off: another API has no word for that, and after its words for a good end an
-    agent would stop.
+    the unreadable call, the answer broke off. Another API has no word for that; its words for a good end would make an
+    agent stop.
     """
     words = _MISWRITTEN if after_text else _UNREAD
     if isinstance(reason, str) and words.search(reason) is not None:
@@ -289,7 +289,7 @@ def no_json_object() -> UpstreamError:
 
 
 def no_answer(body: bytes, what: str, secrets: Sequence[str]) -> UpstreamError:
-    """Return the error of JSON that is no answer (``what`` was asked for): the provider's, if it states one."""
+    """Return the error of JSON that is no answer (``what`` was asked for): the provider's error, if there is one."""
     if complains(body):
         return error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
     return UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with JSON that is not {what}")
@@ -304,7 +304,7 @@ _BLANK_LINES = (b"\n\n", b"\r\n\r\n")
 _FIRST_LINE_BYTES = 6  # of ``data: `` or ``event:``
 _ONE_EVENT = re.compile(rb"(?:event:[^\r\n]+(\r?\n))?data: [^\r\n]+(\r?\n)\r?\n")  # of one line of data
 _SIMPLE_TEXT = re.compile(rb"[ !#-\[\]-~]+")  # ASCII that JSON writes unescaped
-_UNWRITTEN = re.compile(rb"[\x00-\x1f]|\\u[dD][89a-fA-F]")  # that JSON has to escape, and halves of characters
+_UNWRITTEN = re.compile(rb"[\x00-\x1f]|\\u[dD][89a-fA-F]")  # what JSON has to escape, and halves of characters
 _texts = msgspec.json.Decoder(list[str])
 
 
@@ -402,7 +402,7 @@ def learned(raw: bytes, chunk: Chunk, opening: re.Pattern[bytes], *, named: bool
     if text is None:
         return None
     before, after = raw[: found.end()], raw[text.end() - 1 :]
-    # If this is not all text of the event, another field has the rest.
+    # If this text is not the whole text of the event, another field has the rest.
     whole = _chars([text[1]], text[1]) is not None and len(_decoded([text[1]])[0]) == chunk.text_chars
     return Pattern(before, after, after + before, 2 * form[2] + before[:_FIRST_LINE_BYTES], chunk) if whole else None
 
@@ -482,7 +482,7 @@ TEXTS_OF_THOUGHTS = ("text", "thinking", "summary")
 
 
 class Pieces:
-    """A value in pieces, joined at the end: joining each piece with all before would take ever longer."""
+    """A value in pieces, joined at the end: joining each piece with all earlier pieces would take ever longer."""
 
     __slots__ = ("is_base64", "texts")
 
@@ -502,7 +502,7 @@ def whole(value: Any) -> Any:
     """Return a joined value for JSON's encoder.
 
     Raises:
-        TypeError: the value is something else.
+        TypeError: the value cannot be encoded.
 
     """
     if not isinstance(value, Pieces):
@@ -544,7 +544,7 @@ class Entries(list[Any]):
         self._said: set[bytes] = set()
 
     def find(self, piece: Mapping[str, Any]) -> int | None:
-        """Return the number of the entry with the index or id of ``piece``; neither, nor the type, may contradict."""
+        """Return the number of the entry with the index or id of ``piece``; index, id and type must not contradict."""
         kind = _kind_of(piece)
         keys = [(*place, each) for place in _places_of(piece) for each in ((kind, "") if kind else (None,))]
         same = [*_places_of(piece), *([("type", kind)] if kind else [])]
@@ -560,7 +560,7 @@ class Entries(list[Any]):
                 self._latest[*place, kind] = max(number, self._latest.get((*place, kind), number))
 
     def add_new(self, more: Sequence[Any]) -> None:
-        """Add new entries: those after the known entries, if ``more`` repeats them; otherwise those that differ."""
+        """Add new entries: where ``more`` repeats the known entries, what follows these; else those that differ."""
         said = len(self)
         goes_on = len(more) >= said and list(more[:said]) == self
         for each in more[said:] if goes_on else more:

@@ -95,32 +95,34 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Of chat: the accepted fields of assistant messages, and of tool calls in them. None: all
     assistant_fields: frozenset[str] | None = None
     call_fields: frozenset[str] | None = None
-    # Of chat: fields of both that other vendors' answers have, and that the provider refuses; ``thinking``: parts of an
-    # answer's content that are thoughts, as Mistral's {"type": "thinking", "thinking": [{"type": "text", …}]}.
+    # Of chat: fields of messages and of tool calls that other vendors' answers have, and that the provider refuses.
+    # ``thinking``: parts of content that are thoughts, as Mistral's {"type": "thinking", "thinking": [{"type": "text",
+    # …}]}.
     refused_fields: frozenset[str] = frozenset()
-    # Of chat: reasoning_content is required beside tool calls; this is sent if a client has none. None: not required
+    # Of chat: reasoning_content is required beside tool calls. This text is sent if a client has none. None: not
+    # required
     missing_reasoning: str | None = None
     named_turns: bool = True  # of chat: a turn of the system or the user may have a name
-    blank_turns: bool = True  # turns of the assistant, texts in them, and instructions may say nothing
-    user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
+    blank_turns: bool = True  # turns of the assistant, texts in these turns, and instructions may be blank
+    user_after_tool: bool = True  # of chat; False: after a tool's result comes another result, or the assistant
     one_system: bool = False  # of chat, Messages, Responses: one system prompt, the first
-    instructions: bool = True  # of chat: there may be a system prompt; else the user says what it says
-    blank_arguments: bool = True  # of chat: a call without arguments may have a text that says nothing
-    system_turns: bool = True  # of Messages: instructions may stand among its messages
-    # Of Messages: it has blocks of documents and of found texts; else those of plain text are sent as texts.
+    instructions: bool = True  # of chat: there may be a system prompt; else the user says the same
+    blank_arguments: bool = True  # of chat: a call without arguments may have a blank text as arguments
+    system_turns: bool = True  # of Messages: instructions may stand among the messages
+    # Of Messages: documents and found texts may be blocks; else such blocks of plain text are sent as texts.
     documents: bool = True
     user_first: bool = False  # of chat: the user speaks first, after the system prompt
     alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
     plain_texts: bool = False  # of chat: contents are a text, not a list of texts
-    plain_blocks: bool = False  # likewise of Messages, also in the system prompt and in results of tools
+    plain_blocks: bool = False  # of Messages: the same, also in the system prompt and in results of tools
     null_contents: bool = True  # of chat: beside calls, a content may be null
-    offers_called: bool = False  # of chat and Responses: beside functions, those that were called must be offered
+    offers_called: bool = False  # of chat and Responses: beside any functions, the called ones must be offered
 
     @property
     def tells(self) -> bool:
         """Whether something may be lost, so that a request is checked before it is planned.
 
-        Without ``refused_fields``: these are checked only in requests in which one of them ``stands``.
+        Without ``refused_fields``: a request is checked for these only if one of them ``stands`` in it.
         """
         return (
             self.assistant_fields is not None
@@ -133,11 +135,11 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def moves_system(self) -> bool:
-        """Whether, in Messages, instructions among its messages are sent as the user's."""
+        """Whether instructions among the messages (in Messages) are sent as the user's."""
         return self.one_system or not self.system_turns
 
     def with_ids(self, api: str, letters: str, longest: int) -> "History":
-        """Return these rules with other ids of calls: Mistral's, in letters and digits alone, have one length."""
+        """Return these rules with other ids of calls. Mistral's, of letters and digits alone, have one length."""
         shortest = longest if letters == "alphanumeric" else 1
         form = msgspec.convert({"letters": letters, "shortest": shortest, "longest": longest}, CallIds)
         return msgspec.structs.replace(self, call_ids={**self.call_ids, api: form})
@@ -166,7 +168,7 @@ _message_decoder = msgspec.json.Decoder(_Message)
 _BLANK_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*"(?:\s|\\[nrt])*"')
 _BLANK = re.compile(rb'"(?:\s|\\[nrt])*"|null|\[\s*\]')
 _TEXTS = frozenset({b'"text"', b'"output_text"'})
-_SAYING = ("audio", "function_call", "refusal", "tool_calls")  # fields of an assistant's message, besides its content
+_SAYING = ("audio", "function_call", "refusal", "tool_calls")  # fields in which an assistant says something
 _parts_decoder = msgspec.json.Decoder(list[_Message])
 _NULL = msgspec.Raw(b"null")
 _ASSISTANT, _SYSTEM, _TOOL, _USER = b'"assistant"', b'"system"', b'"tool"', b'"user"'
@@ -180,7 +182,7 @@ _OF_FUNCTIONS = frozenset({"arguments", "name"})
 _SIGNED = frozenset({"extra_content", "reasoning_details", "thinking_blocks"})
 _UNTOLD = frozenset({"annotations", "extra_content", "provider_specific_fields"})  # fields with no meaning elsewhere
 _BEFORE = _Message(role=msgspec.Raw(_USER), content=raw_json(LEFT_OUT))
-# Stands between a tool's result and what cannot be in one, where the user may not follow.
+# Stands between a tool's result and a message that cannot be part of the result, where the user may not follow.
 _READ = _Message(role=msgspec.Raw(_ASSISTANT), content=msgspec.Raw(b'"I have read the results."'))
 
 
@@ -194,12 +196,12 @@ def chat_history(fields: Fields, history: History) -> Wording:
 
 
 def without_system(fields: Fields) -> Wording:
-    """Return a chat completion request whose instructions the user says, for models that have no system prompt."""
+    """Return a chat completion request where the user says the instructions, for models without a system prompt."""
     return chat_history(fields, _UNINSTRUCTED)
 
 
 def without_parts_of_thoughts(fields: Fields) -> Wording:
-    """Return a chat completion request without thoughts among the parts of its answers, which Mistral has."""
+    """Return a chat completion request without the thoughts that Mistral has among the parts of answers."""
     return chat_history(fields, _NO_PARTS)
 
 
@@ -220,7 +222,7 @@ _functions_decoder = msgspec.json.Decoder(list[_Function])
 
 
 def _with_called(wording: Wording) -> Wording:
-    """Return a chat completion request that offers the functions that its conversation has called, besides its own."""
+    """Return a chat completion request that offers its own functions, and those that its conversation has called."""
     fields = wording.fields
     try:
         offered = [each.function.name for each in _functions_decoder.decode(fields["tools"]) if each.function]
@@ -232,7 +234,7 @@ def _with_called(wording: Wording) -> Wording:
 
 
 def offering(wording: Wording, offered: Sequence[str], called: Sequence[str], tool: Callable[[Any], Any]) -> Wording:
-    """Return a request that also offers the functions that were ``called``, if it has ``offered`` others.
+    """Return a request that also offers the functions that were ``called``, if it has ``offered`` other functions.
 
     ``tool``: makes a tool of a function's name and parameters.
 
@@ -256,9 +258,9 @@ _CALLED_BEFORE = "this provider needs the tools that were called before, so they
 def messages_history(fields: Fields, history: History) -> Wording:
     """Return a Messages request with system prompts among its messages as the user's texts, if ``history`` says so.
 
-    Templates of one's own servers refuse system prompts there, and Claude Code sends some. If the server demands
-    thoughts, a turn that calls tools gets one, unless the model is not to think. A document of plain text is a
-    text if the server has no documents, and what says nothing is left out if the server refuses that.
+    Claude Code sends system prompts among the messages, and templates of people's own servers refuse them there. If the
+    server demands thoughts, a turn that calls tools gets a thought, unless the model is not to think. A document of
+    plain text becomes a text if the server has no documents. Blank texts are left out if the server refuses them.
     """
     raw = bytes(fields.get("messages", b""))
     if (form := history.call_ids.get("messages")) is not None and b'"tool_use"' in raw:
@@ -292,7 +294,7 @@ def _with_plain_system(wording: Wording) -> Wording:
     losses, said = [*wording.losses], wording.fields["system"]
     try:
         system = _as_one_text(said, "system", losses)
-    except (*UNREADABLE, KeyError):  # its provider says so
+    except (*UNREADABLE, KeyError):  # the provider reports the error
         return wording
     return wording if system is said else Wording({**wording.fields, "system": system}, tuple(losses))
 
@@ -314,7 +316,7 @@ def _with_ids_of_blocks(fields: Fields, raw: bytes, ids: FittedIds) -> Fields:
                     block[name], are_other = fitted, True
             if are_other:
                 message["content"], changed = raw_json(blocks), True
-    except UNREADABLE:  # its provider says so
+    except UNREADABLE:  # the provider reports the error
         return fields
     return {**fields, "messages": raw_json(messages)} if changed else fields
 
@@ -357,8 +359,8 @@ def _concerns(raw: bytes, history: History) -> bool:
 def stands(names: frozenset[str], fields: Fields) -> bool:
     """Whether a chat completion request may have a field of these ``names``.
 
-    A name is looked for in an assistant's turn, a path in the messages or the tools, where it begins: ``tools.async``;
-    ``*.cache_control`` in both.
+    A name is looked for in an assistant's turn. A path begins with where to look, the messages or the tools:
+    ``tools.async``. ``*.cache_control`` is looked for in both.
     """
     of_turns, of_messages, of_tools = _looked_for(names)
     raw = bytes(fields.get("messages", b""))
@@ -370,7 +372,7 @@ def stands(names: frozenset[str], fields: Fields) -> bool:
 
 @cache
 def _looked_for(names: frozenset[str]) -> tuple[re.Pattern[bytes] | None, ...]:
-    """Return what finds a field in the messages, in messages without an assistant's turn, and in the tools."""
+    """Return the patterns of a field in the messages, in messages without an assistant's turn, and in the tools."""
     paths = {(path.partition(".")[0], path.rpartition(".")[2]) for path in names if "." in path}
     of_messages = {name for top, name in paths if top != "tools"}
     of_tools = {name for top, name in paths if top != "messages"}
@@ -380,7 +382,7 @@ def _looked_for(names: frozenset[str]) -> tuple[re.Pattern[bytes] | None, ...]:
 
 @cache
 def _fields_of(names: frozenset[str]) -> re.Pattern[bytes]:
-    # By first letters: at each quote a search compares these alone, however many names have one.
+    # By first letters: at each quote a search compares only the first letters, however many names begin with one.
     by_first = groupby(sorted(names), key=lambda name: name[0])
     kinds = (f"{first}(?:{'|'.join(re.escape(name[1:]) for name in each)})" for first, each in by_first)
     return re.compile(f'"(?:{"|".join(kinds)})"'.encode())
@@ -414,7 +416,7 @@ def without_bound_reasoning(fields: Fields, of: frozenset[bytes] | None = None) 
 
 
 def without_sealed(fields: Fields) -> Wording:
-    """Return a chat completion request without what the gateway has sealed: no vendor of chat has made it.
+    """Return a chat completion request without what the gateway has sealed: no vendor of chat has made such texts.
 
     Other details of thoughts stay.
     """
@@ -454,7 +456,7 @@ class _Conversation:
         """Adapt all messages.
 
         Raises:
-            msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid in chat.
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: a message is not valid in chat.
 
         """
         history = self._history
@@ -476,7 +478,7 @@ class _Conversation:
             self._fit_contents(history)
 
     def _leave_out_parts_of_thoughts(self) -> None:
-        """Leave thoughts out of the parts of answers. An answer of thoughts alone keeps its calls, or says nothing."""
+        """Leave thoughts out of the parts of answers. An answer of thoughts alone keeps its calls, or becomes blank."""
         for number, message in self.messages:
             content = message.get("content", _NULL)
             if _role(message) != _ASSISTANT or bytes(memoryview(content)[:1]) != b"[":
@@ -555,7 +557,7 @@ class _Conversation:
                 self.losses.append(Loss(f"messages[{number}].{name}", reason, hint=name in THOUGHTS))
 
     def _leave_out_repeated(self, number: int, message: _Message) -> None:
-        """Leave out of an answer's parts what belongs to their message: an SDK repeats it there."""
+        """Leave the fields of the message out of the parts of an answer: OpenAI's SDK for agents repeats them there."""
         content = message.get("content", _NULL)
         if is_string(content) or _fields_of(OF_ANSWER).search(content) is None:
             return
@@ -569,7 +571,7 @@ class _Conversation:
         self._set(message, "content", raw_json(parts))
 
     def fit_system(self) -> None:
-        """Move each system prompt into the user's messages, but for the one that goes first.
+        """Move each system prompt into the user's messages, except the first.
 
         Raises:
             msgspec.DecodeError, UnicodeDecodeError, RecursionError: a message is not valid.
@@ -587,7 +589,7 @@ class _Conversation:
         self.messages = kept
 
     def leave_out_blanks(self) -> None:
-        """Leave out turns of the assistant, texts in them, and instructions that say nothing.
+        """Leave out blank turns of the assistant, blank texts in these turns, and blank instructions.
 
         Raises:
             msgspec.DecodeError, UnicodeDecodeError, RecursionError: a turn is not valid.
@@ -598,10 +600,10 @@ class _Conversation:
         self.losses += losses
 
     def fit_documents(self) -> None:
-        """Have each document of plain text, and each text that was found, as a text, also in results of tools.
+        """Make a text of each document of plain text, and of each text that was found, also in results of tools.
 
         Raises:
-            msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: a message is not valid.
 
         """
         for number, message in self.messages:
@@ -627,10 +629,10 @@ class _Conversation:
         return raw_json(blocks)
 
     def fit_texts(self) -> None:
-        """Have lists of texts as one text, in turns of Messages and in results of tools.
+        """Make one text of each list of texts, in turns of Messages and in results of tools.
 
         Raises:
-            msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: a message is not valid.
 
         """
         for number, message in self.messages:
@@ -645,10 +647,10 @@ class _Conversation:
             self._set(message, "content", content)
 
     def fit_thoughts(self) -> None:
-        """Have each turn of Messages that calls tools begin with a thought.
+        """Begin each turn of Messages that calls tools with a thought.
 
         Raises:
-            msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: a message is not valid.
 
         """
         for number, message in self.messages:
@@ -668,7 +670,7 @@ class _Conversation:
         return number, {"role": msgspec.Raw(_USER), "content": tagged(message.get("content", _NULL))}
 
     def _with_one_system(self) -> Iterator[tuple[int, _Message]]:
-        """Yield the messages, the first instructions as one if there may be any, and others in the user's messages."""
+        """Yield the messages: the first instructions as one if there may be any, others in the user's messages."""
         first: _Message | None = None
         said = not self._history.instructions
         for number, message in self.messages:
@@ -688,8 +690,8 @@ class _Conversation:
     def _without_users_after_tools(self) -> Iterator[tuple[int, _Message]]:
         """Yield the messages; a text of the user's after a tool's result goes to the end of that result.
 
-        The last of several texts in a row stays the user's. Programs first comment on the result, then ask (Codex: that
-        a command was stopped), and a question within a tool's result is not answered.
+        The last of several texts in a row stays the user's. Programs first comment on the result, then ask (Codex
+        comments that a command was stopped). Models do not answer a question within a tool's result.
         """
         before: _Message = {}
         has_joined = False
@@ -707,7 +709,7 @@ class _Conversation:
             yield number, message
 
     def _alternating(self) -> Iterator[tuple[int, _Message]]:
-        """Yield the messages, with consecutive ones of the user, or of the assistant, joined."""
+        """Yield the messages; consecutive messages of the user, or of the assistant, are joined."""
         before: _Message = {}
         for number, message in self.messages:
             role = _role(message)
@@ -724,7 +726,7 @@ _Turns = list[tuple[int, _Message]]
 
 
 def without_blanks(turns: _Turns, prompt: str) -> tuple[_Turns, list[Loss]]:
-    """Return turns, each with its number in ``prompt``, without what says nothing of the assistant and instructions.
+    """Return turns, each with its number in ``prompt``, without blank texts of the assistant and blank instructions.
 
     Programs keep such turns and texts of answers that broke off, and send an empty system prompt where a user has none.
 
@@ -745,7 +747,7 @@ def without_blanks(turns: _Turns, prompt: str) -> tuple[_Turns, list[Loss]]:
 
 
 def _without_blank_texts(message: _Message) -> _Message | None:
-    """Return a turn without its blank texts, itself if it has none; None: it says nothing."""
+    """Return a turn without its blank texts, unchanged if it has none; None: the whole turn is blank."""
     content = message.get("content", _NULL)
     if _BLANK.fullmatch(content) is not None:
         return message if any(bytes(message.get(name, _NULL)) not in SAYS_NOTHING for name in _SAYING) else None
@@ -769,11 +771,11 @@ def _refused(given: _Message, known: frozenset[str] | None, history: History) ->
 
 
 def _fitted_function(function: msgspec.Raw, history: History) -> msgspec.Raw | None:
-    """Return a call's function without what a provider refuses, and with arguments; None: it stays as it is.
+    """Return a call's function with arguments, without what a provider refuses; None: the function stays as it is.
 
-    Blank arguments are no JSON. Models send none to a function without parameters, and clients send that back. Servers
-    that read it refuse it (labring/FastGPT/issues/5497 on github.com, of vLLM, read on 2026-11-27); ``{}`` is the same
-    call. LiteLLM adds ``provider_specific_fields`` to functions as to calls
+    Blank arguments are no JSON. Models send blank arguments to a function without parameters, and clients send them
+    back. Servers that parse them refuse the request (labring/FastGPT/issues/5497 on github.com, of vLLM, read on
+    2026-11-27). ``{}`` is the same call. LiteLLM adds ``provider_specific_fields`` to functions as to calls
     (litellm/litellm_core_utils/prompt_templates/factory.py, read on 2026-11-30).
     """
     is_blank = _BLANK_ARGUMENTS.search(function) is not None
@@ -833,9 +835,9 @@ _AS_TEXT = "this provider has no documents: it is sent as a text"
 
 
 def _text_of(document: _Message) -> msgspec.Raw | None:
-    """Return the words of a document, behind its title and what is said of it; None: they are in no plain text."""
+    """Return the words of a document, behind its title and context; None: the document is no plain text."""
     names, source = ("title", "context"), document.get("source", _NULL)
-    is_found = is_string(source)  # a text that a search has found: it is told where
+    is_found = is_string(source)  # a text that a search has found: its source is an address
     held = document if is_found else _message_decoder.decode(source)
     kind, inner = bytes(held.get("type", _NULL)), held.get("content", _NULL)
     if kind == b'"text"':

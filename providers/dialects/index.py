@@ -1,4 +1,4 @@
-"""All dialects by their names in the configuration. A new one is a folder, and a line here."""
+"""All dialects by their names in the configuration. A new dialect is a folder, and a line here."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from providers.dialects.messages.dialect import MESSAGES
 from providers.dialects.responses.dialect import RESPONSES
 from providers.models import Traits
 
-PIVOT = CHAT  # all translations go through it; the configuration uses its names for parameters
+PIVOT = CHAT  # all translations go through chat; the configuration uses chat's names for parameters
 DIALECTS: Mapping[str, Dialect] = {
     each.name: each for each in (CHAT, COMPLETIONS, RESPONSES, MESSAGES, GEMINI, INTERACTIONS)
 }
@@ -26,15 +26,15 @@ def _of_functions(dialect: Dialect) -> Dialect:
     return msgspec.structs.replace(dialect, pivoting=msgspec.structs.replace(dialect.pivoting, beyond=beyond))
 
 
-# APIs of servers that take functions alone among tools, by name. A request that came in such an API is translated too,
-# so that its other tools are functions there.
+# APIs of servers that take only functions as tools, by name. A request that came in such an API is translated too, so
+# that the server gets its other tools as functions.
 OF_FUNCTIONS: Mapping[str, Dialect] = {RESPONSES.name: _of_functions(RESPONSES)}
 
 
 def habits_by_dialect(known: Habits, traits: Traits, longest: int | None) -> Mapping[str, Habits]:
     """Return how a model is asked in each dialect, by the dialect's name; in chat as is ``known``.
 
-    ``longest``: the tokens of its longest answer; None: unknown.
+    ``longest``: the tokens of the model's longest answer; None: unknown.
     """
     habits = dict.fromkeys(DIALECTS, known)
     for name, dialect in DIALECTS.items():

@@ -1,7 +1,8 @@
 """What refusals mean, and how the vendor of each API words them: a table of meanings and APIs.
 
-A program recognises a refusal only by the code or the words of its own API's vendor. So a refusal of another API's
-vendor, or of the gateway, is translated into these. A refusal that is not in the table is reported by its status.
+A program recognises a refusal only by the code or the words of the vendor of its own API. So a refusal of another API's
+vendor, or of the gateway, is translated into that vendor's words. For example, Google's "The input token count exceeds
+…" becomes "prompt is too long" for Claude Code. A refusal that is not in the table is reported by its status.
 """
 
 import re
@@ -12,7 +13,7 @@ import msgspec
 
 from providers.refusals import UNKNOWN_LENGTHS, Meaning, StatedLengths
 
-Details = Sequence[Mapping[str, Any]]  # what an error has besides its message, for programs alone
+Details = Sequence[Mapping[str, Any]]  # an error's parts besides its message, for programs alone
 
 
 class RefusalWords(msgspec.Struct, frozen=True):
@@ -20,10 +21,10 @@ class RefusalWords(msgspec.Struct, frozen=True):
 
     type: str
     own: re.Pattern[str]  # finds the vendor's own words: a message that has them is not changed
-    words: str = ""  # if nothing else is known; "": the message is not changed
-    code: str | None = None  # None: the vendor's errors have none
-    codes: frozenset[str] = frozenset()  # other codes of the vendor for the same, which are kept
-    details: Callable[[float | None], Details] = lambda _: ()  # by the seconds after which to come back
+    words: str = ""  # the message if nothing else is known; "": the message is not changed
+    code: str | None = None  # None: this vendor's errors have no code
+    codes: frozenset[str] = frozenset()  # other codes of the vendor for the same meaning; such a code is kept
+    details: Callable[[float | None], Details] = lambda _: ()  # by the seconds after which the client may come back
     long: str = ""  # the words if ``prompt`` and ``most`` are known: for a prompt that is too long
     beside: str = ""  # the words if the prompt fits, but not together with the ``answer``
 
@@ -45,12 +46,12 @@ _ANY = re.compile("")
 
 
 def _retried(after_s: float | None) -> Details:
-    """Return Google's detail for when to come back: clients of its API read no header."""
+    """Return Google's detail that says when to come back: clients of Google's API read no header."""
     return () if after_s is None else ({"@type": f"{_RPC}RetryInfo", "retryDelay": f"{after_s:g}s"},)
 
 
 def _of_day(quota: str) -> Callable[[float | None], Details]:
-    """Return what makes a limit final to Gemini CLI: the day in the name of the quota."""
+    """Return the detail that makes a limit final to Gemini CLI: ``PerDay`` in the quota's name, ``RequestsPerDay``."""
     failure = {"@type": f"{_RPC}QuotaFailure", "violations": [{"quotaId": quota}]}
     return lambda after_s: (failure, *_retried(after_s))
 

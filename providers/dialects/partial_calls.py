@@ -8,7 +8,7 @@ from providers.dialects.events import Arguments, is_empty_object
 from providers.dialects.wording import BLANK, arguments_object
 from providers.refusals import ErrorKind, UpstreamError
 
-_OBJECTS = frozenset({"{", '"', "n"})  # the first characters of an object, one that is encoded twice, and null
+_OBJECTS = frozenset({"{", '"', "n"})  # the first characters of an object, an object that is encoded twice, and null
 
 
 class PartialCall:
@@ -17,11 +17,11 @@ class PartialCall:
     def __init__(self) -> None:
         self.call_id = ""
         self.name = ""
-        self.is_custom = False  # its argument is a text: it may be whole at any time, or go on
-        self.signature = ""  # Google's, of the thoughts before it
+        self.is_custom = False  # the argument is a text: it may be whole at any time, or go on
+        self.signature = ""  # Google's signature of the thoughts before the call
         self._unsaid: list[str] = []
         self._arguments = Arguments()
-        self._begin = ""  # their first character
+        self._begin = ""  # the first character of the arguments
 
     def add(self, piece: Mapping[str, Any]) -> None:
         """Add a piece of the call from a chunk; the name arrives in one piece."""
@@ -41,8 +41,8 @@ class PartialCall:
     def take(self, *, finished: bool = True) -> str:
         """Return the arguments that have not been sent yet, and count them as sent.
 
-        What does not begin as an object is kept until it is whole: ``null`` is sent as an empty one, one that was
-        encoded twice as what it is.
+        Arguments that do not begin as an object are kept until they are whole. ``null`` is sent as ``{}``, and an
+        object that was encoded twice as the object: ``"{}"`` as ``{}``.
         """
         is_object = self.is_custom or self._begin in {"", "{"}
         if not (is_object or finished or self.is_whole()):
@@ -53,7 +53,7 @@ class PartialCall:
         return unsaid if said is None else bytes(said).decode()
 
     def has_none(self) -> bool:
-        """Whether there are no arguments: they are blank, ``null``, or one of both encoded as text."""
+        """Whether the call has no arguments: they are blank, ``null``, or one of both encoded as text."""
         return "".join(self._arguments.pieces).strip(BLANK + '"') in {"", "null"}
 
     def is_empty_object(self) -> bool:
@@ -61,7 +61,7 @@ class PartialCall:
         return is_empty_object("".join(self._arguments.pieces))
 
     def is_whole(self) -> bool:
-        """Whether the arguments are complete, so far as is known: one without any may get some, a text may go on."""
+        """Whether the arguments are complete, so far as is known. Missing arguments may come, and a text may go on."""
         return not self.is_custom and self._arguments.is_whole() and self._begin in _OBJECTS
 
 
@@ -71,12 +71,13 @@ class PartialCalls:
     def __init__(self) -> None:
         self._calls: list[PartialCall] = []
         self._numbers = CallNumbers()
-        self._said = 0  # how many have been sent completely
+        self._said = 0  # number of calls that have been sent completely
 
     def add(self, piece: Mapping[str, Any], *, waits: bool) -> None:
         """Add a piece to its call, as ``CallNumbers`` finds it.
 
-        ``waits``: what it keeps is only said at the end. Otherwise a call that grows behind it is not kept waiting.
+        ``waits``: kept pieces are only said at the end. Otherwise a call that grows behind a kept piece is not kept
+        waiting.
 
         Raises:
             UpstreamError: that call has been sent completely (invalid_response).
@@ -93,11 +94,11 @@ class PartialCalls:
         call = self._calls[number]
         call.add(piece)
         late = call.take().strip() if number < self._said else ""
-        if late and not (is_empty_object(late) and call.is_empty_object()):  # else it is what was said
+        if late and not (is_empty_object(late) and call.is_empty_object()):  # else the piece repeats what was said
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "continued a tool call that had ended")
 
     def finish(self) -> None:
-        """Add what was kept of their arguments: they have ended."""
+        """Add what was kept of the calls' arguments: the arguments have ended."""
         for number, piece in self._numbers.rest():
             self._add(number, piece)
 
@@ -105,14 +106,14 @@ class PartialCalls:
         """Check at the end that every call could be sent.
 
         Raises:
-            UpstreamError: one has no name (invalid_response).
+            UpstreamError: a call has no name (invalid_response).
 
         """
         if any(not call.name for call in self._calls):
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
 
     def without_arguments(self) -> list[PartialCall]:
-        """Return the calls that have none."""
+        """Return the calls that have no arguments."""
         return [call for call in self._calls if call.has_none()]
 
     def __len__(self) -> int:
@@ -123,7 +124,7 @@ class PartialCalls:
         return self._said < len(self._calls)
 
     def are_cut(self) -> bool:
-        """Whether the arguments of one of those are not complete."""
+        """Whether the arguments of a call that is not sent completely are incomplete."""
         return not all(call.is_whole() for call in self._calls[self._said :])
 
     def current(self) -> tuple[int, PartialCall] | None:

@@ -27,7 +27,7 @@ _object = msgspec.json.Decoder(_Object)
 def without_pictures(prompt: str, fields: Fields) -> Wording | None:
     """Return the request with a note for each picture of an earlier turn, and of a tool's result.
 
-    None: the request has no such picture; or it asks about a picture, as the user's newest turn shows one. The field
+    None: the request has no such picture, or asks about one: the user's newest turn shows a picture. The field
     ``prompt`` has the conversation.
     """
     losses: list[Loss] = []
@@ -65,7 +65,7 @@ def _newest(turns: Sequence[_Object]) -> tuple[int, int]:
         begin -= 1
     if begin:
         begin = next((at for at in range(end - 1, begin, -1) if _role(turns[at]) not in _INSTRUCTING), begin)
-    # Chat has no pictures in results: these follow in a turn of the user.
+    # Chat has no pictures in results: such pictures follow in a turn of the user.
     return begin + (0 < begin < end and _role(turns[begin - 1]) == b'"tool"'), end
 
 
@@ -88,7 +88,7 @@ def _is_picture(part: Mapping[str, msgspec.Raw]) -> bool:
 
 
 def _note(parts: list[_Object], path: str, losses: list[Loss]) -> bool:
-    """Put notes in place of pictures among ``parts``, and in results of tools; return whether there was one."""
+    """Put notes in place of pictures among ``parts``, and in results of tools; return whether there was a picture."""
     before = len(losses)
     for number, part in enumerate(parts):
         place = f"{path}[{number}]"
@@ -115,7 +115,7 @@ def _noted(picture: _Object) -> _Object:
 
 
 def _note_in_response(part: _Object, name: str, path: str, losses: list[Loss]) -> None:
-    """Put a note among what a function has returned: beside it, Google takes no texts."""
+    """Put a note among what a function has returned: Google takes no texts beside a function's response."""
     response = _object.decode(part[name])
     shown = _objects.decode(response.get("parts", b"[]"))
     left = [each for each in shown if not _is_picture(each)]

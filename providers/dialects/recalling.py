@@ -16,7 +16,7 @@ class TurnReader(Protocol):
 
     id: str | None
     is_over: bool  # whether the answer is complete, or was cut short by its own limit
-    is_lost: bool  # whether the items were longer than is kept
+    is_lost: bool  # whether the items were longer than ``MOST_HEARD_BYTES``, and so are not kept
     about: bytes  # the ended answer without its items and without the client's fields; empty: too long
 
     def take(self, block: bytes) -> None:
@@ -31,15 +31,15 @@ class TurnReader(Protocol):
 
 
 class Recalling(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """How one API names earlier answers. Where no provider stores them, the gateway remembers recent ones.
+    """How one API names earlier answers. Where no provider stores answers, the gateway remembers recent ones.
 
     A conversation is a list of items: of Responses the items of ``input``, of interactions their steps.
     """
 
     noun: str  # what an answer of the API is called in errors
-    path: str  # of the stored ones, at providers and at the gateway
+    path: str  # of the stored answers, at providers and at the gateway
     previous: str  # the field of a request that names the answer before
-    items_of: Callable[[msgspec.Raw | None], bytes | None]  # a prompt's, without brackets; None: there are none
+    items_of: Callable[[msgspec.Raw | None], bytes | None]  # a prompt's, without brackets; None: no items
     heard: Callable[[], TurnReader]
     answered_again: Callable[[bytes, Sequence[tuple[str | None, bytes]]], bytes]  # from ``about`` and ``said``
     id_of: Callable[[bytes], str | None]  # returns the id of the answer whose JSON or events begin so
@@ -47,5 +47,5 @@ class Recalling(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     state_of: Callable[[bytes], tuple[str | None, Usage | None]]  # the status and usage of a stored answer
     deleted: Callable[[str], dict[str, object]]  # returns the body for a deleted answer, from its id
     running: frozenset[str] = frozenset({"queued", "in_progress"})
-    kept_as: str = ""  # in the gateway's memory, where no answer of another API is found; empty: as ever, Responses
+    kept_as: str = ""  # the gateway's memory has these answers apart from other APIs'; empty: beside Responses'
     names_items: bool = False  # items have ids, by which later requests may name them

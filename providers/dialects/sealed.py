@@ -1,6 +1,7 @@
 """Seals reasoning that only one account can read, for clients of another API, and opens it when they send it back.
 
-Nothing is kept for it: a sealed text says whose it is, by a digest, and only who has the key can have made it.
+The gateway stores nothing. A sealed text names its account, by a digest, and only a gateway with the key can have made
+the text.
 """
 
 import base64
@@ -19,7 +20,7 @@ _WHOSE = re.compile(SEALED_MARK + rb"([\w-]{12})\.", re.ASCII)
 
 
 class ThoughtPlace:
-    """Where reasoning stood in an answer: behind so many calls, and behind a text or not."""
+    """Where reasoning stood in an answer: behind how many calls, and whether behind a text."""
 
     __slots__ = ("behind_text", "calls")
 
@@ -40,16 +41,16 @@ class Seal:
 
     @cached_property
     def whose(self) -> str:
-        """What says in a sealed text that it is of this account."""
+        """The digest of this account, by which a sealed text names it."""
         return self._digest(b"account\0" + self._account.encode(), _WHOSE_BYTES)
 
     def closed(self, text: str, place: ThoughtPlace) -> str:
-        """Return a ``text`` that stood at a ``place``, sealed."""
+        """Return ``text``, which stood at ``place``, sealed."""
         said = f"{place.calls}{'t' if place.behind_text else ''}"
         return f"{SEALED}:{self.whose}.{said}.{self._mac(said, text)}.{text}"
 
     def opened(self, sealed: str) -> tuple[str, ThoughtPlace] | None:
-        """Return what was sealed, and its place; None: it was not sealed so, or for another account."""
+        """Return what was sealed, and its place; None: this was not sealed here, or was sealed for another account."""
         found = _FORM.fullmatch(sealed.removeprefix(f"{SEALED}:"))
         if found is None or not hmac.compare_digest(found[1], self.whose):
             return None
@@ -66,7 +67,7 @@ class Seal:
 
 
 def accounts_in(prompt: bytes) -> list[str]:
-    """Return whose the sealed reasoning in a ``prompt`` is, as ``Seal.whose`` has it, in order."""
+    """Return the accounts whose reasoning is sealed in ``prompt``, by their ``Seal.whose``, in order."""
     found = _WHOSE.findall(prompt)
     for each in _IN_GEMINI.findall(prompt) if OURS in prompt else ():
         found += _WHOSE.findall(bytes(raw_json(blocks_within(each.replace(b"\\/", b"/").decode()))))

@@ -38,8 +38,8 @@ class Splicer:
     """Learns the translation of plain events in one answer, and translates the following ones the same way.
 
     Two plain events in a row are translated one by one. The first may begin something. The translation of the second is
-    that of all others, but for text and number: plain events differ in nothing else. Any other event may change this,
-    so it is learnt again afterwards.
+    that of all other plain events, except for text and number: plain events differ in nothing else. Any other event may
+    change the translation, so afterwards it is learnt again.
     """
 
     def __init__(self, source: Dialect, target: Dialect, steps: Sequence[Translation]) -> None:
@@ -63,7 +63,7 @@ class Splicer:
         return self._form is None and self._lessons > 0
 
     def looks_at(self, block: bytes) -> bool:
-        """Note events that have to be translated; return whether this ``learns`` from them, one by one."""
+        """Note a block that has to be translated; return whether to ``learn`` from its events, one by one."""
         if block.startswith(b":") and silent_bytes(block) == len(block):
             return False
         self._form = None  # other events may change what plain ones become
@@ -85,7 +85,7 @@ class Splicer:
         if any(secret in said for secret in sent_forms(secrets)):
             return  # each event has to be read, and the key masked
         before, *after = said.split(b'"%b"' % run.raw_texts[0])
-        if len(after) != 1:  # the text is somewhere else too, or written in another way
+        if len(after) != 1:  # the text stands elsewhere too, or is written in another way
             return
         counter = None if self._counter is None else self._counter.search(before)
         if self._counter is not None:
@@ -129,7 +129,7 @@ class Splicer:
         if self._learned is None or (data := event.find(b"data: ")) < 0:
             return None
         if known is not None and known.before[-_FIELD_BYTES:] not in event:
-            return None  # no such text is there: this is the end of the answer, or another event
+            return None  # the text's field is missing: this is the end of the answer, or another event
         try:
             self._pattern = self._learned(event, self._read_event(event[data + len(b"data: ") :].strip(), secrets))
         except UpstreamError:

@@ -46,7 +46,7 @@ class NamePlace(msgspec.Struct, frozen=True):
     """Where names are.
 
     ``path``: field names with dots between them. ``name[]`` stands for the elements of a list (or for the value itself
-    if it is none), ``*`` for every field, ``**`` for an object and all objects within, except those that ``OPAQUE``
+    if it is no list), ``*`` for every field, ``**`` for an object and all objects within, except those that ``OPAQUE``
     lists. Case and underscores of fields do not matter: Google's and Go's JSON readers ignore them too.
     """
 
@@ -54,12 +54,12 @@ class NamePlace(msgspec.Struct, frozen=True):
     kind: StoredKind
     when: Callable[[Mapping[str, Any]], bool] | None = None  # of the object with the name; None: always
     form: re.Pattern[str] | None = (
-        None  # how a name begins, after spaces; other values name nothing. None: every value is one
+        None  # how a name begins, after spaces; other values name nothing. None: every value is a name
     )
 
 
 def _is_reference(item: Mapping[str, Any]) -> bool:
-    """Whether an item of the Responses API stands for a stored one: by its type, or as it has only an id."""
+    """Whether an item of the Responses API stands for a stored item: its type says so, or it has only an id."""
     kind = item.get("type")
     if kind == "image_generation_call":  # a further edit of the picture
         return not item.get("result")
@@ -67,13 +67,13 @@ def _is_reference(item: Mapping[str, Any]) -> bool:
 
 
 _K = StoredKind
-# Files by URL that a provider reads with the operator's rights, not as anybody could.
+# Files by URL that a provider reads with the operator's rights, and not as anybody could read them.
 _PRIVATE_URL = re.compile(
     r"(?:files/|(?!https?:|data:)[a-z][a-z0-9+.-]{0,64}:"
     r"|https?:[/\\]{0,64}[^/\\?#]{0,256}\b(?:generativelanguage|[a-z0-9-]{0,64}aiplatform)\.googleapis\.com)",
     re.IGNORECASE,
 )
-_OWN_SKILL = re.compile("skill_")  # vendors' own are everybody's
+_OWN_SKILL = re.compile("skill_")  # vendors' own skills are everybody's
 
 
 def _form(pattern: str) -> re.Pattern[str]:
@@ -85,7 +85,7 @@ _CLOUD = _form(
     r"(?:(?:gs|s3|abfss?|wasbs?):|files/\w"
     r"|https?://(?:generativelanguage|[a-z0-9-]{0,64}aiplatform)\.googleapis\.com)"
 )
-# Of a tool, wherever a list of tools is: beside a prompt, in the prompt's items, in a namespace, in another API's
+# Names in a tool, wherever a list of tools is: beside a prompt, in the prompt's items, in a namespace, in another API's
 # request.
 _OF_A_TOOL = (
     NamePlace("vector_store_ids[]", _K.STORE),
@@ -102,7 +102,7 @@ _OF_A_TOOL = (
     NamePlace("connector_id", _K.CONNECTOR),
     NamePlace("tunnel_id", _K.CONNECTOR),
 )
-# Names at all other places: only what is called so, and has the form of such a name.
+# Names at all other places: only fields with these names, and values in the form of such a name.
 _ELSEWHERE = (
     NamePlace("file_id[]", _K.FILE, form=_form(r"file[-_]\w|assistant-\w")),
     NamePlace("file_ids[]", _K.FILE, form=_form(r"file[-_]\w|assistant-\w")),
@@ -131,11 +131,11 @@ _ELSEWHERE = (
 
 
 def _within(path: str, places: Iterable[NamePlace]) -> tuple[NamePlace, ...]:
-    """Return the places, which are below ``path``."""
+    """Return the ``places``, moved below ``path``."""
     return tuple(msgspec.structs.replace(place, path=f"{path}.{place.path}") for place in places)
 
 
-# Of every API. Both are looked for also where ``OPAQUE`` has the name of a prompt.
+# Of every API. Both are looked for even where ``OPAQUE`` has the name of a prompt.
 _ANYWHERE = tuple(
     place
     for path in ("**", "input[].**", "messages[].input[].**")
@@ -153,7 +153,7 @@ _OF_ITEMS = (
     NamePlace("**.image_url", _K.FILE, form=_PRIVATE_URL),
     NamePlace("**.file_url", _K.FILE, form=_PRIVATE_URL),
     NamePlace("**.container_id", _K.CONTAINER),
-    NamePlace("output[].file_id", _K.FILE),  # of parts and pictures; what else a function has answered is the client's
+    NamePlace("output[].file_id", _K.FILE),  # of parts and pictures; all else in a function's answer is the client's
     NamePlace("output[].image_url", _K.FILE, form=_PRIVATE_URL),
     NamePlace("output[].file_url", _K.FILE, form=_PRIVATE_URL),
 )
@@ -184,7 +184,7 @@ ASKED: Mapping[str, tuple[NamePlace, ...]] = {
     ),
     "responses": (
         *_OPENAIS_STATE,
-        NamePlace("previous_response_id", _K.RESPONSE),  # also of what counts tokens or makes a conversation shorter
+        NamePlace("previous_response_id", _K.RESPONSE),  # also of requests that count tokens or shorten a conversation
         NamePlace("prompt.variables.*.file_id", _K.FILE),
         NamePlace("prompt.variables.*.image_url", _K.FILE, form=_PRIVATE_URL),
         NamePlace("prompt.variables.*.file_url", _K.FILE, form=_PRIVATE_URL),
@@ -224,7 +224,8 @@ ASKED: Mapping[str, tuple[NamePlace, ...]] = {
     "audio/speech": (NamePlace("voice.id", _K.VOICE),),
 }
 
-# Fields beside the prompt and the tools with such names; the rest of a request of text alone needs no search.
+# Names of fields beside the prompt and the tools that may name something stored. The rest of a text request needs no
+# search.
 NAMES_STORED = frozenset(
     {"cachedContent", "container", "conversation", "data_sources", "mcp_servers", "previous_response_id"}
     | {"cached_content", "environment", "previous_interaction_id"}
@@ -233,13 +234,13 @@ NAMES_STORED = frozenset(
 # What one organisation alone has, and no operator shares: looked up even if there are no clients. A name beside a
 # container may be unknown as well.
 HELD = frozenset({StoredKind.CONTAINER, StoredKind.CREDIT, StoredKind.MESSAGE})
-HOLDING = frozenset({"container", "diagnostics", "fallback_credit_token", "thread"})  # fields of a request that do
+HOLDING = frozenset({"container", "diagnostics", "fallback_credit_token", "thread"})  # a request's fields with these
 KEEPS_NONE = "keeps no conversation"  # why a request that goes on with a conversation does not fit here
 # Fields and headers of a request whose answer names something that the client may name later.
 GIVES_STORED = HOLDING | {"audio"}
 GIVING_HEADERS: Mapping[str, str] = {"anthropic-beta": "fallback-credit"}  # and a part of the header's value
 
-# By API: what an answer, or an event of a stream, gives the client to name.
+# By API: the names that an answer, or an event of a stream, gives the client.
 _RESPONSE = (
     ("id", _K.RESPONSE),
     ("conversation.id", _K.CONVERSATION),
@@ -254,7 +255,7 @@ ANSWERED: Mapping[str, tuple[NamePlace, ...]] = {
     "responses": (
         *(
             NamePlace(path, kind, lambda answer: "type" not in answer) for path, kind in _RESPONSE[:1]
-        ),  # events have one
+        ),  # events have a ``response``
         *(NamePlace(path, kind) for path, kind in _RESPONSE[1:]),
         *(NamePlace(f"response.{path}", kind) for path, kind in _RESPONSE),
         *(NamePlace(path.replace("output[]", "item"), kind) for path, kind in _RESPONSE if path.startswith("output[]")),
@@ -280,15 +281,15 @@ OPAQUE = frozenset(
     {"args", "arguments", "attributes", "input", "metadata", "output", "parameters", "response", "result"}
     | {"default", "enum", "examples", "properties"}
 )
-_SCHEMA = "schema"  # how the names of further ones end
-_SLICE_BYTES = 2**17  # searched, or done else, before a pause: one to three milliseconds
+_SCHEMA = "schema"  # how the names of further such fields end
+_SLICE_BYTES = 2**17  # of JSON, searched or otherwise read before a pause: one to three milliseconds
 _STRADDLING_BYTES = 256  # a name that begins in a slice ends within so many bytes
-_ELEMENT, _DECODED = 50, 2_500  # how many searched bytes an element costs as much as, and an element that is decoded
-_VALUES_AT_ONCE = 1_000  # are looked at before a pause
+_ELEMENT, _DECODED = 50, 2_500  # the cost of an element, and of an element that is decoded, in searched bytes
+_VALUES_AT_ONCE = 1_000  # looked at before a pause
 _LONGEST_KEY = 100  # characters; longer ones are no names of fields
 _LONGEST_PATH = 1_000  # characters of a path in a message
 _LOWER = bytes(range(256)).lower()
-_ESCAPED = r"\\u00[4-7]"  # a letter or underscore of a name may be written so
+_ESCAPED = r"\\u00[4-7]"  # a letter or underscore of a name may be written so: ``\u005f``
 
 
 class _Node(msgspec.Struct, eq=False):
@@ -320,7 +321,7 @@ def _opened(node: _Node) -> _Nodes:
 
 @lru_cache(maxsize=4096)
 def _below(nodes: _Nodes, key: str) -> _Nodes:
-    """Return what a table says about the field ``key`` of an object about which it says ``nodes``."""
+    """Return what a table says about the field ``key`` of an object; ``nodes``: what it says about the object."""
     name, found = plain(key), list[_Node]()
     for node in nodes:
         for each in (name, "*"):
@@ -339,7 +340,7 @@ _At = tuple[Any, str | int] | None  # a path: what comes before, and the last st
 
 
 def _walked(nodes: _Nodes, value: object, at: _At) -> Iterator[NamedId | None]:
-    """Yield what ``value`` names, about which a table says ``nodes``; None wherever work may pause."""
+    """Yield what ``value`` names; None wherever work may pause. ``nodes``: what a table says about ``value``."""
     left: list[tuple[_Nodes, object, _At, Mapping[str, Any]]] = [(nodes, value, at, {})]
     for count in itertools.count(1):
         if not left:
@@ -383,12 +384,12 @@ class StoredField(msgspec.Struct, frozen=True):
 
     nodes: _Nodes
     names: tuple[bytes, ...]  # the last fields of the places, plain and quoted; none if all JSON may be a name
-    hint: re.Pattern[bytes]  # is found in the JSON wherever there may be a name
+    hint: re.Pattern[bytes]  # matches JSON wherever there may be a name
 
     def hinted(self, raw: msgspec.Raw) -> Generator[None, None, bool]:
         """Return whether the hint is found in JSON; long JSON is searched slice by slice.
 
-        Underscores of long JSON are removed first: that takes a tenth of the pattern's time.
+        Underscores of long JSON are removed first. Their removal takes a tenth of the pattern's time.
         """
         if not self.nodes:
             return False
@@ -404,7 +405,7 @@ class StoredField(msgspec.Struct, frozen=True):
         return False
 
     def named_in(self, field: str, raw: msgspec.Raw) -> Iterator[NamedId | None]:
-        """Yield what the value of ``field`` names, in which the hint was found; None wherever work may pause.
+        """Yield what the value of ``field`` names; None wherever work may pause. The hint was found in this value.
 
         Only elements in which the hint is found are decoded.
         """
@@ -456,7 +457,7 @@ def _stored_field(nodes: _Nodes) -> StoredField:
 
 @lru_cache(maxsize=256)
 def _hint(nodes: _Nodes) -> re.Pattern[bytes]:
-    """Return what JSON has wherever there may be a name below ``nodes``."""
+    """Return a pattern of JSON in which there may be a name below ``nodes``."""
     return re.compile(f'"(?:{"|".join(map("_?".join, _last_names(nodes)))})"|{_ESCAPED}'.encode(), re.IGNORECASE)
 
 

@@ -55,7 +55,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
 
 
 def _thinking_less(wording: Wording, asked: Fields, source: Dialect, habits: Habits) -> Wording:
-    """Return a chat request with the thinking that its model takes; none if the request ``asked`` forbids thinking."""
+    """Return a chat request with the thinking that its model takes; without any if ``asked`` forbids thinking."""
     forbids = source.requests.thinking.forbids
     if habits.thinks:
         if not (habits.takes_none or habits.may_think) or forbids is None or not forbids(asked):
@@ -93,7 +93,7 @@ def _told_as_asked(wording: Wording, source: Dialect, before: Wording) -> Wordin
 
 
 def takes_text(spoken: Dialect, beyond: Container[str]) -> bool:
-    """Whether a model asked in ``spoken`` has tools that take a text: ``beyond`` says so, or the API has them."""
+    """Whether a model asked in ``spoken`` has tools with a text argument: ``beyond`` says so, or the API has them."""
     return TAKES_TEXT in (beyond if spoken.pivoting is None else spoken.pivoting.beyond)
 
 
@@ -103,7 +103,7 @@ _EFFORTS = frozenset({"reasoning_effort", "shows_thoughts", "thinking_budget"})
 
 
 def as_asked(losses: Sequence[Loss], source: Dialect, wording: Wording) -> Sequence[Loss]:
-    """Return losses of a chat request by the paths of the request in ``source`` that became it, as ``wording``."""
+    """Return the losses of a chat request by the paths of the request in ``source``; ``wording``: the chat request."""
     if not losses or source.pivoting is None:
         return losses
     names = _names_of(source)
@@ -151,7 +151,7 @@ def _nothing_left(source: Dialect, target: Dialect) -> Loss:
 
 
 def as_call(target: Dialect, asked: Fields, source: Dialect, sent: Fields) -> AsCall | None:
-    """Return a translation of JSON into a call; None unless JSON was ``sent`` for where a call was ``asked`` for."""
+    """Return a translation of JSON into a call; None unless ``sent`` asks for JSON where ``asked`` forces a call."""
     choice = bytes(sent.get(source.requests.tools.choice, b""))
     if (
         source.requests.tools.unforced is None
@@ -169,7 +169,7 @@ def as_call(target: Dialect, asked: Fields, source: Dialect, sent: Fields) -> As
 
 
 def texts_called(target: Dialect, asked: Fields, source: Dialect, beyond: Container[str]) -> Collection[str]:
-    """Return the names of functions that stand for tools which take a text, ``asked`` for in ``source``."""
+    """Return the names of functions that stand for tools with a text argument, ``asked`` for in ``source``."""
     names = target.requests.tools.custom_names
     return () if names is None or takes_text(source, beyond) else names(asked)
 
@@ -189,8 +189,8 @@ def translations(
     """Return the steps that translate an answer from ``source`` to ``target``, the dialect of the request ``asked``.
 
     ``secrets``: masked in errors. ``called``: makes a call of the text. ``texts``: functions that stand for tools with
-    a text argument. ``one_call``: the provider was not told that one call is wanted. ``most``: tokens that are given to
-    a client that asked for fewer than the provider takes. ``seal``: closes what only the maker can read.
+    a text argument. ``one_call``: the provider was not told that one call is wanted. ``most``: the client's limit,
+    where it is below the least limit that the provider takes. ``seal``: closes what only the maker can read.
     """
     steps: list[Translation] = []
     if source is target and called is None and not texts and not one_call and not most:

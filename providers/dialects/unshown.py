@@ -1,7 +1,7 @@
-"""What an answer tells of its request: the thoughts of earlier turns that its model was not shown, and why.
+"""Reads from an answer which thoughts of earlier turns its model was not shown, and why.
 
-In ``input_transformations``, a field of the answer's first event, in some APIs also of others; where a vendor's own
-fallback answers, its last event has another list, which counts instead.
+The field ``input_transformations`` of the answer's first event lists these thoughts, in some APIs also of other events.
+Where a vendor's own fallback answers, the last event has another list, which counts instead.
 """
 
 import re
@@ -11,7 +11,7 @@ import msgspec
 
 from providers.refusals import UNREADABLE
 
-# A check that a thought has failed, by what its reason begins with; any other is told as ``OTHER``.
+# The checks, by how an entry's reason begins; any other check that a thought has failed is ``OTHER``.
 OTHER, OF_AN_ACCOUNT = "other", "account"
 _CHECKS = {"prefix": "prefix", "model": "model", "organization": OF_AN_ACCOUNT, "end_user": "user"}
 CHECKS = (*_CHECKS.values(), OTHER)
@@ -22,7 +22,7 @@ _DATA = b"data:"
 
 
 class UnshownThought(msgspec.Struct, frozen=True):
-    """A thought of a request that its model was not shown: its place there, and which check it failed."""
+    """A thought that the model was not shown: its place in the request, and which check it failed."""
 
     path: str
     check: str  # one of ``CHECKS``
@@ -51,7 +51,7 @@ _events = msgspec.json.Decoder(_Event)
 
 
 def unshown(lines: bytes, place: Callable[[UnshownEntry], str]) -> Sequence[UnshownThought] | None:
-    """Return what the last event among complete ``lines`` tells that tells of it; None: none does."""
+    """Return the thoughts in the last of the complete ``lines`` that lists any; None: no line has a list."""
     if TELLS not in lines:
         return None
     told = None

@@ -35,11 +35,11 @@ class Loss(msgspec.Struct, frozen=True):
     field: str  # as the client wrote it: logprobs, tools[1].type
     reason: str  # "Messages has no log probabilities"
     hint: bool = False
-    nearly: bool = False  # the answer is the same, or nearly; deployments that take the field as it is come first
-    kept: bool = False  # it is sent all the same, as the request is another one without it
+    nearly: bool = False  # the answer is the same, or nearly; deployments that take the unchanged field come first
+    kept: bool = False  # the field is sent all the same, as the request would be another one without it
 
 
-Place = tuple[str, Sequence[str]]  # of a message or a tool, and of the parts of its content
+Place = tuple[str, Sequence[str]]  # the path of a message or a tool, and the paths of the parts of its content
 NOWHERE: Place = ("", ())
 
 
@@ -88,11 +88,11 @@ CHANGING_NOTHING: Mapping[str, str] = {  # fields of any object that change no a
     "extra_content": "only Gemini can use the signatures of its thoughts",
 }
 # What the user says first if a conversation begins with the assistant (a program has left out the beginning) and the
-# API wants the user first; and last if the user's last words are blank, as an answer does not answer an answer. Not
-# blank: Messages and Converse refuse blanks. livekit/agents says "." to Gemini (github.com/livekit/agents/pull/5828,
-# read on 2026-11-29).
+# API wants the user first; and last if the user's last words are blank, as an answer does not answer an answer. The
+# text is not blank: Messages and Converse refuse blanks. livekit/agents says "." to Gemini
+# (github.com/livekit/agents/pull/5828, read on 2026-11-29).
 LEFT_OUT = "…"
-SAYS_NOTHING = frozenset({b"null", b'""', b"[]", b"{}"})  # values that are as good as a field that is missing
+SAYS_NOTHING = frozenset({b"null", b'""', b"[]", b"{}"})  # values that mean the same as a missing field
 MARK = "cache_control"  # on a part of a prompt: the prompt up to the end of this part is to be cached
 
 
@@ -109,8 +109,8 @@ class Losses:
     ) -> None:
         """``marks``: keep marks of what to cache. ``once``: one hint for each reason.
 
-        ``beyond``: what is kept though chat has no place for it, as in ``Habits``. ``changing_nothing``: fields of any
-        object that are hints, each with its reason, if they have one of their own.
+        ``beyond``: what is kept though chat has no place for it, as in ``Habits``. ``changing_nothing``: the fields of
+        any object that are hints, each with its reason, in place of the usual ones.
         """
         self._changing_nothing = changing_nothing
         self.keeps_marks = marks
@@ -136,9 +136,9 @@ class Losses:
         *,
         repeated: Container[str] = (),
     ) -> None:
-        """Note every field of the object at ``path``, but for null ones and those that are translated, ``said``.
+        """Note every field of the object at ``path``, but for null fields and those in ``said``, which are translated.
 
-        ``repeated``: what is hints alone here, as it stands in the object around this one, too.
+        ``repeated``: fields that are hints here, as the object around this one has them too.
         """
         for name, value in given.items():
             if name in said or is_null(value) or (self.keeps_marks and name == MARK):
@@ -179,7 +179,7 @@ class Losses:
 
 
 def _compact(raw: msgspec.Raw) -> bytes:
-    """Return a short object or list without blanks, which some clients write and the defaults do not have."""
+    """Return a short object or list without blanks: some clients write blanks, and the defaults have none."""
     if len(raw) > _LONGEST_DEFAULT or bytes(memoryview(raw)[:1]) not in {b"{", b"["}:
         return b""
     return bytes(raw).translate(None, b" \t\r\n")
@@ -193,12 +193,12 @@ def is_null(raw: msgspec.Raw) -> bool:
     return bytes(memoryview(raw)[:5]) == b"null"  # only the beginning, as the whole may be as long as a book
 
 
-PLAIN = "this model does not think"  # why a model is not told how hard to think, nor what others thought
+PLAIN = "this model does not think"  # why a model is told neither how hard to think nor what other models thought
 CANNOT_STOP_THINKING = "this model cannot stop thinking: it thinks its least"
 
 
 def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
-    """Return ``raw`` as ``type_``, None where it is missing or null.
+    """Return ``raw`` as ``type_``; None if the field is missing or null.
 
     Raises:
         Malformed: the value has another type.
@@ -219,7 +219,7 @@ def is_string(raw: msgspec.Raw | None) -> bool:
     return raw is not None and bytes(memoryview(raw)[:1]) == b'"'
 
 
-# What is valid in one API, and refused in the next.
+# Histories that are valid in one API, and refused in the next.
 
 BLANK = " \t\r\n"  # what JSON allows around a value
 _NO_MESSAGES = msgspec.Raw(b"[]")
@@ -230,7 +230,7 @@ class Calls:
     """The tool calls of one history, in the order in which they are read.
 
     Finds what no API takes: a result without a call, a second result of a call, one id for two calls of a turn. An id
-    may come again in a later turn: some models count their calls from 0 in each turn.
+    may come again in a later turn: some models count their calls from 0 in each turn (``call_0``).
     """
 
     def __init__(self, *, elsewhere: bool = False) -> None:
@@ -291,11 +291,11 @@ class UniqueIds:
         self._taken: set[str] = set()
         if conversation:
             self._taken.update(each.decode(errors="replace") for each in _ANSWERED.findall(memoryview(conversation)))
-        self._numbers: dict[str, int] = {}  # the last, by the beginning that it was added to
+        self._numbers: dict[str, int] = {}  # the last number, by the beginning to which it was added
         self._latest: dict[str, str] = {}
 
     def of_call(self, call_id: str) -> str:
-        """Return the id of another call, which has this one: always the same in the same conversation."""
+        """Return the id of another call with ``call_id``: always the same id in the same conversation."""
         said = self._allowed(call_id) or "call"
         begin = said[:_LONGEST_BEGIN]
         while said in self._taken:
@@ -306,7 +306,7 @@ class UniqueIds:
         return said
 
     def of_result(self, call_id: str) -> str:
-        """Return the id of the latest call with this one."""
+        """Return the id of the latest call with ``call_id``."""
         return self._latest.get(call_id) or self._allowed(call_id)
 
 
@@ -322,7 +322,7 @@ def check_calls(fields: Fields) -> None:
         return
     try:
         messages = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
-    except UNREADABLE:  # whoever reads the messages says so
+    except UNREADABLE:  # the reader of the messages reports the error
         return
     calls = Calls()
     for number, message in enumerate(messages):
@@ -366,7 +366,7 @@ def _ids_of_calls(calls: Any) -> list[str]:
         listed = (
             msgspec.json.decode(calls, type=list[dict[str, msgspec.Raw]]) if isinstance(calls, msgspec.Raw) else calls
         )
-    except UNREADABLE:  # whoever reads the call says so
+    except UNREADABLE:  # the reader of the call reports the error
         return []
     return [_text(call["id"]) for call in listed or () if "id" in call]
 
@@ -379,7 +379,7 @@ def _text(value: Any) -> str:
 
 
 def with_properties(schema: msgspec.Raw) -> msgspec.Raw:
-    """Return the schema of a tool, with ``properties`` added to an object's that has none; others unchanged."""
+    """Return the schema of a tool; an object without ``properties`` gets some, others stay unchanged."""
     try:
         top = msgspec.json.decode(schema, type=dict[str, msgspec.Raw])
     except UNREADABLE:
@@ -392,7 +392,7 @@ def with_properties(schema: msgspec.Raw) -> msgspec.Raw:
 def arguments_object(written: str) -> msgspec.Raw | None:
     """Return a call's arguments as a JSON object; None if they are something else.
 
-    Blank arguments and ``null`` stand for none: an empty object. Some models encode the object twice.
+    Blank arguments and ``null`` stand for an empty object. Some models encode the object twice: ``"{}"``.
     """
     text = written.strip(BLANK)
     if text[:1] == '"':
@@ -439,11 +439,11 @@ _NOT_STRICT = "OpenAI's strict schemas have all properties required and fewer ke
 
 
 class _NotStrict(Exception):
-    """To be strict, the schema would have to allow less than its reader expects."""
+    """As a strict schema, this schema would have to allow less than its reader expects."""
 
 
 def strict_schema(raw: msgspec.Raw | None) -> msgspec.Raw | None:
-    """Return a schema that OpenAI takes as strict, and that allows nothing that ``raw`` does not.
+    """Return a schema that OpenAI takes as strict, and that allows only what ``raw`` allows.
 
     None: there is no such schema. Objects that do not mention other properties are closed. Properties that may be null
     become required.
@@ -483,7 +483,7 @@ def _strict(schema: Any, count: dict[str, int], depth: int) -> Any:
 
 
 def _may_be_strict(schema: Mapping[str, Any]) -> bool:
-    """Whether what stands in a schema, but for what is within, is allowed in a strict one."""
+    """Whether the keywords of a schema, apart from the schemas within, are allowed in a strict schema."""
     if "$ref" in schema:
         return str(schema["$ref"]).startswith("#") and not schema.keys() - _BESIDE_REFERENCE
     is_typed = not _TYPING.isdisjoint(schema)
@@ -520,26 +520,27 @@ def as_strict(schema: msgspec.Raw, field: str) -> tuple[msgspec.Raw, bool, tuple
 
 # An earlier answer in chat has thoughts in fields of these names.
 THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
-# OpenAI's Agents SDK for JavaScript (0.20.0) sends these of an answer back in its parts.
+# OpenAI's Agents SDK for JavaScript (0.20.0) sends these fields of an answer back in its parts.
 OF_ANSWER = frozenset({"role", "refusal", "annotations", "audio", "function_call", "tool_calls", *THOUGHTS})
-BESIDE_PARTS = frozenset({"role", "tool_calls"})  # of these: what the message has, too
+BESIDE_PARTS = frozenset({"role", "tool_calls"})  # fields among these that the message has, too
 REPEATED = "it belongs to the message, not to a part of it"
 
-# Reasoning that only its maker can read: encrypted, or signed. It is a text, the same in every API. In an API that is
-# not the maker's, a word before the text names the maker, so that nobody else is sent it. In Responses, Anthropic's
-# begins with the kind of the block. In Messages and Responses, Google's begins with what the signature belongs to. In
-# Gemini, whose signatures are bytes, Anthropic's blocks are one text in Base64.
+# Reasoning that only its maker can read: encrypted, or signed. Such reasoning is a text, the same in every API. In an
+# API that is not the maker's, a word before the text names the maker, so that no other vendor is sent the text. In
+# Responses, a text of Anthropic's begins with the kind of the block. In Messages and Responses, a text of Google's
+# begins with what its signature belongs to. In Gemini, where signatures are bytes, Anthropic's blocks are one text in
+# Base64.
 
 ANTHROPIC, GOOGLE = "anthropic", "google"  # who signs thoughts
 SIGNED, REDACTED = "thinking", "redacted_thinking"
 OF_TEXT, OF_CALL = "google-text", "google-call"  # Google's signature of a message, and of the call that follows
-GOOGLES = b'"google-'  # how these begin in JSON
-# What stands in Messages in place of a signature, where nobody has signed the thoughts: with none at all, Qwen Code
+GOOGLES = b'"google-'  # how Google's signatures begin in JSON
+# Stands in Messages in place of a signature where nobody has signed the thoughts. Without any signature, Qwen Code
 # 0.24.4 ends its session at the first call of a tool (dropUnsignedThinkingFromAssistantMessages).
 NOBODYS = f"{OF_TEXT}:"
 NOT_SIGNED = frozenset({b'""', f'"{NOBODYS}"'.encode()})
 CLAUDES, GEMINIS = "anthropic-claude-v1", "google-gemini-v1"  # the makers of a detail of thoughts at OpenRouter
-OPENAIS = "openai-responses-v1"  # a maker, too
+OPENAIS = "openai-responses-v1"  # another maker
 # How a block begins that the gateway has sealed (``sealed.py``): reasoning of OpenAI's Responses in any other API.
 SEALED = "holeshot-sealed-v1"
 SEALED_MARK = f"{SEALED}:".encode()
@@ -566,7 +567,7 @@ _OTHERS = re.compile(r"([a-z]+-[a-z]+-v\d+):")
 
 
 def sealed_block(detail: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return an encrypted detail of OpenRouter's as a block; None: not one, or its vendor has a form of its own."""
+    """Return an encrypted detail of OpenRouter's as a block; None: not encrypted, or its vendor has its own form."""
     form, data = detail.get("format"), detail.get("data")
     if isinstance(data, str) and data.startswith(f"{SEALED}:"):
         return {"type": REDACTED, "data": data}
@@ -577,7 +578,7 @@ def sealed_block(detail: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def signer_of(block: Mapping[str, Any]) -> str:
-    """Return the maker of a block, by the name that ``Habits.takes_signed`` has."""
+    """Return the maker of a block, as ``Habits.takes_signed`` names makers."""
     data = block.get("data")
     data = decoded(data, str, "data") if isinstance(data, msgspec.Raw) and is_string(data) else data
     found = _OTHERS.match(data) if isinstance(data, str) else None
@@ -592,7 +593,7 @@ def sealed_data(block: Mapping[str, Any]) -> str:
 
 
 def sealed_detail(data: str) -> dict[str, Any] | None:
-    """Return the detail that such a block was made from; None: the block was not made from a detail."""
+    """Return the detail from which a block with ``data`` was made; None: the block was not made from a detail."""
     try:
         return msgspec.json.decode(base64.b64decode(data.partition(":")[2], validate=True), type=dict[str, Any])
     except (ValueError, *UNREADABLE):
@@ -608,7 +609,7 @@ def blocks_within(signature: str) -> list[dict[str, Any]]:
     """Return the blocks that a signature in Gemini stands for; none if Google made the signature."""
     if not signature.startswith(OURS.decode()):
         return []
-    plain = signature.replace("-", "+").replace("_", "/").rstrip("=")  # Google's SDKs send the letters of addresses
+    plain = signature.replace("-", "+").replace("_", "/").rstrip("=")  # Google's SDKs send Base64 for addresses
     try:
         told = base64.b64decode(plain + "=" * (-len(plain) % 4))[len(_OURS) :]
         return msgspec.json.decode(told, type=list[dict[str, Any]])
@@ -616,7 +617,7 @@ def blocks_within(signature: str) -> list[dict[str, Any]]:
         return []
 
 
-_BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, and what comes before the text
+_BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what data must contain, and the pattern that finds the text
     (name, re.compile(rb'%b\s*:\s*"(?!google-text:")(?:(?:redacted_)?thinking:|google-(?:text|call):)?([^"]+)"' % name))
     for name in (b'"encrypted_content"', b'"signature"', b'"thoughtSignature"', b'"thought_signature"')
 ] + [
@@ -628,13 +629,13 @@ _BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, a
     (SEALED_MARK, re.compile(rb'%b[\w-]+\.\w+\.[\w-]+\.([^"]+)"' % SEALED_MARK)),
 ]
 _ESCAPED = ((b"\\u003d", b"="), (b"\\/", b"/"))  # as some write Base64
-SEARCHED_BYTES = 2**18  # in one go; what is longer is for the thread, which gives way only between two searches
+SEARCHED_BYTES = 2**18  # in one go; longer data are for the thread, which gives way only between two searches
 BOUND_REASON = "only the key that made this reasoning can read it"
 OTHERS_REASON = "another maker's model made this reasoning, which only that one can read"
 
 
 def bound_reasoning(data: bytes) -> list[bytes]:
-    """Return the hashes of such reasoning in ``data``, in order: a conversation, or a part of an answer, as JSON."""
+    """Return the hashes of bound reasoning in ``data``, a conversation or a part of an answer as JSON, in order."""
     bound = _BOUND
     if len(data) > SEARCHED_BYTES:
         slices = range(0, len(data), SEARCHED_BYTES)
@@ -695,7 +696,7 @@ def one_text(texts: Sequence[str | msgspec.Raw]) -> msgspec.Raw:
 
 
 def shows_results(losses: Losses) -> bool:
-    """Whether who is asked takes pictures and files in a tool's result."""
+    """Whether the model takes pictures and files in a tool's result."""
     return "results" in losses.beyond or "outputs" in losses.beyond
 
 
