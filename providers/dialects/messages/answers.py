@@ -1,4 +1,4 @@
-"""Whole Messages answers: presented as an event stream, and gathered from one."""
+"""Whole Messages answers: a whole answer as an event stream, and an event stream gathered into a whole answer."""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -35,7 +35,7 @@ _GROWING: Mapping[str, tuple[str, ...]] = {
     "tool_use": ("input",),
     "server_tool_use": ("input",),
 }
-_DELTAS: Mapping[str, tuple[str, str]] = {  # by such a field, the type of its delta and the field in that
+_DELTAS: Mapping[str, tuple[str, str]] = {  # by such a field, the type of its delta and the delta's field
     "text": ("text_delta", "text"),
     "thinking": ("thinking_delta", "thinking"),
     "signature": ("signature_delta", "signature"),
@@ -59,10 +59,10 @@ ENDING = event("message_stop", {})
 
 
 def failure(kind: str, message: str, details: Details = (), request_id: str | None = None) -> bytes:
-    """Return the event of an error of this kind of ours, or of Anthropic's; SDKs raise an exception for it.
+    """Return the event of an error of the gateway's ``kind``, or Anthropic's; SDKs raise an exception for this event.
 
-    Anthropic's have the request's id: platform.claude.com/docs/en/api/errors. Qwen Code asks for the rest of an answer
-    that breaks off only if the error has one: packages/core/src/utils/retryErrorClassification.ts of
+    Anthropic's errors have the request's id: platform.claude.com/docs/en/api/errors. Qwen Code asks for the rest of an
+    answer that breaks off only if the error has an id: packages/core/src/utils/retryErrorClassification.ts of
     https://github.com/QwenLM/qwen-code, in its 0.24.4, read on 2026-11-30.
     """
     more = {"details": details[0]} if details else {}
@@ -71,10 +71,10 @@ def failure(kind: str, message: str, details: Details = (), request_id: str | No
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
-    """Return a whole message as an event stream. Gathering it gives the same message with every field.
+    """Return a whole message as an event stream, from which gathering makes the same message with every field.
 
     Raises:
-        UpstreamError: as of ``read_answer``, the kind of an error taken from its type; also if it is not a message
+        UpstreamError: as of ``read_answer``, with the kind of the error's type; also if the body is no message
             (invalid_response).
 
     """
@@ -122,7 +122,7 @@ def _block(index: int, block: _RawObject) -> list[bytes]:
             written = value if _is_string(value) else msgspec.Raw(msgspec.json.encode(bytes(value).decode()))
             begun[name], piece = _EMPTY_OBJECT, written
         else:
-            _strings.decode(value)  # raises if it is not a string
+            _strings.decode(value)  # raises if the value is not a string
             begun[name], piece = _EMPTY_STRING, value
         deltas.append({"type": kind, field: piece})
     if "text" in growing and bytes(block.get("citations", _NULL)) not in SAYS_NOTHING:
@@ -141,7 +141,7 @@ def _is_string(value: msgspec.Raw) -> bool:
 
 
 def _index_of(event_: Mapping[str, msgspec.Raw], otherwise: int) -> int:
-    """Return the index of an event's block, ``otherwise`` where a server sends none."""
+    """Return the index of an event's block; ``otherwise`` if a server sends no index."""
     return _indexes.decode(event_["index"]) if "index" in event_ else otherwise
 
 
@@ -161,7 +161,7 @@ class _Block:
             self._add_piece("thinking", delta["thinking"])
         elif kind == "input_json_delta":
             self._add_piece("input", delta["partial_json"])
-        elif kind == "signature_delta":  # arrives complete
+        elif kind == "signature_delta":  # a signature arrives complete
             self._fields["signature"] = delta["signature"]
         elif kind == "citations_delta":
             self._citations.append(delta["citation"])
@@ -210,7 +210,7 @@ class MessageGathering(Gathering):
     def __init__(self) -> None:
         self._message: _RawObject = {}
         self._usage: _RawObject = {}
-        self._blocks: list[tuple[int, _Block]] = []  # each with its index, which some servers give to several
+        self._blocks: list[tuple[int, _Block]] = []  # each with its index, which several blocks may share
         self._latest: dict[int, _Block] = {}  # by index
         self._last = -1  # the index of the block that began last
 
@@ -218,7 +218,7 @@ class MessageGathering(Gathering):
         """Read one event.
 
         Raises:
-            UpstreamError: it is valid JSON, but not an event of Messages (invalid_response).
+            UpstreamError: the data are valid JSON, but no event of Messages (invalid_response).
 
         """
         try:

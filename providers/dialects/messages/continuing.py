@@ -56,7 +56,7 @@ class _Event(msgspec.Struct, gc=False):
 
 
 class _Head(msgspec.Struct):
-    """The text block of the answer, its only one."""
+    """The text block of the answer, which has no other block."""
 
     index: int = 0
     is_open: bool = False
@@ -96,7 +96,7 @@ class MessageContinuing(Continuing):
         return strings_of(fields.get("stop_sequences"))
 
     def own_prefix(self, fields: Fields) -> str:  # noqa: ARG002 - what a client has begun, the answer does not repeat
-        """Return nothing."""
+        """Return ""."""
         return ""
 
     def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:  # noqa: ARG002 - one
@@ -114,7 +114,7 @@ class MessageContinuing(Continuing):
         return changed
 
     def splice(self, begun: DeliveredPart) -> "MessageSplice":
-        """Return what makes events of the same block."""
+        """Return a writer of events of the same block."""
         return MessageSplice(begun.head)
 
 
@@ -125,7 +125,7 @@ class MessageSplice:
         self._head = _Head() if head is None else _heads.decode(head)
 
     def text(self, text: str) -> bytes:
-        """Return a delta with text, after the block's start if it has none yet."""
+        """Return a delta with text, after the block's start if none was sent yet."""
         delta = event("content_block_delta", {"index": self._head.index, "delta": {"type": "text_delta", "text": text}})
         if self._head.is_open:
             return delta

@@ -93,14 +93,14 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
         yield event.index or 0, event.delta.text
 
 
-# What only Anthropic's server knows of tools, and other servers of Messages refuse.
+# Fields of tools that only Anthropic's server knows, and that other servers of Messages refuse.
 
 
 def _without_in_tools(name: str, fields: Fields) -> Fields:
-    """Return a request whose tools do not have the field ``name``; unchanged, if none has.
+    """Return a request whose tools do not have the field ``name``; unchanged if no tool has the field.
 
     Raises:
-        Malformed: its tools are not valid in Messages.
+        Malformed: the tools are not valid in Messages.
 
     """
     if name.encode() not in bytes(raw := fields.get("tools", msgspec.Raw())):
@@ -113,10 +113,10 @@ def _without_in_tools(name: str, fields: Fields) -> Fields:
 
 
 def _without_default_type(fields: Fields) -> Fields:
-    """Return a request whose own tools do not say that they are ``custom``, which they are unless they say otherwise.
+    """Return a request whose own tools do not say ``"type": "custom"``, which is the default.
 
     Raises:
-        Malformed: its tools are not valid in Messages.
+        Malformed: the tools are not valid in Messages.
 
     """
     if not _CUSTOM.search(raw := fields.get("tools", msgspec.Raw())):
@@ -132,10 +132,10 @@ _CUSTOM = re.compile(rb'"type"\s*:\s*"custom"')
 
 
 def _with_tools_loaded(fields: Fields) -> Fields:
-    """Return a request whose tools are loaded at once; what was found of them is told in words.
+    """Return a request whose tools are loaded at once; the tools that a search found are named in words.
 
     Raises:
-        Malformed: it is not valid in Messages.
+        Malformed: the request is not valid in Messages.
 
     """
     fields = _without_in_tools("defer_loading", fields)
@@ -149,7 +149,7 @@ def _with_tools_loaded(fields: Fields) -> Fields:
 
 
 def _with_found(block: RawObject) -> RawObject:
-    """Return a block in which a result names the tools that were found in words."""
+    """Return a block in which a result of a search names the tools that were found in words."""
     content = block.get("content")
     if bytes(block.get("type", b"")) != b'"tool_result"' or content is None or is_string(content):
         return block
@@ -181,7 +181,7 @@ def _history(fields: Fields, history: History) -> Wording:
 
 
 def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
-    """Yield the tools that have a name, whose arguments must always match their schema, and members of toolsets."""
+    """Yield the tools with a name, and members of toolsets. Arguments of these tools must always match their schema."""
     own = {tool.name: tool for tool in _tools.decode(raw) or () if tool.name is not None}
     for name, tool in own.items():
         yield OfferedTool(name, bytes(tool.input_schema) or None, strict=True)
@@ -228,7 +228,7 @@ _FREE = frozenset({"auto", "none"})
 
 
 def _forced(fields: Fields) -> ForcedCall | None:
-    """Return what call a request forces; None if its model may choose."""
+    """Return which call a request forces; None if its model may choose."""
     if "tool_choice" not in fields:
         return None
     try:
@@ -241,7 +241,7 @@ def _forced(fields: Fields) -> ForcedCall | None:
 
 
 def _without_thinking(fields: Fields, _: Mapping[str, Any]) -> Wording:
-    """Return a Messages request that forbids thinking, and what it asked for."""
+    """Return a Messages request that forbids thinking, without the thinking that it asked for."""
     asked = bytes(fields.get("thinking", b"")) not in {b"", b"null", bytes(_NOT_THINKING)}
     losses = (Loss("thinking", THINKS_NOT, hint=True),) if asked else ()
     return Wording({**fields, "thinking": _NOT_THINKING}, losses)
@@ -260,7 +260,7 @@ _NO_CALL, _FREE_CHOICE = raw_json({"type": "none"}), raw_json({"type": "auto"})
 
 
 def _asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
-    """Return a Messages request that asks for JSON in place of a forced call, as chat's does."""
+    """Return a Messages request that asks for JSON in place of a forced call, as the request of chat does."""
     fields = wording.fields
     said = dict(fields)
     try:
@@ -269,7 +269,7 @@ def _asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
         config = object_at(fields.get("output_config"), "output_config")
         if tools and forced.as_json:
             schema, lost = schema_of(tools)
-            moot = [name for name in ("output_format",) if said.pop(name, None) is not None]  # its older place
+            moot = [name for name in ("output_format",) if said.pop(name, None) is not None]  # the older place
             moot += ["output_config.format"] if "format" in config else []
             said["output_config"] = raw_json({**config, "format": {"type": "json_schema", "schema": schema}})
             said["tool_choice"] = _NO_CALL
@@ -294,7 +294,7 @@ MESSAGES = Dialect(
         reading_order=("tools", "system", "messages"),
         parameters=ParameterNames(
             answer_limits=("max_tokens",),
-            # Its ``metadata`` is not the same as chat's.
+            # The field ``metadata`` is not the same as chat's.
             known=frozenset({"output_config", "stop_sequences", "temperature", "thinking", "top_k", "top_p"}),
             renamed={"stop": "stop_sequences"},
             lists=frozenset({"stop_sequences"}),

@@ -38,7 +38,7 @@ _TYPE_OF_STATUS: Mapping[int, str] = {
 }
 _FIRST_SERVER_STATUS = 500
 
-_TYPE_OF_KIND: Mapping[str, str] = {  # all others are errors of the gateway or the provider: api_error
+_TYPE_OF_KIND: Mapping[str, str] = {  # all other kinds are errors of the gateway or the provider: api_error
     kind: _TYPE_OF_STATUS[kind.status] for kind in ErrorKind if kind.status is not None
 }
 
@@ -58,7 +58,7 @@ def type_of_status(status: int) -> str:
 
 
 def type_of_kind(kind: str) -> str:
-    """Return Anthropic's error type for one of our kinds, or for itself; api_error if there is none."""
+    """Return Anthropic's error type for one of our kinds, or for Anthropic's own type; api_error for any other."""
     return kind if kind in STATUS_OF_TYPE else _TYPE_OF_KIND.get(kind, "api_error")
 
 
@@ -75,9 +75,9 @@ def error_body(status: int, type_: str, message: str, request_id: str | None, de
 
 
 def _details_of_thread(status: int, message: str) -> Mapping[str, object] | None:
-    """Return what Anthropic's SDKs look for in an error about a thread, which their runners of tools ask for unasked.
+    """Return what Anthropic's SDKs look for in an error about a thread: their runners of tools ask for threads unasked.
 
-    With these codes they send the whole conversation again, without a thread or in a new one:
+    With these codes the SDKs send the whole conversation again, without a thread or in a new thread:
     lib/threads/_thread_state.py of https://github.com/anthropics/anthropic-sdk-python, 2.14, read on 2026-11-27.
     """
     if status == HTTPStatus.BAD_REQUEST and KEEPS_NONE in message:
@@ -90,7 +90,7 @@ def _details_of_thread(status: int, message: str) -> Mapping[str, object] | None
 def error_of_event(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> UpstreamError:
     """Return the error in Anthropic's error object, with the kind and status of its type.
 
-    Its kind is ``otherwise`` where the type is not known. An error inside a stream has no HTTP status of its own:
+    An unknown type gets the kind ``otherwise``. An error inside a stream has no HTTP status of its own:
     ``overloaded_error`` counts as 529.
     """
     try:
@@ -167,7 +167,7 @@ class _Event(msgspec.Struct, gc=False):
 _decoder = msgspec.json.Decoder(_Event)
 _untyped = msgspec.json.Decoder(dict[str, Any])
 _TEXTS = frozenset({"text_delta", "thinking_delta", "input_json_delta", None})
-_SILENT_BLOCKS = frozenset({"text", "thinking"})  # these begin empty
+_SILENT_BLOCKS = frozenset({"text", "thinking"})  # blocks that begin empty
 
 
 def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
@@ -175,8 +175,8 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
 
     Some proxies end streams of any API with ``[DONE]``, beside ``message_stop`` or in its place.
 
-    Redacted thinking is meaningful, but has no characters. Usage at a message's start has no completion tokens
-    and no cost: what is sent there is not that of the answer.
+    Redacted thinking is meaningful, but has no characters. Usage at a message's start has no completion tokens and no
+    cost: the counts that are sent there are not those of the answer.
 
     Raises:
         UpstreamError: the data is not a JSON object (invalid_response).
@@ -266,7 +266,7 @@ _Count = TypeVar("_Count")
 def add_usage(known: dict[str, _Count], told: Mapping[str, _Count], nothing: Collection[object]) -> None:
     """Note counts of tokens, the tier and the cost. Each is a total so far: the last one counts.
 
-    One of ``nothing``, null and 0, does not replace a count, except for the cost: a call may be free.
+    Null and 0, the values of ``nothing``, do not replace a count. They replace a cost: a call may be free.
     """
     null, *_ = nothing
     for name, count in told.items():
@@ -275,13 +275,13 @@ def add_usage(known: dict[str, _Count], told: Mapping[str, _Count], nothing: Col
 
 
 def told_usage(told: Mapping[str, Any]) -> Usage:
-    """Return the counts of a decoded ``usage``; those of a wrong type are left out."""
+    """Return the counts of a decoded ``usage``, except counts of a wrong type."""
     usage: _Usage = _fit_fields(told, _Usage)
     return _usage(usage)
 
 
 def _usage(told: _Usage) -> Usage:
-    """Return Anthropic's counts as ours: prompt tokens include cached ones, and an answer of 0 tokens is unknown."""
+    """Return Anthropic's counts as ours: prompt tokens include cached tokens, and an answer of 0 tokens is unknown."""
     cached = told.cache_read_input_tokens
     prompt = None
     if told.input_tokens is not None:
@@ -301,7 +301,7 @@ def _usage(told: _Usage) -> Usage:
 
 
 def _units(told: _Usage) -> dict[str, int] | None:
-    """Return what has a price of its own: tokens that are cached for an hour, and searches."""
+    """Return the units with a price of their own: tokens that are cached for an hour, and searches."""
     counts = {
         "cache_write_1h": None if told.cache_creation is None else told.cache_creation.ephemeral_1h_input_tokens,
         "web_search": None if told.server_tool_use is None else told.server_tool_use.web_search_requests,

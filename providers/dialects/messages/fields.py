@@ -36,7 +36,7 @@ CANNOT_THINK_ON = "Messages cannot continue reasoning after a tool without the e
 def arguments_at(function: RawObject, path: str, losses: Losses, api: str) -> msgspec.Raw:
     """Return the arguments of the ``function`` called at ``path``, as ``api`` takes them: an object.
 
-    Arguments that are no object are a loss, and are replaced by an empty object.
+    Arguments that are no object (``"[1]"``) are a loss, and are replaced by an empty object.
 
     Raises:
         Malformed: the arguments are no text.
@@ -50,7 +50,7 @@ def arguments_at(function: RawObject, path: str, losses: Losses, api: str) -> ms
 
 
 def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
-    """Note what chat's ``stream_options`` ask for besides the usage, which is always sent.
+    """Note what chat's ``stream_options`` ask for besides the usage: the usage is always sent.
 
     Raises:
         Malformed: the field is no object.
@@ -85,7 +85,7 @@ def stops_of(asked: RawObject) -> list[str]:
     """Return the stop sequences; a request may state a single one without a list.
 
     Raises:
-        Malformed: these are no texts.
+        Malformed: the stop sequences are no texts.
 
     """
     if "stop" not in asked:
@@ -118,7 +118,7 @@ def lose_rest_of_answer(
     unsigned: str,
     api: str,
 ) -> None:
-    """Note what an assistant's message has besides what is ``said`` of it, and the ``thoughts`` that are sent back.
+    """Note the fields of an assistant's message except those in ``said``, and the ``thoughts`` that are sent back.
 
     ``unsigned``: why other thoughts are not sent back.
     """
@@ -185,7 +185,7 @@ def function_of(tool: RawObject, path: str, losses: Losses, api: str) -> tuple[s
     at, reason = f"{path}.function", f"{api} has no such field"
     function = object_at(tool.get("function"), at)
     schema: Object = dict(object_at(function.get("parameters"), f"{at}.parameters"))
-    if "type" not in schema:  # required there, and implied in chat
+    if "type" not in schema:  # Messages requires a type, chat implies one
         schema = {"type": "object", **schema}
     losses.rest(tool, ("type", "function", "cache_control"), path, reason)
     losses.rest(function, ("name", "description", "parameters", "strict"), at, reason)
@@ -193,7 +193,7 @@ def function_of(tool: RawObject, path: str, losses: Losses, api: str) -> tuple[s
 
 
 def chosen_tool(asked: RawObject) -> str | msgspec.Raw | None:
-    """Return chat's word for the choice of tools, or the name of one, as JSON; None: there is none, or another kind.
+    """Return chat's word for the choice of tools, or the one tool's name, as JSON; None: no choice, or another kind.
 
     Raises:
         Malformed: the choice is not valid in chat.
@@ -218,7 +218,7 @@ def form_of(asked: RawObject, losses: Losses, api: str) -> RawObject | None:
     """Return what the request says about a JSON schema for the answer, with the schema; None: text is asked for.
 
     Raises:
-        Malformed: this is not valid in chat.
+        Malformed: the format is not valid in chat.
 
     """
     form = object_at(asked.get("response_format"), "response_format")
@@ -237,7 +237,7 @@ def form_of(asked: RawObject, losses: Losses, api: str) -> RawObject | None:
     return given
 
 
-# Names of users. Each API refuses some names that the other accepts: for these the hash is sent.
+# Names of users. Each of the two APIs refuses some names that the other accepts: a hash is sent in place of these.
 
 _LONGEST_IN_CHAT = 64  # characters
 _LONGEST_IN_MESSAGES = 256
@@ -268,7 +268,7 @@ def _hash(name: str) -> str:
 
 
 def allowed_id(call_id: str) -> str:
-    """Return a tool call's id in letters, digits, ``_`` and ``-``; equal ids stay equal, different ones different.
+    """Return a tool call's id in letters, digits, ``_`` and ``-``; equal ids stay equal, different ids different.
 
     Some chat providers number calls ``functions.get_weather:0``.
     """
@@ -278,7 +278,7 @@ def allowed_id(call_id: str) -> str:
 # Reasoning effort: chat's levels, and their counterparts in Messages, an effort or a budget of thinking tokens. Chat
 # has the levels of Messages (low to max), and none and minimal. Newer models decide themselves how long to think, and
 # take an effort. Older models take a budget, here with LiteLLM's figures. A client's budget becomes the highest level
-# whose figure it reaches, at most ``high``, which every reasoning model in chat accepts.
+# whose figure the budget reaches, at most ``high``, which every reasoning model in chat accepts.
 
 _EFFORTS: Mapping[str, str] = {  # from chat to Messages, which has nothing below low
     "minimal": "low",
@@ -324,9 +324,9 @@ def thinking_of_effort(
 ) -> Object:
     """Return the fields of a Messages request for an effort. ``said``: the fields that the request has already.
 
-    The budget counts towards max_tokens, and is added to that, unless max_tokens is the client's limit or the highest
-    that the model takes (``limited``). ``least``: what the model does instead of not thinking. ``budget``: the client's
-    own, if the effort stands for one.
+    The budget counts towards max_tokens. So max_tokens grows by the budget, unless max_tokens is the client's limit or
+    the highest that the model takes (``limited``). ``least``: what the model does if it cannot stop thinking.
+    ``budget``: the client's own budget, if the effort stands for one.
     """
     if effort is None:
         return {}
@@ -337,8 +337,7 @@ def thinking_of_effort(
         losses.add("reasoning_effort", reason)
         return {}
     if not adaptive and lacks_thoughts(said["messages"]):
-        # A hint: an agent's task must not fail in the middle, and the API itself continues without thinking in this
-        # case.
+        # A hint: an agent's task must not fail in the middle, and the API itself continues without thinking here.
         losses.add("reasoning_effort", CANNOT_THINK_ON, hint=True)
         return {}
     if adaptive:  # without ``display``, newer models do not send their thinking
@@ -355,7 +354,7 @@ def thinking_of_effort(
 def thinking_as(fields: Fields, kind: str) -> Fields:
     """Return a Messages request with the kind of thinking that its model takes: enabled or adaptive.
 
-    Without thinking if the API would refuse a budget; unchanged if the request is not valid.
+    The request has no thinking if the API would refuse the budget, and stays unchanged if it is not valid.
     """
     try:
         thinking, config = (object_at(fields.get(name), name) for name in ("thinking", "output_config"))
@@ -384,7 +383,7 @@ def _as_little_as_possible(losses: Losses, least: LeastThinking) -> Object:
 
 
 def _reason_not_to_think(effort: str, said: Object, *, adaptive: bool, limit: int | None) -> str | None:
-    """Return why the API would refuse this effort; None if it would not."""
+    """Return why the API would refuse this effort; None: the API would accept it."""
     if effort not in _EFFORTS:
         return f"Messages has no effort {effort!r}"
     if said.get("tool_choice", {}).get("type") in {"any", "tool"}:
@@ -395,7 +394,7 @@ def _reason_not_to_think(effort: str, said: Object, *, adaptive: bool, limit: in
 
 
 def lacks_thoughts(turns: Sequence[Object]) -> bool:
-    """Whether the last turn has results of tool calls whose own turn does not begin with thinking."""
+    """Whether the last turn has results of tool calls, and the turn with these calls does not begin with thinking."""
     content = turns[-1].get("content") if turns else None
     if not isinstance(content, list) or not any(_kind(block) == "tool_result" for block in content):
         return False
@@ -410,14 +409,14 @@ def _kind(block: Object) -> str:
 
 # Thoughts that a model has signed or encrypted: the blocks are the same in Messages and in LiteLLM's chat.
 
-_SIGNED_FIELDS: Mapping[bytes, tuple[str, str]] = {  # by a block's type: its text, and what only the maker can read
+_SIGNED_FIELDS: Mapping[bytes, tuple[str, str]] = {  # by a block's type: the field of its text, the field for its maker
     b'"thinking"': ("thinking", "signature"),
     b'"redacted_thinking"': ("type", "data"),
 }
 
 
 def signed_thought(block: RawObject, signer: str = ANTHROPIC) -> Object | None:
-    """Return a block of thinking that can be sent back to the model of ``signer`` that made it; None if it cannot."""
+    """Return a block of thinking that can be sent back to the model of ``signer``, which made it; None: it cannot."""
     text, bound = _SIGNED_FIELDS.get(bytes(block.get("type", b"")), ("", ""))
     if text not in block or not bytes(block.get(bound, b"")).startswith(b'"') or bytes(block[bound]) == b'""':
         return None
@@ -427,7 +426,7 @@ def signed_thought(block: RawObject, signer: str = ANTHROPIC) -> Object | None:
 
 
 def signed_thoughts(message: RawObject) -> list[Object]:
-    """Return such blocks of an assistant's message in chat: LiteLLM's ``thinking_blocks``, or OpenRouter's details."""
+    """Return the signed blocks of an assistant's message: LiteLLM's ``thinking_blocks``, or OpenRouter's details."""
     try:
         blocks = objects_at(message.get("thinking_blocks"), "thinking_blocks")
         blocks = blocks or list(map(_of_detail, objects_at(message.get("reasoning_details"), "reasoning_details")))
@@ -481,15 +480,15 @@ _UNKNOWN = frozenset(  # keywords that Messages answers with an error
 )
 _LONGEST_TOLD = 100  # characters of a keyword's value
 _INNER = ("items",)  # keywords with one schema
-_LISTED = ("allOf", "anyOf")  # with a list of schemas
-_NAMED = ("$defs", "definitions", "properties")  # with an object of schemas
+_LISTED = ("allOf", "anyOf")  # keywords with a list of schemas
+_NAMED = ("$defs", "definitions", "properties")  # keywords with an object of schemas
 
 
 class KeptSchema:
     """A schema that Messages supports, made from a client's.
 
-    An object that does not mention additional properties is closed: whatever matches then matches the original too. A
-    short keyword that Messages lacks is written into the description, as Anthropic's SDKs do
+    An object that does not mention additional properties is closed: all that the closed schema allows, the client's
+    allows too. A short keyword that Messages lacks is written into the description, as Anthropic's SDKs do
     (platform.claude.com/docs/en/build-with-claude/structured-outputs#how-sdk-transformation-works, read on 2026-11-29).
     """
 

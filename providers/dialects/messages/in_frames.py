@@ -20,8 +20,8 @@ class _ErrorEvent(msgspec.Struct):
 
 _IN_FRAME = {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}
 _errors = msgspec.json.Decoder(_ErrorEvent)
-# What a stream of InvokeModel may end with, by the status of what Messages say: ResponseStream in docs.aws.amazon.com/
-# bedrock/latest/APIReference/API_runtime_ResponseStream.html, read on 2026-11-30.
+# The exceptions with which a stream of InvokeModel may end, by the status that the same error has in Messages:
+# ResponseStream in docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ResponseStream.html, read on 2026-11-30.
 _EXCEPTIONS = {
     400: "validationException",
     413: "validationException",
@@ -39,7 +39,7 @@ def in_frame(data: bytes) -> bytes:
 
 
 def exception_in_frame(data: bytes) -> bytes:
-    """Return the exception that an event of an error is; ``b""``: it is another event."""
+    """Return the exception that stands for an event with an error; ``b""``: the event has no error."""
     try:
         event = _errors.decode(data)
     except msgspec.DecodeError:

@@ -1,7 +1,7 @@
 """Tools of Anthropic's whose parameters its models know, and that the client runs: elsewhere each is a function.
 
-Their calls and results are those of any tool. What each version takes is told by anthropic 2.14 (``types/beta``), the
-pages of platform.claude.com/docs/en/agents-and-tools/tool-use, and, of ``insert_text``,
+Their calls and results are those of any tool. The parameters of each version are from anthropic 2.14 (``types/beta``),
+the pages of platform.claude.com/docs/en/agents-and-tools/tool-use, and, for ``insert_text``,
 github.com/anthropics/anthropic-sdk-python/issues/1155, read on 2026-11-29.
 """
 
@@ -14,13 +14,13 @@ Json = dict[str, Any]
 _DATED = re.compile(r"(bash|computer|memory|text_editor)_(\d{8})")
 _TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
 _POINT = {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}
-# The first days of versions that have more, or name a parameter in another way.
+# The first days of versions that have more parameters, or name a parameter in another way.
 _MORE_ACTIONS, _ZOOMS = "20250124", "20251124"
 _NO_UNDO, _INSERTS_TEXT = "20250429", "20250728"
 
 
 class OwnTool(NamedTuple):
-    """What a function for such a tool is told of, and the tool's fields that this was made of."""
+    """The description and parameters of a function for such a tool, and the tool's fields that they were made of."""
 
     about: str
     parameters: Json
@@ -28,7 +28,7 @@ class OwnTool(NamedTuple):
 
 
 def own_tool(kind: str, tool: Mapping[str, Any]) -> OwnTool | None:
-    """Return the function for a decoded ``tool`` of this type; None: it is another one."""
+    """Return the function for a decoded ``tool`` of this type; None: the type is another one."""
     found = _DATED.fullmatch(kind)
     if found is None:
         return None

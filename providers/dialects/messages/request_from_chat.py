@@ -63,13 +63,13 @@ _LONG_BLANK = re.compile(  # what ``str.strip`` takes away, in UTF-8 or escaped
 class Turns:
     """A chat conversation as turns of blocks, for APIs with a system prompt and blocks of their own.
 
-    ``_losses`` get whatever ``api`` cannot express. A subclass makes the blocks, and joins them to turns.
+    ``_losses`` get the parts that ``api`` cannot express. A subclass makes the blocks, and joins them to turns.
     """
 
     api = "Messages"
     system_comes_first = "this model takes system prompts only first"
     thoughts_are_signed = "Messages refuses thinking blocks that it did not sign"
-    assistant_is_text = ""  # why anything but an assistant's text is a loss; "": nothing is
+    assistant_is_text = ""  # why anything but an assistant's text is a loss; "": nothing is a loss
     documents = "documents as PDF or plain text"  # documents that are taken
 
     def __init__(self, losses: Losses, allowed: Callable[[str], str] = allowed_id) -> None:
@@ -86,7 +86,7 @@ class Turns:
         """Translate all messages of a request.
 
         Raises:
-            Malformed: one is not valid in chat.
+            Malformed: a message is not valid in chat.
 
         """
         roles = [text_at(message, "role", f"messages[{i}]") for i, message in enumerate(messages)]
@@ -107,17 +107,17 @@ class Turns:
         if roles[-1] == "assistant":
             last = f"messages[{len(messages) - 1}]"
             self._losses.add(last, f"{self.api} continues an assistant's last message, and does not answer it")
-        elif self.turns and self.turns[-1]["role"] == "assistant":  # the last message says nothing
+        elif self.turns and self.turns[-1]["role"] == "assistant":  # the last message is blank
             self._say("user", [self._text_block(raw_json(LEFT_OUT), {})])
 
-    # What a subclass has to make.
+    # The methods that a subclass has to make.
 
     def _say(self, role: str, blocks: list[Object], text: msgspec.Raw | None = None) -> None:
-        """Add what the user or the assistant said. ``text``: the same, if it is a single text."""
+        """Add what the user or the assistant said. ``text``: the same, if that is a single text."""
         raise NotImplementedError
 
     def _tell(self, blocks: list[Object]) -> None:
-        """Add instructions where there are turns already, as the user's."""
+        """Add instructions behind other turns, as the user's."""
         self._say("user", blocks)
 
     def _answer(self, call_id: str, message: RawObject, path: str) -> None:
@@ -154,10 +154,10 @@ class Turns:
     def _end_part(self, part: RawObject, blocks: list[Object]) -> None:
         """Handle the end of a part, whose block, if it has one, is the last."""
 
-    # What all have in common.
+    # The methods that all subclasses share.
 
     def _add_system(self, message: RawObject, path: str) -> None:
-        """Add a system message: to the system prompt, or where there are turns already, to the user's turn."""
+        """Add a system message to the system prompt, or behind other turns to the user's turn."""
         self._losses.rest(message, ("role", "content"), path, self._no_field)
         only = f"a system prompt of {self.api} is text"
         blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=only)
@@ -214,7 +214,7 @@ class Turns:
 
     def _call(self, call: RawObject, at: str) -> list[Object]:
         kind = decoded(call.get("type"), str, f"{at}.type") or "function"
-        if kind == CUSTOM:  # of a tool that is not offered any more: offered ones became functions before
+        if kind == CUSTOM:  # a call of a tool that is not offered any more: offered tools became functions before
             object_at(call.get(CUSTOM), f"{at}.custom")
             call, kind = as_function_call(call), "function"
         if kind != "function":
@@ -236,9 +236,9 @@ class Turns:
         empty_is_said: bool = False,
         in_result: bool = False,
     ) -> list[Object]:
-        """Return a message's content as blocks. A blank text is left out: it would be refused.
+        """Return a message's content as blocks. A blank text is left out: the API would refuse it.
 
-        ``texts_only``: why anything but text is a loss; "": nothing is.
+        ``texts_only``: why anything but text is a loss; "": nothing is a loss.
         """
         if content is None or is_null(content):
             return []
@@ -306,7 +306,7 @@ class MessagesTurns(Turns):
     def _say(self, role: str, blocks: list[Object], text: msgspec.Raw | None = None) -> None:
         if not blocks:
             return
-        if role == "user" and self._answers_tools:  # results and the user's text beside them are one turn
+        if role == "user" and self._answers_tools:  # results, and the user's text beside them, are one turn
             self.turns[-1]["content"] += blocks
         else:
             self.turns.append({"role": role, "content": blocks if text is None else text})
@@ -330,10 +330,10 @@ class MessagesTurns(Turns):
         if is_error(message, path):
             told = block.get("content")
             if isinstance(told, list) and any(each["type"] != "text" for each in told):
-                told.insert(0, {"type": "text", "text": as_error("")})  # the flag beside a picture is refused
+                told.insert(0, {"type": "text", "text": as_error("")})  # is_error beside a picture is refused
             else:
                 block["is_error"] = True
-                if not blocks:  # and the flag without a word: github.com/jlevy/markform/issues/153, read on 2026-11-29
+                if not blocks:  # is_error without a word too: github.com/jlevy/markform/issues/153, read on 2026-11-29
                     block["content"] = as_error("")
         _marked(message, block)
         if self._answers_tools:

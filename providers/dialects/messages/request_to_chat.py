@@ -76,12 +76,13 @@ def to_chat(
     """Translate a Messages request into a chat completion request.
 
     ``system`` becomes the first message, and each tool result a message. The text of a failed tool's result says that
-    the tool failed. A budget of thinking tokens becomes an effort (``effort_of_budget``), adaptive and disabled
-    thinking become none.
+    the tool failed. A budget of thinking tokens becomes an effort (``effort_of_budget``). Adaptive thinking and
+    disabled thinking become no effort.
 
-    ``thoughts``: send earlier thinking as ``reasoning_content``. ``signed``: the vendor to whom what it has signed is
-    sent back. ``marks``: keep marks of what to cache; else they are lost. ``beyond``: what chat has no place for and
-    the pivot's own fields keep. A mark on a call alone has no place: that of the next turn covers the call.
+    ``thoughts``: send earlier thinking as ``reasoning_content``. ``signed``: the vendor that gets back the thoughts it
+    has signed. ``marks``: keep marks of what to cache; else marks are lost. ``beyond``: parts for which chat has no
+    place, and which the pivot's own fields keep. A mark on a call alone has no place: the mark of the next turn covers
+    the call.
 
     Raises:
         Malformed: the request is not valid in Messages.
@@ -113,7 +114,7 @@ def to_chat(
 
 
 def _mark_last(last: Object, mark: msgspec.Raw) -> None:
-    """Mark the end of the prompt, its ``last`` message: the request leaves the place to Anthropic."""
+    """Mark the end of the prompt, its ``last`` message: the request leaves the place of the mark to Anthropic."""
     if last["role"] == "tool":
         last[MARK] = mark
     elif not last["content"]:  # no part of the message is left to mark
@@ -153,7 +154,7 @@ def _tools(asked: RawObject, losses: Losses, changes: InstructedChanges | None) 
     for number, tool in enumerate(given):
         path = paths.get(number) or f"tools[{number}]"
         kind = decoded(tool.get("type"), str, f"{path}.type")
-        if not kind or kind == "custom":  # Go's programs send "" for none
+        if not kind or kind == "custom":  # Go's programs send "" for no type
             said.append(_function(tool, path, losses))
         elif (members := members_of(raw_json(tool))) is not None:
             said += _functions(members, tool, path, losses)
@@ -189,7 +190,7 @@ def _function(tool: RawObject, path: str, losses: Losses, settings: Sequence[str
 
 
 def _functions(members: Sequence[ToolsetMember], tool: RawObject, path: str, losses: Losses) -> list[Object]:
-    """Return a function for each member of a toolset; a mark is the last one's."""
+    """Return a function for each member of a toolset; the last function gets the toolset's mark."""
     said: list[Object] = [
         {
             "type": "function",
@@ -206,7 +207,7 @@ def _functions(members: Sequence[ToolsetMember], tool: RawObject, path: str, los
 
 
 def _own_tool(kind: str, tool: RawObject) -> tuple[RawObject, tuple[str, ...]] | None:
-    """Return a tool of Anthropic's with a description and a schema, and the fields that these express."""
+    """Return a tool of Anthropic's with a description and a schema, and the fields that they express."""
     own = own_tool(kind, {name: msgspec.json.decode(value) for name, value in tool.items()})
     if own is None:
         return None
@@ -241,7 +242,7 @@ def _tool_choice(asked: RawObject, losses: Losses) -> Object:
 
 
 def _chosen(asked: RawObject, choice: RawObject) -> str:
-    """Return the name of the function that must be called: the client's own comes before a member of a toolset."""
+    """Return the function that must be called: the client's own of this name comes before a member of a toolset."""
     name = text_at(choice, "name", "tool_choice")
     own = f'"{name}"'.encode()
     if not any(bytes(tool.get("name", b"")) == own for tool in objects_at(asked.get("tools"), "tools")):
@@ -251,7 +252,7 @@ def _chosen(asked: RawObject, choice: RawObject) -> str:
 
 
 def _output(asked: RawObject, losses: Losses, later: str | None) -> Object:
-    """Return the fields for the reasoning effort, where ``later`` comes first, and the format of the answer."""
+    """Return the fields for the reasoning effort (``later`` comes first), and for the format of the answer."""
     said: Object = {}
     config = object_at(asked.get("output_config"), "output_config")
     effort = later or decoded(config.get("effort"), str, "output_config.effort")

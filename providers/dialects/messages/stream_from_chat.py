@@ -45,13 +45,13 @@ _DELTAS: Mapping[str, tuple[str, str]] = {  # by a block's type: the type of a d
 
 
 class FromChat(ChunkTranslation):
-    """Translates one answer: every choice is a part of it, however the server numbers the choices.
+    """Translates one answer: every choice is a part of the answer, however the server numbers the choices.
 
     One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, if the client has requested
-    thinking. Otherwise it is sent at the end if the answer has nothing else: other clients expect the text first. A
-    signature of thinking is passed on (LiteLLM's ``thinking_blocks``, OpenRouter's ``reasoning_details``, Google's
-    ``extra_content``). The text of a refusal becomes text. A server may report which stop sequence ended the answer
-    (vLLM's ``stop_reason``): this is passed on; without such a report the answer ends with end_turn.
+    thinking. Otherwise reasoning is sent at the end if the answer has nothing else: other clients expect the text
+    first. A signature of thinking is passed on (LiteLLM's ``thinking_blocks``, OpenRouter's ``reasoning_details``,
+    Google's ``extra_content``). The text of a refusal becomes text. A server may report which stop sequence ended the
+    answer (vLLM's ``stop_reason``): the report is passed on. Without a report the answer ends with end_turn.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class FromChat(ChunkTranslation):
         self._keeps_signatures = thinking.get("type", "disabled") != "disabled"
         self._shows_thinking = self._keeps_signatures and thinking.get("display") != "omitted"
         self._forbids_thinking = thinking.get("type") == "disabled"
-        self._unshown: list[Mapping[str, Any]] = []  # what is sealed, where thinking is not asked for
+        self._unshown: list[Mapping[str, Any]] = []  # sealed reasoning, if thinking is not asked for
         self._stops = _stops(asked)
         self._named = _named(asked)
         self._ids = UniqueIds(allowed_id, asked.get("messages", b""))
@@ -76,13 +76,13 @@ class FromChat(ChunkTranslation):
         self._begun = False
         self._blocks = 0
         self._open: str | None = None  # the type of the open block
-        self._hidden: list[str] = []  # thinking that is not shown, while nothing else has come
+        self._hidden: list[str] = []  # thinking that is not shown, while the answer has nothing else
         self._calls = PartialCalls()
         self._call_open: int | None = None
         self._is_cut = False  # a call's arguments are not whole: everything else waits
         self._waiting: list[Mapping[str, Any]] = []  # deltas
-        self._late: list[Mapping[str, Any]] = []  # signed within a call, which has to end first
-        self._sealed = ""  # Google's signature of the message: it waits until the message's texts have ended
+        self._late: list[Mapping[str, Any]] = []  # signatures that came within a call: the call has to end first
+        self._sealed = ""  # Google's signature of the message, which waits until the message's texts have ended
         self._id = ""
         self._references = ChunkReferences()
         self._uncited: list[Mapping[str, Any]] = []  # references for which there is no text yet
@@ -180,7 +180,7 @@ class FromChat(ChunkTranslation):
             self._cite(self._references.annotations_in(delta), said)
 
     def _cite(self, annotations: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
-        """Add references to the open block of text, or to the next one; other blocks have no place for references."""
+        """Add references to the open block of text, or to the next text; other blocks have no place for references."""
         self._uncited += annotations
         if self._open == "text":
             for citation in map(to_citation, self._uncited):
@@ -190,7 +190,7 @@ class FromChat(ChunkTranslation):
             self._uncited.clear()
 
     def _say(self, kind: str, text: str, said: list[bytes], *, apart: bool = False) -> None:
-        """Send a piece of text or thinking in a block of its type: the open one unless ``apart``, else a new one."""
+        """Send a piece of text or thinking in a block of its type: the open block, or a new one (``apart``)."""
         if self._open == "tool_use":
             self._calls.finish()
             self._say_calls(said, finished=True)
@@ -203,7 +203,7 @@ class FromChat(ChunkTranslation):
         self._say_delta(text, said)
 
     def _say_calls(self, said: list[bytes], *, finished: bool) -> None:
-        """Send the arguments of the current tool call; once that is complete, those of the next calls."""
+        """Send the arguments of the current tool call; once that call is complete, those of the next calls."""
         while (current := self._calls.current()) is not None:
             number, call = current
             if self._call_open != number:
@@ -245,8 +245,8 @@ class FromChat(ChunkTranslation):
         """Send Google's signature, if any: at the end of the thinking before it, or in a block without text."""
         if kind == OF_TEXT:
             self._sealed = ""
-        # Without the signature of a call the model does not think on: an agent needs it, whether it asks for thinking
-        # or not.
+        # Without the signature of a call the model does not think on: an agent needs the signature, whether the request
+        # asks for thinking or not.
         is_needed = kind == OF_CALL and not self._forbids_thinking
         if signature and (self._keeps_signatures or is_needed):
             self._sign({"type": SIGNED, "signature": f"{kind}:{signature}"}, said)
@@ -298,9 +298,9 @@ class FromChat(ChunkTranslation):
                     self._sign(block, said)
 
     def _finish(self, choice: Mapping[str, Any], said: list[bytes]) -> None:
-        """Close the open block, but one of text. The stop reason is sent at the end, with the last usage.
+        """Close the open block, unless it is a text. The stop reason is sent at the end, with the last usage.
 
-        Some servers send one with every chunk, and some even a finish reason: more text may follow, and references.
+        Some servers send usage with every chunk, and some even a finish reason: more text may follow, and references.
         """
         self._end_calls(said)
         self._is_cut = False
@@ -312,7 +312,7 @@ class FromChat(ChunkTranslation):
         met = choice.get("stop_reason")
         if self._refused:
             reason = "refusal"
-        elif reason in {"end_turn", "tool_use"}:  # some servers say stop for tool calls, or tool_calls without any
+        elif reason in {"end_turn", "tool_use"}:  # some servers say stop for tool calls, or tool_calls without a call
             met_one = isinstance(met, str) and met in self._stops
             reason = "tool_use" if len(self._calls) else "stop_sequence" if met_one else "end_turn"
         if reason == "tool_use":  # else the arguments may have been cut off
@@ -328,7 +328,8 @@ class FromChat(ChunkTranslation):
 
     def _close_all(self, said: list[bytes]) -> None:
         self._end_calls(said)
-        # Nothing may follow a text: programs take the last block for the answer, and Google needs no text's signature.
+        # Nothing may follow a text: programs take the last block for the answer, and Google needs no signature of a
+        # text.
         if self._sealed and self._open != "text":
             self._seal(OF_TEXT, self._sealed, said)
         self._close(said)
@@ -339,7 +340,7 @@ class FromChat(ChunkTranslation):
             if self._hidden:  # an answer of thinking alone would be empty, so its thinking is shown
                 self._say("thinking", "".join(self._hidden), said)
             self._close_all(said)
-            if len(self._calls) and self._stop["stop_reason"] == "end_turn":  # they came behind the finish reason
+            if len(self._calls) and self._stop["stop_reason"] == "end_turn":  # the calls came behind the finish reason
                 self._stop = {**self._stop, "stop_reason": "tool_use"}
             usage = self._usage or {"output_tokens": 0}  # SDKs need a count: 0 stands for unknown
             said += event("message_delta", {"delta": self._stop, "usage": usage}), ENDING
@@ -375,7 +376,7 @@ def _named(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, Mapping[str, str]]:
 
 
 def _messages_usage(usage: Usage) -> dict[str, Any] | None:
-    """Return chat's counts as Anthropic's, whose input excludes cached tokens; None without completion tokens.
+    """Return chat's counts as Anthropic's: input excludes cached tokens. None without completion tokens.
 
     Servers that send usage with every chunk may begin without completion tokens.
     """

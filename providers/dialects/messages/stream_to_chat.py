@@ -21,7 +21,7 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 class ToChat(TranslationIntoChunks):
     """Translates one answer. Thinking becomes ``reasoning_content``, a refusal's explanation ``refusal``.
 
-    Once it is signed, all of it comes again with its signature, as one of LiteLLM's ``thinking_blocks``.
+    Signed thinking comes a second time, whole and with its signature, as one of LiteLLM's ``thinking_blocks``.
 
     The stop sequence that ended the answer is in the choice's ``stop_reason``, as with vLLM. Citations of pages become
     annotations. What chat does not have (citations of documents, calls of Anthropic's own tools) is left out. The usage
@@ -29,7 +29,7 @@ class ToChat(TranslationIntoChunks):
     """
 
     api = "Messages"
-    finishing = False  # an end is passed on as soon as it comes
+    finishing = False  # an end is passed on as soon as the end comes
 
     def __init__(self, secrets: Sequence[str] = (), unix_s: Callable[[], float] = time.time) -> None:
         self._secrets = secrets
@@ -42,8 +42,8 @@ class ToChat(TranslationIntoChunks):
         self._ids = UniqueIds()
         self._call_at: dict[int, int] = {}  # by a block's index, the index of its tool call in chat
         self._inputs: dict[int, str] = {}  # the arguments at a block's start, which count only if no deltas follow
-        self._early: dict[int, EarlyObject] = {}  # of its deltas
-        self._thoughts: dict[int, list[str]] = {}  # the text of blocks of thinking, which their signatures are of
+        self._early: dict[int, EarlyObject] = {}  # empty objects in a call's deltas
+        self._thoughts: dict[int, list[str]] = {}  # the text of blocks of thinking, for which signatures follow
         self._finish_reason: str | None = None
         self._ended = False
 
@@ -71,7 +71,7 @@ class ToChat(TranslationIntoChunks):
             case "message_delta":
                 chunks = self._change(event)
             case "message_stop":
-                chunks = self.end()  # without a stop reason it has broken off: who reads the chunks is told of no end
+                chunks = self.end()  # without a stop reason the answer has broken off: no end is sent
             case "error" | None if event.get("error"):
                 raise error_of_event(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
             case _:
@@ -79,7 +79,7 @@ class ToChat(TranslationIntoChunks):
         said.append(chunks)
 
     def _begin(self, message: Mapping[str, Any]) -> bytes:
-        # What is sent here is not the answer's.
+        # The count of completion tokens here is not the answer's.
         self._use({**(message.get("usage") or {}), "output_tokens": None, "cost": None})
         self._id = message.get("id") or ""
         top = {
@@ -140,7 +140,7 @@ class ToChat(TranslationIntoChunks):
         return self._chunk({"tool_calls": [{"index": number, "function": {"arguments": piece}}]})
 
     def _rest_of(self, index: int) -> bytes:
-        """Return the arguments of a call that has ended, as far as they are not said."""
+        """Return the arguments of a call that has ended, as far as they are not sent yet."""
         early = self._early.pop(index, None)
         return self._arguments(self._call_at.get(index), self._inputs.pop(index, "") if early is None else early.end())
 

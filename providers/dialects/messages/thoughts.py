@@ -56,7 +56,7 @@ def habits_of(traits: Traits, max_output_tokens: int | None, known: Habits) -> M
         signs=traits.signs,
         takes_none=False,
         may_think=False,
-        beyond=frozenset(),  # of all models alike, as ``Pivoting`` has it
+        beyond=frozenset(),  # ``Pivoting`` says this of all models alike
         max_tokens=max_output_tokens or DEFAULT_MAX_TOKENS,
         is_longest=max_output_tokens is not None,
         adaptive_thinking=traits.adaptive,
@@ -68,14 +68,14 @@ def habits_of(traits: Traits, max_output_tokens: int | None, known: Habits) -> M
 
 
 def of_messages(habits: Habits) -> MessagesHabits:
-    """Return ``habits`` as those of Messages; what is not known of a model is as with the newest ones."""
+    """Return ``habits`` as those of Messages; unknown habits of a model are those of the newest models."""
     return habits if isinstance(habits, MessagesHabits) else MessagesHabits(thinks=habits.thinks)
 
 
 # Thinking blocks that the asked API did not sign: a request with such a block is refused. Where do they come from?
-# Reasoning of a model without signatures reaches a client as thinking with an empty signature, or without the field
-# from a server of one's own. The client sends these blocks back in the next request, which may go to Anthropic. And
-# blocks that Anthropic signed may go to another provider that speaks Messages.
+# Reasoning of a model without signatures reaches a client as thinking with an empty signature, or without a signature
+# if a server of one's own sent it. The client sends these blocks back in the next request, which may go to Anthropic.
+# And blocks that Anthropic signed may go to another provider that speaks Messages.
 
 _EMPTY = (b'"signature":""', b'"signature": ""')
 _UNSIGNED = (*_EMPTY, b'"signature":null', b'"signature": null')
@@ -89,7 +89,7 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
     """Return a Messages request without thinking blocks that have an empty signature, or Google's; else unchanged.
 
     For a model that signs, blocks without a signature are left out too. Other models, on servers of one's own, may need
-    these back. Models that take unsigned thoughts get all thoughts in words, by any model, and no others.
+    such blocks back. Models that take unsigned thoughts get all thoughts in words, by any model, and no others.
 
     Raises:
         Malformed: the conversation is not valid in Messages; only checked where such blocks seem to exist.
@@ -117,7 +117,7 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
 
 
 def _in_words(fields: Mapping[str, msgspec.Raw], conversation: bytes) -> Wording:
-    """Return a Messages request without thinking blocks that are sealed, or not in words: unreadable there."""
+    """Return a Messages request without sealed thinking blocks and blocks not in words: unreadable for it."""
     if GOOGLES not in conversation and b'"redacted_thinking"' not in conversation:
         return Wording(fields)
     return _without_thoughts(
@@ -162,7 +162,7 @@ def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) ->
         return wording
     blocks = objects_at(system, "system")
     bills = [number for number, block in enumerate(blocks) if is_bill(block.get("text"))]
-    if not bills:  # only a text that mentions the field
+    if not bills:  # only a text mentions the note
         return wording
     kept = [block for number, block in enumerate(blocks) if number not in bills]
     said = {name: value for name, value in wording.fields.items() if name != "system"}
@@ -170,12 +170,12 @@ def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) ->
     return Wording(said, (*wording.losses, *(Loss(f"system[{number}]", A_BILL, hint=True) for number in bills)))
 
 
-# The index of a citation of another vendor's search is not Anthropic's: the client got the citation with an empty one.
+# A citation of another vendor's search reached the client with an empty index: only Anthropic's citations have one.
 _INDEX = b'"encrypted_index"'
 
 
 def _without_citations(wording: Wording) -> Wording:
-    """Return a Messages request without citations that Anthropic did not make: it cannot find their source."""
+    """Return a Messages request without citations that other vendors made: Anthropic cannot find their source."""
     conversation = wording.fields.get("messages", msgspec.Raw(b"[]"))
     if _INDEX not in bytes(conversation):
         return wording
@@ -201,7 +201,7 @@ def _without_citations(wording: Wording) -> Wording:
 
 
 def _lacks_signatures(conversation: bytes) -> bool:
-    """Whether more blocks seem to have thoughts than signatures: quotes within a text are escaped."""
+    """Whether the blocks seem to have more thoughts than signatures: quotes within a text are escaped."""
     thoughts = conversation.count(_THOUGHT) + conversation.count(b'"thinking" :')
     return thoughts > 0 and thoughts > conversation.count(_SIGNATURE) + conversation.count(b'"signature" :')
 
@@ -310,13 +310,13 @@ def with_effort(fields: Fields, habits: Habits) -> Wording:
 
 
 _NOTES = b'"between_tools"'
-# With notes between tools alone, these efforts are a 400 (platform.claude.com/docs/en/models/sonnet-5-5/
-# whats-new-sonnet-5-5, read on 2026-11-29).
+# Beside ``"thinking": {"type": "between_tools"}`` these efforts are a 400
+# (platform.claude.com/docs/en/models/sonnet-5-5/whats-new-sonnet-5-5, read on 2026-11-29).
 _TOO_HARD = frozenset({b'"xhigh"', b'"max"'})
 
 
 def _thinking_least(said: RawObject, config: RawObject, least: LeastThinking) -> Wording:
-    """Return a request that forbids thinking with the least thinking, for a model that cannot stop thinking."""
+    """Return a request with the least thinking in place of none, for a model that cannot stop thinking."""
     losses = [Loss("thinking", CANNOT_STOP_THINKING, hint=True)]
     if least == "between_tools":
         said["thinking"] = raw_json({"type": least})
@@ -365,7 +365,7 @@ def with_limit(fields: Fields, most: int) -> tuple[Fields, tuple[str, ...]]:
 
 
 def without_bound_reasoning(fields: Mapping[str, msgspec.Raw], since: int = 0) -> Wording:
-    """Return a Messages request without any thinking block, from the turn ``since`` on; unchanged, if there are none.
+    """Return a Messages request without thinking blocks from the turn ``since`` on; unchanged if there are none.
 
     Raises:
         Malformed: the conversation is not valid in Messages.
@@ -389,11 +389,12 @@ def without_reasoning_of(fields: Mapping[str, msgspec.Raw], of: frozenset[bytes]
 
 
 # Thoughts of newer models are bound to all that came before them: "system, tools, and every earlier message". A client
-# may edit that: the time in a system prompt, an older result shortened. Then the vendor refuses the request, or drops
-# the thoughts after the edit, as the field says. The field stands beside ``adaptive`` and ``enabled``, not beside
-# ``between_tools`` (neither in the page nor in the SDK's types), and the header must name it. Counting tokens has the
-# same check. An account of before 2026-08-31 lets such thoughts through if nothing is said; ``block_binding: {}`` asks
-# for that. platform.claude.com/docs/en/build-with-claude/preserved-thinking, read on 2026-11-29.
+# may edit that beginning: the time in a system prompt, an older result shortened. Then the vendor refuses the request,
+# or drops the thoughts after the edit, as the field says. The field stands beside ``adaptive`` and ``enabled``, not
+# beside ``between_tools`` (neither in the page nor in the SDK's types), and the header must name the field. Counting
+# tokens has the same check. An account of before 2026-08-31 lets such thoughts through if nothing is said;
+# ``block_binding: {}`` asks for that. platform.claude.com/docs/en/build-with-claude/preserved-thinking, read on
+# 2026-11-29.
 _SWITCH, CONTROLS = b'"block_binding"', "thinking-binding-controls-2026-08-01"
 _DROPS = raw_json({"prefix_mismatch_behavior": "drop_block"})
 _ADAPTIVE = raw_json("adaptive")  # what these models do where nothing is said
@@ -403,7 +404,7 @@ _THOUGHT_BLOCKS = (b'"thinking"', b'"redacted_thinking"')
 
 
 def dropping_unfit(fields: Fields) -> Fields:
-    """Return a request that has thoughts dropped that do not fit the text before them; unchanged if it has no thoughts.
+    """Return a request that has unfit thoughts dropped: the text before them changed. Unchanged without thoughts.
 
     Raises:
         Malformed: ``thinking`` is no object.
@@ -430,7 +431,7 @@ def place_of(entry: UnshownEntry) -> str:
 
 
 def header_for(fields: Fields) -> tuple[str, str] | None:
-    """Return the header that the vendor requires beside a field of the request; None: no such field is there."""
+    """Return the header that the vendor requires beside a field of the request; None: the request has no such field."""
     return ("anthropic-beta", CONTROLS) if _SWITCH in bytes(fields.get("thinking", b"")) else None
 
 
@@ -439,7 +440,8 @@ def _without_thoughts(
 ) -> Wording:
     """Return a Messages request without the thinking blocks that are to be left out, from the turn ``since`` on.
 
-    If a turn with calls of tools loses its thinking, and the next turn has their results, the model must not think on.
+    If a turn with calls of tools loses its thinking, and the next turn has the calls' results, the model must not think
+    on.
     """
     losses: list[Loss] = []
     said: list[dict[str, Any]] = []

@@ -1,7 +1,8 @@
 """Toolsets of Anthropic's: one entry that offers many tools, its members, which the client runs.
 
-Elsewhere each member is a function of its own, named by its toolset too: both have a ``screenshot``, and so may the
-client. The members are in ``toolsets.json`` beside this file, with the version of the SDK that they were read from.
+Elsewhere each member is a function of its own, and its name begins with the toolset's. Otherwise two functions could
+have one name: two toolsets have a ``screenshot``, and the client may have one too. The members are in ``toolsets.json``
+beside this file, with the version of the SDK from which they were read.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ from providers.refusals import UNREADABLE
 class _Row(msgspec.Struct, frozen=True):
     about: str
     parameters: msgspec.Raw
-    off: bool = False  # it is offered only if the request says so
+    off: bool = False  # a request that wants this member must say so
 
 
 class _Toolset(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 class ToolsetMember(NamedTuple):
-    """A tool of a toolset: its name in Messages, that of its function elsewhere, and what this is told of."""
+    """A tool of a toolset: its name in Messages, its function's name elsewhere, and the function's description."""
 
     toolset: str
     name: str
@@ -61,12 +62,12 @@ def _table() -> Mapping[str, _Toolset]:
 
 
 def function_name(toolset: str, member: str) -> str | None:
-    """Return the name of the function for a member of the toolset with this name; None: it is not known."""
+    """Return the name of the function for a member with this name; None: the toolset is not known."""
     return f"{toolset}_{member}" if any(each.name == toolset for each in _table().values()) else None
 
 
 def members_of(raw: msgspec.Raw) -> tuple[ToolsetMember, ...] | None:
-    """Return what an entry of ``tools`` offers; None: it is no toolset that is known, or has a member that is not.
+    """Return the members that an entry of ``tools`` offers; None: no known toolset, or a member is not known.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the entry has another format.
@@ -76,7 +77,7 @@ def members_of(raw: msgspec.Raw) -> tuple[ToolsetMember, ...] | None:
 
 
 def offered_members(raw: msgspec.Raw) -> list[ToolsetMember]:
-    """Return what all toolsets among the ``tools`` of a request offer; nothing where these cannot be read."""
+    """Return the members that all toolsets among the ``tools`` of a request offer; none if the tools are malformed."""
     if b"_toolset_" not in bytes(raw):
         return []
     try:
@@ -86,7 +87,7 @@ def offered_members(raw: msgspec.Raw) -> list[ToolsetMember]:
 
 
 def offered_tools(raw: msgspec.Raw, others: Iterable[str]) -> Iterator[OfferedTool]:
-    """Yield the members by their own names; one that ``others`` have too may be either, so it has no schema."""
+    """Yield the members by their own names; a name that ``others`` have too may mean either, and gets no schema."""
     members = offered_members(raw)
     named = Counter([*others, *(member.name for member in members)])
     for member in members:
@@ -107,5 +108,5 @@ def _members(entry: _Entry) -> tuple[ToolsetMember, ...] | None:
 
 
 def _is_on(config: _Config | None, row: _Row) -> bool:
-    """Whether a member is offered: as its SDK reads it, what is no boolean switches it off."""
+    """Whether a member is offered. As Anthropic's SDK reads it, a value that is no boolean switches the member off."""
     return not row.off if config is None or config.enabled is None else config.enabled is True

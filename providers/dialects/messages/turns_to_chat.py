@@ -49,12 +49,13 @@ A_BILLS_BEGIN = b'"x-anthropic-billing-header:'
 def conversation(
     asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool, signed: str = ""
 ) -> tuple[list[Object], "InstructedChanges | None"]:
-    """Return the chat messages for ``system`` and ``messages``, and what instructions within these change beside them.
+    """Return the chat messages for ``system`` and ``messages``, and the changes that instructions within them make.
 
-    With or without earlier thinking. ``thoughts``: as text; ``signed``: what this vendor has signed, for it.
+    ``thoughts``: with earlier thinking as text. ``signed``: with the thinking that this vendor has signed, for this
+    vendor.
 
     Raises:
-        Malformed: they are not valid in Messages.
+        Malformed: ``system`` or ``messages`` are not valid in Messages.
 
     """
     said: list[Object] = []
@@ -92,12 +93,12 @@ class InstructedChanges:
 
     def __init__(self) -> None:
         self.effort: str | None = None
-        self._later: str | None = None  # the effort from the user's next turn with new input on
+        self._later: str | None = None  # the tools that came later, by name, each with its path
         self.defined: dict[str, tuple[str, RawObject]] = {}  # by name, the tools that came later, each with its path
         self.removed: set[str] = set()
 
     def think(self, effort: str, *, at_once: bool) -> None:
-        """Note how hard to think: in the answer to the turn before, or from the user's next one with new input on."""
+        """Note how hard to think: in the answer to the turn before, or from the user's next turn with new input on."""
         self._later = effort
         if at_once:
             self.begin()
@@ -107,7 +108,7 @@ class InstructedChanges:
         self.effort, self._later = self._later or self.effort, None
 
     def offered(self, tools: Sequence[RawObject]) -> tuple[list[RawObject], dict[int, str]]:
-        """Return the tools of a request at the end of its conversation, and where each was, by its number."""
+        """Return the tools that a request offers at the end of its conversation, and by their numbers their places."""
         given: dict[str, tuple[str, RawObject]] = {}
         for number, tool in enumerate(tools):
             path = f"tools[{number}]"
@@ -117,15 +118,15 @@ class InstructedChanges:
 
 
 # platform.claude.com/docs/en/build-with-claude/effort-per-message and …/mid-conversation-system-messages, read on
-# 2026-11-29: an effort holds until another one is told, and so does a change of the tools. Directly after a turn of the
-# user with new input an effort is that answer's; anywhere else it holds from the user's next turn with new input on.
-# Results of tools alone are none.
+# 2026-11-29: an effort holds until another effort is stated, and so does a change of the tools. Directly after a turn
+# of the user with new input, an effort is for the answer to that turn. Anywhere else an effort holds from the user's
+# next turn with new input on. Results of tools alone are no new input.
 _CHANGES = frozenset({"tool_addition", "tool_removal"})
 _STAYS = "chat has no instructions for one turn alone: they stay in the conversation"
 
 
 def _is_new(turn: RawObject, number: int) -> bool:
-    """Say whether a turn is the user's, and more than results of tools."""
+    """Whether a turn is the user's, and more than results of tools."""
     if bytes(turn["role"]) != b'"user"':
         return False
     content, at = turn["content"], f"messages[{number}].content"
@@ -135,9 +136,9 @@ def _is_new(turn: RawObject, number: int) -> bool:
 def _instructions(
     turn: RawObject, path: str, losses: Losses, changes: InstructedChanges, *, at_once: bool
 ) -> list[Object]:
-    """Return instructions among the turns as a message; nothing, where they only change an effort or the tools.
+    """Return instructions among the turns as a message; nothing, if they only change an effort or the tools.
 
-    ``at_once``: they stand behind new input of the user.
+    ``at_once``: the instructions stand behind new input of the user.
     """
     losses.rest(turn, ("role", "content", "clear_at", "output_config"), path, _NO_FIELD)
     losses.lose(turn, "clear_at", path, _STAYS, b"null", b'"never"', hint=True)
@@ -152,7 +153,7 @@ def _instructions(
 
 
 def _change_tools(block: RawObject, kind: str, at: str, losses: Losses, changes: InstructedChanges) -> None:
-    """Note that a tool is offered from here on, or no longer; what is not the client's own is a loss."""
+    """Note that a tool is offered from here on, or no longer; a change of a tool that is not the client's is a loss."""
     tool = object_at(block.get("tool"), f"{at}.tool")
     told = text_at(tool, "type", f"{at}.tool")
     if told == "tool_definition":
@@ -171,10 +172,10 @@ def _change_tools(block: RawObject, kind: str, at: str, losses: Losses, changes:
 
 
 def with_tools_changed(fields: Fields) -> Fields:
-    """Return a request of Messages whose instructions change no tools: it offers those of its conversation's end.
+    """Return a request whose instructions change no tools: it offers the tools of the conversation's end.
 
     Raises:
-        Malformed: it is not valid.
+        Malformed: the request is not valid.
 
     """
     losses, changes = Losses(), InstructedChanges()
@@ -197,7 +198,7 @@ def with_tools_changed(fields: Fields) -> Fields:
 def _summarize(block: RawObject, at: str, said: list[Object], losses: Losses) -> bool:
     """Put a summary in place of the messages ``said`` before it, as Claude does; return whether it could be read.
 
-    One that only Claude can read is left out: a loss, where the client has nothing else of the conversation.
+    A summary that only Claude can read is left out: a loss, where the client has nothing else of the conversation.
     platform.claude.com/docs/en/build-with-claude/compaction-background, read on 2026-11-29.
     """
     is_begun = bool(said) and said[0]["role"] == "system"
@@ -234,13 +235,13 @@ def _history_to_chat_user(turn: RawObject, path: str, losses: Losses, calls: Cal
 
 
 class _Thinking:
-    """The thinking of one turn, as far as it is kept."""
+    """The thinking of one turn that is kept."""
 
     def __init__(self, losses: Losses, *, thoughts: bool, signed: str) -> None:
         self._losses, self._thoughts, self._signed = losses, thoughts, signed
         self._texts: list[str] = []
         self._blocks: list[Object] = []
-        self._unsigned: list[str] = []  # where text stands that nobody has signed
+        self._unsigned: list[str] = []  # the places of text that no vendor has signed
         self._googles: Object = {}
         self._of_call: Object = {}
 
@@ -260,7 +261,7 @@ class _Thinking:
             self._losses.add(at, _OWN_THOUGHTS, hint=True)
 
     def fields(self) -> Object:
-        """Return the fields of the turn's message in chat. Text beside sealed blocks is no loss: these have it."""
+        """Return the fields of the turn's message in chat. Text beside sealed blocks is no loss: blocks have it."""
         for at in () if self._blocks else self._unsigned:
             self._losses.add(at, _OWN_THOUGHTS, hint=True)
         self._unsigned.clear()
@@ -269,7 +270,7 @@ class _Thinking:
         return {name: value for name, value in said.items() if value}
 
     def of_call(self) -> Object:
-        """Return the field of the next call that has the signature of the thinking before it."""
+        """Return the field for the next call, which has the signature of the thinking before the call."""
         said, self._of_call = self._of_call, {}
         return said
 
@@ -277,9 +278,9 @@ class _Thinking:
 def _assistant(
     turn: RawObject, path: str, losses: Losses, calls: Calls, before: list[Object], *, thoughts: bool, signed: str
 ) -> list[Object]:
-    """Return the turn as one message, its texts joined; nothing, if it had only thinking.
+    """Return the turn as one message, its texts joined; nothing, if the turn had only thinking.
 
-    A summary in it takes the place of the messages ``before`` it.
+    A summary in the turn takes the place of the messages ``before`` it.
     """
     content = turn.get("content")
     if content is not None and is_string(content):
@@ -306,7 +307,7 @@ def _assistant(
                 calls.elsewhere = True
         else:
             losses.add(at, _NO_BLOCK, hint=kind not in _OF_CLIENTS)
-            calls.elsewhere = True  # it may be a call, or stand for what was left out
+            calls.elsewhere = True  # the block may be a call, or stand for calls that were left out
     if not texts and not called:
         if thinking.fields():
             losses.add(f"{path}.content", _OWN_THOUGHTS, hint=True)
@@ -369,7 +370,7 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
         text = decoded(raw_json(begun[0]["text"]), str, f"{at}.content") if begun else ""
         parts[: len(begun)] = [{"type": "text", "text": as_error(text)}]
     toolset = decoded(block.get("toolset_name"), str, f"{at}.toolset_name")
-    if toolset is not None and function_name(toolset, "") is None:  # else the call that it answers has it in its name
+    if toolset is not None and function_name(toolset, "") is None:  # any other toolset is part of the call's name
         losses.add(f"{at}.toolset_name", _ALIKE, hint=True)
     losses.rest(block, ("type", "tool_use_id", "content", "is_error", "toolset_name"), at, _NO_FIELD)
     is_text = all(part["type"] == "text" for part in parts)
@@ -384,7 +385,7 @@ def mark_of(block: RawObject, losses: Losses) -> msgspec.Raw | None:
 
 
 def _parts(block: RawObject, kind: str, at: str, losses: Losses) -> list[Object]:
-    """Return the content parts for a block of a user's turn or of a tool's result; a mark is the last one's."""
+    """Return the content parts for a block of a user's turn or of a tool's result; the last part gets the mark."""
     parts = _unmarked(block, kind, at, losses)
     if parts and (mark := mark_of(block, losses)) is not None:
         parts[-1] = parts[-1] | {MARK: mark}
@@ -406,7 +407,7 @@ def _unmarked(block: RawObject, kind: str, at: str, losses: Losses) -> list[Obje
 
 
 def _in_words(block: RawObject, kind: str, at: str, losses: Losses) -> str | None:
-    """Return a block that chat lacks as a text; None: it is lost."""
+    """Return a block that chat lacks as a text; None: the block is lost."""
     if kind == "search_result":
         return _search_result(block, at, losses)
     if kind == "tool_reference":  # a tool that was found: chat has had it from the beginning
@@ -445,7 +446,7 @@ class _Tab(msgspec.Struct):
 
 class _BrowserChange(msgspec.Struct):
     type: str
-    tab_id: str = ""  # of a tab that was opened; the others are of a download
+    tab_id: str = ""  # the id of a tab that was opened; other events are of a download
     download_id: str = ""
     url: str = ""
     path: str | None = None
@@ -495,14 +496,14 @@ def _document(block: RawObject, at: str, losses: Losses) -> list[Object]:
     if context := decoded(block.get("context"), str, f"{at}.context"):
         losses.add(f"{at}.context", "chat's documents have no context: it is sent as a text", hint=True)
         parts.insert(0, {"type": "text", "text": context})
-    is_file = any(part["type"] == "file" for part in parts)  # then its name is the title
+    is_file = any(part["type"] == "file" for part in parts)  # the file's name is the title
     if not is_file and not is_null(block.get("title", msgspec.Raw(b"null"))):
         losses.add(f"{at}.title", "chat's texts have no titles", hint=True)
     return parts
 
 
 def _search_result(block: RawObject, at: str, losses: Losses) -> str:
-    """Return a text that a search has found, behind its title and where that was."""
+    """Return a text that a search has found, behind its title and its source."""
     _lose_citations(block, at, losses)
     losses.rest(block, ("type", "source", "title", "content", "citations"), at, _NO_FIELD)
     losses.add(f"{at}.type", "chat has no such block: it is sent as a text", hint=True)
@@ -516,7 +517,7 @@ def _data_url(source: RawObject, at: str) -> str:
 
 
 def _cited(block: RawObject, source: RawObject, kind: str, at: str) -> Object:
-    """Return a document that is to be cited: no field of chat's, but the pivot's."""
+    """Return a document that is to be cited, in the pivot's own field: chat has none."""
     if kind == "text":
         text = base64.b64encode(text_at(source, "data", f"{at}.source").encode()).decode()
         name, data = "document.txt", f"data:text/plain;base64,{text}"
@@ -535,7 +536,7 @@ def _asks_citations(block: RawObject, at: str) -> bool:
 
 
 def _lose_citations(block: RawObject, at: str, losses: Losses) -> None:
-    """Note citations as lost: those of earlier answers are a hint, a request for citations is not."""
+    """Note citations as lost: the citations of earlier answers are a hint, a request for citations is not."""
     asked = block.get("citations")
     if asked is None or bytes(asked) in {b"null", b"[]", b"{}"}:
         return

@@ -1,4 +1,4 @@
-"""What the newest version of Anthropic's API does not take of a conversation, and where it goes."""
+"""Parts of a conversation that the newest version of Anthropic's API does not take, and where they go."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,9 +8,9 @@ import msgspec
 from providers.dialects.wording import Fields, Loss, Wording, raw_json
 from providers.refusals import UNREADABLE
 
-# From this version on no document stands in a turn of the assistant, and no text of the user has citations, while those
-# of the assistant, and the switch of a document of the user, stay (platform.claude.com/docs/en/api/versioning, read on
-# 2026-11-29).
+# From this version on no document stands in a turn of the assistant, and no text of the user has citations. The
+# citations of the assistant's texts stay, and so does the switch for citations of a document of the user
+# (platform.claude.com/docs/en/api/versioning, read on 2026-11-29).
 MOVED = "this version of the API has no documents in turns of the assistant: it is in the user's next turn"
 LEFT = "this version of the API has no documents in turns of the assistant"
 UNCITED = "this version of the API has no citations of what the user says"
@@ -18,7 +18,7 @@ _messages = msgspec.json.Decoder(list[dict[str, Any]])
 
 
 def for_newest_version(fields: Fields) -> Wording:
-    """Return a request whose conversation the newest version takes: of each turn the same, however long it grows."""
+    """Return a request that the newest version takes: each turn stays the same however long the conversation grows."""
     raw = bytes(fields.get("messages", b""))
     if b'"document"' not in raw and b'"citations"' not in raw:
         return Wording(fields)
@@ -59,7 +59,7 @@ def _is(block: Any, kind: str) -> bool:
 
 
 def _uncited(content: Sequence[Any]) -> list[int]:
-    """Remove the citations of the user's texts, also of those that were found or are a tool's; return where."""
+    """Remove the citations of the user's texts, and of texts in found documents and tools' results; return where."""
     found = []
     for at, block in enumerate(content):
         if _is(block, "text") and "citations" in block:
