@@ -1,7 +1,7 @@
 """OpenAI's tools without a name that the client runs: in other APIs each is a function, and its calls are a function's.
 
-The function's parameters are the fields of a call's item, so that calls become such items again. The shapes are those
-of openai 3.57 (``types/responses``) and of codex-rs/protocol/src/models.rs, read on 2026-11-29.
+The function's parameters are the fields of a call's item, so that a call of the function becomes such an item again.
+The shapes are those of openai 3.57 (``types/responses``) and of codex-rs/protocol/src/models.rs, read on 2026-11-29.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,9 +82,9 @@ class BuiltIn(NamedTuple):
     holds: str  # the item's field that has the arguments
     about: str = ""
     parameters: Json = {}  # noqa: RUF012 -- never written to
-    usual: Json = {}  # noqa: RUF012 -- likewise: what the arguments say unless the model says otherwise
-    beside: Json = {}  # noqa: RUF012 -- likewise: what the item says beside them
-    settings: tuple[str, ...] = ()  # of the tool
+    usual: Json = {}  # noqa: RUF012 -- never written to: the arguments' values unless the model sets others
+    beside: Json = {}  # noqa: RUF012 -- never written to: fields of the item beside the arguments
+    settings: tuple[str, ...] = ()  # fields of the tool
 
     def told(self, tool: Json) -> Json:
         """Return the function for a ``tool`` of a request."""
@@ -177,7 +177,7 @@ OF_RESULTS = ("call_id", "output", "max_output_length", "acknowledged_safety_che
 
 
 def built_in(tool: Mapping[str, Any]) -> BuiltIn | None:
-    """Return which of these a decoded ``tool`` is; None: another tool, or one that the vendor runs."""
+    """Return the built-in tool that a decoded ``tool`` is; None: another tool, or one that the vendor runs."""
     own = BUILT_IN.get(str(tool.get("type")))
     if own is SEARCH:
         return own if tool.get("execution") == "client" else None
@@ -187,7 +187,7 @@ def built_in(tool: Mapping[str, Any]) -> BuiltIn | None:
 
 
 def chosen(kind: str | None) -> str | None:
-    """Return the name of the function that a choice of this type means; None: the type is no such tool's."""
+    """Return the name of the function that a choice of this type means; None: no built-in tool has the type."""
     own = BUILT_IN.get(kind or "")
     return None if own is None else own.name
 
@@ -205,14 +205,14 @@ def called(item: Mapping[str, msgspec.Raw]) -> tuple[str, str]:
 
 
 def call_id_of(item: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
-    """Return the id of a call, or of the call that a result answers; a local shell's may stand in ``id`` alone."""
+    """Return the id of a call, or of the call that a result answers; a local shell's id may stand in ``id`` alone."""
     return item.get("call_id") or item.get("id")
 
 
 def result_of(item: Mapping[str, msgspec.Raw], *, flags: bool) -> tuple[msgspec.Raw, bool]:
-    """Return the output of a result as a function's, and whether the tool has failed.
+    """Return the output of a result as a function's output, and whether the tool has failed.
 
-    ``flags``: the failure is a field beside the output, and no text in it.
+    ``flags``: the failure is a field beside the output, and no text in the output.
 
     Raises:
         msgspec.DecodeError: the item is no such result.

@@ -1,7 +1,8 @@
 """Summaries in place of a conversation: made by the model that answers, kept by the client alone, read by any other.
 
-OpenAI's compaction is an item that only it can read. Asked for elsewhere, a model sums up in words, which are the
-item's content behind a mark of ours: nothing of it is kept here, and the next model gets them as text.
+OpenAI's compaction is an item that only OpenAI can read. Any other vendor's model sums up in words. These words are the
+item's content, behind a mark of the gateway's. The gateway stores no summary, and the next model gets the words as
+text.
 """
 
 import base64
@@ -14,7 +15,7 @@ from providers.dialects.wording import raw_json
 from providers.refusals import UNREADABLE
 
 _MARK = "holeshot-summary-v1:"
-MARK = _MARK.encode()  # as it stands in a request, as no other item has it
+MARK = _MARK.encode()  # the mark as it stands in a request; no other item has it
 TRIGGER = b'"compaction_trigger"'
 _COMPACTION = msgspec.Raw(b'"compaction"')
 _items = msgspec.json.Decoder(list[RawObject])
@@ -31,13 +32,13 @@ NO_COMPACTION = "no other API compacts: the model writes a summary, in an item t
 
 
 def compacts(asked: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a request asks for a summary of its conversation alone."""
+    """Whether a request asks only for a summary of its conversation."""
     given = asked.get("input")
     if given is None or TRIGGER not in bytes(given):
         return False
     try:
         items = _items.decode(given)
-    except UNREADABLE:  # what is wrong is told where it is read
+    except UNREADABLE:  # the reader of the field reports the error
         return False
     return bool(items) and items[-1].get("type") == msgspec.Raw(TRIGGER)
 
@@ -48,12 +49,12 @@ def closed(summary: str) -> str:
 
 
 def opened(item: RawObject) -> msgspec.Raw | None:
-    """Return as a text what an item stands for that was made so; None: it was not."""
+    """Return as a text the conversation for which an item stands; None: the gateway did not make the item."""
     content = item.get("encrypted_content")
     if item.get("type") != _COMPACTION or content is None or MARK not in bytes(memoryview(content)[:64]):
         return None
     try:
         said = base64.b64decode(_text.decode(content).removeprefix(_MARK), validate=True).decode()
-    except (*UNREADABLE, ValueError):  # no base64, also of characters that it cannot have
+    except (*UNREADABLE, ValueError):  # no Base64, or characters that Base64 cannot have
         return None
     return raw_json(_TOLD + said)

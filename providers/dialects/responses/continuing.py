@@ -35,7 +35,7 @@ _OBSTACLES: Mapping[str, str] = {
     "prompt": "stored",
     "store": "stored",
 }
-_OTHERS: Mapping[str, str] = {  # why an answer that has such an event cannot be continued
+_OTHERS: Mapping[str, str] = {  # why an answer with such an event cannot be continued
     "response.output_text.annotation.added": "citations",
     **dict.fromkeys(ENDS, "ended"),
 }
@@ -53,7 +53,7 @@ class _Event(msgspec.Struct):
 
 
 class _Head(msgspec.Struct):
-    """The response, its only item and that one's only part, as they were before the text."""
+    """The response, its only item and the item's only part, as they were before the text."""
 
     response: dict[str, Any]
     sequence_number: int = 0  # of the next event
@@ -95,12 +95,12 @@ class ResponseContinuing(Continuing):
         """Read the events that were delivered."""
         return begun_by(_Reading(), decoded_in(events, _events))
 
-    def stops(self, fields: Fields) -> Sequence[str]:  # noqa: ARG002 - this API has none
+    def stops(self, fields: Fields) -> Sequence[str]:  # noqa: ARG002 - this API has no stop strings
         """Return no strings."""
         return ()
 
     def own_prefix(self, fields: Fields) -> str:  # noqa: ARG002 - what a client has begun, the answer does not repeat
-        """Return nothing."""
+        """Return ""."""
         return ""
 
     def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:  # noqa: ARG002 - one
@@ -117,13 +117,13 @@ class ResponseContinuing(Continuing):
         return changed
 
     def splice(self, begun: DeliveredPart) -> "ResponseSplice":
-        """Return what makes events of the same text."""
-        assert begun.head is not None  # else it has an obstacle
+        """Return a writer of events of the same text."""
+        assert begun.head is not None  # without a head the part has an obstacle
         return ResponseSplice(_heads.decode(begun.head), begun.text)
 
 
 class ResponseSplice:
-    """Makes events of the text that is open. The last ones repeat all of it."""
+    """Makes events of the text that is open. The last events repeat the whole text."""
 
     def __init__(self, head: _Head, text: str) -> None:
         self._head = head
@@ -131,7 +131,7 @@ class ResponseSplice:
         self._pieces = [text]
 
     def text(self, text: str) -> bytes:
-        """Return a delta, after the starts of item and part if they have none yet."""
+        """Return a delta, after the starts of item and part if these were not sent yet."""
         head = self._head
         if head.item is None:
             head.item = {"id": "msg_begun", "type": "message", "status": "in_progress", "role": "assistant"}

@@ -102,7 +102,7 @@ _events = msgspec.json.Decoder(_Event)
 
 
 def texts(data: bytes) -> Iterator[tuple[int, str]]:
-    """Yield the text of a delta, with the index of the item it belongs to; of the last event all texts of the answer.
+    """Yield the text of a delta, with the index of its item; of the last event, all texts of the answer.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
@@ -119,7 +119,7 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _habits_of(traits: Traits, _: int | None, habits: Habits) -> Habits:
-    """Return the habits of a model: OpenAI's give no thoughts in words, and refuse those of others."""
+    """Return the habits of a model: OpenAI's models give no thoughts in words, and refuse other models' thoughts."""
     return msgspec.structs.replace(
         habits,
         signs=traits.family == "gpt",
@@ -144,7 +144,7 @@ _CHOOSES = frozenset({b"", b"null", b'"auto"', b'"none"'})
 
 
 def _forced(fields: Fields) -> ForcedCall | None:
-    """Return what call a request forces; None if its model may choose, or the tool runs at the provider."""
+    """Return which call a request forces; None if its model may choose, or the tool runs at the provider."""
     raw = bytes(fields.get("tool_choice", b""))
     if raw in _CHOOSES:
         return None
@@ -171,7 +171,7 @@ _NO_CALL, _FREE_CHOICE = raw_json("none"), raw_json("auto")
 
 
 def _asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
-    """Return a request of Responses that asks for JSON in place of a forced call, as chat's does."""
+    """Return a request of Responses that asks for JSON in place of a forced call, as the request of chat does."""
     said = dict(wording.fields)
     try:
         offered = _offered.decode(said.get("tools", b"[]"))
@@ -182,7 +182,7 @@ def _asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
             schema, lost = schema_of(tools)
             if bytes(text.get("format", b"null")) not in _PLAIN_TEXT:
                 lost.append(Loss("text.format", NO_TEXT, hint=True))
-            # Without ``strict`` it is best effort, as in chat: Responses are strict unless told otherwise.
+            # ``strict: false`` is best effort, as in chat: without the field, Responses is strict.
             form = {"type": "json_schema", "name": name, "schema": schema, "strict": False}
             said["text"], said["tool_choice"] = raw_json({**text, "format": form}), _NO_CALL
             return Wording(said, (*wording.losses, Loss("tool_choice", AS_CALL, hint=True), *lost))

@@ -1,6 +1,6 @@
 """Reads one event of a Responses stream: its text, reasoning, tool call, usage, end or error.
 
-Nearly every event is a delta, and is decoded straight into a type with few fields; the others are skipped. Of events
+Nearly every event is a delta, and is decoded straight into a type with few fields; other fields are skipped. Of events
 that repeat the whole response only the usage, the error and the like are read. If a provider sends a field in another
 type, the event is decoded again without types, and fields that do not fit are ignored.
 """
@@ -78,22 +78,22 @@ _ANSWERS = frozenset(
 _REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
 _TEXTS_OF_ANSWERS = frozenset({"response.output_text.delta", "response.refusal.delta"})
 _REFUSAL = "response.refusal.delta"
-# Of the response as a whole: some servers repeat these while nothing happens.
+# States of the response as a whole: some servers repeat these events while nothing happens.
 _STATES = frozenset({"response.created", "response.queued", "response.in_progress"})
 _CALLS = frozenset({"function_call", "custom_tool_call"})  # of the client's own tools
 _BUILT_IN = frozenset(
     {"apply_patch_call", "computer_call", "local_shell_call", "shell_call"}
-)  # the client may run these as well
-_COMPACTION = "compaction"  # the only item of an answer that was asked for one
+)  # the client may run the tools of these calls as well
+_COMPACTION = "compaction"  # the only item of an answer to a request for a compaction
 _HOSTED = "container_reference"  # a shell's environment at the provider
 _SEARCHED = ("tool_search_call", "client")  # run by the client or by the provider
 _CALL = b'"function_call"'
 _SEARCHES = b'"web_search_call"'
 _ARGUMENTS = "response.function_call_arguments.delta"
-_OWN = "response."  # all of the API's event types but "error" begin so
-# The last is Realtime's: the status says how the response ended. Some servers send it here as well (from memory).
+_OWN = "response."  # all of the API's event types begin so, except "error"
+# The last type is Realtime's: the status says how the response ended. Some servers send it here as well (from memory).
 ENDS = frozenset({"response.completed", "response.incomplete", "response.done"})
-FAILED = frozenset({"failed", "cancelled"})  # of a response without an answer, whatever the type of the last event
+FAILED = frozenset({"failed", "cancelled"})  # a response has no answer, whatever its last event's type
 _NULL = msgspec.Raw(b"null")
 
 
@@ -197,7 +197,7 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         case "error" | "response.failed" | "response.cancelled":
             return _failed(data, event, secrets)
         case "response.output_item.added":
-            # Of a new item only a call's name counts here: deltas bring everything else.
+            # A new item counts here only by a call's name: deltas bring everything else.
             added = lenient(event.item, _Item)
             name = added.name or ""
             tools = ((event.output_index or 0, ""),) if added.type in _CALLS else ()
@@ -267,7 +267,7 @@ class _Search(msgspec.Struct, gc=False):
 
 
 def usage_in(data: bytes, response: msgspec.Raw, told: Mapping[str, Any] | None, tier: str | None) -> Usage | None:
-    """Return the usage that the ``response`` of an event with these data has ``told``; None without one."""
+    """Return the usage that an event with these data has ``told`` of its ``response``; None: no usage."""
     if told is None:
         return None
     usage = usage_of_response(told, tier)
@@ -277,7 +277,7 @@ def usage_in(data: bytes, response: msgspec.Raw, told: Mapping[str, Any] | None,
 
 
 def _searches(response: msgspec.Raw) -> int:
-    """Return the number of searches in a response. Each is billed; pages that a search opens are not."""
+    """Return the number of searches in a response. Each search is billed; pages that a search opens are not."""
     items = [lenient(item, _Search) for item in lenient(response, _Output).output or ()]
     calls = [item for item in items if item.type == "web_search_call"]
     return sum(call.action is None or call.action.type in {None, "search"} for call in calls)
@@ -310,7 +310,7 @@ _TEXTS: Mapping[bytes, tuple[str, str]] = {  # by a part's type: the field of th
     b'"reasoning_text"': ("text", "response.reasoning_text"),
     b'"summary_text"': ("text", "response.reasoning_summary_text"),
 }
-_ARGUMENT_EVENTS: Mapping[bytes, tuple[str, str]] = {  # by an item's type: the same
+_ARGUMENT_EVENTS: Mapping[bytes, tuple[str, str]] = {  # the same, by an item's type
     b'"function_call"': ("arguments", "response.function_call_arguments"),
     b'"mcp_call"': ("arguments", "response.mcp_call_arguments"),
     b'"custom_tool_call"': ("input", "response.custom_tool_call_input"),
@@ -324,7 +324,7 @@ def write_item(writer: EventWriter, output_index: int, raw: msgspec.Raw) -> None
     """Send an item: its beginning, one delta for each of its texts, and its end.
 
     Raises:
-        msgspec.ValidationError: this is not an item.
+        msgspec.ValidationError: ``raw`` is no item.
         UpstreamError: the item has too many parts (invalid_response).
 
     """
@@ -376,7 +376,7 @@ def output_of_last(data: bytes) -> list[msgspec.Raw]:
 
 
 def with_answer(last: Chunk) -> Chunk:
-    """Return the last event, with the response's output as new: no event before it had any."""
+    """Return the last event, with the response's output as new: no event before it had any output."""
     if not last.finished:  # [DONE]
         return last
     said: list[Chunk] = []
@@ -399,9 +399,9 @@ def with_answer(last: Chunk) -> Chunk:
     )
 
 
-# Whole responses: presented as an event stream, and gathered from one.
+# Whole responses: a whole response as an event stream, and an event stream gathered into a whole response.
 
-ENDING = b""  # the last event contains the whole response, so it cannot be made up
+ENDING = b""  # the last event contains the whole response, so the gateway cannot make one up
 
 _FAILED = (msgspec.Raw(b'"failed"'), msgspec.Raw(b'"cancelled"'))
 _INCOMPLETE = msgspec.Raw(b'"incomplete"')
@@ -457,8 +457,8 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
 
 
 # How an event's addition joins an item, by the event's name without ``delta`` or ``done``: into a field of the item, or
-# of a part in one of the item's lists. Deltas are pieces of a text. The event that ends a text has all of it, and so
-# has the event that ends the item.
+# of a part in one of the item's lists. Deltas are pieces of a text. The event that ends a text has the whole text, and
+# so has the event that ends the item.
 ITEM: Mapping[str, tuple[str, str, str]] = {
     **{name: ("", "", field) for field, name in _ARGUMENT_EVENTS.values()},
     "response.code_interpreter_call_code": ("", "", "code"),
@@ -475,7 +475,7 @@ class _GatheredItem:
     def __init__(self) -> None:
         self.is_ended = False
         self._item: RawObject = {}
-        self._texts: dict[tuple[str, int, str, str], list[str]] = {}  # by list, place there, and names of ``ITEM``
+        self._texts: dict[tuple[str, int, str, str], list[str]] = {}  # by list, place in it, and names of ``ITEM``
 
     def take(self, event: _AnswersEvent) -> None:
         name, _, what = event.type.rpartition(".")
@@ -492,7 +492,7 @@ class _GatheredItem:
                 pieces[:] = [ended]
 
     def whole(self, status: msgspec.Raw) -> RawObject:
-        """Return the item, with the texts of its events that it lacks. ``status``: of an item without an end."""
+        """Return the item, with texts that only its events have. ``status``: of an item without an end."""
         item: dict[str, Any] = dict(self._item) if self.is_ended else {**self._item, "status": status}
         lists: dict[str, list[dict[str, Any]]] = {}
         for (list_, _, kind, field), pieces in sorted(self._texts.items()):
@@ -513,7 +513,7 @@ class _Text(msgspec.Struct, gc=False):
 
 
 _NO_TEXT = (_NULL, _RETELLING_EMPTY)
-_SAYING: Mapping[bytes, Sequence[str]] = {  # by an item's type: the fields of which one has what the item says
+_SAYING: Mapping[bytes, Sequence[str]] = {  # by an item's type: its fields, of which one says something
     **{kind: (field,) for kind, (field, _) in _ARGUMENT_EVENTS.items()},
     b'"message"': ("content",),
     b'"reasoning"': ("content", "summary", "encrypted_content"),
@@ -522,7 +522,7 @@ _SAYING: Mapping[bytes, Sequence[str]] = {  # by an item's type: the fields of w
 
 
 def _has_text(raw: msgspec.Raw) -> bool:
-    """Whether a value is a text or a list of parts with one; true of anything else but null."""
+    """Whether a value is a text or a list with a part that has one; true of any other value but null."""
     try:
         return any(part.text or part.refusal for part in msgspec.json.decode(raw, type=list[_Text]))
     except UNREADABLE:
@@ -535,11 +535,11 @@ def _says(item: RawObject) -> bool:
 
 
 class ResponseGathering(Gathering):
-    """Takes the response from the last event, and what its output lacks from the events about items."""
+    """Takes the response from the last event, and missing parts of its output from the events about items."""
 
     def __init__(self) -> None:
         self._response = msgspec.Raw(b"{}")
-        self._fields: RawObject = {}  # of the response
+        self._fields: RawObject = {}  # fields of the response
         self._items: dict[int, _GatheredItem] = {}  # by index in the output
 
     def take(self, chunk: Chunk) -> None:
@@ -579,9 +579,9 @@ class ResponseGathering(Gathering):
 
 
 def _add_lacking(output: list[RawObject], told: Sequence[tuple[int, RawObject]]) -> bool:
-    """Add to the ``output`` of the last event the items that it lacks, or has without text; return whether any was.
+    """Add to the last event's ``output`` the items that are missing or without text; return whether any was missing.
 
-    Servers may give an item another id there. So an item is missing only if the output has fewer of its type.
+    Servers may give an item another id there. So an item is missing only if the output has fewer items of its type.
     """
     lacks = False
     for kind in {_kind(item): None for _, item in told}:
@@ -596,7 +596,7 @@ def _add_lacking(output: list[RawObject], told: Sequence[tuple[int, RawObject]])
             if empty:
                 output[min(empty, key=lambda place: not _is_same(item, output[place]))] = item
             else:
-                output.insert(min(max(index, 0), len(output)), item)  # any number may be there
+                output.insert(min(max(index, 0), len(output)), item)  # the index may be any number
             lacks = True
     return lacks
 

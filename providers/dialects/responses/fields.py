@@ -13,11 +13,10 @@ from providers.dialects.wording import REDACTED, SIGNED, Losses, Malformed, deco
 from providers.models import Usage, usage_of
 from providers.refusals import ErrorKind, UpstreamError, error_in
 
-# Fields of any object that change no answer. Here the reason is that of the others. The least ``max_output_tokens``:
-# "integer below minimum value. Expected a value >= 16", as reported in vectorize-io/hindsight/issues/58 and
-# farion1231/cc-switch/pull/7287, read on 2026-11-29.
+# The least ``max_output_tokens``: "integer below minimum value. Expected a value >= 16", as reported in
 # vectorize-io/hindsight/issues/58 and farion1231/cc-switch/pull/7287, read on 2026-11-29.
 LEAST_TOKENS = 16
+# Fields of any object that change no answer. Their reason is that of all other fields without a counterpart.
 CHANGING_NOTHING = {"cache_control": "", "extra_content": ""}
 
 # The tokens of a response, in the fields of Responses and of chat completions.
@@ -68,19 +67,19 @@ def _details(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {}
 
 
-# Thoughts that a model of Anthropic's has signed or encrypted, as a reasoning item. The thought's text is the item's.
-# What only the maker can read is the encrypted content, after a word for the kind of the block.
+# Thoughts that a model of Anthropic's has signed or encrypted, as a reasoning item. The thought's text is the item's
+# text. What only the maker can read is the encrypted content, after a word for the kind of the block.
 
 
 def encrypted_of(block: Mapping[str, Any]) -> str | None:
-    """Return the encrypted content for such a block of thinking; None: the block is no such block."""
+    """Return the encrypted content for such a block of thinking; None: the block is of another kind."""
     kind = block.get("type")
     bound = block.get("signature" if kind == SIGNED else "data")
     return f"{kind}:{bound}" if kind in {SIGNED, REDACTED} and isinstance(bound, str) and bound else None
 
 
 def thinking_of(encrypted: msgspec.Raw | None, text: str) -> dict[str, Any] | None:
-    """Return the block of thinking, with this ``text``, from such encrypted content; None: it is no such content."""
+    """Return the block of thinking, with this ``text``, from such encrypted content; None: the content is another's."""
     kind, _, bound = (decoded(encrypted, str, "encrypted_content") or "").partition(":")
     if not bound or kind not in {SIGNED, REDACTED}:
         return None
@@ -88,15 +87,15 @@ def thinking_of(encrypted: msgspec.Raw | None, text: str) -> dict[str, Any] | No
 
 
 # Tools that the input of a request adds to ``tools`` (Codex may send all tools that way), and tools that a search among
-# deferred ones has found.
+# deferred tools has found.
 
 _ADDED, _FOUND = b'"additional_tools"', b'"tool_search_output"'
 
 
 def all_tools(asked: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
-    """Return the tools of a request, with those that the input adds and those that searches have found.
+    """Return the tools of a request, with tools that the input adds and tools that searches have found.
 
-    A tool that is there already is not added again.
+    A tool that is offered already is not added again.
 
     Raises:
         Malformed: the tools are not lists of objects.
@@ -152,14 +151,14 @@ def is_clients(item: RawObject) -> bool:
 
 _CLIENT = msgspec.Raw(b'"client"')
 
-# Tools in namespaces. Chat completions have none: there the namespace becomes a part of the tool's name.
+# Tools in namespaces. Chat completions have no namespaces: there a namespace becomes a part of the tool's name.
 
 _NAMESPACE = msgspec.Raw(b'"namespace"')
 _CUSTOM, _FUNCTION = b'"custom"', b'"function"'
 
 
 def opened(raw: msgspec.Raw | None, losses: Losses) -> list[tuple[str, RawObject]]:
-    """Return a request's tools with their paths, those inside namespaces too, with their names in chat.
+    """Return a request's tools, those inside namespaces too, with their paths and their names in chat.
 
     The description of a namespace goes before the description of the namespace's first tool.
 
@@ -190,8 +189,8 @@ def opened(raw: msgspec.Raw | None, losses: Losses) -> list[tuple[str, RawObject
 def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str] | BuiltIn]:
     """Return by chat's name each tool whose name differs in chat.
 
-    Such a tool is in a namespace (the value is the namespace's name and the tool's), or is built in and run by the
-    client.
+    A tool in a namespace has the namespace's name and its own as value. A built-in tool that the client runs has its
+    ``BuiltIn``.
     """
     names: dict[str, tuple[str, str] | BuiltIn] = {}
     for tool in decoded(raw, list[dict[str, Any]], "tools") or ():
@@ -205,7 +204,7 @@ def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str] | BuiltIn]
 
 
 def custom_names(asked: Mapping[str, msgspec.Raw]) -> frozenset[str]:
-    """Return the names in chat of tools that take a text, but for names that a function has too."""
+    """Return the names in chat of tools that take a text, without names that a function has too."""
     try:
         raw = all_tools(asked)
         if raw is None or _CUSTOM not in bytes(raw):
@@ -219,7 +218,7 @@ def custom_names(asked: Mapping[str, msgspec.Raw]) -> frozenset[str]:
     return frozenset(by_kind.get(_CUSTOM, set()) - by_kind.get(_FUNCTION, set()))
 
 
-# Not within a text, where quotes are escaped. What a provider stores is not looked into: only Responses can name it.
+# Not within a text, where quotes are escaped. Stored items are not looked into: only Responses can name them.
 _OTHER_TOOL = re.compile(
     rb'"type"\s*:\s*"(?:additional_tools|apply_patch|computer|computer_use_preview|custom|local_shell|namespace|shell'
     rb'|tool_search|compaction(?:_trigger)?|configuration_update|(?:file_search|image_generation)(?=_call))(?:_tool)?(?:_call)?"'
@@ -228,7 +227,7 @@ _STORED = ("previous_response_id", "conversation", "prompt")
 
 
 def has_other_tools(asked: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a request has the whole conversation, and tools or items that only OpenAI's agents use, no functions."""
+    """Whether a request has its whole conversation, and tools or items of OpenAI's agents alone, no functions."""
     if any(bytes(asked.get(name, b"null")) != b"null" for name in _STORED):
         return False
     return any(_OTHER_TOOL.search(asked[name]) is not None for name in ("tools", "input") if name in asked)
@@ -238,7 +237,7 @@ def called_name(item: RawObject, path: str) -> msgspec.Raw:
     """Read the name of the tool in an earlier call, as in chat.
 
     Raises:
-        Malformed: there is none.
+        Malformed: the call has no name.
 
     """
     name = needed_at(item, "name", path)
@@ -248,7 +247,7 @@ def called_name(item: RawObject, path: str) -> msgspec.Raw:
     return raw_json(flat_name(namespace, decoded(name, str, f"{path}.name")))
 
 
-# The errors of a Responses stream, and an event for them at which every SDK raises.
+# The errors of a Responses stream, and the event of an error at which every SDK raises.
 
 _NUMBER = re.compile(rb'(?<!\\)"sequence_number" ?: ?(\d{1,18})\b')  # not within a text, where quotes are escaped
 
@@ -258,10 +257,10 @@ def upstream_error(error: Mapping[str, Any], secrets: Sequence[str]) -> Upstream
     return error_in(msgspec.json.encode({"error": error}), secrets, otherwise=ErrorKind.STREAM_ERROR)
 
 
-# Codes of answers that break off without a word of their provider's. When a connection breaks, programs ask again by
-# Node's codes, and look for these here, too: opencode (1.18.33, in its program), and Qwen Code
-# (packages/core/src/core/stream-transport-retry.ts of https://github.com/QwenLM/qwen-code, in 0.24.4), which asks again
-# after the first text by no other code. Read on 2026-11-30.
+# Codes of answers that break off without an error of their provider's. When a connection breaks, programs ask again by
+# Node's codes ("ECONNRESET"), and look for these codes here, too: opencode (1.18.33, in its program), and Qwen Code
+# (packages/core/src/core/stream-transport-retry.ts of https://github.com/QwenLM/qwen-code, in 0.24.4). After the first
+# text Qwen Code asks again by no other code. Read on 2026-11-30.
 _CODES_OF_KIND: Mapping[str, str] = {
     ErrorKind.DISCONNECTED: "ECONNRESET",
     ErrorKind.UPSTREAM_TRUNCATED: "ECONNRESET",
@@ -288,7 +287,7 @@ def failure(kind: str, message: str, _: Details = (), __: str | None = None) -> 
 
 
 def numbered(failure: bytes, before: bytes) -> bytes:
-    """Return the event of an error with the number that follows the last one in the events ``before`` it."""
+    """Return the event of an error with the number that follows the last number in the events ``before`` the error."""
     numbers = _NUMBER.findall(before)
     return (
         failure.replace(b'"sequence_number":0', b'"sequence_number":%d' % (int(numbers[-1]) + 1), 1)
@@ -301,7 +300,7 @@ def numbered(failure: bytes, before: bytes) -> bytes:
 
 
 class EventWriter:
-    """Events that were written and not taken yet. ``number``: of the first one."""
+    """Events that were written and not taken yet. ``number``: of the first of these events."""
 
     def __init__(self, number: int = 0) -> None:
         self._number = number
@@ -316,7 +315,7 @@ class EventWriter:
         self._number += 1
 
     def skip(self, count: int) -> None:
-        """Leave out ``count`` numbers: those events are written elsewhere."""
+        """Leave out ``count`` numbers: the events with these numbers are written elsewhere."""
         self._number += count
 
     def take(self) -> bytes:

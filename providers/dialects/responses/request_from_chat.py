@@ -107,7 +107,7 @@ class Transcript:
             self.instructions = content
             return
         said = content if is_string(content) else self._parts(content, f"{path}.content")
-        if said != []:  # else everything in the message is lost
+        if said != []:  # an empty list: everything in the message is lost
             self.items.append({"type": "message", "role": role, "content": said})
 
     def _assistant(self, message: RawObject, path: str) -> None:
@@ -122,7 +122,7 @@ class Transcript:
             parts = [*before, {"type": "refusal", "refusal": refusal}]
         calls = each_at(message.get("tool_calls"), f"{path}.tool_calls")
         if parts not in ([], msgspec.Raw(b'""')) or not calls:
-            # Thoughts after the last call of all have no call to stand before: something must follow them.
+            # Thoughts after the last call have no call to stand before: something must follow them.
             self._think(thoughts, lambda place: not calls or not (place.calls or place.behind_text))
             self.items.append({"type": "message", "role": "assistant", "content": parts})
         for number, (at, call) in enumerate(calls, 1):
@@ -219,7 +219,7 @@ class Transcript:
 def without_bound_reasoning(fields: Mapping[str, msgspec.Raw], of: frozenset[bytes] | None = None) -> Wording:
     """Return a Responses request without its encrypted reasoning, and without ids that refer to the reasoning.
 
-    ``of``: only pieces that have these hashes.
+    ``of``: only pieces with one of these hashes.
     """
     reason = BOUND_REASON if of is None else OTHERS_REASON
     try:
@@ -268,7 +268,7 @@ def without_effort(fields: Mapping[str, msgspec.Raw]) -> Wording:
 
 
 def _without_reasoning(raw: msgspec.Raw) -> tuple[msgspec.Raw, list[int]]:
-    """Return items without reasoning, and without the ids of items that were made with it; and the numbers of these."""
+    """Return items without reasoning, and without ids, as other items refer to it; and the numbers of the reasoning."""
     try:
         items = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
     except UNREADABLE:
@@ -307,7 +307,7 @@ def _with_ids_and_system(fields: Mapping[str, msgspec.Raw], history: History) ->
         if has_turns:
             kept, blank = without_blanks(list(enumerate(items)), "input")
             items, losses, changed = [item for _, item in kept], [*losses, *blank], changed or bool(blank)
-    except (*UNREADABLE, KeyError):  # the provider reports what is wrong
+    except (*UNREADABLE, KeyError):  # the provider reports the error
         return Wording(fields)
     if form is not None:
         ids = FittedIds(form)
@@ -326,7 +326,7 @@ _functions_decoder = msgspec.json.Decoder(list[_Function])
 
 
 def _with_called(wording: Wording) -> Wording:
-    """Return a request that offers the functions that its conversation has called, besides its own."""
+    """Return a request that offers its own functions, and those that its conversation has called."""
     fields = wording.fields
     try:
         offered = [each.name for each in _functions_decoder.decode(fields["tools"]) if each.type == "function"]
@@ -337,10 +337,10 @@ def _with_called(wording: Wording) -> Wording:
 
 
 def _with_one_system(items: list[Item], said: dict[str, msgspec.Raw]) -> tuple[list[Item], list[Loss]]:
-    """Return ``items`` with later system prompts as the user's; the first ones are in the instructions of ``said``.
+    """Return ``items`` with later system prompts as the user's; the instructions of ``said`` have the first ones.
 
     Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: an item is not valid.
 
     """
     kept, losses = list[Item](), list[Loss]()
@@ -357,7 +357,7 @@ def _with_one_system(items: list[Item], said: dict[str, msgspec.Raw]) -> tuple[l
 
 
 def _plain(content: msgspec.Raw) -> str | None:
-    """Return a content as one text; None if there is anything else in the content."""
+    """Return a content as one text; None if the content has anything else."""
     if is_string(content):
         return msgspec.json.decode(content, type=str)
     parts = msgspec.json.decode(content, type=list[dict[str, msgspec.Raw]])
@@ -367,7 +367,7 @@ def _plain(content: msgspec.Raw) -> str | None:
 
 
 def _sealed_in(message: RawObject) -> list[str]:
-    """Return what the gateway has sealed in a message; an empty text for each other entry in the same places."""
+    """Return the texts in a message that the gateway has sealed; an empty text for each other entry beside them."""
     try:
         blocks = objects_at(message.get("thinking_blocks"), "thinking_blocks")
         details = [] if blocks else objects_at(message.get("reasoning_details"), "reasoning_details")
@@ -387,7 +387,7 @@ def _output_text(text: msgspec.Raw) -> Item:
 
 _ANY_JSON = b'"json_object"'
 
-_LOST: Mapping[str, tuple[str, tuple[bytes, ...]]] = {  # the reason, and values that are defaults
+_LOST: Mapping[str, tuple[str, tuple[bytes, ...]]] = {  # by field: the reason, and the default values
     "n": ("Responses gives one answer", (b"1",)),
     "best_of": ("Responses gives one answer", (b"1",)),
     "echo": ("Responses repeats no prompt", (b"false",)),
@@ -418,8 +418,9 @@ _READ = frozenset({
 def from_chat(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
     """Translate a chat completion request into a Responses request that is not stored.
 
-    If the model of these ``habits`` reads the instructions after the input, they become a part of the input: otherwise
-    no cache would have them. If the model encrypts reasoning, the encrypted reasoning is asked for.
+    If the model of these ``habits`` reads the instructions after the input, the instructions become a part of the
+    input: otherwise no cache would have them. If the model encrypts reasoning, the request asks for the encrypted
+    reasoning.
 
     Raises:
         Malformed: there are no messages, or a field has another type than the API requires.

@@ -67,7 +67,7 @@ _OWN_THOUGHTS = "chat completions have no earlier reasoning: only the model that
 _OWN_PHASES = "chat completions have no phases: only the model that named them can use them"
 _NO_CHECKS = "chat completions have no safety checks of calls"
 _NOT_TAKEN_BACK = "chat completions do not take this back with an earlier answer"
-# What is read of each item, and of each part of one.
+# The fields that are read of each item, and of each part of an item.
 _OF_SERVERS = ("type", "id", "status", "caller")  # of any item; a server sets the last three, no model reads them
 _OF_RESULTS = ("call_id", "output", "name", "namespace")  # the call has the last two too
 _ITEMS: Mapping[str | None, tuple[str, ...]] = {
@@ -80,7 +80,7 @@ _ITEMS: Mapping[str | None, tuple[str, ...]] = {
     **dict.fromkeys(CALLS, OF_CALLS),
     **dict.fromkeys(RESULTS, OF_RESULTS),
 }
-# What OpenAI's own tools did in earlier answers: another model continues without this.
+# Items of OpenAI's own tools in earlier answers: another model continues without these.
 _OF_OPENAI = frozenset({
     *("web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call", "program"),
     *("program_output", "mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response"),
@@ -126,11 +126,11 @@ class Conversation:
         self._takes_thoughts = thoughts
         self._takes_signed = signed
         self._signed: dict[str, Any] = {}  # fields for the next message of the assistant: blocks, Google's signature
-        self._of_call: dict[str, Any] = {}  # for the next call
+        self._of_call: dict[str, Any] = {}  # for the next call: Google's signature
         self._thought: list[str] = []  # reasoning for the next message of the assistant
         self._open: dict[str, Any] | None = None  # the assistant's message, until another role follows
         self._places: list[str] = []  # paths of the parts that were read last
-        self._shown_at: list[str] = []  # where these were:
+        self._shown_at: list[str] = []  # the paths of the parts in ``_shown``
         self._shown: list[ChatPart] = []  # parts from tool results, to be added after the last result of a turn
 
     @property
@@ -140,7 +140,7 @@ class Conversation:
         return [message for _, message in results_first(self._said)]
 
     def check_results(self) -> None:
-        """Check that each result has its own call. All items must have been added: the API states no order of them.
+        """Check that each result has its own call. First add all items: the API prescribes no order of items.
 
         Raises:
             Malformed: a result has no call, or a call has two results.
@@ -163,7 +163,7 @@ class Conversation:
         self._said.append(self._losses.places.put({"role": role, "content": content}, path, places))
 
     def instead(self, item: RawObject, path: str) -> msgspec.Raw | None:
-        """Return what replaces a summary of ours, or an item that asks for a summary; None: this is another item."""
+        """Return what replaces a summary of the gateway's, or an item that asks for a summary; None: another item."""
         if item.get("type") != _TRIGGER:
             return opened_summary(item)
         if not self._is_summed_up:
@@ -208,7 +208,7 @@ class Conversation:
                 is_left_out = kind in _OF_OPENAI or (kind == "compaction" and any(map(_is_said, self._said)))
                 reason = _OF_COMPACTION.get(kind, f"chat completions have no {kind} items")
                 self._losses.add(path, reason, hint=is_left_out)
-                self._calls.elsewhere = True  # this may be a call, or stand for something that was left out
+                self._calls.elsewhere = True  # the item may be a call, or stand for calls that were left out
                 return
         self._losses.lose(item, "caller", path, _NO_SUCH_FIELD, b'{"type":"direct"}')
         self._losses.rest(item, (*_OF_SERVERS, *known), path, _NO_SUCH_FIELD)
@@ -221,7 +221,7 @@ class Conversation:
                 self.updates.setdefault(name, {}).update(present(object_at(item[name], f"{path}.{name}")))
 
     def _search(self, item: RawObject, path: str) -> None:
-        """Add a search among tools, or the tools that it has found, which become tools of the request."""
+        """Add a search among tools, or the tools that a search has found; these become tools of the request."""
         self._losses.rest(item, (*_OF_SERVERS, "call_id", "execution", "arguments", "tools"), path, _NO_SUCH_FIELD)
         if not is_clients(item):
             self._losses.add(path, AT_ONCE, hint=True)
@@ -235,7 +235,7 @@ class Conversation:
             self._call({"id": needed_at(item, "call_id", path), "type": "function", "function": function}, path)
 
     def _called(self, item: RawObject, path: str) -> None:
-        """Add a call of the client's own function, or of a tool of the client's that takes a text."""
+        """Add a call of the client's own function, or of the client's tool with a text argument."""
         said: ChatPart = {"name": called_name(item, path)}
         if item["type"] == _FUNCTION_CALL:
             said["arguments"] = written_object(needed_at(item, "arguments", path))
@@ -246,7 +246,7 @@ class Conversation:
         self._call({"id": needed_at(item, "call_id", path), "type": kind, kind: said}, path)
 
     def _run(self, item: RawObject, path: str) -> None:
-        """Add a call of a tool without a name as one of a function."""
+        """Add a call of a tool without a name as a call of a function."""
         self._losses.lose(item, "pending_safety_checks", path, _NO_CHECKS, b"[]", hint=True)
         try:
             name, arguments = called(item)
@@ -353,7 +353,7 @@ class Conversation:
         self._said.append(self._losses.places.put(message, path))
 
     def _show(self) -> None:
-        """Add what tools showed as a user's message, after all results: these must follow their calls."""
+        """Add what tools showed as a user's message, after all results: results must follow their calls."""
         if self._shown:
             message = {"role": "user", "content": self._shown}
             self._said.append(self._losses.places.put(message, self._shown_at[0], self._shown_at))
@@ -362,7 +362,7 @@ class Conversation:
     def _parts(self, raw: msgspec.Raw, path: str, *, of_call: msgspec.Raw | None = None) -> Content:
         """Return the parts of a message; a string if there is only one text.
 
-        Of the result of a call only text is returned, and a note where the rest is.
+        Of a call's result only text is returned, with a note for each part that is shown in the user's message.
         """
         said: list[ChatPart] = []
         places = self._places = list[str]()
@@ -472,7 +472,7 @@ _OF_COMPACTION: Mapping[str, str] = {
     " or send the conversation itself",
     "compaction_trigger": "the summary that it asked for is behind it",
 }
-_LOST: Mapping[str, tuple[str, bytes]] = {  # the reason, and the default value
+_LOST: Mapping[str, tuple[str, bytes]] = {  # by field: the reason, and the default value
     "previous_response_id": ("chat completions keep no earlier responses", b"null"),
     "conversation": ("chat completions keep no conversations", b"null"),
     "prompt": ("chat completions have no prompt templates", b"null"),
@@ -500,8 +500,8 @@ def to_chat(
 ) -> Wording:
     """Translate a Responses request. ``thoughts``: earlier reasoning is sent as ``reasoning_content``.
 
-    ``signed``: the vendor to whom what it has signed is sent back. ``beyond``: what chat has no place for and the
-    pivot's own fields keep.
+    ``signed``: the vendor that gets back the thoughts it has signed. ``beyond``: parts for which chat has no place, and
+    which the pivot's own fields keep.
 
     Raises:
         Malformed: there is no input, or a field has another type than the API requires.
@@ -554,7 +554,7 @@ def _messages(asked: RawObject, conversation: Conversation, *, optional: bool) -
 def _tools(asked: RawObject, given: msgspec.Raw | None, losses: Losses) -> dict[str, Any]:
     tools = chat_tools(given, losses)
     choice = asked.get("tool_choice")
-    if not tools:  # chat completions refuse a choice, and to call several at once, without tools
+    if not tools:  # without tools, chat completions refuse ``tool_choice`` and ``parallel_tool_calls``
         if choice not in (None, _AUTO, _NONE):
             losses.add("tool_choice", "there is no tool to choose that chat completions have")
         return {}
@@ -602,9 +602,9 @@ def _reasoning(asked: RawObject, losses: Losses) -> dict[str, Any]:
 
 
 def _logprobs(asked: RawObject, losses: Losses, *, signed: str) -> dict[str, Any]:
-    """Return how log probabilities are asked for; what else is to be included is a loss.
+    """Return how log probabilities are asked for; anything else to be included is a loss.
 
-    Signed thoughts come as encrypted ones, whether these are asked for or not.
+    Signed thoughts come as encrypted reasoning, whether the request asks for that or not.
     """
     included = decoded(asked.get("include"), list[str], "include") or []
     for number, name in enumerate(included):
@@ -612,7 +612,7 @@ def _logprobs(asked: RawObject, losses: Losses, *, signed: str) -> dict[str, Any
             if not signed:
                 losses.add(f"include[{number}]", "chat completions have no encrypted reasoning", hint=True)
         elif name != LOGPROBS:
-            # These add details of hosted tools and of the request's own parts: without either there are none to add.
+            # These add details of hosted tools and of the request's own parts: without either there is nothing to add.
             losses.add(f"include[{number}]", f"chat completions do not return {name}", hint=True)
     most_likely = decoded(asked.get("top_logprobs"), int, "top_logprobs") or 0
     if LOGPROBS not in included and not most_likely:

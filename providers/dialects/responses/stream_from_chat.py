@@ -73,7 +73,7 @@ class MessageItem:
         self._say("response.output_text.delta", delta=delta, logprobs=logprobs)
 
     def spliced(self, text: str) -> None:
-        """Note pieces that were sent already."""
+        """Note pieces of text that were sent already."""
         self._pieces.append(text)
 
     def refusal(self, delta: str) -> None:
@@ -125,7 +125,7 @@ class MessageItem:
 
 
 class Thought:
-    """An item: reasoning. It is sent as a summary to clients that requested one, as these read nothing else."""
+    """An item: reasoning. Clients that requested a summary get it as a summary, as they read nothing else."""
 
     def __init__(self, writer: EventWriter, item_id: str, output_index: int, *, as_summary: bool) -> None:
         self._writer = writer
@@ -142,7 +142,7 @@ class Thought:
         return "encrypted_content" in self._item
 
     def sign(self, encrypted: str) -> None:
-        """Add the encrypted reasoning, which only the maker can read. Nothing follows."""
+        """Add the encrypted reasoning, which only the maker can read. Nothing follows it."""
         self._item["encrypted_content"] = encrypted
 
     def add(self, delta: str) -> None:
@@ -189,7 +189,7 @@ class Called:
         output_index: int,
         *,
         call_id: str,
-        name: str | tuple[str, str],  # of the tool; in a namespace: the namespace's name and the tool's
+        name: str | tuple[str, str],  # of the tool; for a tool in a namespace, the namespace's name and the tool's
         is_custom: bool,
     ) -> None:
         namespace, own = ("", name) if isinstance(name, str) else name
@@ -262,7 +262,7 @@ class BuiltInCall:
 
 _NULL = msgspec.Raw(b"null")
 _FUNCTION = msgspec.Raw(b'"function"')
-# With the values that stand for missing fields; None also if only a server knows the value.
+# By field, the value that stands for a missing field; None also if only a server knows the value.
 _ECHOED: Mapping[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
@@ -284,7 +284,7 @@ _ECHOED: Mapping[str, Any] = {
 }
 
 
-# Longer fields are not repeated: three events would copy them, and readers read them three times.
+# Longer fields are not repeated: three events would copy them, and readers would read them three times.
 LONGEST_ECHO_BYTES = 256 * 1024
 
 
@@ -324,14 +324,14 @@ def _tools(raw: msgspec.Raw | None) -> list[dict[str, Any]]:
 TRANSLATED = "rs_translated"  # ids of reasoning begin so if no Responses API issued them
 
 
-# The items of an output, one after the other: each ends before the next begins, as some programs keep one alone (pi).
+# The items of an output, one after the other. Each item ends before the next begins: some programs keep only one (pi).
 
 
 class OpenItems:
     """Begins and ends items, and writes their events. ``stem``: a part of all ids, set before the first item.
 
-    References are sent as their message ends. A call waits until the call before it is whole: servers of chat may send
-    several at a time.
+    References are sent when their message ends. A call waits until the call before it is whole: servers of chat may
+    send several at a time.
     """
 
     def __init__(
@@ -354,7 +354,7 @@ class OpenItems:
         self._count = 0  # items begun so far
         self._items: dict[int, Item] = {}  # complete items by index in the output
         self._open: tuple[int, MessageItem | Thought | Called | BuiltInCall] | None = None
-        self._sealed = ""  # Google's signature of the message: it waits until the message's texts have ended
+        self._sealed = ""  # Google's signature of the message, which waits until the message's texts have ended
         self._calls = PartialCalls()
         self._calling: tuple[int, Called | BuiltInCall] | None = None  # number and item of the open call
 
@@ -428,7 +428,7 @@ class OpenItems:
 
     @property
     def is_within_call(self) -> bool:
-        """Whether a call has begun whose argument is not whole: everything else waits."""
+        """Whether a call has begun whose argument is not whole: everything else waits for this call."""
         return self._calls.are_cut()
 
     def call(self, call: dict[str, Any]) -> None:
@@ -442,9 +442,9 @@ class OpenItems:
         self._say_calls()
 
     def _say_calls(self, status: str | None = None) -> None:
-        """Send what has come of the first unfinished call; once that is whole, of the next calls.
+        """Send the pieces of the first unfinished call; once that call is whole, of the next calls.
 
-        ``status``: all calls have ended, the last one with this status, those before it complete.
+        ``status``: all calls have ended, the last call with this status, the calls before it complete.
         """
         while (current := self._calls.current()) is not None:
             number, call = current
@@ -475,13 +475,13 @@ class OpenItems:
         return item
 
     def end_calls(self, status: str) -> None:
-        """End all calls: the last one with ``status``, those before it complete."""
+        """End all calls: the last call with ``status``, the calls before it complete."""
         if self._calls.has_rest():
             self._calls.finish()
             self._say_calls(status)
 
     def close_all(self, status: str) -> None:
-        """End all items: the last one with ``status``, those before it complete.
+        """End all items: the last item with ``status``, the items before it complete.
 
         Raises:
             UpstreamError: a call never had a name (invalid_response).
@@ -518,9 +518,9 @@ _chunks = msgspec.json.Decoder(dict[str, Any])
 class FromChat:
     """Translates one answer.
 
-    The last event has the usage. Usage comes after the finish reason, as references may, and from some servers text. So
-    the last event is sent at [DONE] or at the end of the stream, and so are the events that end a message. Without a
-    finish reason none of these is sent: the answer has broken off.
+    The last event has the usage. Usage comes after the finish reason; references may follow too, and from some servers
+    text. So the last event is sent at [DONE] or at the end of the stream, and so are the events that end a message.
+    Without a finish reason none of these events is sent: the answer has broken off.
     """
 
     def __init__(
@@ -589,7 +589,7 @@ class FromChat:
         return self._writer.take()
 
     def spliced(self, run: Run) -> None:
-        """Note texts: the events that end an item repeat all of them."""
+        """Note texts: the events that end an item repeat all of its texts."""
         self._writer.skip(len(run.raw_texts))
         self._items.saying().spliced(run.text())
 
@@ -627,7 +627,7 @@ class FromChat:
                 self._finish(reason)
 
     def _sum_up(self, delta: dict[str, Any], summary: list[str]) -> None:
-        """Keep a piece of a summary, and say that there is one: the client reads none of the text."""
+        """Keep a piece of a summary, and send an event that one is under way: the client reads none of the text."""
         text = delta.get("content") or ""
         if text and (not isinstance(text, str) or not THINKS.isdisjoint(delta)):
             _, text = said_in(delta)
@@ -643,7 +643,7 @@ class FromChat:
         return {"id": f"cmp_{self._items.stem}_0", "type": "compaction", "encrypted_content": content}
 
     def _summed_up(self, summary: Sequence[str]) -> list[Item]:
-        """End the item of a summary, which is the only item; return it.
+        """End the item of a summary, which is the only item; return the item.
 
         Raises:
             UpstreamError: there is no summary (invalid_answer).
@@ -710,7 +710,7 @@ class FromChat:
             self._annotate(self._references.annotations_in(delta))
 
     def _annotate(self, annotations: Sequence[dict[str, Any]]) -> None:
-        """Add references to the open message, or to the next one; other items have no place for references."""
+        """Add references to the open message, or to the next message; other items have no place for references."""
         self._unplaced += annotations
         if self._items.is_saying:
             for annotation in self._unplaced:
@@ -726,7 +726,7 @@ class FromChat:
             self._sign(block)
 
     def _sign(self, block: Mapping[str, Any]) -> None:
-        """End a thought with what only the maker can read. A thought whose text was not streamed comes whole."""
+        """End a thought with the text that only the maker can read. A thought that was not streamed comes whole."""
         was_open = self._items.is_thinking
         if block["type"] == REDACTED and was_open:
             self._items.saying_nothing()
@@ -737,8 +737,8 @@ class FromChat:
 
     def _begin(self, chunk: dict[str, Any]) -> Echo:
         created, model = chunk.get("created"), string(chunk.get("model"))
-        # A response's id names the response in later requests, so the id must be unique, and known to its client alone.
-        # The id of the chat answer is neither: the ledger has it, and Ollama's are numbers below 1,000.
+        # Later requests name a response by its id. So the id must be unique, and known only to the response's client.
+        # The id of the chat answer is neither: the ledger has it, and Ollama's ids are numbers below 1,000.
         # https://github.com/ollama/ollama/blob/main/middleware/openai.go
         self._items.stem = self._new_id()
         self._echo = Echo(

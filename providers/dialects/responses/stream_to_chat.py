@@ -95,15 +95,15 @@ _events = msgspec.json.Decoder(_Event)
 
 
 class ToChat:
-    """Translates one answer. Content that a server sends only in complete items, or in the last event, is sent then.
+    """Translates one answer. Content that comes only in complete items, or only in the last event, is sent then.
 
-    Deltas are identified by their item and kind, not by the index of their part: some servers count that wrongly.
+    Deltas are identified by their item and kind, not by the index of their part: some servers count parts wrongly.
     """
 
-    finishing = False  # an end is passed on as soon as it comes
+    finishing = False  # an end is passed on as soon as the end comes
 
     def __init__(self, seal: Seal | None = None) -> None:
-        """``seal``: closes encrypted reasoning, which is left out without one."""
+        """``seal``: closes encrypted reasoning; without a seal such reasoning is left out."""
         self.usage_so_far: Usage | None = None
         self._seal = seal
         self._sealed = 0
@@ -111,16 +111,16 @@ class ToChat:
         self._began = False
         self._over = False
         self._sent: set[tuple[int, str]] = set()  # item and kind of the deltas that were sent
-        self._at_ends: set[tuple[int, str]] = set()  # of them, those that came only in the events that end a text
+        self._at_ends: set[tuple[int, str]] = set()  # of ``_sent``: those that came only in an event at a text's end
         # By the item's index in the output, unless another call has it:
         self._calls: dict[int, tuple[int, str, str]] = {}  # the call's index in chat, its kind, its argument's name
-        self._early: dict[int, EarlyObject] = {}  # of the arguments of its function
+        self._early: dict[int, EarlyObject] = {}  # an empty object in the arguments of the item's function
         self._call_ids: dict[str | None, int] = {}  # the index of the item with this call
-        self._item_ids: dict[str | None, int] = {}  # likewise by the item's own id
+        self._item_ids: dict[str | None, int] = {}  # the index of the item with this id
         self._id_at: dict[int, str | None] = {}  # the id of the call at this place
-        self._moved: dict[int, int] = {}  # by an index that several calls have: that of the last one
+        self._moved: dict[int, int] = {}  # by an index that several calls share: the place of the last call
         self._ids = UniqueIds()
-        self._thoughts: dict[int, str] = {}  # the event that brings its reasoning: the text itself or a summary
+        self._thoughts: dict[int, str] = {}  # the event that brings the item's reasoning: the text itself or a summary
         self._out: list[bytes] = []
 
     def feed(self, block: bytes) -> bytes:
@@ -139,7 +139,7 @@ class ToChat:
         return told
 
     def end(self) -> bytes:
-        """Return nothing: a response without a last event broke off."""
+        """Return ``b""``: a response without a last event broke off."""
         return b""
 
     def _take(self, event: _Event, data: bytes) -> None:
@@ -229,7 +229,7 @@ class ToChat:
     def _send_rest(self, response: _Response) -> bool:
         """Send the parts of the output that no event had; return whether it has calls.
 
-        If there was any text, only calls are sent: a text could be one that was sent under another index.
+        If there was any text, only calls are sent: a text in the output could have been sent under another index.
         """
         kinds = {kind for _, kind in self._sent}
         sent = {_ITEMS[kind] for kind in kinds} | ({"reasoning"} if kinds else set())
@@ -259,7 +259,7 @@ class ToChat:
         return self._moved.get(event.output_index, event.output_index) if index is None else index
 
     def _begin_call(self, index: int, item: _Item) -> int:
-        """Begin the call of an item, if it is one and new; return its place. Some servers give all calls one index."""
+        """Begin the call of an item that is a new call; return its place. Some servers give all calls one index."""
         if item.type not in _ARGUMENTS:
             return index
         last = self._moved.get(index, index)
@@ -289,7 +289,7 @@ class ToChat:
             self._delta(index, "argument", {"tool_calls": [{"index": number, kind: {argument: piece}}]})
 
     def _end_argument(self, index: int, *, is_cut: bool) -> None:
-        """Send an empty object that was kept, or where there were no arguments: the call has ended."""
+        """Send an empty object if one was kept, or no arguments came: the call has ended."""
         number, kind, argument = self._calls.get(index, (0, "", ""))
         early = self._early.pop(index, None)
         rest = "" if early is None else early.end()
@@ -328,7 +328,7 @@ class ToChat:
                 self._delta(index, "annotation", {"annotations": annotations})
 
     def _say_sealed(self, index: int, encrypted: str | None) -> None:
-        """Send reasoning that is encrypted where OpenRouter has such."""
+        """Send encrypted reasoning in the field in which OpenRouter has it."""
         seal = self._seal
         if seal is None or not encrypted:
             return

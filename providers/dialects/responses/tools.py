@@ -77,7 +77,7 @@ def responses_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
         flat: dict[str, Any] = {"type": kind, "name": needed_at(inner, "name", at), **said_of(inner, "description")}
         if kind == "function":
             known = (*known, "parameters", "strict")
-            # Unless ``strict`` is false, Responses makes a schema strict, and with it all fields required.
+            # Unless ``strict`` is false, Responses makes a schema strict, and so all fields required.
             flat |= {"parameters": None, "strict": False, **said_of(inner, "parameters", "strict")}
             if flat["parameters"] is not None:
                 flat["parameters"] = with_properties(flat["parameters"])
@@ -92,7 +92,7 @@ def responses_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
 
 
 def chat_tool_choice(raw: msgspec.Raw | None, losses: Losses, offered: Container[bytes]) -> Any:
-    """Return a Responses request's tool_choice in chat's form, None where chat has no such choice.
+    """Return a Responses request's tool_choice in chat's form; None: chat has no such choice.
 
     ``offered``: the names of the tools.
     """
@@ -120,7 +120,7 @@ def chat_tool_choice(raw: msgspec.Raw | None, losses: Losses, offered: Container
 
 
 def responses_tool_choice(raw: msgspec.Raw | None, losses: Losses) -> Any:
-    """Return a chat completion's tool_choice in Responses' form, None where Responses has no such choice."""
+    """Return a chat completion's tool_choice in Responses' form; None: Responses has no such choice."""
     path = "tool_choice"
     if raw is None or is_string(raw):
         return raw
@@ -145,7 +145,8 @@ def _chat_function(tool: RawObject, path: str) -> RawObject:
     function = {"name": needed_at(tool, "name", path), **said_of(tool, "description", "parameters", "strict")}
     if "parameters" in function:
         function["parameters"] = with_properties(function["parameters"])
-    # Without ``strict``, Responses is strict where the schema allows. Chat refuses other schemas, so it is not set.
+    # Without ``strict``, Responses is strict where the schema allows. Chat refuses other schemas, so ``strict`` stays
+    # unset.
     if function.get("strict") == _FALSE:
         del function["strict"]
     return function

@@ -34,7 +34,7 @@ _asked = msgspec.json.Decoder(list[str] | None)
 
 
 def items_of(prompt: msgspec.Raw | None) -> bytes | None:
-    """Return the items of an ``input``, as JSON without the brackets; None: it is neither a text nor an array."""
+    """Return the items of an ``input``, as JSON without the brackets; None: the input is no text and no array."""
     if prompt is None:
         return b""
     raw = bytes(prompt).strip()
@@ -52,7 +52,7 @@ def single_items(items: bytes) -> list[bytes]:
     """Return each of a list of items (JSON without the brackets).
 
     Raises:
-        msgspec.DecodeError: this is no such list.
+        msgspec.DecodeError: ``items`` are no such list.
 
     """
     return [bytes(raw) for raw in _items.decode(b"[%b]" % items)]
@@ -74,7 +74,7 @@ _event = msgspec.json.Decoder(_Event)
 _response = msgspec.json.Decoder(_Response)
 _OVER = frozenset({"completed", "incomplete"})
 
-_NOT_ABOUT = frozenset({"output", "instructions", "tools"})  # items, and what the client sends with each request
+_NOT_ABOUT = frozenset({"output", "instructions", "tools"})  # items, and fields that the client sends with each request
 
 
 class Heard:
@@ -83,7 +83,7 @@ class Heard:
     def __init__(self) -> None:
         self.id: str | None = None
         self.is_over = False  # whether the answer is complete, or was cut short by its own limit
-        self.is_lost = False  # whether the output was longer than is kept
+        self.is_lost = False  # whether the output was longer than ``MOST_HEARD_BYTES``, and so is not kept
         self.about = b""  # the ended answer without items, instructions and tools; empty: too long
         self._done: list[bytes] = []
         self._done_bytes = 0
@@ -142,7 +142,7 @@ class Heard:
     def said(self) -> Sequence[tuple[str | None, bytes]]:
         """The id of each item of the answer, and the item as input of the next turn.
 
-        Reasoning without content is included: the sender knows whether its id is still valid.
+        Reasoning without content is included: the sender of the next turn knows whether the id is still valid.
         """
         return [(id_of(raw), _as_input(raw) or raw) for raw in self._items]
 
@@ -152,7 +152,7 @@ class Heard:
 
 
 def _about(response: bytes | msgspec.Raw) -> bytes:
-    """Return what a response has besides its items, as JSON; b"" if that is longer than is kept."""
+    """Return the fields of a response besides its items, as JSON; b"" if they are longer than ``MOST_ABOUT_BYTES``."""
     try:
         fields = _item.decode(response)
     except UNREADABLE:
@@ -175,13 +175,13 @@ _ENDS = ENDS | {"response.failed", "response.cancelled"}
 
 
 def id_of_response(answer: bytes) -> str | None:
-    """Return the id of the response whose JSON or events begin with ``answer``; None without one."""
+    """Return the id of the response whose JSON or events begin with ``answer``; None: no id."""
     found = _ID_OF_RESPONSE.search(answer)
     return None if found is None else found[1].decode(errors="replace")
 
 
 def ended(data: bytes) -> bytes | None:
-    """Return the response in the data of a last event; None: this is another event."""
+    """Return the response in the data of a last event; None: another event."""
     if _ENDING.search(data) is None:
         return None
     try:
@@ -192,7 +192,7 @@ def ended(data: bytes) -> bytes | None:
 
 
 def state_of(answer: bytes) -> tuple[str | None, Usage | None]:
-    """Return the status and the usage of a stored response, as far as it states them."""
+    """Return the status and the usage of a stored response, as far as the response states them."""
     try:
         status = _response.decode(answer).status
     except UNREADABLE:
@@ -211,7 +211,7 @@ _named = msgspec.json.Decoder(_Named)
 
 
 def id_of(raw: bytes | msgspec.Raw) -> str | None:
-    """Return the id of an item; None without one."""
+    """Return the id of an item; None: no id."""
     try:
         return _named.decode(raw).id
     except UNREADABLE:
@@ -219,7 +219,7 @@ def id_of(raw: bytes | msgspec.Raw) -> str | None:
 
 
 def _as_input(raw: bytes) -> bytes | None:
-    """Return an item of an output as an item of an input; None if the item stands for something that one provider has.
+    """Return an item of an output as an item of an input; None if only one provider knows what the item stands for.
 
     Reasoning that is neither text nor encrypted means something only to the provider that stored it.
     """
@@ -230,7 +230,7 @@ def _as_input(raw: bytes) -> bytes | None:
         return raw
     if kind == "reasoning":
         if bytes(item.get("id", b"")).startswith(b'"%b' % TRANSLATED.encode()):
-            return raw  # removed, or translated back, when the request is sent
+            return raw  # such reasoning is removed, or translated back, when the request is sent
         if is_bare(item):
             return None
     if kind in _ID_IS_NAME and "id" in item:
@@ -245,9 +245,9 @@ def is_bare(item: Mapping[str, msgspec.Raw]) -> bool:
 
 
 # Reasoning that a provider of Responses would not find. A client gets the reasoning of a chat model as an item with an
-# id of ours, and sends the item back with its next request. And where nothing is stored, an id alone means nothing:
-# "Item with id 'rs_…' not found. Items are not persisted when `store` is set to false."
-# https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items
+# id of the gateway's, and sends the item back with its next request. And where nothing is stored, an id alone means
+# nothing. OpenAI answers "Item with id 'rs_…' not found. Items are not persisted when `store` is set to false."
+# (https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items)
 
 _MARK = f'"{TRANSLATED}'.encode()
 _THINKING = re.compile(rb'"encrypted_content"\s*:\s*"(?:(?:redacted_)?thinking:|google-)')
@@ -258,22 +258,23 @@ _WITHOUT_CONTENT = "it is reasoning without its content, and nothing is stored t
 ENCRYPTED = "reasoning.encrypted_content"
 
 
-# From GPT-6.2 on, a reasoning item is dropped if its beginning, reader, account or end user differs, and the answer
-# names the id. developers.openai.com/api/docs/guides/keep-prefix-unchanged.md, read on 2026-11-29.
+# From GPT-6.2 on, a reasoning item is dropped if the text before it, its reader, account or end user differs, and the
+# answer names the id. developers.openai.com/api/docs/guides/keep-prefix-unchanged.md, read on 2026-11-29.
 _ID = re.compile(r"[\w-]{1,80}", re.ASCII)
 
 
 def place_of(entry: UnshownEntry) -> str:
-    """Return where a reasoning item stands that the model was not shown: its id, as no place is stated."""
+    """Return the place of a reasoning item that the model was not shown: its id, as the answer states no place."""
     return f"input[{entry.id}]" if _ID.fullmatch(entry.id) else "input"
 
 
 def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> Wording:
-    """Return a Responses request without reasoning that its provider would not find, and with our summaries as text.
+    """Return a request without reasoning that its provider would not find, and with the gateway's summaries as text.
 
-    For a model that gives none in words, also without what others have given so, and without what Codex keeps of an
-    answer that broke off: "Item 'rs_…' of type 'reasoning' was provided without its required following item", 400
-    (github.com/continuedev/continue/issues/8933, read on 2026-11-29), in this turn and each later one.
+    A model that gives no thoughts in words also gets no thoughts in words of other models, and no reasoning that Codex
+    keeps of an answer that broke off. In this turn and each later turn such reasoning is a 400: "Item 'rs_…' of type
+    'reasoning' was provided without its required following item" (github.com/continuedev/continue/issues/8933, read on
+    2026-11-29).
 
     Raises:
         Malformed: the input is not an array of items; only checked where such items seem to exist.
@@ -289,7 +290,7 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> 
     broken = _of_broken(items) if may_lack and habits.signs else ()
     kept: list[RawObject] = []
     losses: list[Loss] = []
-    has_lost = False  # since the last input of the client: what follows may only be named together with the reasoning
+    has_lost = False  # since the client's last input: what follows may be named only together with the lost reasoning
     for number, item in enumerate(items):
         kind = bytes(item.get("type", b'"message"')).strip(b'"').decode()
         is_reasoning = kind == "reasoning"
@@ -318,7 +319,7 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> 
 
 
 def _without_earlier_triggers(items: Sequence[RawObject]) -> list[RawObject]:
-    """Return items without what asked for a summary in earlier turns: OpenAI takes it as the last one alone."""
+    """Return items without earlier turns' requests for a summary: OpenAI takes such a request last."""
     return [*(item for item in items[:-1] if item.get("type") != _TRIGGER), *items[-1:]]
 
 
