@@ -68,11 +68,11 @@ from providers.refusals import UNREADABLE
 class GeminiHabits(Habits, frozen=True):
     """How one model must be asked in Gemini."""
 
-    levels: bool = True  # it takes a level of thinking, and not a budget
-    least: str = "low"  # the effort below which it cannot think
-    penalties: bool = False  # it takes some
-    several: bool = True  # it gives several answers
-    logprobs: bool = False  # it tells them
+    levels: bool = True  # the model takes a level of thinking, and not a budget
+    least: str = "low"  # the lowest effort at which the model can think
+    penalties: bool = False  # the model takes frequency and presence penalties
+    several: bool = True  # the model gives several answers
+    logprobs: bool = False  # the model tells log probabilities
 
 
 def habits_of(traits: Traits, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
@@ -105,7 +105,7 @@ def _history(fields: Fields, history: History) -> Wording:
         return Wording(fields)
     try:
         return without_blanks(fields)
-    except Malformed:  # Google says what is wrong
+    except Malformed:  # Google reports the error
         return Wording(fields)
 
 
@@ -123,14 +123,14 @@ _parts = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def _without_system(fields: Fields) -> Wording:
-    """Return a request whose user says first what its system prompt says, for Gemma."""
+    """Return a request whose user says the system prompt first, for Gemma."""
     left = {name: value for name, value in fields.items() if name != "systemInstruction"}
     try:
         told = [part.text for part in _instructions.decode(fields["systemInstruction"]).parts if part.text]
         first, *later = _turns.decode(fields["contents"])
         is_users = bytes(first.get("role", b'"user"')) == b'"user"'
         parts = _parts.decode(first["parts"]) if is_users else []
-    except (*UNREADABLE, KeyError, ValueError):  # Google says what is wrong
+    except (*UNREADABLE, KeyError, ValueError):  # Google reports the error
         return Wording(fields)
     said = {"role": "user", "parts": [{"text": as_users("\n\n".join(told))}, *parts]}
     contents = [said, *later] if is_users else [said, first, *later]
@@ -171,7 +171,7 @@ def _with_plain_schemas(fields: Fields) -> Wording:
 
 
 def _as_parameters(schema: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a plain schema of parameters; None: there are none, and older servers refuse an object of nothing."""
+    """Return a plain schema of parameters; None: there are no parameters, and older servers refuse an empty object."""
     is_empty = schema["type"] == "object" and not schema.get("properties")
     return None if is_empty else _in_capitals(schema)
 
@@ -236,7 +236,7 @@ def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
 
 
 def _forced(fields: Fields) -> ForcedCall | None:
-    """Return what call a request forces; None if its model may choose."""
+    """Return which call a request forces; None if its model may choose."""
     if b"ANY" not in bytes(fields.get("toolConfig", b"")).upper():
         return None
     try:
@@ -249,7 +249,7 @@ def _forced(fields: Fields) -> ForcedCall | None:
 
 
 def _asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
-    """Return a request of Gemini that asks for JSON in place of a forced call, as chat's does."""
+    """Return a request of Gemini that asks for JSON in place of a forced call, as the request of chat does."""
     said = dict(wording.fields)
     try:
         offered = [(tool.name, tool.schema) for tool in _offered_tools(said.get("tools", msgspec.Raw(b"[]")))]
@@ -278,7 +278,7 @@ _PARAMETERS = ("temperature", "topP", "topK", "candidateCount", "presencePenalty
 GEMINI = Dialect(
     name="gemini",
     path="models/{model}:streamGenerateContent",
-    query={"alt": "sse"},  # without it, the events are the elements of an array
+    query={"alt": "sse"},  # without this parameter, the events are the elements of an array
     endpoint="generate_content",
     headers="x-goog-",
     error_body=error_body,
@@ -353,7 +353,7 @@ GEMINI = Dialect(
         events_of_answer=events_of_answer,
         gathering=GeminiGathering,
         learned=partial(learned, opening=re.compile(rb'"text": ?"')),
-        ending=b"",  # its answers end with their response
+        ending=b"",  # answers end with the response's body
         keep_alive=b"\r\n\r\n",  # Google's SDK for Python reads every other line, even a comment, as JSON
         failure=failure,
     ),

@@ -30,7 +30,7 @@ from providers.dialects.meanings import Details
 from providers.models import Usage, tier_of
 from providers.refusals import UNREADABLE, ErrorKind, UpstreamError, error_in, read_answer
 
-# Google's errors: the words that belong to HTTP's statuses and to our kinds.
+# Google's errors: the words for HTTP's statuses and for the gateway's kinds.
 
 _STATUS_WORDS: Mapping[int, str] = {
     400: "INVALID_ARGUMENT",
@@ -47,7 +47,7 @@ _STATUS_WORDS: Mapping[int, str] = {
     504: "DEADLINE_EXCEEDED",
 }
 _FIRST_SERVER_STATUS = 500
-_STATUS_OF_KIND: Mapping[str, int] = {  # all others are errors of the gateway or the provider
+_STATUS_OF_KIND: Mapping[str, int] = {  # all other kinds are errors of the gateway or the provider
     **{kind: kind.status for kind in ErrorKind if kind.status is not None},
     **{word: status for status, word in _STATUS_WORDS.items() if status != HTTPStatus.BAD_GATEWAY},
 }
@@ -61,7 +61,7 @@ def status_word(status: int) -> str:
 
 def error_body(status: int, type_: str, message: str, request_id: str | None, details: Details = ()) -> bytes:
     """Return an error's body in Google's shape."""
-    del type_  # a provider's own word; Google's follows from the status
+    del type_  # a provider's own word; Google's word follows from the status
     about = () if request_id is None else ({"@type": _REQUEST_INFO, "requestId": request_id},)
     return msgspec.json.encode({"error": _error(status, message, (*details, *about))})
 
@@ -80,9 +80,9 @@ def failure(kind: str, message: str, details: Details = (), _: str | None = None
     """Return the event of an error, with Google's word for this ``kind`` of ours, or with this word of Google's.
 
     @ai-sdk/google skips an event with nothing but an error, and takes the end of the stream for the end of the answer:
-    opencode goes on with half an answer. At a feedback that is no object it raises an error that quotes the whole
-    event; by these words opencode asks again (1.18.33). Others ignore an empty text in place of a feedback: Gemini CLI
-    0.61, pi 1.6.0, google-genai for Python. All were tried on 2026-11-30.
+    opencode goes on with half an answer. A ``promptFeedback`` that is no object makes @ai-sdk/google raise an error
+    that quotes the whole event. By the words in this error opencode asks again (1.18.33). Other clients ignore an empty
+    text in place of a feedback: Gemini CLI 0.61, pi 1.6.0, google-genai for Python. All were tried on 2026-11-30.
     """
     return event({"error": _error(_STATUS_OF_KIND.get(kind, 500), message, details), "promptFeedback": ""})
 
@@ -93,7 +93,7 @@ class _Call(msgspec.Struct, gc=False):
 
 
 class _Object(msgspec.Struct, gc=False):
-    """An object whose presence alone matters. A union with ``msgspec.Raw`` would not accept one."""
+    """An object that only has to be there. A union with ``msgspec.Raw`` would not accept an object."""
 
 
 class _Part(msgspec.Struct, gc=False, rename="camel"):
@@ -151,8 +151,8 @@ class _Event(msgspec.Struct, gc=False, rename="camel"):
 
 
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"  # Google's default; some servers have it in each event
-# An answer that says nothing and ends for another reason has failed, such as by a call that could not be read. Text
-# before such an end is an answer.
+# An answer that says nothing and ends for any other reason has failed, for example by a call that could not be read
+# (MALFORMED_FUNCTION_CALL). Text before such an end is an answer.
 MAY_BE_EMPTY = SHORT | {"STOP", UNSPECIFIED}
 _decoder = msgspec.json.Decoder(_Event)
 
@@ -160,8 +160,8 @@ _decoder = msgspec.json.Decoder(_Event)
 def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     """Read one event's data. An event without data gives an empty chunk; some proxies end streams with ``[DONE]``.
 
-    A blocked prompt has no candidates: the reason is then the answer's finish reason, and a refusal. After a text it
-    only ends the answer. A call comes whole, in one event.
+    A blocked prompt has no candidates: the block's reason is then the answer's finish reason, and a refusal. After a
+    text the reason only ends the answer. A call comes whole, in one event.
 
     Raises:
         UpstreamError: the data is not a JSON object (invalid_response).
@@ -181,7 +181,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
 
 
 def texts(data: bytes) -> Iterator[tuple[int, str]]:
-    """Yield the texts of an event that are no thoughts, with the numbers of their candidates.
+    """Yield the texts of an event except thoughts, with the numbers of their candidates.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
@@ -194,7 +194,7 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 def choices(data: bytes) -> Iterator[tuple[int, bool]]:
-    """Yield the number of each candidate in an event, and whether it has its finish reason.
+    """Yield the number of each candidate in an event, and whether the candidate has its finish reason.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
@@ -230,14 +230,14 @@ def usage_in(said: Mapping[str, Any]) -> Usage:
 
 
 def _searches(grounding: _Grounding) -> int:
-    """Return how many searches were made for a candidate; empty ones and repeated ones are not billed."""
+    """Return how many searches were made for a candidate; empty and repeated searches are not billed."""
     queries = grounding.web_search_queries
     said = [each.strip() for each in queries if isinstance(each, str)] if isinstance(queries, list) else []
     return len({each for each in said if each})
 
 
 def units_of(prompt: Any, cached: Any, answer: Any, *, count: str) -> dict[str, int]:
-    """Return the tokens that are not text, by Google's lists of each modality's; the prompt's without the cache's.
+    """Return the tokens that are not text, by Google's lists of modalities; the prompt's without the cache's tokens.
 
     ``count``: the name of an entry's number, ``tokenCount`` or ``tokens``.
     """
@@ -283,7 +283,7 @@ def _chunk(data: bytes, said: _Event) -> Chunk:
                 tools.append((WHOLE_CALL, arguments))
                 names.append(name)
                 answer_chars += len(name) + len(arguments)
-            # Readers see code as they see text, but its characters do not count as an answer's.
+            # Readers see code as they see text, but code's characters do not count as an answer's.
             answer = answer or part.inline_data is not None or part.file_data is not None
             answer = answer or part.executable_code is not None or part.code_execution_result is not None
     blocked = said.prompt_feedback.block_reason if said.prompt_feedback is not None else None
@@ -345,7 +345,7 @@ def _candidate(value: Any) -> _Candidate | None:
     return _Candidate(_Content(parts), fit(value.get("finishReason"), str), fit(value.get("index"), int), grounding)
 
 
-# Whole answers: presented as an event stream, and gathered from one.
+# Whole answers: a whole answer as an event stream, and an event stream gathered into a whole answer.
 
 _RawObject = dict[str, msgspec.Raw]
 
@@ -358,7 +358,8 @@ _strings = msgspec.json.Decoder(str)
 
 _NULL = msgspec.Raw(b"null")
 _PLAIN = frozenset({"text", "thought"})  # parts with nothing else can be joined: a signature belongs to one part
-# How a candidate's fields join; of all others, as of grounding, the last one has all. Google's own SDK joins citations.
+# How a candidate's fields join. Of all other fields, such as grounding, the last value has all. Google's own SDK joins
+# citations.
 CANDIDATE = FieldTable({"logprobsResult": TOKENS, "citationMetadata": FieldTable({}, Join.SET)}, Join.LAST)
 PART = FieldTable({"text": Join.TEXT, "inlineData": FieldTable({"data": Join.BASE64}, Join.LAST)}, Join.LAST)
 _RAW_SOUND = ("audio/l16", "audio/pcm")  # types of sound that can be cut anywhere begin so, as in Google's streams
@@ -368,7 +369,7 @@ _SURPRISES = (*UNREADABLE, KeyError)
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     """Return a whole answer as an event stream with one event, the answer unchanged.
 
-    An array has the events of a stream: some proxies do not pass on that events were asked for.
+    An array has the events of a stream: some proxies do not pass on ``?alt=sse``.
 
     Raises:
         UpstreamError: as of ``read_answer``; also if the answer has neither candidates nor feedback on the prompt
@@ -395,7 +396,7 @@ class _Gathered:
         self._fields: dict[str, Any] = {}
         self._content: _RawObject = {}
         self._parts: list[Any] = []
-        self._kind: Any = None  # of the last part, if that can grow
+        self._kind: Any = None  # the kind of the last part, if that part can grow
 
     def take(self, given: _RawObject) -> None:
         for name, value in given.items():
@@ -416,7 +417,7 @@ class _Gathered:
         return {"content": content if self._parts else self._content, **self._fields}
 
     def _add(self, part: _RawObject) -> None:
-        """Add a part, to the last one if both are text, both thought, or both raw sound of one type."""
+        """Add a part, or join it to the last part if both are text, both thought, or both raw sound of one type."""
         kind: tuple[str, object] | None = None
         if "text" in part and part.keys() <= _PLAIN:
             kind = "text", bytes(part.get("thought", b"false")) == b"true"

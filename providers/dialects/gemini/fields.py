@@ -3,9 +3,9 @@
 Google's servers take names in ``camelCase`` and in ``snake_case``, one object where a list is expected, and Base64 in
 both alphabets. Fields that are translated are read in all of these forms; fields that pass unchanged are not touched.
 
-``generationConfig`` nests the parameters that other APIs have at the top level. In the gateway these fields are at the
-top level too, by names with a dot (``generationConfig.temperature``), so that defaults, maximums and losses know them.
-``body_of`` puts them back.
+``generationConfig`` nests the parameters that other APIs have at the top level. In the gateway these parameters are at
+the top level too, by names with a dot (``generationConfig.temperature``), so that defaults, maximums and losses can
+name them. ``body_of`` puts them back.
 """
 
 import re
@@ -31,7 +31,7 @@ from providers.dialects.wording import (
 
 CONFIG = "generationConfig"
 IN_CONFIG = f"{CONFIG}."
-_OF_THE_URL = frozenset({"model", "stream"})  # in no body: these are parts of the address
+_OF_THE_URL = frozenset({"model", "stream"})  # parts of the address, and in no body
 
 UNSIGNED = "skip_thought_signature_validator"  # Google's word in place of a signature, for calls of other models
 _UNSIGNED_JSON = f'"{UNSIGNED}"'.encode()
@@ -52,10 +52,10 @@ def spelt(given: RawObject) -> RawObject:
 
 
 def spelt_at(raw: msgspec.Raw | None, path: str) -> RawObject:
-    """Return an object, values still raw; an empty one if there is none.
+    """Return an object, values still raw; an empty object if there is none.
 
     Raises:
-        Malformed: this is something else.
+        Malformed: ``raw`` is something else.
 
     """
     return spelt(object_at(raw, path))
@@ -65,7 +65,7 @@ def listed_at(raw: msgspec.Raw | None, path: str) -> list[RawObject]:
     """Return a list of objects; an object without a list is its only element.
 
     Raises:
-        Malformed: this is something else.
+        Malformed: ``raw`` is something else.
 
     """
     if raw is None:
@@ -116,7 +116,7 @@ def is_said(raw: msgspec.Raw | None) -> bool:
 
 
 def name_in_chat(name: str) -> str:
-    """Return a function's name in the letters that chat allows: Gemini's may have dots and colons."""
+    """Return a function's name in the letters that chat allows: Gemini's names may have dots and colons."""
     return FORBIDDEN.sub("_", name)
 
 
@@ -126,9 +126,9 @@ def plain_base64(data: str) -> str:
     return data + "=" * (-len(data) % 4)
 
 
-# What Google reads at others' addresses, by the end of the address: Google asks for the kind of file, and takes signed
-# addresses (ai.google.dev/gemini-api/docs/file-input-methods, read on 2026-11-28: all models but Gemini 2.0, https
-# alone).
+# Which files Google reads at others' addresses, by the end of the address. Google asks for the kind of file, and takes
+# signed addresses (ai.google.dev/gemini-api/docs/file-input-methods, read on 2026-11-28: all models but Gemini 2.0,
+# only https).
 
 _AT_ADDRESSES: Mapping[str, str] = {
     **dict.fromkeys(("jpg", "jpeg"), "image/jpeg"),
@@ -139,7 +139,7 @@ _AT_ADDRESSES: Mapping[str, str] = {
     "pdf": "application/pdf",
     "txt": "text/plain",
 }
-_LONGEST_ADDRESS = 16_384  # characters: a longer one is not searched
+_LONGEST_ADDRESS = 16_384  # characters: a longer address is not searched
 _ADDRESS = re.compile(r"https://[^/?#]+/[^?#]*\.(\w+)(?:[?#].*)?", re.DOTALL)
 
 
@@ -149,18 +149,18 @@ def kind_at(address: str) -> str | None:
     return None if found is None else _AT_ADDRESSES.get(found[1].lower())
 
 
-# Parts that say nothing, which Google's servers refuse. Programs keep such parts from answers that broke off.
+# Blank parts, which Google's servers refuse. Programs keep such parts from answers that broke off.
 
 _BLANK = re.compile(rb'"text"\s*:\s*"(?:\s|\\[nrt])*"|"parts"\s*:\s*\[\s*\]')
 _BLANK_TEXT = re.compile(rb'"(?:\s|\\[nrt])*"')
-_OF_TEXTS = frozenset({"text", "thought"})  # fields of a part that may say nothing: beside others it does say something
+_OF_TEXTS = frozenset({"text", "thought"})  # a part with these fields alone may be blank
 _NO_BLANKS = "this provider takes no parts or turns that say nothing"
 
 
 def without_blanks(fields: Fields) -> Wording:
-    """Return a Gemini request without parts, turns of the model and instructions that say nothing.
+    """Return a Gemini request without blank parts, blank turns of the model and blank instructions.
 
-    A turn of the user that says nothing at all stays: it is the client's own question.
+    A blank turn of the user stays: it is the client's own question.
 
     Raises:
         Malformed: the conversation is not valid in Gemini.
@@ -193,13 +193,13 @@ def _is_blank(part: RawObject) -> bool:
     return part.keys() <= _OF_TEXTS and _BLANK_TEXT.fullmatch(part.get("text", b'""')) is not None
 
 
-# Schemas. Gemini's older field has those of OpenAPI 3.0, with types in capitals, and numbers of items as strings.
+# Schemas. Gemini's older field has schemas of OpenAPI 3.0, with types in capitals, and numbers of items as strings.
 
 _LISTED = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _NAMED = frozenset({"properties", "$defs", "defs"})
 _RENAMED: Mapping[str, str] = {"defs": "$defs", "ref": "$ref"}
 _NUMBERS = frozenset({"maxItems", "minItems", "maxLength", "minLength", "maxProperties", "minProperties"})
-_MOST_DIGITS = 18  # those of a 64-bit number; Python refuses thousands
+_MOST_DIGITS = 18  # the digits of a 64-bit number; Python refuses to read thousands
 _DROPPED = frozenset({"propertyOrdering", "example", "nullable"})  # no counterpart, and no rules for an answer
 
 
@@ -251,16 +251,16 @@ def read_json_schema(raw: msgspec.Raw, path: str) -> Any:
 # How long a model thinks: a level, or a budget of tokens. The figures are those of Google's own translation from
 # OpenAI's efforts.
 
-_LEAST_BUDGET_TOKENS = 128  # of a model that cannot stop thinking
+_LEAST_BUDGET_TOKENS = 128  # the least budget of a model that cannot stop thinking
 _BUDGETS_TOKENS: Mapping[str, int] = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
 _LEVELS = frozenset({"minimal", "low", "medium", "high"})
-HIGHER: Mapping[str, str] = {"xhigh": "high", "max": "high"}  # there is nothing above high
+HIGHER: Mapping[str, str] = {"xhigh": "high", "max": "high"}  # Gemini has no level above high
 
 
 def thinking_of(effort: str, *, levels: bool, least: str, budget: int | None = None) -> dict[str, Any] | None:
     """Return the ``thinkingConfig`` for chat's effort, ``least`` at least; None if no effort has this name.
 
-    ``budget``: the client's own, if the effort stands for one.
+    ``budget``: the client's own budget, if the effort stands for one.
     """
     effort = HIGHER.get(effort, effort)
     if effort not in _BUDGETS_TOKENS:
@@ -316,8 +316,9 @@ def without_effort(fields: Fields) -> Wording:
 def without_foreign(fields: Fields, *, signs: bool) -> Wording:
     """Return a Gemini request without signatures of Anthropic's models; unchanged if there are none.
 
-    ``signs``: the model refuses calls that it has not signed. Calls of other models, or calls whose signature the
-    client has lost, get Google's word (ai.google.dev/gemini-api/docs/thought-signatures, read on 2026-11-29).
+    ``signs``: the model refuses calls that it has not signed. Calls of other models, and calls whose signature the
+    client has lost, get Google's word for an unsigned call, ``UNSIGNED``
+    (ai.google.dev/gemini-api/docs/thought-signatures, read on 2026-11-29).
 
     Raises:
         Malformed: the conversation is not valid in Gemini.
@@ -330,7 +331,7 @@ def without_foreign(fields: Fields, *, signs: bool) -> Wording:
 
 
 def without_signatures(fields: Fields) -> Wording:
-    """Return a Gemini request without the signatures of thoughts. Calls, which need one, have Google's word instead.
+    """Return a Gemini request without the signatures of thoughts. Calls need a signature: they get ``UNSIGNED``.
 
     Raises:
         Malformed: the conversation is not valid in Gemini.
@@ -343,7 +344,7 @@ _OF_OTHERS = "Gemini refuses the signatures of other models' thoughts"
 
 
 def _without(fields: Fields, is_left_out: Callable[[msgspec.Raw], bool], reason: str, *, tells: bool) -> Wording:
-    """Return a request without these signatures. ``tells``: a call that only gets Google's word is a loss too."""
+    """Return a request without such signatures. ``tells``: a call that only gets ``UNSIGNED`` is a loss too."""
     losses: list[Loss] = []
     is_changed = False
     said: list[Object] = []

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def to_chat(result: Any) -> dict[str, Any]:
-    """Return a candidate's ``logprobsResult`` as the ``logprobs`` of a choice; an empty object if it has none."""
+    """Return a candidate's ``logprobsResult`` as the ``logprobs`` of a choice; {} if the candidate has none."""
     chosen, top = (_objects(result.get(name)) if isinstance(result, dict) else () for name in (_CHOSEN, _TOP))
     if not chosen:
         return {}
@@ -19,7 +19,7 @@ def to_chat(result: Any) -> dict[str, Any]:
 
 
 def from_chat(logprobs: Any) -> dict[str, Any]:
-    """Return a choice's ``logprobs`` as a candidate's ``logprobsResult``; an empty object if it has none."""
+    """Return a choice's ``logprobs`` as a candidate's ``logprobsResult``; {} if the choice has none."""
     content = _objects(logprobs.get("content")) if isinstance(logprobs, dict) else ()
     if not content:
         return {}

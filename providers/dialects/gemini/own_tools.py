@@ -1,8 +1,8 @@
 """The functions of Google's ``computerUse``, whose parameters its models know, and that the client runs.
 
-Elsewhere each is a function that is declared; calls and results are those of any function. They are told by
-ai.google.dev/gemini-api/docs/computer-use and ``agent.py`` of github.com/google-gemini/computer-use-preview, read on
-2026-11-29.
+Elsewhere each of these functions is declared in the request; calls and results are those of any function. The functions
+are from ai.google.dev/gemini-api/docs/computer-use and ``agent.py`` of github.com/google-gemini/computer-use-preview,
+read on 2026-11-29.
 """
 
 from collections.abc import Container, Mapping
@@ -16,7 +16,7 @@ _POINT: Final = {"x": _SIDE, "y": _SIDE}
 _TEXT: Final = {"type": "string"}
 _DIRECTION: Final = {"type": "string", "enum": ["up", "down", "left", "right"]}
 _SCALE = "x and y are thousandths of the screen's width and height, from its upper left corner."
-# By name, what it does, its parameters, and which of these may be left out.
+# By name: what the function does, its parameters, and the parameters that may be left out.
 _FUNCTIONS: Final[Mapping[str, tuple[str, Json, tuple[str, ...]]]] = {
     "open_web_browser": ("Opens the web browser.", {}, ()),
     "wait_5_seconds": ("Waits five seconds, so that the page can finish what it does.", {}, ()),

@@ -48,7 +48,7 @@ _INLINE_ONLY = "this model takes pictures and files inside of the request, in ba
 
 
 def signature_of(call: RawObject, at: str) -> str | None:
-    """Return the signature in Google's field of a chat message or tool call, or in OpenRouter's; None: it has none."""
+    """Return a chat message's or tool call's signature, in Google's field or in OpenRouter's; None: no signature."""
     extra = object_at(call.get("extra_content"), f"{at}.extra_content")
     google = object_at(extra.get("google"), f"{at}.extra_content.google")
     signature: str | None = decoded(
@@ -77,8 +77,8 @@ class GoogleConversation(ABC):
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
         self._no_field = f"{self.api} has no such field"
-        self._names: dict[str, msgspec.Raw] = {}  # of functions, by the ids of their calls
-        self._lost_calls: set[str] = set()  # ids of calls that are of no function
+        self._names: dict[str, msgspec.Raw] = {}  # names of functions, by the ids of their calls
+        self._lost_calls: set[str] = set()  # ids of calls of tools that are no functions
 
     @abstractmethod
     def _add_system(self, message: RawObject, path: str) -> None: ...
@@ -102,13 +102,13 @@ class GoogleConversation(ABC):
 
     @abstractmethod
     def _at_address(self, kind: str, url: str, path: str) -> list[Object]:
-        """Return the part with what is at ``url``; no part, and a loss, if the API does not read such an address."""
+        """Return the part with the file at ``url``; no part, and a loss, if the API does not read such an address."""
 
     def _read(self, messages: Sequence[RawObject]) -> str:
-        """Translate all messages of a request; return the last one's role.
+        """Translate all messages of a request; return the last message's role.
 
         Raises:
-            Malformed: one is not valid in chat.
+            Malformed: a message is not valid in chat.
 
         """
         role = ""
@@ -134,7 +134,7 @@ class GoogleConversation(ABC):
         return role
 
     def _calling(self, call: RawObject, at: str) -> Calling | None:
-        """Return what a call says; None, and a loss, if it is of no function."""
+        """Return what a call says; None, and a loss, if the called tool is no function."""
         if (decoded(call.get("type"), str, f"{at}.type") or "function") != "function":
             self._losses.add(at, f"{self.api} has functions only")
             self._lost_calls.add(text_at(call, "id", at))
@@ -148,7 +148,7 @@ class GoogleConversation(ABC):
         return Calling(call_id, name, arguments, signature_of(call, at))
 
     def _answered(self, message: RawObject, path: str) -> str | None:
-        """Return the id of the call that a result answers; None, and a loss, if that call is of no function."""
+        """Return the id of the call that a result answers; None, and a loss, if the called tool is no function."""
         said = ("role", "content", "tool_call_id", "name", "is_error")  # the call has the name too
         self._losses.rest(message, said, path, self._no_field)
         call_id = text_at(message, "tool_call_id", path)
@@ -220,19 +220,19 @@ class _Conversation(GoogleConversation):
         self.reads_addresses = reads_addresses
         self.system: list[Object] = []
         self.turns: list[Object] = []
-        self._answers_tools = False  # the last turn has functions' answers only
+        self._answers_tools = False  # the last turn has only functions' answers
 
     def read(self, messages: Sequence[RawObject]) -> None:
         """Translate all messages of a request.
 
         Raises:
-            Malformed: one is not valid in chat.
+            Malformed: a message is not valid in chat.
 
         """
         role = self._read(messages)
         if self.turns and self.turns[0]["role"] == "model":
             self.turns.insert(0, {"role": "user", "parts": [{"text": LEFT_OUT}]})
-        if role != "assistant" and self.turns and self.turns[-1]["role"] == "model":  # the last message says nothing
+        if role != "assistant" and self.turns and self.turns[-1]["role"] == "model":  # the last message is blank
             self._add_user([{"text": LEFT_OUT}])
 
     def _add_user(self, parts: list[Object]) -> None:
@@ -317,7 +317,7 @@ class _Conversation(GoogleConversation):
     def _inline(self, kind: str, mime: str, data: str) -> Object:  # noqa: ARG002 - Interactions has the kind
         return {"inlineData": {"mimeType": mime, "data": data}}
 
-    def _at_address(self, kind: str, url: str, path: str) -> list[Object]:  # noqa: ARG002 - likewise
+    def _at_address(self, kind: str, url: str, path: str) -> list[Object]:  # noqa: ARG002 - Interactions has the kind
         mime = kind_at(url) if self.reads_addresses else None
         if mime is not None:
             return [{"fileData": {"mimeType": mime, "fileUri": url}}]
@@ -325,10 +325,10 @@ class _Conversation(GoogleConversation):
         return []
 
 
-_SAME: Mapping[str, str] = {  # by chat's names, Gemini's
+_SAME: Mapping[str, str] = {  # Gemini's names by chat's names
     "temperature": "temperature",
     "top_p": "topP",
-    "top_k": "topK",  # servers of open models have it in chat
+    "top_k": "topK",  # servers of open models have this field in chat
     "n": "candidateCount",
     "presence_penalty": "presencePenalty",
     "frequency_penalty": "frequencyPenalty",
@@ -377,10 +377,11 @@ def from_chat(
 ) -> Wording:
     """Translate a chat completion request into a Gemini request, whose parameters are as in ``fields.py``.
 
-    ``levels``: the model takes a level of thinking, and not a budget; those that do also take functions and a form
-    of the answer at once. ``least``: the effort below which it cannot think. ``penalties``: it takes some.
-    ``addresses``: it reads what is there. ``several``: it gives several answers. ``logprobs``: it tells these.
-    ``searches``: it searches the web, where no functions are beside that: before Gemini 3 it refuses both.
+    ``levels``: the model takes a level of thinking, and not a budget. Models with levels also take functions and a
+    format of the answer at once. ``least``: the lowest effort at which the model can think. ``penalties``: the model
+    takes some penalties. ``addresses``: the model reads files at addresses. ``several``: the model gives several
+    answers. ``logprobs``: the model tells log probabilities. ``searches``: the model searches the web, if the request
+    has no functions: before Gemini 3 models refuse both together.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -502,7 +503,7 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         if "tool_choice" in asked and bytes(asked["tool_choice"]) not in {b'"none"', b'"auto"'}:
             losses.add("tool_choice", "Gemini chooses among tools only")
         return {}
-    decoded(asked.get("parallel_tool_calls"), bool, "parallel_tool_calls")  # of several calls the answer has the first
+    decoded(asked.get("parallel_tool_calls"), bool, "parallel_tool_calls")  # the answer has the first of several calls
     config = _choice(asked, losses, strict=strict)
     tools: Object = {"tools": [{"functionDeclarations": declared}]}
     return {**tools, "toolConfig": {"functionCallingConfig": config}} if config else tools
@@ -514,17 +515,17 @@ def _choice(asked: RawObject, losses: Losses, *, strict: bool) -> Object:
         return {"mode": "ANY", "allowedFunctionNames": [chosen]}
     if chosen is None and "tool_choice" in asked:
         if names := _names_among(object_at(asked["tool_choice"], "tool_choice")):
-            # Google takes names beside these two modes alone (ai.google.dev/api/caching#FunctionCallingConfig).
+            # Google takes names only beside these two modes (ai.google.dev/api/caching#FunctionCallingConfig).
             return {"mode": "VALIDATED" if names[0] == "auto" else "ANY", "allowedFunctionNames": names[1]}
         losses.add("tool_choice", "Gemini chooses among functions, by their names")
         return {}
     if chosen in (None, "auto"):
-        return {"mode": "VALIDATED"} if strict else {}  # else a call need not match its schema
+        return {"mode": "VALIDATED"} if strict else {}  # in mode AUTO a call need not match its schema
     return {"mode": "ANY" if chosen == "required" else "NONE"}
 
 
 def _names_among(choice: RawObject) -> tuple[str, list[msgspec.Raw]] | None:
-    """Return the mode and the functions of a choice among several tools; None if it is none, or of other tools."""
+    """Return the mode and the functions of a choice among several tools; None: no such choice, or of other tools."""
     path = "tool_choice.allowed_tools"
     if text_at(choice, "type", "tool_choice") != "allowed_tools":
         return None
@@ -537,7 +538,7 @@ def _names_among(choice: RawObject) -> tuple[str, list[msgspec.Raw]] | None:
 
 
 def _form(asked: RawObject, losses: Losses, *, calls: bool) -> Object:
-    """Return the fields for the format; ``calls``: there are functions, beside which this model has none."""
+    """Return the fields for the format; ``calls``: there are functions, beside which this model takes no format."""
     form = object_at(asked.get("response_format"), "response_format")
     kind = text_at(form, "type", "response_format") if form else "text"
     json = {IN_CONFIG + "responseMimeType": "application/json"}

@@ -59,10 +59,11 @@ _SOUNDS: Mapping[str, str] = {
     "audio/mp3": "mp3",
     "audio/mpeg": "mp3",
 }
-# What Google's own tools did in earlier answers, and what was told of one that was spoken: another model goes on
-# without it.
+# Parts of Google's own tools in earlier answers, and the transcript of a spoken answer: another model goes on without
+# these.
 _OF_GOOGLE = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolResponse", "audioTranscription"})
-# Fields of any object that change no answer, or only how Google's model looks at it: google-genai 3.6, types.py.
+# Fields of any object that change no answer, or only how Google's model looks at the object: google-genai 3.6,
+# types.py.
 _CHANGING_NOTHING: Mapping[str, str] = {**CHANGING_NOTHING} | dict.fromkeys(
     (
         *("speechMetadata", "documentMetadata", "spreadsheetMetadata", "audioMetadata", "partMetadata"),
@@ -71,7 +72,7 @@ _CHANGING_NOTHING: Mapping[str, str] = {**CHANGING_NOTHING} | dict.fromkeys(
     _NO_FIELD,
 )
 _TRUE = msgspec.Raw(b"true")
-_OUTPUTS = ("output", "result")  # where a function's answer is only text: Google's word, and that of its SDK
+_OUTPUTS = ("output", "result")  # the only field of a textual answer: Google's word, and that of Google's SDK
 
 
 def name_of_function(name: str) -> str:
@@ -80,10 +81,10 @@ def name_of_function(name: str) -> str:
 
 
 class _Conversation:
-    """The messages so far. A function's answer without an id belongs to the first open call of its name."""
+    """The messages so far. A function's answer without an id belongs to the first open call of that function."""
 
     def __init__(self, losses: Losses, *, thoughts: bool, signed: str, elsewhere: bool) -> None:
-        """``thoughts``: earlier ones are kept; ``signed``: those that this vendor has signed.
+        """``thoughts``: keep earlier thoughts. ``signed``: keep the thoughts that this vendor has signed.
 
         ``elsewhere``: turns before these are in Google's cache.
         """
@@ -93,16 +94,16 @@ class _Conversation:
         self._losses = losses
         self._thoughts = thoughts
         self._signed = signed
-        self._waiting: Object = {}  # thoughts of a turn that has nothing else, for the next of the model's
-        self._blocks_are_kept = False  # those of Anthropic's have all of the thoughts
+        self._waiting: Object = {}  # thoughts of a turn that has nothing else, for the model's next turn
+        self._blocks_are_kept = False  # the blocks of Anthropic's models have all thoughts
         self._open: list[tuple[str, str]] = []  # names and ids of calls without an answer
         self._calls = 0
 
     def read(self, contents: list[RawObject], *, has_blocks: bool) -> None:
-        """Translate all turns; ``has_blocks``: one has what Anthropic's models have signed.
+        """Translate all turns; ``has_blocks``: a turn has thoughts that Anthropic's models have signed.
 
         Raises:
-            Malformed: one is not valid in Gemini.
+            Malformed: a turn is not valid in Gemini.
 
         """
         self._blocks_are_kept = has_blocks and self._signed not in {"", GOOGLE}
@@ -145,9 +146,9 @@ class _Conversation:
     def _model(self, parts: list[RawObject], path: str) -> None:
         texts: list[str] = []
         calls: list[Object] = []
-        kept, self._waiting = self._waiting, {}  # what only the maker of thoughts can read
-        # Google's SDKs keep a stream as a turn for each of its pieces, the last often empty: one message of chat, in
-        # which nothing may stand between calls and their results.
+        kept, self._waiting = self._waiting, {}  # thoughts that only their maker can read
+        # Google's SDKs keep a stream as one turn for each piece, and the last turn is often empty. All these turns are
+        # one message of chat: nothing may stand between calls and their results.
         goes_on = bool(self.said) and self.said[-1]["role"] == "assistant"
         if not goes_on:
             self._ids.begin_turn()
@@ -167,7 +168,7 @@ class _Conversation:
             self._waiting = kept
 
     def _text(self, part: RawObject, at: str, kept: Object) -> list[str]:
-        """Return the text of a part of the model's; add thoughts to ``kept``."""
+        """Return the text of a part of the model's turn; add thoughts to ``kept``."""
         if not is_said(part.get("text")):
             if not part.keys() <= {"thoughtSignature", "thought"}:
                 self._losses.add(at, _NO_PART, hint=not _OF_GOOGLE.isdisjoint(part))
@@ -228,7 +229,7 @@ class _Conversation:
         return {"id": call_id, "type": "function", "function": {"name": name_of_function(name), "arguments": written}}
 
     def _made_id(self) -> str:
-        """Return an id for the next call, which has none."""
+        """Return an id for the next call, which came without an id."""
         while (made := f"call_{self._calls}") in self._given:
             self._calls += 1
         return made
@@ -240,7 +241,7 @@ class _Conversation:
         call_id = decoded(response.get("id"), str, f"{path}.id")
         if call_id in self._given:
             found = next((each for each in self._open if each[1] == call_id), None)
-        else:  # an id that no call has is of one whose id the client has left out
+        else:  # if no call has the id, the client has left out the id of the call
             without = [each for each in self._open if each[0] == name and not (call_id and each[1] in self._given)]
             found = without[0] if without else None
         if found is not None:
@@ -273,14 +274,14 @@ class _Conversation:
 
 
 def _join(message: Object) -> None:
-    """Join the texts of a message of the model's."""
+    """Join the texts of a message of the model."""
     message["content"] = "".join(message["content"]) or (None if "tool_calls" in message else "")
     if "reasoning_content" in message:
         message["reasoning_content"] = "".join(message["reasoning_content"])
 
 
 def _text_of(response: RawObject, path: str) -> str:
-    """Return a function's answer as text: alone, if it has nothing else; an error as one."""
+    """Return a function's answer as text: only the text if the answer has nothing else; an error as an error."""
     if len(response) == 1:
         for name in _OUTPUTS:
             if is_string(response.get(name)):
@@ -291,7 +292,7 @@ def _text_of(response: RawObject, path: str) -> str:
 
 
 def parts_of(part: RawObject, at: str, losses: Losses) -> list[Object]:
-    """Return chat's parts for one of a user's turn."""
+    """Return chat's parts for a part of a user's turn."""
     if is_said(part.get("text")):
         losses.rest(part, ("text",), at, _NO_FIELD)
         return [{"type": "text", "text": raw_text_at(part, "text", at)}]
@@ -351,7 +352,7 @@ def _content(parts: list[Object]) -> object:
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
-_SAME: Mapping[str, str] = {  # chat's names of the parameters that both have
+_SAME: Mapping[str, str] = {  # chat's names of the parameters that both APIs have
     "temperature": "temperature",
     "topP": "top_p",
     "maxOutputTokens": "max_completion_tokens",
@@ -370,7 +371,7 @@ _READ = frozenset({
 _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
     IN_CONFIG + "responseModalities": (b'["TEXT"]', b'[ "TEXT" ]', b"[]"),
     "labels": (b"{}",),
-    "store": (b"false",),  # that of chat
+    "store": (b"false",),  # chat's default
 }
 _HINTS: Mapping[str, str] = {
     IN_CONFIG + "mediaResolution": "chat has another scale for the details of pictures",
@@ -387,7 +388,7 @@ _LETS_ALL_PASS = frozenset({"BLOCK_NONE", "OFF"})
 _CHOICES: Mapping[str, str] = {
     "AUTO": "auto",
     "MODE_UNSPECIFIED": "auto",
-    "VALIDATED": "auto",  # by the functions' schemas, which chat holds calls to tool by tool
+    "VALIDATED": "auto",  # the functions' schemas decide; chat checks calls against them tool by tool
     "ANY": "required",
     "NONE": "none",
 }
@@ -398,8 +399,9 @@ def to_chat(
 ) -> Wording:
     """Translate a Gemini request into a chat completion request.
 
-    With ``thoughts``, earlier thoughts are sent as ``reasoning_content``; what the vendor ``signed`` has signed is sent
-    back to it; what is ``beyond`` chat is kept in the pivot's own fields. A budget of thoughts becomes an effort.
+    With ``thoughts``, earlier thoughts are sent as ``reasoning_content``. The vendor ``signed`` gets back the thoughts
+    that it has signed. Parts ``beyond`` chat are kept in the pivot's own fields. A budget of thoughts becomes an
+    effort.
 
     Raises:
         Malformed: the request is not valid in Gemini.
@@ -442,7 +444,7 @@ def to_chat(
 
 def _system(asked: RawObject, losses: Losses) -> list[Object]:
     path = "systemInstruction"
-    if is_string(asked.get(path)):  # Google's SDKs make an object of it
+    if is_string(asked.get(path)):  # Google's SDKs make an object of the text
         raise Malformed(f"{path!r} must be an object with 'parts'", path)
     parts: list[Object] = []
     instruction = spelt_at(asked.get(path), path)
@@ -512,7 +514,7 @@ def _function(declared: RawObject, at: str, losses: Losses, *, strict: bool) -> 
 
 
 def _calling(asked: RawObject, losses: Losses) -> tuple[str, list[str]]:
-    """Return the mode in which functions are called, and the names of those that may be; none: all of them."""
+    """Return the mode in which functions are called, and the names of those that may be called; none: all functions."""
     config = spelt_at(asked.get("toolConfig"), "toolConfig")
     losses.rest(config, ("functionCallingConfig",), "toolConfig", _NO_FIELD)
     path = "toolConfig.functionCallingConfig"
@@ -540,10 +542,11 @@ _IN_JSON = "Answer in JSON."
 
 
 def _say_json(messages: list[Object], losses: Losses) -> None:
-    """Ask for JSON in words, if no message does: OpenAI and others refuse to be asked for it without the word.
+    """Ask for JSON in words, if no message has the word: without it OpenAI and others refuse ``json_object``.
 
-    The words stand behind what the user has said last, so that nothing before it changes: caches are found by it. While
-    answers are JSON, so that they were asked for as well, the words stay where they were said first.
+    The words stand behind the user's last text, so that nothing before them changes: caches are found by the beginning
+    of a prompt. While the answers are JSON, earlier requests asked for JSON as well. So the words stay where they were
+    said first.
     """
     place, is_json, role = 0, False, ""
     for number, message in enumerate(messages):
@@ -572,7 +575,7 @@ def _texts(message: Object) -> list[Any]:
 
 
 def _is_json(message: Object) -> bool:
-    """Say whether an answer is a JSON object or array, and nothing else."""
+    """Whether an answer is a JSON object or array, and nothing else."""
     said = "".join(decoded(raw_json(text), str, "contents") or "" for text in _texts(message)).lstrip()
     if "tool_calls" in message or said[:1] not in {"{", "["}:
         return False
@@ -622,7 +625,7 @@ def _tier(asked: RawObject, losses: Losses) -> Object:
 
 
 def _logprobs(asked: RawObject) -> Object:
-    """Return what asks for log probabilities, and take it out of ``asked``."""
+    """Return the fields that ask for log probabilities, and remove them from ``asked``."""
     path = IN_CONFIG + "responseLogprobs"
     if not decoded(asked.pop(path), bool, path):
         return {}
@@ -633,7 +636,7 @@ def _logprobs(asked: RawObject) -> Object:
 
 
 def _safety(asked: RawObject, losses: Losses) -> None:
-    """Note thresholds that chat does not have; to let everything pass is what others do."""
+    """Note thresholds that chat does not have. A threshold that lets everything pass is what other vendors do."""
     for number, setting in enumerate(listed_at(asked.get("safetySettings"), "safetySettings")):
         path = f"safetySettings[{number}]"
         if decoded(setting.get("threshold"), str, f"{path}.threshold") not in _LETS_ALL_PASS:

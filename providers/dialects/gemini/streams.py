@@ -55,7 +55,7 @@ from providers.refusals import UNREADABLE, ErrorKind, UpstreamError, error_in
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _number = msgspec.json.Decoder(int | None)
 _CUT_SHORT = "MAX_TOKENS"
-_FINISH_REASONS: Mapping[str, str] = {  # any other becomes STOP
+_FINISH_REASONS: Mapping[str, str] = {  # any other reason becomes STOP
     **dict.fromkeys(CUT_SHORT, _CUT_SHORT),
     **dict.fromkeys(FILTERED, "SAFETY"),
 }
@@ -67,23 +67,23 @@ class _Choice:
     def __init__(self) -> None:
         self.calls = PartialCalls()
         self.reason: str | None = None
-        self.sound: str | None = None  # the type of the sound that it has
+        self.sound: str | None = None  # the type of the choice's sound
         self.said = False
-        self.signature = ""  # Google's, of the message
-        self.blocks: list[Mapping[str, Any]] = []  # what Anthropic's model has signed since the last call
-        self.thought: list[str] = []  # the text of the next of them
-        self.hidden: list[str] = []  # thoughts that are not shown, while there is nothing else
+        self.signature = ""  # Google's signature of the message
+        self.blocks: list[Mapping[str, Any]] = []  # blocks that Anthropic's model has signed since the last call
+        self.thought: list[str] = []  # the text of the next block
+        self.hidden: list[str] = []  # thoughts that are not shown, while the answer has nothing else
         self.annotations: list[dict[str, Any]] = []
         self.called: list[dict[str, Any]] = []  # the parts of complete calls
 
     def last_parts(self) -> list[dict[str, Any]]:
-        """Return what its last event says: the calls; without them the thoughts, if nothing else was said."""
+        """Return the parts of the last event: the calls; without calls the thoughts, if nothing else was said."""
         said: dict[str, Any] = {"text": "".join(self.hidden), "thought": True} if self.hidden else {"text": ""}
         said |= self.signed(self.signature)
         return [*self.called, said] if "thoughtSignature" in said or not self.called else self.called
 
     def think(self, thought: str, blocks: Sequence[Mapping[str, Any]]) -> str:
-        """Add a piece of thoughts, and Anthropic's blocks, whose text may have been streamed; return what was not."""
+        """Add a piece of thoughts, and Anthropic's blocks; return the text of both that was not streamed yet."""
         if blocks and not (thought or self.thought):
             thought = "".join(string(block.get("thinking")) for block in blocks)
         elif thought:
@@ -100,7 +100,7 @@ class _Choice:
         return {"thoughtSignature": signature} if signature else {}
 
     def signed(self, signature: str) -> dict[str, Any]:
-        """Return the field of the next part that has this signature of Google's, else the blocks so far."""
+        """Return the signature's field for the next part: Google's ``signature``, otherwise the blocks so far."""
         if not signature and self.blocks:
             signature = with_blocks(self.blocks)
             self.blocks.clear()
@@ -110,12 +110,12 @@ class _Choice:
 class FromChat(ChunkTranslation):
     """Translates one answer. Function calls are its last event: Gemini has no pieces of calls.
 
-    So Google sends them, too. Its SDK for JavaScript (3.3.0) has a turn of the model for each event in the history of a
-    chat, and Google refuses results that do not follow the turn of their calls.
+    Google sends calls last, too. Its SDK for JavaScript (3.3.0) keeps each event as a turn of the model in the history
+    of a chat, and Google refuses results that do not follow the turn of their calls.
 
-    Reasoning becomes thoughts only if the client has asked for thoughts, or at the end if there is nothing else. What
-    Anthropic's models have signed is, with its text, the signature of the first call, or of the last part: programs
-    send no thoughts back. The text of a refusal becomes text.
+    Reasoning becomes thoughts if the client has asked for thoughts. Otherwise reasoning is sent at the end, if the
+    answer has nothing else. Thoughts that Anthropic's models have signed become, with their text, the signature of the
+    first call, or of the last part: programs send no thoughts back. The text of a refusal becomes text.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class FromChat(ChunkTranslation):
         self._ids = UniqueIds()
         self._asked = _candidates(asked)
         self._choices: dict[int, _Choice] = {}
-        self._facts: dict[str, Any] = {}  # that every event repeats
+        self._facts: dict[str, Any] = {}  # fields that every event repeats
         self._references = ChunkReferences()
         self._usage: dict[str, Any] | None = None
 
@@ -142,8 +142,9 @@ class FromChat(ChunkTranslation):
         """Return the last event, with the finish reasons and the usage; nothing, if there was no finish reason.
 
         Raises:
-            UpstreamError: there was none, but an error by its message alone, or calls (upstream_truncated): these are
-                told at the end, and no answer was empty that had some.
+            UpstreamError: there was no finish reason, but an error by its message alone, or calls (upstream_truncated).
+                Calls are sent at the end, and an answer with calls was not empty.
+
 
         """
         if self._ended:
@@ -231,7 +232,7 @@ class FromChat(ChunkTranslation):
         while (current := choice.calls.current()) is not None and choice.calls.advance(
             finished=choice.reason is not None
         ):
-            if choice.reason != _CUT_SHORT or current[1].is_whole():  # the limit may have cut off its arguments
+            if choice.reason != _CUT_SHORT or current[1].is_whole():  # the limit may have cut off the call's arguments
                 signed = choice.signed(current[1].signature)
                 parts.append({"functionCall": self._call(current[1]), **signed})
         return parts
@@ -264,7 +265,7 @@ def _picture(url: str) -> dict[str, Any]:
 
 
 def _candidates(asked: Mapping[str, msgspec.Raw]) -> int:
-    """Return how many candidates the request asks for; one where that cannot be read."""
+    """Return how many candidates the request asks for; 1 if the request cannot be read."""
     try:
         return max(1, _number.decode(asked.get(IN_CONFIG + "candidateCount", b"1")) or 1)
     except UNREADABLE:
@@ -280,7 +281,7 @@ def _shows_thoughts(asked: Mapping[str, msgspec.Raw]) -> bool:
 
 
 def _renamed(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
-    """Return the original names of functions by those that chat has, where they differ."""
+    """Return the original names of functions by their names in chat, where the two differ."""
     try:
         tools = msgspec.json.decode(asked.get("tools", b"null"), type=list[dict[str, Any]] | None) or []
     except (msgspec.DecodeError, RecursionError):
@@ -312,23 +313,23 @@ def _gemini_usage(usage: Usage) -> dict[str, Any] | None:
 
 
 _USUAL = "STOP"
-_SPOKEN = frozenset({"content", "tool_calls", "images", "audio"})  # in a delta
+_SPOKEN = frozenset({"content", "tool_calls", "images", "audio"})  # fields of a delta that say something
 
 
 class _Candidate(msgspec.Struct):
-    """What has been said of one candidate."""
+    """What one candidate has said so far."""
 
     calls: int = 0
-    spoken: bool = False  # it has said something besides thoughts
-    reason: str | None = None  # why it has finished, in Google's word
+    spoken: bool = False  # the candidate has said something besides thoughts
+    reason: str | None = None  # why the candidate has finished, in Google's word
     cited: set[str] = msgspec.field(default_factory=set)  # addresses
 
 
 def _reason_in(given: Mapping[str, Any], candidate: _Candidate) -> str | None:
-    """Return a candidate's finish reason, if it has one; the default word is none before anything was said.
+    """Return a candidate's finish reason; None: no reason yet, or the default word before anything was said.
 
     Raises:
-        UpstreamError: it says that there is no answer, or that the answer broke off within a call (stream_error).
+        UpstreamError: by its reason there is no answer, or the answer broke off within a call (stream_error).
 
     """
     reason: str | None = given.get("finishReason")
@@ -390,8 +391,8 @@ class GoogleToChat(TranslationIntoChunks):
 class ToChat(GoogleToChat):
     """Translates one answer. Thoughts become ``reasoning_content``; signatures go into Google's field of chat.
 
-    That field, ``extra_content.google.thought_signature``, is the one that Google's own chat API has: a client that
-    sends its tool calls back as they are gives the signatures back with them.
+    Google's own chat API has this field, ``extra_content.google.thought_signature``. A client that sends its tool calls
+    back unchanged gives the signatures back with them.
     """
 
     api = "Gemini"
@@ -409,7 +410,7 @@ class ToChat(GoogleToChat):
 
     @property
     def finishing(self) -> bool:
-        """Whether each candidate has its finish reason, and the chunks with these and the usage are still to come."""
+        """Whether each candidate has its finish reason, and the chunks with reasons and usage are still to come."""
         reasons = [each.reason for each in self._candidates.values()]
         return not self._ended and (self._is_blocked or bool(reasons)) and all(reasons)
 
@@ -478,7 +479,7 @@ class ToChat(GoogleToChat):
             begun = {"index": number, "id": call_id, "type": "function", "function": function, **signed}
             text = {} if part.get("thought") or not part.get("text") else {"content": part["text"]}
             return {**text, "tool_calls": [begun]}
-        if part.get("thought"):  # of a thought's pictures, too, none is shown
+        if part.get("thought"):  # a thought's pictures are not shown either
             return {"reasoning_content": part["text"], **signed} if part.get("text") else signed
         if part.get("text"):
             return {"content": part["text"], **signed}
