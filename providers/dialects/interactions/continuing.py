@@ -36,7 +36,7 @@ _OBSTACLES: Mapping[str, str] = {
 }
 _FORMATS = ("response_format", "response_mime_type")
 _OUTPUT = "model_output"
-_KINDS: Mapping[str, str] = {"thought": "reasoning"}  # of steps; others: tools
+_KINDS: Mapping[str, str] = {"thought": "reasoning"}  # kinds of steps; any other step is a tool's
 _LIMIT = IN_CONFIG + "max_output_tokens"
 
 
@@ -112,16 +112,16 @@ class InteractionContinuing(Continuing):
         return strings_of(fields.get(IN_CONFIG + "stop_sequences"))
 
     def own_prefix(self, fields: Fields) -> str:  # noqa: ARG002 - what a client has begun, the answer does not repeat
-        """Return nothing."""
+        """Return ""."""
         return ""
 
     def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:  # noqa: ARG002 - none
-        """Return the request with less to say: it has no way to continue."""
+        """Return the request with a lower limit: interactions have no way to ask for a continuation."""
         return with_less(fields, (_LIMIT,), spent_tokens)
 
     def splice(self, begun: DeliveredPart) -> "InteractionSplice":
-        """Return what makes events of the same step."""
-        assert begun.head is not None  # else it has an obstacle
+        """Return a writer of events of the same step."""
+        assert begun.head is not None  # without a head the part has an obstacle
         return InteractionSplice(_heads.decode(begun.head))
 
 
@@ -132,7 +132,7 @@ class InteractionSplice:
         self._head = head
 
     def text(self, text: str) -> bytes:
-        """Return a delta with text, after the step's start if it has none yet."""
+        """Return a delta with text, after the step's start if none was sent yet."""
         index = self._head.index
         delta = event(DELTA, {"index": index, "delta": {"type": "text", "text": text}})
         if self._head.is_open:

@@ -101,7 +101,7 @@ def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
 
 
 def _json_format(raw: msgspec.Raw) -> JsonFormat | None:
-    """Read ``response_format``; None where it does not ask for JSON."""
+    """Read ``response_format``; None if the format is not JSON."""
     try:
         is_json, schema = schema_of_format(raw, None)
     except Malformed:
@@ -110,7 +110,7 @@ def _json_format(raw: msgspec.Raw) -> JsonFormat | None:
 
 
 def _forced(fields: Fields) -> ForcedCall | None:
-    """Return what call a request forces; None if its model may choose."""
+    """Return which call a request forces; None if its model may choose."""
     if b'"any"' not in bytes(fields.get(_CHOICE, b"")):
         return None
     try:
@@ -124,7 +124,7 @@ _NO_CALL, _FREE_CHOICE = raw_json("none"), raw_json("auto")
 
 
 def _asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
-    """Return a request that asks for JSON in place of a forced call, as chat's does."""
+    """Return a request that asks for JSON in place of a forced call, as the request of chat does."""
     said = dict(wording.fields)
     try:
         offered = [(tool.name, tool.schema) for tool in _offered_tools(said.get("tools", msgspec.Raw(b"[]")))]
@@ -155,9 +155,9 @@ _SIGNATURE = re.compile(rb'"signature"\s*:')
 
 
 def _without_foreign(fields: Fields, habits: Habits) -> Wording:
-    """Return a request without what Anthropic's models have signed; unchanged, if there is none.
+    """Return a request without thoughts that Anthropic's models have signed; unchanged if there are none.
 
-    Where the model signs its calls, those of other models have Google's word instead.
+    If the model signs its calls, calls of other models get Google's word for an unsigned call.
 
     Raises:
         Malformed: the conversation is not valid in interactions.
@@ -169,7 +169,7 @@ def _without_foreign(fields: Fields, habits: Habits) -> Wording:
 
 
 def _signed(wording: Wording) -> Wording:
-    """Return a request in which each turn of the model's with a call has a signature; unchanged, if it has."""
+    """Return a request in which each turn of the model with a call has a signature; unchanged if all turns have one."""
     steps = step_objects(wording.fields)
     signed = with_signed_calls(steps)
     if len(signed) == len(steps):
@@ -189,7 +189,7 @@ def _without_signatures(fields: Fields) -> Wording:
 
 
 def _without(fields: Fields, reason: str, begin: bytes) -> Wording:
-    """Return a request without the thoughts whose signatures begin so; a summary alone tells a model nothing."""
+    """Return a request without thoughts whose signature begins with ``begin``; their summaries tell a model nothing."""
     if _SIGNATURE.search(bytes(fields.get("input", b""))) is None:
         return Wording(fields)
     kept: list[RawObject] = []
@@ -214,11 +214,11 @@ def _without_effort(fields: Fields) -> Wording:
 
 
 def _without_system(fields: Fields) -> Wording:
-    """Return a request whose user says first what its system prompt says, for models that take none."""
+    """Return a request whose user says the system prompt first, for models that take no system prompt."""
     try:
         told = decoded(fields["system_instruction"], str, "system_instruction")
         steps = step_objects(fields)
-    except (KeyError, Malformed):  # Google says what is wrong
+    except (KeyError, Malformed):  # Google reports the error
         return Wording(fields)
     said = {"type": "user_input", "content": [{"type": "text", "text": as_users(told or "")}]}
     left = {name: value for name, value in fields.items() if name != "system_instruction"}

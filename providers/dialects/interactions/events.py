@@ -35,13 +35,13 @@ from providers.refusals import SURPRISES, UNREADABLE, ErrorKind, UpstreamError, 
 
 CREATED, COMPLETED, STATE = "interaction.created", "interaction.completed", "interaction.status_update"
 START, DELTA, STOP = "step.start", "step.delta", "step.stop"
-# States of an interaction, as ``status``: these are not the end, so there is no answer yet.
+# States of an interaction, its ``status``, in which there is no answer yet.
 RUNNING = frozenset({"in_progress", "queued"})
 FAILED = frozenset({"failed", "cancelled"})
 CUT = frozenset({"incomplete", "budget_exceeded", "requires_continuation"})
-ACTS = "requires_action"  # the client has to act: it is to run functions
+ACTS = "requires_action"  # the client has to act: to run functions
 _CALL = "function_call"
-_SHOWN = frozenset({"audio", "document", "image", "video"})  # deltas of what a reader sees, besides text
+_SHOWN = frozenset({"audio", "document", "image", "video"})  # deltas of content that a reader sees, besides text
 
 
 class _Thought(msgspec.Struct, gc=False):
@@ -51,7 +51,7 @@ class _Thought(msgspec.Struct, gc=False):
 class _Delta(msgspec.Struct, gc=False):
     type: str | None = None
     text: str | None = None
-    arguments: Any = None  # pieces of a function's as text; of others an object
+    arguments: Any = None  # a function's arguments come as pieces of text, other arguments as an object
     content: _Thought | None = None
     data: Any = None
     uri: Any = None
@@ -162,7 +162,7 @@ def _of_delta(data: bytes, index: int, delta: _Delta) -> Chunk:
 
 
 def _of_step(data: bytes, index: int, step: _Step) -> Chunk:
-    """Read the beginning of a step. A call's has the name, and perhaps all arguments."""
+    """Read the beginning of a step. A call's beginning has the name, and perhaps all arguments."""
     if step.type != _CALL:
         return Chunk(data, idle=step.type in {"model_output", "thought", None})
     name, arguments = step.name or "", started(step.arguments)
@@ -177,13 +177,13 @@ def _of_step(data: bytes, index: int, step: _Step) -> Chunk:
 
 
 def started(arguments: Any) -> str:
-    """Return the arguments with which a call begins, as text; "" if they are empty, as deltas may bring them."""
+    """Return the arguments with which a call begins, as text; "" if they are empty, as deltas may bring more."""
     written = arguments if isinstance(arguments, str) else encoded(arguments).decode() if arguments else ""
     return "" if is_empty_object(written) else written
 
 
 def failed(data: bytes, status: str, secrets: Sequence[str]) -> UpstreamError:
-    """Return the error of an interaction without an answer: its own, or else its state."""
+    """Return the error of an interaction without an answer: its own error, or an error that names its state."""
     try:
         told = msgspec.json.decode(data, type=dict[str, Any])
         told = told.get("interaction") or told
@@ -220,7 +220,7 @@ def usage_of(told: InteractionCounts, tier: object = None) -> Usage:
 
 
 def _units(told: InteractionCounts) -> dict[str, int] | None:
-    """Return the tokens that are not text (the prompt's without those from the cache), and the searches."""
+    """Return the tokens that are not text (of the prompt without tokens from the cache), and the searches."""
     units = units_of(
         told.input_tokens_by_modality, told.cached_tokens_by_modality, told.output_tokens_by_modality, count="tokens"
     )
@@ -258,14 +258,14 @@ def fitted(data: bytes) -> _Event:
 
 
 def _kept(value: Any, struct: Any) -> Any:
-    """Return an object with those of its fields that fit; None if it is no object."""
+    """Return an object with those of its fields that fit; None if the value is no object."""
     if not isinstance(value, dict):
         return None
     fields = {each.name: fit(value.get(each.name), each.type) for each in msgspec.structs.fields(struct)}
     return struct(**fields)
 
 
-# Whole answers: presented as an event stream, and gathered from one.
+# Whole answers: a whole answer as an event stream, and an event stream gathered into a whole answer.
 
 _objects = msgspec.json.Decoder(RawObject)
 _lists = msgspec.json.Decoder(list[RawObject] | None)
@@ -278,7 +278,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     """Return a whole interaction as an event stream: its steps, with a delta for each content, and its end.
 
     Raises:
-        UpstreamError: as of ``read_answer``; also if this is no interaction (invalid_response), or has failed.
+        UpstreamError: as of ``read_answer``; also if the body is no interaction (invalid_response), or a failed one.
 
     """
     answer = read_answer(body, secrets)
@@ -299,7 +299,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
 
 
 def _told(index: int, step: RawObject) -> Iterator[bytes]:
-    """Yield the events of a step. Its beginning does not have the parts that deltas bring."""
+    """Yield the events of a step. The step's beginning does not have the parts that deltas bring."""
     kind = msgspec.json.decode(step.get("type", b'""'))
     deltas: list[Any] = []
     begun: dict[str, Any] = dict(step)
@@ -350,7 +350,7 @@ class _GatheredStep:
             self._add({"type": "text", "annotations": delta.get("annotations") or []})
         elif kind in {"text", *_SHOWN}:
             self._add(delta)
-        else:  # what a tool of Google's was asked, and has told
+        else:  # the query and the result of a tool of Google's
             self._step.update({name: value for name, value in delta.items() if name != "type"})
 
     def spliced(self, text: str) -> None:
@@ -381,12 +381,12 @@ _encoder = msgspec.json.Encoder(enc_hook=whole)
 
 
 def _index_of(said: Mapping[str, Any]) -> int:
-    """Return the number of an event's step; 0 if it has none, as of ``fitted``."""
+    """Return the number of an event's step; 0 if the event has none, as of ``fitted``."""
     return fit(said.get("index"), int) or 0
 
 
 class InteractionGathering(Gathering):
-    """Makes one interaction of the events: its steps, and what the last event says about the whole."""
+    """Makes one interaction of the events: its steps, and the facts of the last event about the whole."""
 
     def __init__(self) -> None:
         self._fields: dict[str, Any] = {}

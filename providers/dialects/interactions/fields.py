@@ -1,8 +1,9 @@
 """What both directions need of an interaction's request: its nesting, the steps of its input, and its errors.
 
-``generation_config`` nests the parameters that other APIs have at the top level. In the gateway its fields are at the
-top level too, by names with a dot (``generation_config.temperature``), so that defaults, maximums and losses know them.
-``body_of`` puts them back. An agent has its name in a field of its own; in the gateway that is the model's, too.
+``generation_config`` nests the parameters that other APIs have at the top level. In the gateway these parameters are at
+the top level too, by names with a dot (``generation_config.temperature``), so that defaults, maximums and losses can
+name them. ``body_of`` puts them back. An agent's name has a field of its own (``agent``); in the gateway the agent is
+the model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ def flattened_interaction(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspe
     """Return a body's top level with the fields of ``generation_config`` beside the others.
 
     Raises:
-        Malformed: it is not an object.
+        Malformed: the body is not an object.
 
     """
     flat = {name: value for name, value in fields.items() if name != CONFIG}
@@ -37,9 +38,9 @@ def flattened_interaction(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspe
 
 
 def body_of(fields: Fields) -> dict[str, msgspec.Raw]:
-    """Return the top level of the body that has these fields: what ``flattened_interaction`` does, undone.
+    """Return the top level of the body that has these fields: the reverse of ``flattened_interaction``.
 
-    A ``generation_config`` beside them is the deployment's own: its fields replace the client's.
+    A ``generation_config`` beside the fields is the deployment's own: its fields replace the client's.
     """
     body: dict[str, msgspec.Raw] = {}
     config: RawObject = {}
@@ -56,7 +57,7 @@ def body_of(fields: Fields) -> dict[str, msgspec.Raw]:
     return body
 
 
-# The input: a text, a content, a list of contents, or the steps of a conversation. All of them are steps in the end.
+# The input: a text, a content, a list of contents, or the steps of a conversation. All of these become steps.
 
 CONTENTS = frozenset({"audio", "document", "image", "text", "video"})  # the types of contents; all others are of steps
 
@@ -70,7 +71,7 @@ _lists = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def steps_of(prompt: msgspec.Raw | None) -> list[bytes] | None:
-    """Return each step of an ``input``; None: it is neither a text nor an object, nor an array of objects."""
+    """Return each step of an ``input``; None: the input is no text, no object and no array of objects."""
     if prompt is None or is_null(prompt):
         return []
     if is_string(prompt):
@@ -91,20 +92,20 @@ def _users(contents: bytes) -> bytes:
 
 
 def items_of(prompt: msgspec.Raw | None) -> bytes | None:
-    """Return the steps of an ``input``, as JSON without the brackets; None: it has none."""
+    """Return the steps of an ``input``, as JSON without the brackets; None: the input has no steps."""
     steps = steps_of(prompt)
     return None if steps is None else b",".join(steps)
 
 
 # Steps of the model. "Replayed model turns that contain function_call but no cryptographic thought signature cause 400
-# Invalid Argument"; a thought with Google's word before them is taken (github.com/earendil-works/pi/pull/2172, read on
-# 2026-11-29).
+# Invalid Argument". Google accepts a thought with its word for "unsigned" before these calls
+# (github.com/earendil-works/pi/pull/2172, read on 2026-11-29).
 _OF_MODEL = frozenset({"model_output", "thought", "function_call"})
 _UNSIGNED_THOUGHT: Mapping[str, Any] = {"type": "thought", "signature": UNSIGNED}
 
 
 def with_signed_calls(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return steps in which each turn of the model's with a call has a signature; its first step says if there is none.
+    """Return steps in which each turn of the model with a call is signed: a turn without a signature gets ``UNSIGNED``.
 
     A step's values may still be raw.
     """
@@ -125,13 +126,13 @@ def with_signed_calls(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
 
 
 def is_said_in(step: Mapping[str, Any], name: str) -> bool:
-    """Whether a step has a field that is not null; its values may still be raw."""
+    """Whether a step has a field that is not null; the step's values may still be raw."""
     value = step.get(name)
     return bool(value) and not (isinstance(value, msgspec.Raw) and is_null(value))
 
 
 def without_empty_required(schema: Any) -> Any:
-    """Return a schema without lists of required properties that are empty: they are a 400 (likewise)."""
+    """Return a schema without empty lists of required properties: such a list is a 400."""
     if isinstance(schema, list):
         return [without_empty_required(each) for each in schema]
     if not isinstance(schema, dict):
@@ -147,7 +148,7 @@ def step_objects(fields: Fields) -> list[RawObject]:
     """Return the steps of a request's input, values still raw.
 
     Raises:
-        Malformed: they are none.
+        Malformed: the input has no steps.
 
     """
     steps = steps_of(fields.get("input"))
@@ -156,9 +157,9 @@ def step_objects(fields: Fields) -> list[RawObject]:
     return [object_at(msgspec.Raw(step), f"input[{number}]") for number, step in enumerate(steps)]
 
 
-# Errors: a word and a message, {"error": {"code": "invalid_request", "message": …}}. Words up to 429 as in
-# ai.google.dev/gemini-api/docs/api-errors, read on 2026-11-30; the rest of that page was not found, so the others are
-# Google's words for HTTP's statuses in lower case. Its SDKs go by the status. Words of before are those of
+# Errors: a word and a message, {"error": {"code": "invalid_request", "message": …}}. Words up to 429 are those of
+# ai.google.dev/gemini-api/docs/api-errors, read on 2026-11-30. The rest of that page was not found, so the other words
+# are Google's words for HTTP's statuses in lower case. Google's SDKs go by the status. Older words are those of
 # github.com/allenhutchison/gemini-cli-deep-research/issues/73 and the tests of google-genai 3.6.1.
 
 _WORDS: Mapping[int, str] = {
@@ -178,14 +179,14 @@ _WORDS: Mapping[int, str] = {
     503: "unavailable",
     504: "deadline_exceeded",
 }
-_STATUS_OF_KIND: Mapping[str, int] = {  # all others are errors of the gateway or the provider
+_STATUS_OF_KIND: Mapping[str, int] = {  # all other kinds are errors of the gateway or the provider
     **{kind: kind.status for kind in ErrorKind if kind.status is not None},
     **{word: status for status, word in reversed([*_WORDS.items()])},
     "model_not_found": 404,
     "parameter_unknown": 400,
     "quota_exceeded": 429,
-    "too_many_requests": 429,  # of before
-    "unauthenticated": 401,  # likewise
+    "too_many_requests": 429,  # an older word
+    "unauthenticated": 401,  # an older word
     "INVALID_ARGUMENT": 400,
     "RESOURCE_EXHAUSTED": 429,
     "UNAVAILABLE": 503,
@@ -205,7 +206,7 @@ def error_word(status: int) -> str:
 
 def error_body(status: int, type_: str, message: str, request_id: str | None, details: Details = ()) -> bytes:
     """Return an error's body."""
-    del type_, request_id, details  # a provider's own word; a header has the id; and there is no place for others
+    del type_, request_id, details  # a provider's own word; a header has the id; and the body has no place for details
     return encoded({"error": _error(status, message)})
 
 
@@ -228,6 +229,6 @@ def failure(kind: str, message: str, details: Details = (), _: str | None = None
     return event("error", {"error": _error(status, message)})
 
 
-# Words of a level of thinking, which are chat's efforts.
+# Words for levels of thinking, the same as chat's efforts.
 LEVELS: Sequence[str] = ("minimal", "low", "medium", "high", "xhigh")
 TIERS: Mapping[str, str] = {"flex": "flex", "priority": "priority"}

@@ -42,7 +42,7 @@ from providers.dialects.wording import (
 
 _API = "Google's Interactions API"
 _NO_FIELD = f"{_API} has no such field"
-_KINDS = {"input_audio": "audio", "image_url": "image", "file": "document"}  # of parts, by chat's types
+_KINDS = {"input_audio": "audio", "image_url": "image", "file": "document"}  # types of parts, by chat's types
 
 
 class _Conversation(GoogleConversation):
@@ -59,14 +59,14 @@ class _Conversation(GoogleConversation):
         """Translate all messages of a request.
 
         Raises:
-            Malformed: one is not valid in chat.
+            Malformed: a message is not valid in chat.
 
         """
         role = self._read(messages)
         if self.steps and self.steps[0]["type"] not in {"user_input", "function_result"}:
             self.steps.insert(0, {"type": "user_input", "content": [{"type": "text", "text": LEFT_OUT}]})
         if role != "assistant" and self.steps and self.steps[-1]["type"] == "model_output":
-            self._add_user([{"type": "text", "text": LEFT_OUT}])  # the last message says nothing
+            self._add_user([{"type": "text", "text": LEFT_OUT}])  # the last message is blank
 
     def _add_user(self, parts: list[Object]) -> None:
         self._add("user_input", parts)
@@ -165,7 +165,7 @@ _FALSE = msgspec.Raw(b"false")
 def from_chat(fields: Mapping[str, msgspec.Raw], habits: GeminiHabits) -> Wording:
     """Translate a chat completion request into an interaction's, for a model with these ``habits``.
 
-    Nothing of it is stored, unless the request says so: its next turn sends all again.
+    The interaction is not stored, unless the request says so: the client's next turn sends everything again.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -208,7 +208,7 @@ def from_chat(fields: Mapping[str, msgspec.Raw], habits: GeminiHabits) -> Wordin
 
 def _thinking(asked: RawObject, losses: Losses, habits: GeminiHabits) -> Object:
     effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
-    budget_of(asked)  # a budget stands for an effort, which is said
+    budget_of(asked)  # a budget stands for an effort, which is sent already
     shows = {IN_CONFIG + "thinking_summaries": "auto"}
     if effort is None:
         return shows if "shows_thoughts" in asked else {}
@@ -253,7 +253,7 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         if "tool_choice" in asked and bytes(asked["tool_choice"]) not in {b'"none"', b'"auto"'}:
             losses.add("tool_choice", f"{_API} chooses among tools only")
         return {}
-    decoded(asked.get("parallel_tool_calls"), bool, "parallel_tool_calls")  # of several calls the answer has the first
+    decoded(asked.get("parallel_tool_calls"), bool, "parallel_tool_calls")  # the answer has the first of several calls
     choice = _choice(asked, losses, strict=strict)
     return {"tools": declared} if choice is None else {"tools": declared, IN_CONFIG + "tool_choice": choice}
 
@@ -273,12 +273,12 @@ def _choice(asked: RawObject, losses: Losses, *, strict: bool) -> object:
         losses.add("tool_choice", f"{_API} chooses among functions, by their names")
         return None
     if chosen in {None, "auto"}:
-        return "validated" if strict else None  # else a call need not match its schema
+        return "validated" if strict else None  # in mode ``auto`` a call need not match its schema
     return "any" if chosen == "required" else "none"
 
 
 def _form(asked: RawObject, losses: Losses, *, calls: bool) -> Object:
-    """Return the field for the format; ``calls``: there are functions, beside which this model has none."""
+    """Return the field for the format; ``calls``: there are functions, beside which this model takes no format."""
     form = object_at(asked.get("response_format"), "response_format")
     kind = text_at(form, "type", "response_format") if form else "text"
     if kind == "text":

@@ -41,7 +41,7 @@ _SOUNDS: Mapping[str, str] = {
     **dict.fromkeys(("audio/wav", "audio/x-wav", "audio/wave"), "wav"),
     **dict.fromkeys(("audio/mp3", "audio/mpeg"), "mp3"),
 }
-# What Google's own tools did in earlier answers: another model goes on without it.
+# Steps of Google's own tools in earlier answers: another model goes on without these steps.
 _OF_GOOGLE = tuple(
     f"{tool}_{what}"
     for tool in (
@@ -60,7 +60,7 @@ class _Conversation:
     """The messages so far. Steps of the model that follow each other are one message."""
 
     def __init__(self, losses: Losses, *, thoughts: bool, signed: str, elsewhere: bool) -> None:
-        """``thoughts``: earlier ones are kept; ``signed``: those that this vendor has signed.
+        """``thoughts``: keep earlier thoughts. ``signed``: keep the thoughts that this vendor has signed.
 
         ``elsewhere``: steps before these are stored at Google.
         """
@@ -69,14 +69,14 @@ class _Conversation:
         self._losses = losses
         self._thoughts = thoughts
         self._signed = signed
-        self._signature = ""  # of the thought before what comes next
-        self._waiting: Object = {}  # what else of thoughts is kept for the message that they led to
+        self._signature = ""  # the signature of the thought before the next step
+        self._waiting: Object = {}  # other parts of thoughts that are kept, for the message to which the thoughts led
 
     def read(self, steps: list[RawObject], *, has_blocks: bool) -> None:
-        """Translate all steps; ``has_blocks``: one has what Anthropic's models have signed.
+        """Translate all steps; ``has_blocks``: a step has thoughts that Anthropic's models have signed.
 
         Raises:
-            Malformed: one is not valid in interactions.
+            Malformed: a step is not valid in interactions.
 
         """
         blocks_are_kept = has_blocks and self._signed not in {"", GOOGLE}
@@ -123,12 +123,12 @@ class _Conversation:
         return content, places
 
     def _forget(self) -> None:
-        """Forget what thoughts led to no step of the model's."""
+        """Forget thoughts that led to no step of the model."""
         self._signature = ""
         self._waiting = {}
 
     def _of_model(self, path: str) -> Object:
-        """Return the message of the model's turn that is going on, with the thoughts before it."""
+        """Return the message of the model's current turn, with the thoughts before the message."""
         if not (self.said and self.said[-1]["role"] == "assistant"):
             self._ids.begin_turn()
             self.said.append(self._losses.places.put({"role": "assistant", "content": []}, path))
@@ -231,7 +231,7 @@ class _Conversation:
 
 
 def _join(message: Object) -> None:
-    """Join the texts of a message of the model's."""
+    """Join the texts of a message of the model."""
     message["content"] = "".join(message["content"]) or (None if "tool_calls" in message else "")
     if "reasoning_content" in message:
         message["reasoning_content"] = "".join(message["reasoning_content"])
@@ -243,7 +243,7 @@ def _content(parts: list[Object]) -> object:
 
 
 def parts_of(part: RawObject, at: str, losses: Losses) -> list[Object]:
-    """Return chat's parts for one content of a user's, or of a function's result."""
+    """Return chat's parts for one content of a user's turn, or of a function's result."""
     kind = text_at(part, "type", at)
     if kind == "text":
         losses.rest(part, ("type", "text", "annotations"), at, _NO_FIELD)
@@ -270,7 +270,7 @@ def parts_of(part: RawObject, at: str, losses: Losses) -> list[Object]:
     return []
 
 
-_SAME: Mapping[str, str] = {  # chat's names of the parameters that both have
+_SAME: Mapping[str, str] = {  # chat's names of the parameters that both APIs have
     "temperature": "temperature",
     "top_p": "top_p",
     "max_output_tokens": "max_completion_tokens",
@@ -310,8 +310,8 @@ def to_chat(
 ) -> Wording:
     """Translate an interaction's request into a chat completion request.
 
-    With ``thoughts``, earlier thoughts are sent as ``reasoning_content``; what the vendor ``signed`` has signed is sent
-    back to it; what is ``beyond`` chat is kept in the pivot's own fields.
+    With ``thoughts``, earlier thoughts are sent as ``reasoning_content``. The vendor ``signed`` gets back the thoughts
+    that it has signed. Parts ``beyond`` chat are kept in the pivot's own fields.
 
     Raises:
         Malformed: the request is not valid in interactions.
@@ -380,10 +380,10 @@ def _tools(asked: RawObject, losses: Losses) -> list[Object]:
 
 
 def choice_of(raw: msgspec.Raw | None) -> tuple[str, list[str]]:
-    """Return the mode in which functions are called, and the names of those that may be; none: all of them.
+    """Return the mode in which functions are called, and the names of those that may be called; none: all functions.
 
     Raises:
-        Malformed: it is neither a mode nor a choice among tools.
+        Malformed: ``raw`` is neither a mode nor a choice among tools.
 
     """
     path = IN_CONFIG + "tool_choice"
@@ -416,10 +416,10 @@ _JSON = "application/json"
 def schema_of(raw: msgspec.Raw | None, mime: str | None) -> tuple[bool, msgspec.Raw | None]:
     """Return whether an answer is to be JSON, and the schema that it must match, if one is named.
 
-    The format may be one of a list; before June 2026 it was the schema itself, beside ``response_mime_type``.
+    The format may be one of a list. Before June 2026 the format was the schema itself, beside ``response_mime_type``.
 
     Raises:
-        Malformed: it is no object, nor a list of objects.
+        Malformed: the format is no object and no list of objects.
 
     """
     if raw is None or not is_said(raw):

@@ -1,4 +1,4 @@
-"""Translates a stream of chat chunks into an interaction's events as it arrives, and these into chat chunks."""
+"""Translates a stream of chat chunks into an interaction's events as it arrives, and an interaction's into chat's."""
 
 import time
 import uuid
@@ -55,11 +55,12 @@ MADE = "v1_"  # how ids of interactions begin, Google's too
 
 
 class FromChat(ChunkTranslation):
-    """Translates one answer: every choice is a part of it, however the server numbers them.
+    """Translates one answer: every choice is a part of the answer, however the server numbers the choices.
 
-    A call is sent when it is complete: then its arguments are known to be an object, which clients need. Reasoning
-    becomes the summary of a thought if the client has not asked for none, or at the end if there is nothing else. What
-    only its maker can read of it is the signature of that thought. The text of a refusal becomes text.
+    A call is sent when the call is complete: only then is it known that the arguments are an object, which clients
+    need. Reasoning becomes the summary of a thought, unless the client has asked for none. Then reasoning is sent at
+    the end, if the answer has nothing else. What only the reasoning's maker can read is the signature of that thought.
+    The text of a refusal becomes text.
     """
 
     def __init__(
@@ -78,14 +79,14 @@ class FromChat(ChunkTranslation):
         self._utc_now, self._new_id = utc_now, new_id
         self._top: dict[str, Any] = {}
         self._steps = 0
-        self._open: str | None = None  # the type of the step that is open
+        self._open: str | None = None  # the type of the open step
         self._calls = PartialCalls()
         self._ids = UniqueIds(conversation=asked.get("input", b""))
         self._references = ChunkReferences()
-        self._signature = ""  # Google's, for the thought before what comes next
-        self._blocks: list[Mapping[str, Any]] = []  # what Anthropic's model has signed since the last thought
-        self._thought: list[str] = []  # the text of the next of them
-        self._hidden: list[str] = []  # thoughts that are not shown, while there is nothing else
+        self._signature = ""  # Google's signature, for the thought before the next step
+        self._blocks: list[Mapping[str, Any]] = []  # blocks that Anthropic's model has signed since the last thought
+        self._thought: list[str] = []  # the text of the next block
+        self._hidden: list[str] = []  # thoughts that are not shown, while the answer has nothing else
         self._reason: str | None = None
 
     @property
@@ -97,7 +98,7 @@ class FromChat(ChunkTranslation):
         """Return the end of the interaction if the source sent a finish reason, but no [DONE].
 
         Raises:
-            UpstreamError: it sent none, but an error by its message alone.
+            UpstreamError: the source sent no finish reason, but an error by its message alone.
 
         """
         if self._reason is None:
@@ -174,7 +175,7 @@ class FromChat(ChunkTranslation):
             self._hidden.append(thought)
 
     def _seal(self, signature: str, said: list[bytes]) -> None:
-        """Say what the thought before this was signed with, Google's ``signature`` or the blocks of another maker."""
+        """Send the signature of the thought before: Google's ``signature``, or the blocks of another maker."""
         if not signature and self._blocks:
             signature = with_blocks(self._blocks)
         self._blocks.clear()
@@ -192,7 +193,7 @@ class FromChat(ChunkTranslation):
         self._delta(delta, said)
 
     def _cite(self, annotations: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
-        """Add references to the open text; others have no place for them."""
+        """Add references to the open text; other steps have no place for references."""
         pages = [each for each in map(cited, annotations) if each[0]]
         if pages and self._open == "model_output":
             given = [{"type": "url_citation", "url": url, "title": title or url} for url, title in pages]
@@ -223,7 +224,7 @@ class FromChat(ChunkTranslation):
         self._close(said)
 
     def _in(self, kind: str, said: list[bytes]) -> None:
-        """Go on with the open step if it is of this kind, else with a new one."""
+        """Go on with the open step if it is of this kind, else begin a new step."""
         if self._open != kind:
             self._close(said)
             self._begin_step({"type": kind}, said)
@@ -247,7 +248,7 @@ class FromChat(ChunkTranslation):
         self._ended = True
         if self._references.beside:
             self._cite(self._references.rest(), said)
-        if self._hidden and not self._steps and self._open is None:  # it would be empty
+        if self._hidden and not self._steps and self._open is None:  # without thoughts the answer would be empty
             self._in("thought", said)
             text = "".join(self._hidden)
             self._delta({"type": "thought_summary", "content": {"type": "text", "text": text}}, said)
@@ -274,7 +275,7 @@ def _shows_thoughts(asked: Mapping[str, msgspec.Raw]) -> bool:
 
 
 def _renamed(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
-    """Return the original names of functions by those that chat has, where they differ."""
+    """Return the original names of functions by their names in chat, where the two differ."""
     try:
         tools = msgspec.json.decode(asked.get("tools", b"null"), type=list[dict[str, Any]] | None) or []
     except (msgspec.DecodeError, RecursionError):
@@ -301,7 +302,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
 class ToChat(GoogleToChat):
     """Translates one answer. Thoughts become ``reasoning_content``, and their signature Google's field in chat.
 
-    A signature belongs to what follows it: the text of the message, or the call.
+    A signature belongs to the part behind the thought: the text of the message, or the call.
     """
 
     api = "the Interactions API"
@@ -313,8 +314,8 @@ class ToChat(GoogleToChat):
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         super().__init__(secrets, unix_s, new_id)
-        self._kinds: dict[int, str] = {}  # of steps, by their index
-        self._calls: dict[int, tuple[int, list[str]]] = {}  # likewise: its number in chat, and whether it has arguments
+        self._kinds: dict[int, str] = {}  # kinds of steps, by their index
+        self._calls: dict[int, tuple[int, list[str]]] = {}  # also by index: the call's number in chat, and its arguments
         self._signature = ""
         self._reason: str | None = None
 
@@ -407,7 +408,7 @@ class ToChat(GoogleToChat):
                 said += [self._of_choice(each) for each in (self._file(delta),) if each]
 
     def _file(self, delta: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a picture or a sound; nothing, if it has neither data nor an address."""
+        """Return a picture or a sound; nothing, if the delta has neither data nor an address."""
         data = delta.get("data")
         if delta.get("type") == "audio":
             return {"audio": {"id": f"audio_{(self._head or {}).get('id')}", "data": data}} if data else {}
@@ -415,14 +416,14 @@ class ToChat(GoogleToChat):
         return {"images": [{"type": "image_url", "image_url": {"url": url}}]} if url else {}
 
     def _annotate(self, given: Sequence[Any], said: list[bytes]) -> None:
-        """Pass on the citations of pages: others have no place in chat."""
+        """Pass on the citations of pages: other citations have no place in chat."""
         pages = [each for each in few(given, "references") if isinstance(each, dict) and each.get("url")]
         if pages:
             annotations = [annotation(string(each["url"]), each.get("title")) for each in pages]
             said.append(self._of_choice({"annotations": annotations}))
 
     def _signed(self) -> dict[str, Any]:
-        """Return the field with the signature of the thought before this, once."""
+        """Return the field with the signature of the thought before, once."""
         signature, self._signature = self._signature, ""
         return extra_content(signature) if signature else {}
 

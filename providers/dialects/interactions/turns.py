@@ -1,4 +1,4 @@
-"""A conversation over several turns: the steps so far, which the next turn sends again, as it sends only new input."""
+"""A conversation over several turns: the steps so far, which the gateway adds to the next turn's new input."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from providers.refusals import SURPRISES, UNREADABLE, UpstreamError
 
 _TELLING = re.compile(rb'"(?:interaction|step|delta)"\s*:')
 _OVER = frozenset({"completed", ACTS, *CUT})
-_NOT_ABOUT = frozenset({"steps", "input", "system_instruction", "tools"})  # what the client sends with each request
+_NOT_ABOUT = frozenset({"steps", "input", "system_instruction", "tools"})  # the client sends these with each request
 
 _objects = msgspec.json.Decoder(RawObject)
 
@@ -41,8 +41,8 @@ class HeardInteraction:
     def __init__(self) -> None:
         self.id: str | None = None
         self.is_over = False
-        self.is_lost = False  # whether its steps were longer than is kept
-        self.about = b""  # the answer, once it is over, without its steps and what its client had sent; empty: too long
+        self.is_lost = False  # whether the answer's steps were longer than the gateway keeps
+        self.about = b""  # the answer, once it is over, without its steps and its client's fields; empty: too long
         self._steps: list[bytes] = []
         self._gathering: InteractionGathering | None = InteractionGathering()
         self._bytes = 0
@@ -51,7 +51,7 @@ class HeardInteraction:
         """Read the data of one event."""
         if self._gathering is None or _TELLING.search(data) is None:
             return
-        data = as_utf8(data)  # the next provider is asked with it
+        data = as_utf8(data)  # the next provider is sent these data
         try:
             event = _events.decode(data)
             if event.event_type in {START, DELTA}:
@@ -67,7 +67,7 @@ class HeardInteraction:
                 self._gathering.take(read_event(data))
                 gathered, self._gathering = self._gathering.body(), None
                 self._take(gathered)
-        except (*SURPRISES, UpstreamError):  # another attempt's business: the client gets it as it is
+        except (*SURPRISES, UpstreamError):  # left to the attempt itself: the client gets the data unchanged
             return
 
     def take(self, block: bytes) -> None:
@@ -95,12 +95,12 @@ class HeardInteraction:
 
     @property
     def said(self) -> Sequence[tuple[str | None, bytes]]:
-        """The steps of the answer, which have no names."""
+        """The steps of the answer, which have no ids."""
         return [(None, step) for step in self._steps]
 
 
 def answered_again(about: bytes, items: Sequence[tuple[str | None, bytes]]) -> bytes:
-    """Return an interaction as it was answered, of what was heard of it."""
+    """Return an interaction as it was answered, from the parts of a ``HeardInteraction``."""
     steps = msgspec.Raw(b"[%b]" % b",".join(step for _, step in items))
     return encoded({**_objects.decode(about), "steps": steps})
 
@@ -109,7 +109,7 @@ _ID = re.compile(rb'"interaction"\s*:\s*\{[^{}\[\]]*?"id"\s*:\s*"([^"\\]{1,200})
 
 
 def id_of_answer(answer: bytes) -> str | None:
-    """Return the id of the interaction whose JSON or events begin with ``answer``; None if it has none."""
+    """Return the id of the interaction whose JSON or events begin with ``answer``; None: no id."""
     found = _ID.search(answer)
     if found is not None:
         return found[1].decode(errors="replace")
@@ -120,7 +120,7 @@ def id_of_answer(answer: bytes) -> str | None:
 
 
 def ended(data: bytes) -> bytes | None:
-    """Return the interaction in the data of its last event; None: it is another event."""
+    """Return the interaction in the data of its last event; None: another event."""
     if COMPLETED.encode() not in data:
         return None
     try:
@@ -131,7 +131,7 @@ def ended(data: bytes) -> bytes | None:
 
 
 def state_of(answer: bytes) -> tuple[str | None, Usage | None]:
-    """Return the status and the usage of a stored interaction, as far as it tells them."""
+    """Return the status and the usage of a stored interaction, as far as the interaction states them."""
     told: dict[str, Any] = {"event_type": COMPLETED, "interaction": msgspec.Raw(answer)}
     try:
         status = _interactions.decode(answer).status
