@@ -1,4 +1,4 @@
-"""A choice among several tools (``allowed_tools``) before an API or a server that has none: only these are offered."""
+"""A choice among several tools (``allowed_tools``) for an API or a server without it: only these tools are offered."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ class _Tool(msgspec.Struct):
     custom: _Named | None = None
 
     def key(self) -> tuple[str, str]:
-        """Return what it is called by."""
+        """Return the type and the name by which the tool is called."""
         inner = self.function or self.custom
         return self.type, "" if inner is None else inner.name
 
@@ -41,9 +41,10 @@ _listed = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def offering_those_alone(wording: Wording) -> Wording:
-    """Return a chat request that offers the tools alone among which it lets its model choose.
+    """Return a chat request that offers only the tools among which it lets its model choose.
 
-    One tool that must be called is chosen as such, so that the others may stay. What is not valid is left to others.
+    A single tool that must be called is chosen by ``tool_choice``, so that the other tools may stay. A malformed choice
+    is left to the provider.
     """
     fields = wording.fields
     if _WORD not in bytes(fields.get("tool_choice", b"")) or "tools" not in fields:

@@ -1,7 +1,7 @@
 """Whole chat completions as event streams, and the last event of a stream that ends or breaks off.
 
-Some servers answer a request for a stream with one JSON body, and some deployments cannot stream. Gathering the events
-made here gives the same answer: every field of it, of its choices and of their messages is kept byte for byte.
+Some servers answer a request for a stream with one JSON body, and some deployments cannot stream. Gathering these
+events gives the same answer: every field of the answer, of its choices and of their messages is kept byte for byte.
 """
 
 import re
@@ -46,13 +46,13 @@ _NULL = msgspec.Raw(b"null")
 _EMPTY_OBJECT = msgspec.Raw(b"{}")
 _STOP = msgspec.Raw(b'"stop"')
 _CHUNK = msgspec.Raw(b'"chat.completion.chunk"')
-# GPT-5 with 400, where the limit leaves no room for one visible token. With little more room it answers, and ends with
-# "length": BerriAI/litellm/issues/35061, nextlevelbuilder/goclaw/issues/245, read on 2026-12-01.
+# GPT-5 answers so with 400, where the limit leaves no room for one visible token. With little more room GPT-5 answers,
+# and ends with "length": BerriAI/litellm/issues/35061, nextlevelbuilder/goclaw/issues/245, read on 2026-12-01.
 _NO_ROOM = re.compile(
     r"could not finish the message because max_tokens or model output limit was reached", re.IGNORECASE
 )
 _NO_TEXT = {"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "length"}
-_NOT_BEGUN = frozenset({"message", "delta", "finish_reason", "native_finish_reason"})  # as a delta, or at the end
+_NOT_BEGUN = frozenset({"message", "delta", "finish_reason", "native_finish_reason"})  # sent as a delta, or at the end
 
 
 def failure(kind: str, message: str, _: Details = (), __: str | None = None) -> bytes:
@@ -62,7 +62,7 @@ def failure(kind: str, message: str, _: Details = (), __: str | None = None) -> 
 
 
 def answer_of_refusal(refusal: str, model: str) -> bytes | None:
-    """Return the empty chat completion that a ``refusal`` stands for, which says that the limit left no room for text.
+    """Return the empty chat completion for which a ``refusal`` stands: the limit left no room for text.
 
     None: the refusal says something else.
     """
@@ -95,9 +95,9 @@ def events_of(
     choices: Sequence[Mapping[str, msgspec.Raw]],
     nothing: Mapping[str, msgspec.Raw],
 ) -> bytes:
-    """Return the events of an ``answer`` without its choices: these as ``begun``, their ends, the usage, ``[DONE]``.
+    """Return the events of an ``answer``: its choices as ``begun``, their ends, the usage, ``[DONE]``.
 
-    ``nothing`` is what a choice has at its end. An answer that is whole has a finish reason, whatever it says.
+    ``nothing``: the fields of a choice at its end. A whole answer has a finish reason, whatever the answer says.
     """
     ends = []
     for choice, said in zip(choices, begun, strict=True):
@@ -134,7 +134,7 @@ def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, Any]])
 
 
 # Gathers a stream of chunks into one chat completion. Choices are merged by index, tool calls as ``CallNumbers`` finds
-# them, and all other fields by these tables. Contents, texts and typed parts, stay in their order.
+# them, and all other fields by these tables. Content keeps its order, texts and typed parts.
 
 DELTA = FieldTable({**ENTRY.fields, "audio": FieldTable({**ENTRY.fields, "data": Join.BASE64})})
 CHOICE = FieldTable(
@@ -144,12 +144,12 @@ CHUNK = FieldTable(
     {
         "logprobs": TOKENS,
         "token_ids": Join.LIST,
-        **dict.fromkeys(BESIDE, Join.SET),  # some send all each time, some new ones
+        **dict.fromkeys(BESIDE, Join.SET),  # some servers send all of these each time, some only new ones
     },
     Join.LAST,
 )
 
-_OF_CHUNKS = frozenset({"choices", "obfuscation"})  # not fields of the answer: OpenAI pads its chunks to one length
+_OF_CHUNKS = frozenset({"choices", "obfuscation"})  # no fields of the answer: OpenAI pads its chunks to one length
 
 
 class _PlainDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -165,7 +165,7 @@ class _PlainChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A chunk that only adds text, as nearly all of a stream do."""
+    """A chunk that only adds text, as nearly all chunks of a stream do."""
 
     choices: list[_PlainChoice]
     id: str = ""
@@ -190,15 +190,15 @@ class ChatGathering(Gathering):
         self._answer: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
         self._texts: dict[int, list[str]] = {}
-        self._calls: dict[int, CallNumbers] = {}  # of the tool calls of each choice
+        self._calls: dict[int, CallNumbers] = {}  # by choice, the numbers of its tool calls
         self._pattern: Pattern | None = None  # of the last plain events
-        self._choice: int | None = None  # the choice to which they add text; None: they do more than that
+        self._choice: int | None = None  # the choice to which plain events add text; None: these events do more
 
     def take(self, chunk: Chunk) -> None:
         """Merge a chunk.
 
         Raises:
-            UpstreamError: it is JSON, but not a chunk of a chat completion (invalid_response).
+            UpstreamError: the data are valid JSON, but no chunk of a chat completion (invalid_response).
 
         """
         try:
@@ -235,12 +235,12 @@ class ChatGathering(Gathering):
             elif text := "".join(self._texts.pop(index, ())):
                 message["content"] = text
             for call in message.get("tool_calls") or ():
-                call.pop("index", None)  # for streams only
+                call.pop("index", None)  # an index is for streams only
             message["role"] = message.get("role") or "assistant"  # "" in every chunk of some servers
             message.setdefault("content", None)
             # Sound may end without a finish reason, as OpenAI's does: all other answers without one have broken off.
             choice["finish_reason"] = choice.get("finish_reason") or ("stop" if message.get("audio") else None)
-            if isinstance(usage := choice.pop("usage", None), dict):  # Moonshot's place for it in streams
+            if isinstance(usage := choice.pop("usage", None), dict):  # where Moonshot puts usage in streams
                 self._answer.setdefault("usage", usage)
             choices.append(choice)
         answer = {**self._answer, "object": "chat.completion", "choices": choices}
@@ -255,7 +255,7 @@ class ChatGathering(Gathering):
                 message["content"] = text
 
     def _add_plain(self, data: bytes) -> bool:
-        """Add the texts of a chunk; return False if it has anything else, or text of a choice not seen before."""
+        """Add the texts of a chunk; return False if it has other fields, or text of a choice not seen before."""
         plain = _plain(data)
         if plain is None or not all(self.single or choice.index in self._choices for choice in plain.choices):
             return False
@@ -299,7 +299,7 @@ class ChatGathering(Gathering):
                 if not isinstance(calls, list):
                     calls = message["tool_calls"] = []
                 numbers = self._calls.setdefault(index, CallNumbers())
-                for call in value if isinstance(value, list) else [value]:  # without a list around it
+                for call in value if isinstance(value, list) else [value]:  # some servers send no list around the call
                     _merge_tool_call(calls, *numbers.say(call))
                 few(calls, "tool calls")
             elif key == "role":  # the same each time
@@ -316,7 +316,7 @@ def _plain(data: bytes) -> _PlainChunk | None:
 
 
 def _merge_tool_call(calls: list[dict[str, Any]], number: int, piece: Mapping[str, Any]) -> None:
-    """Add a piece to the call with its ``number``, which may be the next."""
+    """Add a piece to the call with its ``number``; this may be the next number."""
     while number >= len(calls):
         calls.append({})
     for key, value in piece.items():

@@ -14,17 +14,17 @@ _chunk = msgspec.json.Decoder(dict[str, Any])
 class OfChoices:
     """A ``Translation`` of chat chunks: a subclass says what becomes of each choice."""
 
-    word: ClassVar[bytes] = b'"choices"'  # events without it pass as they are
-    answer_id = ""  # of the chunk whose choices are changed
+    word: ClassVar[bytes] = b'"choices"'  # events without this word pass unchanged
+    answer_id = ""  # the id of the chunk whose choices are changed
 
     @property
     def finishing(self) -> bool:
-        """False: it holds no end back."""
+        """False: this translation holds no end back."""
         return False
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """None: it holds no usage back."""
+        """None: this translation holds no usage back."""
         return None
 
     def feed(self, block: bytes) -> bytes:
@@ -34,20 +34,20 @@ class OfChoices:
         return b"".join(self._said(event.raw, event.data) for event in events(block))
 
     def end(self) -> bytes:
-        """Return nothing: what has not ended is no part of an answer."""
+        """Return ``b""``: a choice that has not ended is no part of an answer."""
         return b""
 
     def keeps(self, choice: dict[str, Any]) -> bool:
         """Change a choice of a chunk; return whether anything is left of it.
 
         Raises:
-            UNREADABLE, AttributeError, KeyError, TypeError: it has another shape. Its chunk passes as it is.
+            UNREADABLE, AttributeError, KeyError, TypeError: the choice is malformed. Its chunk passes unchanged.
 
         """
         raise NotImplementedError
 
     def _said(self, raw: bytes, data: bytes) -> bytes:
-        """Return an event with its choices changed, ``b""`` if it has nothing else and nothing is left of them."""
+        """Return an event with its choices changed; ``b""`` if no choice is left, and the event has nothing else."""
         if self.word not in data:
             return raw
         try:

@@ -29,7 +29,7 @@ from providers.dialects.wording import Fields
 from providers.refusals import UNREADABLE
 
 _ONE = frozenset({b"null", b"1"})
-# Fields with which an answer is more than text, or a part of its text that cannot be given again.
+# Fields with which an answer is more than text, or a part of a text that cannot be requested again.
 _OBSTACLES: Mapping[str, str] = {
     "tools": "tools",
     "functions": "tools",
@@ -63,7 +63,7 @@ _LIMITS = ("max_completion_tokens", "max_tokens")
 
 
 class Choice(msgspec.Struct):
-    """What is read of a choice, of a chunk or of a completion."""
+    """The fields that are read of a choice, of a chunk or of a completion."""
 
     index: int | None = None
     finish_reason: str | None = None
@@ -72,7 +72,7 @@ class Choice(msgspec.Struct):
 
 
 class ReadChunk(msgspec.Struct):
-    """What is read of a chunk."""
+    """The fields that are read of a chunk."""
 
     choices: list[Choice] | None = None
     id: Any = msgspec.UNSET
@@ -81,7 +81,7 @@ class ReadChunk(msgspec.Struct):
     object: Any = msgspec.UNSET
 
     def head(self) -> dict[str, Any]:
-        """Return what every chunk with a choice repeats; one before them, as Azure sends it, may have no id."""
+        """Return what every chunk with a choice repeats; Azure's chunk before the first choice may have no id."""
         told = {"id": self.id, "created": self.created, "model": self.model, "object": self.object}
         return {name: value for name, value in told.items() if value is not msgspec.UNSET}
 
@@ -169,12 +169,12 @@ class ChatContinuing(Continuing):
         return changed
 
     def splice(self, begun: DeliveredPart) -> "ChatSplice":
-        """Return what makes chunks with the first answer's id and model."""
+        """Return a writer of chunks with the first answer's id and model."""
         return ChatSplice(begun.head, "chat.completion.chunk", _delta)
 
 
 class ChatSplice:
-    """Makes chunks. ``choice`` makes their one choice of a text and a finish reason."""
+    """Makes chunks. ``choice`` makes a chunk's only choice from a text and a finish reason."""
 
     def __init__(self, head: bytes | None, kind: str, choice: Any) -> None:
         self._head: dict[str, Any] = {"object": kind} | ({} if head is None else msgspec.json.decode(head))
@@ -210,33 +210,34 @@ def _delta(text: str, finish_reason: str | None) -> dict[str, Any]:
 # Repairs of chunks that some vendors stream in a wrong form; applied only where a vendor's catalog row names them.
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
-# Raised for what is no chunk: it is passed on as it is, as the reader of the stream reports it.
+# Raised for data that are no chunk: such data are passed on unchanged, as the reader of the stream reports them.
 _NO_CHUNK = (*UNREADABLE, AttributeError, TypeError)
 
 
 class ToolIndex:
     """Numbers tool calls that come without ``index``, or all with 0, as from Gemini's OpenAI surface.
 
-    A call with an id not seen before, or with a name and no id, is the next one; anything else continues the last that
-    had its index. Where such a stream ends with ``stop``, the same answer as one body has ``tool_calls``, as OpenAI's.
+    A call with a new id, or with a name and no id, is the next call. Any other piece continues the last call that had
+    the same index. Where such a stream ends with ``stop``, the same answer as one body ends with ``tool_calls``, as
+    OpenAI's.
     """
 
-    finishing = False  # an end is passed on as soon as it comes
-    usage_so_far = None  # likewise
+    finishing = False  # an end is passed on as soon as the end comes
+    usage_so_far = None  # usage is passed on with the event that has it
 
     def __init__(self) -> None:
-        self._ids: dict[tuple[int, str], int] = {}  # of choice and call id: index
-        self._counts: dict[int, int] = {}  # of choice: calls so far
-        self._latest: dict[tuple[int, object], int] = {}  # of choice and given index: the index of the last such call
+        self._ids: dict[tuple[int, str], int] = {}  # the index, by choice and call id
+        self._counts: dict[int, int] = {}  # the calls so far, by choice
+        self._latest: dict[tuple[int, object], int] = {}  # the index of the last such call, by choice and given index
 
     def feed(self, block: bytes) -> bytes:
-        """Return whole events with every tool call numbered, and the reason for which it ended; others unchanged."""
+        """Return whole events with every tool call numbered, and the finish reason corrected; others unchanged."""
         if b'"tool_calls"' not in block and not self._counts:
             return block
         return b"".join(self._event(event.raw, event.data) for event in events(block))
 
     def end(self) -> bytes:
-        """Return nothing: every event has been passed on."""
+        """Return ``b""``: every event has been passed on."""
         return b""
 
     def _event(self, raw: bytes, data: bytes) -> bytes:
@@ -280,25 +281,25 @@ class ToolIndex:
 class FinishReason:
     """Adds the finish reason of each choice before [DONE], for a server that is known to leave it out.
 
-    What such a server stopped at is not known: it is ``tool_calls`` after a tool call, else ``stop``. A stream without
-    [DONE] has broken off, and gets none.
+    Such a server does not say why it stopped. The reason is ``tool_calls`` after a tool call, otherwise ``stop``. A
+    stream without [DONE] has broken off, and gets no reason.
     """
 
-    finishing = False  # an end is passed on as soon as it comes
-    usage_so_far = None  # likewise
+    finishing = False  # an end is passed on as soon as the end comes
+    usage_so_far = None  # usage is passed on with the event that has it
 
     def __init__(self, empty: Mapping[str, Any]) -> None:
-        """``empty`` is what a choice has that adds nothing: an empty delta, or an empty text."""
+        """``empty``: a choice that adds nothing, with an empty delta or an empty text."""
         self._empty = empty
-        self._top: dict[str, Any] = {}  # of the last chunk
-        self._reasons: dict[int, str | None] = {}  # of each choice; None: it was sent
+        self._top: dict[str, Any] = {}  # fields of the last chunk
+        self._reasons: dict[int, str | None] = {}  # the reason of each choice; None: the reason was sent
 
     def feed(self, block: bytes) -> bytes:
         """Return whole events, with the missing finish reasons before [DONE]."""
         return b"".join(self._missing(event.data) + event.raw for event in events(block))
 
     def end(self) -> bytes:
-        """Return nothing: every event has been passed on."""
+        """Return ``b""``: every event has been passed on."""
         return b""
 
     def _missing(self, data: bytes) -> bytes:

@@ -1,6 +1,7 @@
-"""Tools that take a text (``custom``), for servers that have functions alone: each is a function with one string.
+"""Tools that take a text (``custom``), for servers that have only functions: each tool becomes a function.
 
-So are calls of them in the history. The model's calls become those of the tool again, whole or streamed.
+The function's only parameter is a string. Calls in the history become calls of this function. The model's calls of the
+function become calls of the tool again, whole or streamed.
 """
 
 import json
@@ -16,7 +17,7 @@ from providers.dialects.chat.deltas import CallNumbers, calls_in, string, writte
 from providers.dialects.wording import Fields, Loss, Wording, raw_json
 from providers.refusals import UNREADABLE
 
-TAKES_TEXT = "custom_tools"  # in ``Habits.beyond``: it has such tools of its own
+TAKES_TEXT = "custom_tools"  # in ``Habits.beyond``: the model has custom tools of its own
 CUSTOM, _FUNCTION, _INPUT = "custom", "function", "input"
 _WORD = b'"custom"'
 _CALLS = b'"tool_calls"'
@@ -40,7 +41,7 @@ def has_texts(fields: Fields) -> bool:
 
 
 def custom_names(fields: Fields) -> frozenset[str]:
-    """Return the names of a chat request's tools that take a text, but for those that a function has too."""
+    """Return the names of a chat request's tools that take a text, without names that a function has too."""
     if not has_custom(fields):
         return frozenset()
     try:
@@ -51,9 +52,9 @@ def custom_names(fields: Fields) -> frozenset[str]:
 
 
 def as_functions(wording: Wording) -> Wording:
-    """Return a chat request whose tools that take a text are functions, in its history and in its choice too.
+    """Return a chat request where functions stand for tools that take a text, in its history and in its choice too.
 
-    What is not valid is left to others.
+    A malformed request is left to the provider.
     """
     if not has_texts(wording.fields):
         return wording
@@ -118,7 +119,7 @@ def _reference(tool: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
 
 
 def _message(raw: msgspec.Raw) -> msgspec.Raw | _Object:
-    """Return a message with its calls of functions alone; few have others, so the rest is not decoded."""
+    """Return a message with calls of functions only. Few messages have other calls: the rest is not decoded."""
     if _WORD not in bytes(raw) or _CALLS not in bytes(raw):
         return raw
     message = _object.decode(raw)
@@ -127,10 +128,10 @@ def _message(raw: msgspec.Raw) -> msgspec.Raw | _Object:
 
 
 def as_function_call(call: _Object) -> _Object:
-    """Return an earlier call as that of a function, where it is one of a tool that takes a text.
+    """Return an earlier call of a tool that takes a text as the call of a function; another call unchanged.
 
     Raises:
-        msgspec.DecodeError, KeyError: it is not valid.
+        msgspec.DecodeError, KeyError: the call is not valid.
 
     """
     if bytes(call.get("type", b"")) != _WORD:
@@ -142,24 +143,24 @@ def as_function_call(call: _Object) -> _Object:
     return {**others, "type": raw_json(_FUNCTION), _FUNCTION: raw_json(function)}
 
 
-# The way back: the arguments of such a function, JSON that comes in pieces, become the text within.
+# The way back: the arguments of such a function, JSON that comes in pieces, become the text within the JSON.
 
 _HEAD = re.compile(r'\s*\{\s*"input"\s*:\s*"')
-_LONGEST_HEAD = 64  # characters: with more before the text, it is read when all has come
+_LONGEST_HEAD = 64  # characters: if more comes before the text, the text is read when all has come
 _WITHIN = re.compile(r'(?:[^"\\]+|\\(?:u[0-9a-fA-F]{4}|[^u]))*', re.DOTALL)
-_HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")  # of a character, whose other half comes with the next piece
+_HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")  # half a character, whose other half comes with the next piece
 
 
 class _Text:
     """The text of one call, from the pieces of its arguments."""
 
     def __init__(self) -> None:
-        self._kept = ""  # of the arguments, what is not read yet
+        self._kept = ""  # the arguments that are not read yet
         self._is_within = False
         self._is_over = False
 
     def add(self, piece: str) -> str:
-        """Return what of the text may be said, after one more piece."""
+        """Add one more piece; return the part of the text that may be sent now."""
         self._kept += piece
         if self._is_over:
             return ""
@@ -196,7 +197,7 @@ def _decoded(text: str) -> str:
     if "\\" not in text:
         return text
     try:
-        said: str = json.loads(f'"{text}"', strict=False)  # some servers write line breaks as they are
+        said: str = json.loads(f'"{text}"', strict=False)  # some servers write line breaks unescaped
     except ValueError:  # an escape that JSON does not have
         return text
     return said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -207,7 +208,7 @@ class AsCustom(OfChoices):
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = names
-        self._numbers: dict[int, CallNumbers] = {}  # of the calls of each choice
+        self._numbers: dict[int, CallNumbers] = {}  # by choice, the numbers of its calls
         self._nameless: dict[tuple[int, int], list[dict[str, Any]]] = {}  # pieces of calls whose names are to come
         self._functions: set[tuple[int, int]] = set()
         self._texts: dict[tuple[int, int], _Text] = {}
@@ -233,7 +234,7 @@ class AsCustom(OfChoices):
         return bool(left) or ends
 
     def _pieces(self, index: int, call: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return what a piece of a call becomes; its number is that of the call, however the server numbers them."""
+        """Return the pieces that a piece of a call becomes; ``CallNumbers`` numbers the calls, not the server."""
         number, taken = self._numbers.setdefault(index, CallNumbers()).say(call)
         key = index, number
         numbered = {**call, "index": number}

@@ -1,7 +1,7 @@
 """The deltas of a chat stream, in one form for all readers and translations, whichever form a server sends.
 
-Some servers call a chunk's delta ``message``, its name in whole answers. Some count parallel tool calls wrongly, or not
-at all. Some still send ``function_call``, which came before tool calls.
+Some servers name a chunk's delta ``message``, as in whole answers. Some count parallel tool calls wrongly, or not at
+all. Some still send ``function_call``, which came before tool calls.
 """
 
 from abc import ABC, abstractmethod
@@ -85,9 +85,9 @@ class ChunkTranslation(ABC):
 
 
 class TranslationIntoChunks(ABC):
-    """Reads the events of one answer of another API, and writes chunks. Raises the provider's error if there is one."""
+    """Reads the events of one answer of another API, and writes chunks. Raises the provider's error in an event."""
 
-    api: ClassVar[str]  # as an error names it
+    api: ClassVar[str]  # the name of the API in errors
 
     @abstractmethod
     def end(self) -> bytes:
@@ -121,17 +121,17 @@ class TranslationIntoChunks(ABC):
 
 
 OF_CALLS = frozenset({"role", "tool_calls"})  # fields of a delta that are about calls only
-# What of a delta is no thought.
+# Fields of a delta that are no thoughts.
 _ANSWERS = frozenset({"audio", "content", "function_call", "images", "refusal", "tool_calls"})
 
 
 class StreamErrors:
-    """Finds the errors of a stream: in choices, beside choices, and those that are not called errors."""
+    """Finds the errors of a stream: in choices, beside choices, and errors that are not called errors."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self._secrets = secrets
         self._complaint: bytes | None = None  # the last event without choices, if it has the text of an error
-        self._said = self._called = False  # whether there has been anything of an answer, or of a call
+        self._said = self._called = False  # whether any part of an answer, or of a call, has come
 
     def take(self, chunk: Mapping[str, Any], choices: Sequence[Any], data: bytes) -> None:
         """Raise the error in a chunk. ``data``: the chunk as it came."""
@@ -165,7 +165,7 @@ class StreamErrors:
                 raise ended_with(string(native or reason))
 
     def check(self) -> None:
-        """Raise the error that the stream ended with in place of a finish reason, if it did."""
+        """Raise the error with which the stream ended in place of a finish reason, if there was one."""
         if self._complaint is not None:
             raise error_in(self._complaint, self._secrets, otherwise=ErrorKind.SERVER_ERROR)
 
@@ -180,16 +180,16 @@ def _says_some(choice: Mapping[str, Any]) -> bool:
     return isinstance(delta, dict) and any(said for name, said in delta.items() if name != "role")
 
 
-# What vendors call a delta's thinking; some send the same text by two of these names. The third is GitHub Copilot's,
-# the fourth Ollama's.
+# Vendors' names for a delta's thinking; some vendors send the same text under two of these names. The third is GitHub
+# Copilot's, the fourth Ollama's.
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 
 
-THINKS = frozenset({*_THOUGHTS, "reasoning_details", "thinking_blocks"})  # a text is all of a delta without these
+THINKS = frozenset({*_THOUGHTS, "reasoning_details", "thinking_blocks"})  # a delta without these fields has only a text
 
 
 def said_in(delta: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the thinking and the text of a delta, each once, whichever of their forms a server sends."""
+    """Return the thinking and the text of a delta, each once, whichever forms a server sends."""
     content = delta.get("content")
     thought, text = ("", content) if isinstance(content, str) else texts_in(content)
     thought = next((told for name in _THOUGHTS if (told := string(delta.get(name)))), thought)
@@ -213,7 +213,7 @@ def texts_in(content: Any) -> tuple[str, str]:
 
 
 _THINKING = frozenset({"thinking", "reasoning"})
-_FIELDS_OF_THOUGHTS = ("thinking", "summary", "reasoning", "text")  # of a part
+_FIELDS_OF_THOUGHTS = ("thinking", "summary", "reasoning", "text")  # names of the text in a part of thoughts
 
 
 def _joined_texts(told: Any) -> str:
@@ -244,8 +244,8 @@ def calls_in(delta: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
 def signed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return Anthropic's blocks of thinking in a delta that end with a signature, or are encrypted.
 
-    LiteLLM sends them as ``thinking_blocks``, OpenRouter as ``reasoning_details``. Without any, return the reasoning
-    that other vendors' models have encrypted, as OpenRouter sends it.
+    LiteLLM sends such blocks as ``thinking_blocks``, OpenRouter as ``reasoning_details``. If there are none, return the
+    reasoning that other vendors' models have encrypted, as OpenRouter sends it.
     """
     blocks, details = delta.get("thinking_blocks"), delta.get("reasoning_details")
     if blocks is None and details is None:
@@ -290,7 +290,7 @@ def _of_detail(detail: Mapping[str, Any]) -> Mapping[str, Any]:
 def delta_of(choice: Mapping[str, Any]) -> Any:
     """Return the delta of a decoded choice: an object, unless the server sent something else. None: no delta.
 
-    A ``function_call`` in the delta becomes a tool call, which has no id.
+    A ``function_call`` in the delta becomes a tool call without an id.
     """
     delta: Any = choice.get("delta")
     if delta is None:
@@ -311,14 +311,14 @@ def usage_in(chunk: Mapping[str, Any]) -> Any:
 
 
 def usage_after(earlier: Mapping[str, Any] | None, later: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the ``later`` usage of a stream with what only an ``earlier`` one has said, as ``completed`` says."""
+    """Return the ``later`` usage of a stream, with facts that only an ``earlier`` usage has, as ``completed`` says."""
     if earlier is None:
         return later
     told, before = usage_of(later), usage_of(earlier)
     known = completed(told, before)
     if known == told:
         return later
-    lost = () if known.stated_usd == before.stated_usd else _COSTS  # of a part of the answer
+    lost = () if known.stated_usd == before.stated_usd else _COSTS  # the costs of a part of the answer
     kept = {name: value for name, value in earlier.items() if name not in lost}
     told_again = {name: value for name, value in later.items() if value or name in _COSTS or not kept.get(name)}
     return kept | {name: _joined(kept.get(name), value) for name, value in told_again.items() if value is not None}
@@ -335,7 +335,7 @@ class UsageSoFar:
 
     def __init__(self) -> None:
         self.told: Usage | None = None
-        self.reported: Mapping[str, Any] = {}  # the same, as the chunks have it
+        self.reported: Mapping[str, Any] = {}  # the same usage, as the chunks have it
 
     def take(self, usage: Any, chunk: Mapping[str, Any]) -> bool:
         """Add the usage that a decoded chunk reports (``usage_in``); return whether there was any."""
@@ -365,13 +365,13 @@ def sound_in(delta: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def split_data(url: str) -> tuple[str, str] | None:
-    """Return the type and the Base64 of a ``data:`` address; None for any other."""
+    """Return the type and the Base64 of a ``data:`` address; None: another address."""
     head, comma, data = url.partition(",")
     return (head[5:-7], data) if comma and head.startswith("data:") and head.endswith(";base64") else None
 
 
 def no_place(what: str, api: str) -> UpstreamError:
-    """Return the error, to be raised, of an answer with something that the client's API has no place for."""
+    """Return the error, to be raised, of an answer with something for which the client's API has no place."""
     return UpstreamError(ErrorKind.NO_PLACE, f"answered with {what}, for which {api} has no place")
 
 
@@ -394,7 +394,7 @@ class _Call:
         if not is_custom and replaces(self._arguments.pieces, arguments) and arguments.strip() != "{}":
             self._arguments, self._chars = Arguments(), 0
         new = arguments if is_custom or not self._chars else self._new(arguments)
-        if new and (self._chars or new.strip()):  # blanks count once something has come
+        if new and (self._chars or new.strip()):  # blanks count after the first other character
             self._arguments.pieces.append(new)
             self._chars += len(new)
         return new
@@ -403,8 +403,8 @@ class _Call:
         """Return the new part of a piece: some servers repeat all arguments so far with each piece, or once at the end.
 
         A piece that begins with the whole object so far is a repetition, as two objects in a row are no JSON. But where
-        an object may be the next value, the piece goes on, unless this call is known to repeat: ``{"a":`` and
-        ``{"a":1}}``.
+        an object may be the next value, the piece continues the arguments: ``{"a":`` and ``{"a":1}}``. The exception is
+        a call that is known to repeat.
         """
         if arguments[:1] != "{" or not self._arguments.pieces[0].startswith("{"):
             return arguments
@@ -417,7 +417,7 @@ class _Call:
         return "" if is_again else arguments
 
     def is_whole(self) -> bool:
-        """Whether the arguments are complete JSON; a custom tool's text may be so at any time.
+        """Whether the arguments are complete JSON; a custom tool's text may be complete at any time.
 
         A call without any arguments may still get some.
         """
@@ -426,8 +426,8 @@ class _Call:
     def is_followed(self, name: str, arguments: str) -> bool:
         """Whether a piece with this call's id begins another call: some servers give all parallel calls one id.
 
-        So it is if the arguments are whole, and the piece has another name, or another whole object: no second object
-        goes on behind the first one.
+        The piece begins another call if the arguments are whole, and the piece has another name, or another whole
+        object: no second object continues the first one.
         """
         if not name or self._is_custom or not self._arguments.is_whole():
             return False
@@ -443,22 +443,23 @@ class _Call:
 
 
 class CallNumbers:
-    """Finds the tool call of a choice that each piece belongs to. Calls are numbered from 0, as they begin.
+    """Finds the tool call of a choice to which each piece belongs. Calls are numbered from 0, as they begin.
 
-    A piece belongs to the call with its index, or else its id, or else to the last call. Some servers give all parallel
-    calls one index: there a piece with another id and a name begins a call. With the same name it does so only after
-    the arguments are complete: some servers give every piece another id, and the name again.
+    A piece belongs to the call with its index; without an index to the call with its id; without both to the last call.
+    Some servers give all parallel calls one index: there a piece with another id and a name begins a call. If the name
+    is the same, the piece begins a call only after the arguments are complete: some servers give every piece another
+    id, and the name again.
     """
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
-        self._by_id: dict[tuple[int | None, str], int] = {}  # the first with this id, of those with an index, or of all
-        self._by_index: dict[int, int] = {}  # the last
-        self._early: dict[int, EarlyObject] = {}  # of calls with arguments
+        self._by_id: dict[tuple[int | None, str], int] = {}  # the first call with this id, at this index or at any
+        self._by_index: dict[int, int] = {}  # the last call with this index
+        self._early: dict[int, EarlyObject] = {}  # empty objects of calls with arguments
         self._kept: set[int] = set()  # numbers of the calls whose empty object is kept back
 
     def take(self, piece: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """Return the number of the call that a piece belongs to, and the piece without arguments that came before."""
+        """Return the number of the call to which a piece belongs, and the piece without arguments that came before."""
         index, custom = piece.get("index"), piece.get("custom")
         function = custom or piece.get("function")
         function = function if isinstance(function, dict) else {}
@@ -476,9 +477,9 @@ class CallNumbers:
         return number, piece if new == arguments else {**piece, "function": {**function, "arguments": new}}
 
     def say(self, piece: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """Return what may be sent after one more piece: as ``take``, but for objects that may have come too early.
+        """Return what may be sent after one more piece: the same as ``take``, except for objects that may be too early.
 
-        An empty object is kept back until the call's arguments replace it, or all calls have ended: ``rest``.
+        An empty object is kept back until the call's arguments replace the object, or all calls have ended (``rest``).
         """
         number, piece = self.take(piece)
         function = piece.get("function")
@@ -490,13 +491,13 @@ class CallNumbers:
         return number, piece if said == arguments else {**piece, "function": {**function, "arguments": said}}
 
     def is_behind(self, number: int) -> bool:
-        """Whether a call that did not begin with an empty object has gone on, while others that did are kept back."""
+        """Whether a call that did not begin with ``{}`` has gone on, while calls that began so are kept back."""
         if not self._kept or number in self._kept or number not in self._early:
             return False
         return not (self._early[number].came or self._calls[number].came_at_once())
 
     def rest(self) -> list[tuple[int, Mapping[str, Any]]]:
-        """Return what was kept: the calls have ended."""
+        """Return the objects that were kept back: the calls have ended."""
         if not self._kept:
             return []
         kept, self._kept = sorted(self._kept), set()
@@ -506,7 +507,7 @@ class CallNumbers:
         same = self._by_id.get((index, call_id)) if call_id else None
         if same is not None and not self._calls[same].is_followed(name, arguments):
             return same
-        if same is not None:  # what follows with this id belongs to the call that begins
+        if same is not None:  # later pieces with this id belong to the call that begins
             for place in (index, None):
                 self._by_id.pop((place, call_id), None)
             return None
@@ -545,7 +546,7 @@ def written_arguments(arguments: Any) -> str:
 
 
 def with_deltas(data: bytes) -> bytes:
-    """Return a chunk whose choices have a ``message`` with the message as their ``delta``, its tool calls numbered.
+    """Return a chunk with each choice's ``message`` as its ``delta``, and numbered tool calls.
 
     Anything but a chunk is unchanged.
     """

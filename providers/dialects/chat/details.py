@@ -1,4 +1,4 @@
-"""Puts what a model has signed into chat's ``reasoning_details``, the place that OpenRouter has for it."""
+"""Puts thoughts that a model has signed into chat's ``reasoning_details``, where OpenRouter has them."""
 
 from typing import Any
 
@@ -25,9 +25,10 @@ _messages = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 def with_signed_details(messages: msgspec.Raw, signer: str) -> msgspec.Raw:
-    """Return ``messages`` with what ``signer`` has signed as details; the vendor refuses what is not a list of objects.
+    """Return ``messages`` with the thoughts that ``signer`` has signed as details.
 
-    A signature of Google's in a call becomes a detail with the call's id. Details that are there already stay.
+    Anything but a list of objects stays: the vendor refuses it. A signature of Google's in a call becomes a detail with
+    the call's id. Details that are there already stay.
     """
     raw = bytes(messages)
     if not any(word in raw for word in (b'"thinking_blocks"', b'"extra_content"')):
@@ -41,7 +42,7 @@ def with_signed_details(messages: msgspec.Raw, signer: str) -> msgspec.Raw:
 
 
 def _set_details(message: dict[str, msgspec.Raw], signer: str) -> bool:
-    """Have the thoughts that ``signer`` has signed in a message's details, and none of others; return if it changed."""
+    """Put the thoughts that ``signer`` has signed, and no others, into a message's details; return if it changed."""
     details: list[dict[str, Any]] = []
     blocks = decoded(message.get("thinking_blocks"), list[dict[str, Any]], "thinking_blocks") or []
     if signer not in {"", ANTHROPIC, GOOGLE}:

@@ -1,4 +1,4 @@
-"""Chat as one of the dialects: the one into which all others are translated."""
+"""Chat as one of the dialects: all others are translated into chat."""
 
 import re
 from collections.abc import Iterator
@@ -34,9 +34,9 @@ from providers.dialects.histories import chat_history, without_bound_reasoning, 
 from providers.dialects.plain_schemas import with_plain
 from providers.dialects.wording import PLAIN, Fields, Loss, Wording
 
-# How plain events of a chat stream are recognised: those that only add content.
+# How plain events of a chat stream are recognised: events that only add content.
 
-learned = partial(events.learned, opening=re.compile(rb'"content": ?"'))  # what precedes the text
+learned = partial(events.learned, opening=re.compile(rb'"content": ?"'))  # the bytes before the text
 
 
 # The text that one event of a chat's stream adds to the answer.
@@ -74,7 +74,7 @@ _THINKING = frozenset(
     {"chat_template_kwargs.enable_thinking", "enable_thinking", "include_reasoning", "reasoning", "reasoning_effort"}
     | {"reasoning_format", "thinking", "thinking_budget"}
 )
-# How hard to think: OpenAI's field, and those of OpenRouter, DeepSeek, Z.ai and others.
+# How hard to think: OpenAI's field, and the fields of OpenRouter, DeepSeek, Z.ai and others.
 
 _NO_EFFORT = frozenset({b"null", b'"none"', b'{"type":"disabled"}', b'{"type": "disabled"}'})
 

@@ -54,12 +54,12 @@ class _Delta(msgspec.Struct, gc=False):
 
 class _Choice(msgspec.Struct, gc=False):
     delta: _Delta | None = None
-    message: _Delta | None = None  # instead of a delta, from some servers
+    message: _Delta | None = None  # some servers send this instead of a delta
     finish_reason: str | None = None
     error: Any = None  # OpenRouter
     index: int | None = None
     usage: dict[str, Any] | None = None  # Moonshot
-    native_finish_reason: Any = None  # OpenRouter: its vendor's word
+    native_finish_reason: Any = None  # OpenRouter: the word of the vendor behind it
 
 
 class _Groq(msgspec.Struct, gc=False):
@@ -76,7 +76,7 @@ class _Event(msgspec.Struct, gc=False):
     id: str | None = None
     system_fingerprint: str | None = None
     service_tier: Any = None
-    base_resp: Any = None  # MiniMax, also where there is no error
+    base_resp: Any = None  # MiniMax, even where there is no error
 
 
 EACH_CHOICE = 10_000  # the tool calls of choice n have the places from n * EACH_CHOICE on
@@ -135,7 +135,7 @@ _ends = msgspec.json.Decoder(_Ends)
 
 
 def choices(data: bytes) -> Iterator[tuple[int, bool]]:
-    """Yield the index of each choice in an event, and whether it has its finish reason.
+    """Yield the index of each choice in an event, and whether the choice has its finish reason.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
@@ -172,7 +172,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             answer_chars += len(content)
             content = None
         if thought := delta.reasoning or delta.reasoning_content or delta.reasoning_text or delta.thinking:
-            reasoning_chars += len(thought)  # some send the same text under two names
+            reasoning_chars += len(thought)  # some servers send the same text under two names
         if content or delta.reasoning_details or delta.thinking_blocks:
             thoughts, text = _in_parts(delta, content, thought)
             reasoning_chars += thoughts
@@ -188,7 +188,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             answer = answer or chars > 0 or _is_heard_or_seen(delta)
             sound = sound or delta.audio is not None
     answer = answer or answer_chars > 0
-    usage = event.usage or None  # an empty one tells nothing
+    usage = event.usage or None  # an empty usage tells nothing
     if usage is None and (finish_reason is not None or event.x_groq is not None):
         usage = next((place.usage for place in (event.x_groq, *(event.choices or ())) if place and place.usage), None)
     return Chunk(
@@ -210,22 +210,22 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         refused,
         not (answer or reasoning_chars or finish_reason) and (bool(event.choices) or usage is None),
         event.system_fingerprint,
-        False,  # noqa: FBT003  # likewise
+        False,  # noqa: FBT003  # by position, as above
         sound,
-        False,  # noqa: FBT003  # likewise
+        False,  # noqa: FBT003  # by position, as above
         failed,
     )
 
 
 def _in_parts(delta: _Delta, content: Any, named: str | None) -> tuple[int, int]:
-    """Count the characters of thinking and text in typed parts; of thinking, those that are not ``named`` as well."""
+    """Count the characters of thinking and text in typed parts; of thinking, also those that are not ``named``."""
     thought, text = texts_in(content)
     thought = thought or unsigned_in(delta.reasoning_details, delta.thinking_blocks)
     return 0 if named else len(thought), len(text)
 
 
 def _other_chars(delta: _Delta, calls: Sequence[_ToolCall]) -> int:
-    """Count the characters of a delta that are neither content nor reasoning; audio and images have none."""
+    """Count a delta's characters that are neither content nor reasoning; audio and images have no characters."""
     functions = [call.function for call in calls]
     functions.append(delta.function_call)
     chars = sum(len(function.name or "") + len(function.arguments or "") for function in functions if function)
@@ -236,7 +236,7 @@ def _other_chars(delta: _Delta, calls: Sequence[_ToolCall]) -> int:
 def _tool_pieces(delta: _Delta, calls: Sequence[_ToolCall], first: int) -> Sequence[tuple[int | str, str]]:
     """Return what a delta adds to the arguments of each call; places count from ``first``.
 
-    A custom tool's input is not JSON, so it is left out: its call has empty ones.
+    A custom tool's input is no JSON, so it is left out: its call has empty arguments.
     """
     pieces = [
         (_place(call, first), "" if call.function is None else call.function.arguments or "")
@@ -249,7 +249,7 @@ def _tool_pieces(delta: _Delta, calls: Sequence[_ToolCall], first: int) -> Seque
 
 
 def _place(call: _ToolCall, first: int) -> int | str:
-    """Return the place of a call. Some servers send no index: then its id counts, or where it stands in the stream."""
+    """Return the place of a call. Some servers send no index: then the id counts, or where it stands in the stream."""
     if call.index is not None:
         return first + call.index
     if call.id:
@@ -272,7 +272,7 @@ def read_untyped(data: bytes, struct: type[_S], nested: Mapping[str, type[msgspe
     """Read an event that does not fit the types, one field at a time. ``nested``: the types of objects, by field.
 
     Raises:
-        UpstreamError: it is not a JSON object (invalid_response).
+        UpstreamError: the data are not a JSON object (invalid_response).
 
     """
     try:

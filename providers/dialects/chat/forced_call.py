@@ -1,7 +1,7 @@
 """A forced call at a model that takes no such choice: the model answers in JSON, which the client gets as the call.
 
-The model is asked, in its native format, for JSON that matches the tool's parameters. The client gets the call that it
-asked for, whole or streamed.
+The model is asked, in its native format, for JSON that matches the tool's parameters. The client gets this JSON as the
+call that was forced, whole or streamed.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ AS_AUTO = "this model takes no forced tool, so that it may answer without a call
 THINKS_NOT = "this model calls no forced tool while it thinks"
 NO_TEXT = "a call of a tool is forced, so that there is no text for it to shape"
 NOT_KEPT = "this model's JSON is not held to this keyword: it is told in the description"
-NAME, ARGUMENTS = "tool", "arguments"  # of the JSON, where one of several tools must be called
+NAME, ARGUMENTS = "tool", "arguments"  # fields of the JSON, where one of several tools must be called
 _FUNCTION = "function"
 
 
@@ -28,8 +28,8 @@ class ForcedTool(msgspec.Struct, frozen=True):
     """A tool whose arguments a model can be asked for as JSON."""
 
     name: str
-    schema: Mapping[str, Any]  # of the parameters, an object's
-    path: str  # of these
+    schema: Mapping[str, Any]  # the schema of the parameters, an object's
+    path: str  # the path of the parameters
 
 
 def forced_in_chat(fields: Fields) -> ForcedCall | None:
@@ -48,7 +48,7 @@ def forced_in_chat(fields: Fields) -> ForcedCall | None:
             return ForcedCall(named) if allowed.get("mode") == "required" else None
         return ForcedCall((choice[kind]["name"],)) if kind in {_FUNCTION, "custom"} else None
     except (*UNREADABLE, AttributeError, KeyError, TypeError):
-        return None  # the provider reports a wrong value in its own words
+        return None  # the provider reports the error
 
 
 def schema_of(tools: Sequence[ForcedTool]) -> tuple[Any, list[Loss]]:
@@ -82,7 +82,7 @@ def _has_format(fields: Fields) -> bool:
 
 
 def asked_for_json(wording: Wording, forced: ForcedCall) -> Wording:
-    """Return a chat request that asks for JSON in place of a call; for a free choice, if JSON cannot be asked for."""
+    """Return a request that asks for JSON in place of a call; if it cannot, the model may choose whether to call."""
     fields = wording.fields
     tools = _tools(fields, forced)
     said = {name: value for name, value in fields.items() if name != "parallel_tool_calls"}
@@ -114,7 +114,7 @@ def _offered(tool: dict[str, Any]) -> tuple[str, Any]:
 
 
 def forced_among(offered: Iterable[tuple[str, Any]], forced: ForcedCall, within: str) -> list[ForcedTool]:
-    """Return the tools of which one must be called; none if one of them cannot be asked for as JSON.
+    """Return the tools of which one must be called; none if one of these cannot be asked for as JSON.
 
     ``offered``: each tool's name, with an object that has the schema of the parameters at ``within``.
     """
@@ -131,7 +131,7 @@ _EFFORTS = frozenset({"reasoning_effort", "reasoning", "thinking", "enable_think
 
 
 _OFF = frozenset({b'"none"', b"false"})
-_OFF_WITHIN = {"type": "disabled", "effort": "none", "enabled": False}  # by the name of what an object says
+_OFF_WITHIN = {"type": "disabled", "effort": "none", "enabled": False}  # an object's values that forbid it
 
 
 def forbids_thinking(fields: Fields) -> bool:
@@ -144,13 +144,13 @@ def _is_off(said: msgspec.Raw) -> bool:
         return bytes(said) in _OFF
     try:
         told = msgspec.json.decode(said, type=dict[str, Any])
-    except UNREADABLE:  # the provider reports a wrong value in its own words
+    except UNREADABLE:  # the provider reports the error
         return False
     return any(name in told and told[name] == off for name, off in _OFF_WITHIN.items())
 
 
 def without_thinking(fields: Fields, not_thinking: Mapping[str, Any]) -> Wording:
-    """Return a chat request that does not think, by the vendor's fields for that, ``not_thinking``."""
+    """Return a chat request that does not think, by the vendor's fields ``not_thinking``."""
     said = {name: value for name, value in fields.items() if name not in _EFFORTS}
     asked = [name for name in fields if name in _EFFORTS and name not in not_thinking]
     said |= {name: raw_json(value) for name, value in not_thinking.items()}

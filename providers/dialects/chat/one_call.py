@@ -1,6 +1,6 @@
-"""One tool call at a time, of a model whose API cannot be asked for that: calls after the first are left out.
+"""One tool call at a time, of a model whose API cannot ask for one call: calls after the first are left out.
 
-So a client that takes one call gets one, and the model asks for the others after its result.
+So a client that takes one call gets one. The model asks for the other calls after the result of the first.
 """
 
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""References: what an answer cites, by its address, in whichever of their forms an API or a vendor says them."""
+"""References: the addresses that an answer cites, in whichever form an API or a vendor has them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ BESIDE = frozenset({"citations", "search_results"})  # the choices of a chunk: x
 
 
 def annotation(url: str, title: Any) -> dict[str, Any]:
-    """Return a reference as an annotation of chat. SDKs need its place in the text: 0 stands for unknown."""
+    """Return a reference as an annotation of chat. SDKs need a place in the text: 0 stands for an unknown place."""
     named = title if isinstance(title, str) and title else url
     return {"type": KIND, KIND: {"start_index": 0, "end_index": 0, "title": named, "url": url}}
 
@@ -21,7 +21,7 @@ def annotation(url: str, title: Any) -> dict[str, Any]:
 class ChunkReferences(msgspec.Struct, eq=False):  # a struct is made without a Python call
     """The references in the chunks of one answer, each once."""
 
-    beside: dict[str, str] = {}  # titles by address, of those that are not said
+    beside: dict[str, str] = {}  # titles by address, of references that are not sent yet
     _said: set[str] = set()
 
     def take(self, chunk: Mapping[str, Any]) -> None:
@@ -35,7 +35,7 @@ class ChunkReferences(msgspec.Struct, eq=False):  # a struct is made without a P
                     self.beside.setdefault(url, title if isinstance(title, str) else "")
 
     def annotations_in(self, delta: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the annotations in a delta: what they cite is not said again."""
+        """Return the annotations in a delta: the pages that they cite are not cited again."""
         given = delta.get("annotations")
         found = [each for each in few(given, "parts") if isinstance(each, dict)] if isinstance(given, list) else []
         for url, _ in map(cited, found):
@@ -51,7 +51,7 @@ class ChunkReferences(msgspec.Struct, eq=False):  # a struct is made without a P
 
 
 def cited(annotation_: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the address and the title of what an annotation cites; empty: it is none of an address."""
+    """Return the address and the title of the page that an annotation cites; empty: the annotation has no address."""
     inner = annotation_.get(KIND)
     inner = inner if isinstance(inner, dict) else annotation_
     url, title = inner.get("url"), inner.get("title")
@@ -59,7 +59,7 @@ def cited(annotation_: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def cites_pages(annotations: msgspec.Raw) -> bool:
-    """Whether the annotations of an earlier answer are references alone: they tell a model nothing that it needs."""
+    """Whether an earlier answer's annotations are only references: a model needs nothing of what references say."""
     try:
         given = _lists.decode(annotations)
     except UNREADABLE:
@@ -70,8 +70,8 @@ def cites_pages(annotations: msgspec.Raw) -> bool:
 _lists = msgspec.json.Decoder(list[dict[str, Any]])
 
 
-# Anthropic's citations: of what it has found, and of results that the client has given. Those of documents have no
-# address.
+# Anthropic's citations: of what Anthropic has found, and of results that the client has given. Citations of documents
+# have no address.
 
 
 def of_citation(citation: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ class _Piece(msgspec.Struct):
     text: str = ""
 
 
-IN_DOCUMENTS: Mapping[str, tuple[str, str, str]] = {  # by Converse's word for where it is, how Messages says that
+IN_DOCUMENTS: Mapping[str, tuple[str, str, str]] = {  # by Converse's word for a place, Messages' words
     "documentChar": ("char_location", "start_char_index", "end_char_index"),
     "documentPage": ("page_location", "start_page_number", "end_page_number"),
     "documentChunk": ("content_block_location", "start_block_index", "end_block_index"),
@@ -126,7 +126,7 @@ GROUNDED = frozenset({"groundingMetadata", "citationMetadata"})  # a candidate w
 
 
 def of_grounding(candidate: Mapping[str, Any], said: set[str]) -> list[dict[str, Any]]:
-    """Return the annotations of a candidate's grounding but for the addresses ``said``, to which they are added."""
+    """Return the annotations of a candidate's grounding whose address is not in ``said``; add the address there."""
     found: list[dict[str, Any]] = []
     chunks = _list_in(candidate.get("groundingMetadata"), "groundingChunks")
     pages = [page for each in chunks for page in each.values() if isinstance(page, dict)]  # ``web``, ``maps``, …
@@ -145,7 +145,7 @@ def _list_in(holder: Any, name: str) -> Sequence[dict[str, Any]]:
 
 
 def to_grounding(annotations: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return annotations as a candidate's ``groundingMetadata``; an empty object if none has an address."""
+    """Return annotations as a candidate's ``groundingMetadata``; an empty object if no annotation has an address."""
     pages = dict(each for each in map(cited, annotations) if each[0])
     chunks = [{"web": {"uri": url, "title": title or url}} for url, title in pages.items()]
     return {"groundingMetadata": {"groundingChunks": chunks}} if chunks else {}

@@ -1,4 +1,4 @@
-"""The search of the web that a chat request offers beside its tools, as the APIs have it that search by a tool."""
+"""The web search that a chat request offers beside its tools, for the APIs in which the search is a tool."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,9 +16,9 @@ _SIZE = "search_context_size"
 def search_in(
     asked: Mapping[str, msgspec.Raw], losses: Losses, kind: Mapping[str, Any], *, sizes: bool = False
 ) -> list[Any]:
-    """Return a search as a tool of this ``kind``, which may say where the user is; none if none is offered.
+    """Return a search as a tool of this ``kind``, which may say where the user is; none if no search is offered.
 
-    ``sizes``: its API has sizes of what is found. In chat the place stands one object deeper
+    ``sizes``: the API has sizes of what is found. In chat the user's place stands one object deeper
     (developers.openai.com/api/docs/guides/tools-web-search,
     platform.claude.com/docs/agents-and-tools/tool-use/web-search-tool, read on 2026-11-29).
 

@@ -1,7 +1,8 @@
-"""An answer of at most so many tokens, of an API that is asked for no fewer than a minimum: the rest is left out.
+"""An answer of at most so many tokens, from an API that takes no limit so low: the rest is left out.
 
-What the rest is cannot be known exactly, as no event says its tokens: each piece of a delta that a model might write
-as one token counts as one, so that no more is given than was asked for.
+For example, Responses answers with 16 tokens at least. Where the rest begins cannot be known exactly, as no event
+states its tokens. Each piece of a delta that a model might write as one token counts as one, so that the client gets no
+more tokens than it asked for.
 """
 
 import re
@@ -9,23 +10,23 @@ from typing import Any
 
 from providers.dialects.chat.choices import OfChoices
 
-# A token of English has about four letters, one of signs up to three; in other scripts each sign may be one.
+# A token of English has about four letters, a token of signs up to three; in other scripts each sign may be a token.
 _TOKEN = re.compile(r"\s*(?:[A-Za-z]{1,6}|[0-9]{1,3}|[!-/:-@\[-`{-~]{1,3}|[^\sA-Za-z0-9])|\s+")
 _TEXTS = ("reasoning_content", "content", "refusal")
 _ARGUMENTS = {"function": "arguments", "custom": "input"}
 
 
 class ShorteningTranslation(OfChoices):
-    """A ``Translation`` of chat chunks: what is beyond ``most`` tokens is left out, and the answer was cut short."""
+    """A ``Translation`` of chat chunks: text beyond ``most`` tokens is left out, and the answer counts as cut short."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._left = most  # of the choice that is shortened, as is this:
+        self._left = most  # tokens of the choice that is being shortened; of the same choice:
         self._is_cut = False
-        self._others: dict[int, tuple[int, bool]] = {}  # by the index of a choice
+        self._others: dict[int, tuple[int, bool]] = {}  # both, by the index of another choice
 
     def keeps(self, choice: dict[str, Any]) -> bool:
-        """Shorten what a choice says; return whether anything is left of it."""
+        """Shorten the texts of a choice; return whether anything is left of it."""
         index = choice.get("index", 0)
         self._left, self._is_cut = self._others.get(index, (self._most, False))
         keeps = self._keeps(choice)

@@ -109,7 +109,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     )
 
 
-# Whole completions: presented as an event stream, and gathered from one.
+# Whole completions: a whole completion as an event stream, and an event stream gathered into a whole completion.
 
 _NULL = msgspec.Raw(b"null")
 _EMPTY = msgspec.Raw(b'""')
@@ -122,7 +122,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     """Return a completion as stream events: its texts, their ends, the usage, ``[DONE]``.
 
     Raises:
-        UpstreamError: it is empty (upstream_empty), not a completion (invalid_response), or an error.
+        UpstreamError: the body is empty (upstream_empty), no completion (invalid_response), or an error.
 
     """
     answer = read_answer(body, secrets)
@@ -145,7 +145,7 @@ class CompletionGathering(Gathering):
         """Translate one event.
 
         Raises:
-            UpstreamError: it is valid JSON, but not a chunk of a completion (invalid_response).
+            UpstreamError: the data are valid JSON, but no chunk of a completion (invalid_response).
 
         """
         try:
@@ -182,7 +182,7 @@ _continuing_events = msgspec.json.Decoder(ReadChunk)
 
 
 class CompletionContinuing(Continuing):
-    """Completions. Any server that has them continues; one that repeats the prompt (``echo``) is not asked to."""
+    """Completions. Any server that has them continues; a server that repeats the prompt (``echo``) is not asked."""
 
     ways: frozenset[Way] = frozenset()
     always_counts = False
@@ -213,8 +213,8 @@ class CompletionContinuing(Continuing):
         """Return the stop strings."""
         return strings_of(fields.get("stop"))
 
-    def own_prefix(self, fields: Fields) -> str:  # noqa: ARG002 - it is the end of the prompt
-        """Return nothing."""
+    def own_prefix(self, fields: Fields) -> str:  # noqa: ARG002 - the client's prefix is the end of the prompt
+        """Return ""."""
         return ""
 
     def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:  # noqa: ARG002 - all do
@@ -225,7 +225,7 @@ class CompletionContinuing(Continuing):
         return changed
 
     def splice(self, begun: DeliveredPart) -> ChatSplice:
-        """Return what makes chunks with the first answer's id and model."""
+        """Return a writer of chunks with the first answer's id and model."""
         return ChatSplice(begun.head, "text_completion", _continuing_choice)
 
 
@@ -233,7 +233,7 @@ def _continuing_choice(text: str, finish_reason: str | None) -> dict[str, Any]:
     return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
 
 
-_CHATS_ALONE = frozenset(  # all others, also those of vendors, are known in both
+_CHATS_ALONE = frozenset(  # all other fields, also those of vendors, are known in both
     {"metadata", "modalities", "parallel_tool_calls", "reasoning_effort", "response_format", "service_tier", "store"}
     | {"tool_choice", "tools", "top_logprobs", "verbosity", "web_search_options"}
 )
@@ -250,7 +250,7 @@ COMPLETIONS = Dialect(
         batched=True,
         parameters=ParameterNames(
             answer_limits=("max_tokens",),
-            has_default_limit=True,  # of 16 tokens
+            has_default_limit=True,  # the default is 16 tokens
             unknown=_CHATS_ALONE,
         ),
         decoded=frozenset({"logit_bias", "stop", "stream_options"}),

@@ -315,7 +315,7 @@ class ToChat(GoogleToChat):
     ) -> None:
         super().__init__(secrets, unix_s, new_id)
         self._kinds: dict[int, str] = {}  # kinds of steps, by their index
-        self._calls: dict[int, tuple[int, list[str]]] = {}  # also by index: the call's number in chat, and its arguments
+        self._calls: dict[int, tuple[int, list[str]]] = {}  # likewise: the call's number in chat, and its arguments
         self._signature = ""
         self._reason: str | None = None
 
