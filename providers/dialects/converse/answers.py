@@ -33,8 +33,8 @@ from providers.refusals import (
     read_answer,
 )
 
-# The model's answer, or its last call, could not be read: an error unless something came before it, and before a call
-# another call. A stream's client has pieces of such a call, which nothing but an error takes back.
+# The model's answer, or its last call, could not be read. This is an error unless something came before, and before a
+# call another call. A client of a stream has pieces of such a call, which only an error takes back.
 _MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})
 # The HTTP statuses of the errors in botocore's description of the service, without "Exception", in lower case.
 _STATUSES: Mapping[str, int] = {
@@ -49,7 +49,7 @@ _STATUSES: Mapping[str, int] = {
     "throttling": 429,
     "validation": 400,
 }
-_ITSELF = frozenset({400, 403, 404, 429})  # statuses of which the kind says more than that a stream has failed
+_ITSELF = frozenset({400, 403, 404, 429})  # for these statuses the kind says more than that a stream has failed
 
 
 class _ToolPiece(msgspec.Struct, gc=False):
@@ -72,15 +72,15 @@ class _ImagePiece(msgspec.Struct, gc=False):
 
 
 class _Delta(msgspec.Struct, gc=False):
-    text: msgspec.Raw = msgspec.Raw()  # passed on as it is
+    text: msgspec.Raw = msgspec.Raw()  # passed on unchanged
     citation: Any = None
     image: _ImagePiece | None = None
     toolUse: _ToolPiece | None = None  # noqa: N815 - Converse's name
-    reasoningContent: _Thought | None = None  # noqa: N815 - likewise
+    reasoningContent: _Thought | None = None  # noqa: N815 - Converse's name
 
 
 class _Life(msgspec.Struct, gc=False):
-    """Tokens that were written to the cache, and how long it keeps them."""
+    """Tokens that were written to the cache, and how long the cache keeps them."""
 
     ttl: str = ""
     inputTokens: int = 0  # noqa: N815 - Converse's name
@@ -88,7 +88,7 @@ class _Life(msgspec.Struct, gc=False):
 
 class _DeltaEvent(msgspec.Struct, gc=False):
     delta: _Delta
-    contentBlockIndex: int = 0  # noqa: N815 - likewise
+    contentBlockIndex: int = 0  # noqa: N815 - Converse's name
 
 
 _deltas = msgspec.json.Decoder(_DeltaEvent)
@@ -98,8 +98,8 @@ _objects = msgspec.json.Decoder(dict[str, Any])
 class ConverseToChat:
     """Translates one answer. ``feed`` returns the chunks before an error; the error is raised by the next call.
 
-    Reasoning becomes ``reasoning_content``, with its signature ``thinking_blocks``; a picture one of ``images``. What
-    chat does not have (tools that run at Bedrock) is left out.
+    Reasoning becomes ``reasoning_content``, with its signature ``thinking_blocks``; a picture becomes one of
+    ``images``. Parts that chat does not have (tools that run at Bedrock) are left out.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ConverseToChat:
         *,
         cites: bool = False,
     ) -> None:
-        """``cites``: it was asked for citations, which are of one block's text."""
+        """``cites``: the request asks for citations; all citations are of one block's text."""
         self._secrets = secrets
         self._cites = cites
         top = {"id": answer_id, "object": "chat.completion.chunk", "created": int(unix_s()), "model": model}
@@ -120,12 +120,12 @@ class ConverseToChat:
         self._begun = False
         self._calls: dict[int, int] = {}  # by a block's index, the index of its tool call in chat
         self._early: dict[int, EarlyObject] = {}  # of open blocks of calls
-        self._silent: set[int] = set()  # of them, those without arguments so far
+        self._silent: set[int] = set()  # open blocks of calls without arguments so far
         self._pictures: dict[int, tuple[str, list[str]]] = {}  # by a block's index: the format, and pieces in Base64
-        self._thoughts: dict[int, list[str]] = {}  # by a block's index
+        self._thoughts: dict[int, list[str]] = {}  # the text of thoughts, by a block's index
         self._written: list[str] | None = None  # the arguments of the last call
         self._text_block: int | None = None  # the index of the last block of text
-        self._spoken = False  # it has said something besides thoughts and calls
+        self._spoken = False  # the answer has said something besides thoughts and calls
         self._finished = False
         self._ended = False
         self.usage: Usage | None = None
@@ -155,7 +155,7 @@ class ConverseToChat:
         return b"".join(said)
 
     def end(self) -> bytes:
-        """Return the usage and [DONE] at the stream's end; nothing if it broke off before its stop reason."""
+        """Return the usage and [DONE] at the stream's end; nothing if the stream broke off before its stop reason."""
         if self._failure is not None:
             raise self._failure
         if self._ended or not self._finished:
@@ -171,7 +171,7 @@ class ConverseToChat:
         if headers.get(":message-type") != "event" or name.endswith("xception"):
             raise failure_in(message, self._secrets)
         try:
-            if name == "contentBlockDelta":  # nearly all
+            if name == "contentBlockDelta":  # nearly all events
                 return self._delta(message.payload)
             return self._beside(name, _objects.decode(message.payload))
         except SURPRISES as error:
@@ -208,7 +208,7 @@ class ConverseToChat:
             self._spoken = True
             if self._cites and event.contentBlockIndex != self._text_block:
                 before, self._text_block = self._text_block, event.contentBlockIndex
-                if before is not None:  # no field of chat's, but the pivot's
+                if before is not None:  # the pivot's own field, not chat's
                     text += b',"content_block":%d' % event.contentBlockIndex
             return self._said(self._texts + text + b'},"finish_reason":null}]}\n\n')
         if delta.toolUse is not None:
@@ -229,7 +229,7 @@ class ConverseToChat:
         return self._chunk({"annotations": annotations}) if annotations else b""
 
     def _think(self, place: int, thought: _Thought) -> bytes:
-        """Return a thought's text, or once it is signed, or encrypted, all of it as one of ``thinking_blocks``."""
+        """Return a thought's text; a signed or encrypted thought comes whole, as one of ``thinking_blocks``."""
         if thought.text:
             self._thoughts.setdefault(place, []).append(thought.text)
             return self._chunk({"reasoning_content": thought.text})
@@ -308,7 +308,7 @@ class ConverseToChat:
 
 
 def exception_in(message: FrameMessage, secrets: Sequence[str]) -> UpstreamError | None:
-    """Return the error that a message of a Bedrock stream is; None: it is an event."""
+    """Return the error for which a message of a Bedrock stream stands; None: the message is an event."""
     name = message.headers.get(":event-type", "")
     is_event = message.headers.get(":message-type") == "event" and not name.endswith("xception")
     return None if is_event else failure_in(message, secrets)
@@ -334,7 +334,7 @@ def events_of_converse(body: bytes, to_chat: ConverseToChat, secrets: Sequence[s
     """Return a whole Converse answer as chat chunks.
 
     Raises:
-        UpstreamError: as ``read_answer``; also where it is no answer of Converse's (invalid_response).
+        UpstreamError: as ``read_answer``; also if the body is no answer of Converse's (invalid_response).
 
     """
     answer = read_answer(body, secrets)
@@ -359,7 +359,7 @@ def events_of_converse(body: bytes, to_chat: ConverseToChat, secrets: Sequence[s
 
 
 def _is_read(block: Mapping[str, Any]) -> bool:
-    """Whether the last block of an answer that could not be read to its end is no call, or one that was."""
+    """Whether an answer whose end could not be read ends with a block that is no call, or a call that could be read."""
     tool = block.get("toolUse")
     return tool is None or bool(fit(tool.get("input"), dict[str, Any]))
 
@@ -413,7 +413,7 @@ def _events_of_block(place: int, block: Mapping[str, Any]) -> list[tuple[str, di
 
 
 def usage_of(told: Any, tier: Any = None) -> Usage | None:
-    """Return Converse's counts as ours: its input leaves out what was read from the cache, or written to it."""
+    """Return Converse's counts as ours: Converse's input leaves out tokens that the cache gave, or that it got."""
     if not isinstance(told, dict) or not isinstance(told.get("inputTokens"), int):
         return None
     names = ("outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")

@@ -1,6 +1,7 @@
 """Writes answers of Messages as Converse's: events in AWS's frames, or one whole answer.
 
-What Converse has no place for (tools that run at Anthropic) is left out, as Bedrock leaves it out of its own answers.
+Parts for which Converse has no place (tools that run at Anthropic) are left out, as Bedrock leaves them out of its own
+answers.
 """
 
 import base64
@@ -31,7 +32,7 @@ def _reason(reason: str | None) -> str:
 
 
 def _usage(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Messages' counts in Converse's words: in both the input is without what the cache has."""
+    """Return Messages' counts in Converse's words: in both, the input excludes tokens in the cache."""
     read, written = told.get("cache_read_input_tokens") or 0, told.get("cache_creation_input_tokens") or 0
     asked, answered = told.get("input_tokens") or 0, told.get("output_tokens") or 0
     counts = {"inputTokens": asked, "outputTokens": answered, "totalTokens": asked + answered + read + written}
@@ -46,12 +47,12 @@ def _usage(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _blob(data: str) -> str:
-    """Return a sealed thought of Messages as a blob of AWS's, which SDKs decode: in Base64, whatever it is."""
+    """Return a sealed thought of Messages as a blob of AWS's. SDKs decode blobs, so any text goes into Base64."""
     return base64.b64encode(data.encode()).decode()
 
 
 def _citation(citation: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what a text cites; None: Converse has no such place."""
+    """Return the place that a text cites; None: Converse has no such place."""
     kind, location = citation.get("type", ""), {}
     if kind in _PLACES:
         name, begin, end = _PLACES[kind]
@@ -98,14 +99,14 @@ def _own(paths: Sequence[str], said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ConverseAnswer:
-    """The answer to one request, whole or streamed. Its latency is that since this object was made."""
+    """The answer to one request, whole or streamed. Its latency is the time since this object was made."""
 
     def __init__(self, paths: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
-        """``paths``: of the model's own fields that are to be told."""
+        """``paths``: the model's own fields that the client wants in the answer."""
         self._paths = paths
         self._clock = clock
         self._began_s = clock()
-        self._places: dict[int, int] = {}  # of the blocks that are told, by their index in Messages
+        self._places: dict[int, int] = {}  # the numbers of the blocks that are sent, by their index in Messages
         self._usage: dict[str, Any] = {}
 
     def whole(self, body: bytes) -> bytes:
@@ -125,11 +126,11 @@ class ConverseAnswer:
         return {"latencyMs": round((self._clock() - self._began_s) * 1000)}
 
     def frames_of(self, data: bytes) -> bytes:
-        """Return the frames of one event of Messages; ``b""``: it says nothing."""
+        """Return the frames of one event of Messages; ``b""``: Converse has no such event."""
         event = _objects.decode(data)
         said = b""
         match event["type"]:
-            case "content_block_delta" if event["index"] in self._places:  # nearly all
+            case "content_block_delta" if event["index"] in self._places:  # nearly all events
                 said = self._delta(self._places[event["index"]], event["delta"])
             case "message_start":
                 self._usage = dict(event["message"].get("usage") or {})

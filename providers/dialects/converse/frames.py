@@ -1,7 +1,7 @@
 """Reads and writes AWS event streams (``application/vnd.amazon.eventstream``), the binary format of Bedrock's answers.
 
-A message is its length and that of its headers (4 bytes each, big-endian), the CRC-32 of these 8 bytes, headers,
-payload, and the CRC-32 of all before it. A header is a name (its length in a byte), a type, and a value.
+A message is its length and the length of its headers (4 bytes each, big-endian), the CRC-32 of these 8 bytes, headers,
+payload, and the CRC-32 of all bytes before. A header is a name (its length in a byte), a type, and a value.
 """
 
 from collections.abc import Mapping
@@ -20,26 +20,26 @@ _LARGEST_HEADERS_BYTES = 128 * 1024  # the format's limits
 _LARGEST_PAYLOAD_BYTES = 24 * 1024 * 1024
 _FIXED_BYTES: Mapping[int, int] = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}  # by a header's type
 _BYTES, _STRING = 6, 7  # types with a length of two bytes before the value
-_KEPT = 64  # headers of messages, as they are few and repeat
+_KEPT = 64  # headers of messages: few, and repeated
 
 
 class FrameMessage(msgspec.Struct, frozen=True, gc=False):
-    """One message; of its headers those that are strings."""
+    """One message, with those of its headers that are strings."""
 
     headers: Mapping[str, str]
     payload: bytes
 
 
 class Frames:
-    """Decodes one stream, whatever pieces it comes in."""
+    """Decodes one stream, in whatever pieces the stream arrives."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._headers: dict[bytes, Mapping[str, str]] = {}  # decoded, by their bytes
+        self._headers: dict[bytes, Mapping[str, str]] = {}  # decoded headers, by their bytes
 
     @property
     def is_between(self) -> bool:
-        """Whether nothing of an unfinished message is held."""
+        """Whether no part of an unfinished message is held."""
         return not self._buffer
 
     def feed(self, data: bytes) -> list[FrameMessage]:
@@ -97,7 +97,7 @@ def headers_in(raw: bytes) -> Mapping[str, str]:
     """Return the headers that are strings.
 
     Raises:
-        UpstreamError: they are malformed, or one is there twice (invalid_response).
+        UpstreamError: the headers are malformed, or a header is there twice (invalid_response).
 
     """
     strings: dict[str, str] = {}

@@ -70,11 +70,11 @@ _FORBIDDEN_IN_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
 _LONGEST_ID = 64
 _FORBIDDEN_IN_NAME = re.compile(r"[^a-zA-Z0-9\s()\[\]-]|\s(?=\s)")
 _LONGEST_NAME = 200
-_LONGEST_NUMBER = 8  # of a document among those of one name, with the space before it
+_LONGEST_NUMBER = 8  # characters of a number among documents of one name, with the space before the number
 
 
 def allowed_id(call_id: str) -> str:
-    """Return a tool call's id as Converse allows it; equal ids stay equal, different ones different."""
+    """Return a tool call's id as Converse allows it; equal ids stay equal, different ids different."""
     allowed = _FORBIDDEN_IN_ID.sub(lambda letter: f"_{ord(letter[0]):x}_", call_id)
     return allowed if len(allowed) <= _LONGEST_ID else hashlib.sha256(call_id.encode()).hexdigest()
 
@@ -90,9 +90,9 @@ class ConverseTurns(Turns):
 
     def __init__(self, losses: Losses) -> None:
         super().__init__(losses, allowed_id)
-        self.called: dict[str, msgspec.Raw] = {}  # names of tools
-        self._has_life = False  # a mark for an hour was noted
-        self._names: set[str] = set()  # of documents, in lower case
+        self.called: dict[str, msgspec.Raw] = {}  # names of tools that were called
+        self._has_life = False  # the loss of a mark for an hour was noted
+        self._names: set[str] = set()  # names of documents, in lower case
         self._numbers: Counter[str] = Counter()  # by the beginnings of names that came again
 
     def _say(self, role: str, blocks: list[Object], text: msgspec.Raw | None = None) -> None:  # noqa: ARG002 - blocks only
@@ -108,7 +108,7 @@ class ConverseTurns(Turns):
         blocks = [block for block in told if "cachePoint" not in block]
         content = blocks or [{"text": "(no output)"}]
         status = {"status": "error"} if is_error(message, path) else {}
-        if status and any("text" not in block for block in content):  # a Claude refuses it beside a picture
+        if status and any("text" not in block for block in content):  # a Claude refuses ``status`` beside a picture
             content, status = [{"text": as_error("")}, *content], {}
         self._say("user", [{"toolResult": {"toolUseId": self._ids.of_result(call_id), "content": content, **status}}])
         if "cache_control" in message or len(blocks) < len(told):
@@ -154,12 +154,12 @@ class ConverseTurns(Turns):
         return [{"document": document | said_of(present(part), *OF_DOCUMENT)}]
 
     def _own_name(self, given: str) -> str:
-        """Return a document's name as Bedrock takes it: it refuses a conversation with two of one name."""
+        """Return a document's name as Bedrock takes it: two documents of one name are refused."""
         name = _FORBIDDEN_IN_NAME.sub("", given.rpartition(".")[0] or given).strip()[:_LONGEST_NAME].rstrip()
         own = name or f"document {len(self._names) + 1}"
         begin = (name or "document")[: _LONGEST_NAME - _LONGEST_NUMBER].rstrip()
         while own.lower() in self._names:
-            self._numbers[begin.lower()] += 1  # counted on: a request may have very many of one name
+            self._numbers[begin.lower()] += 1  # counts on: a request may have very many documents of one name
             own = f"{begin} {self._numbers[begin.lower()] + 1}"
         self._names.add(own.lower())
         return own
@@ -179,10 +179,10 @@ class ConverseTurns(Turns):
         return [{"audio": {"format": form, "source": {"bytes": data}}}]
 
 
-# Bedrock's name of the switch differs from Anthropic's, and its beta stands in the body: docs.aws.amazon.com/bedrock/
-# latest/userguide/claude-messages-thinking-block-binding.html, read on 2026-11-29; asked live for
-# github.com/vercel/ai/pull/20728. Not everywhere it is there (BerriAI/litellm/pull/41203): it stands by its own name in
-# the request in chat, so that a refusal of it is learnt as of any other field.
+# Bedrock's name of the switch differs from Anthropic's, and its beta stands in the body:
+# docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-thinking-block-binding.html, read on 2026-11-29; asked
+# live for github.com/vercel/ai/pull/20728. Some regions lack the switch (BerriAI/litellm/pull/41203). So the request in
+# chat has the switch under Bedrock's name, and a refusal of the switch is learnt like that of any other field.
 SWITCH = "additionalModelRequestFields.thinking.block_binding"
 _ON = msgspec.Raw(b"true")
 _DROPS: Object = {"mismatch_behavior": "drop_block"}
@@ -193,7 +193,7 @@ _TRANSLATED = frozenset(
         *("temperature", "tool_choice", "tools", "top_k", "top_p", SWITCH),
     }
 )
-# Of several calls that it makes all the same, the answer has the first.
+# If the model makes several calls all the same, the answer has the first.
 _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {**DEFAULTS, "parallel_tool_calls": (b"true", b"false")}
 _HINTS = frozenset(
     {
@@ -211,15 +211,15 @@ _MOST_TEMPERATURE = 1
 
 
 def with_switch(fields: Mapping[str, msgspec.Raw], model: str) -> Mapping[str, msgspec.Raw]:
-    """Return a chat request whose model is told to drop thoughts that do not fit what stands before them any more."""
+    """Return a chat request that has thoughts dropped which no longer fit the text before them."""
     return {**fields, SWITCH: _ON} if "prefix" in traits_of(model).bound else fields
 
 
 def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording:
-    """Translate a chat completion request into a Converse request to ``model``, without its name.
+    """Translate a chat completion request into a Converse request to ``model``, without the model's name.
 
-    A Claude thinks as in its own API: the fields for that are passed through Bedrock to the model. Other models are
-    told an effort. A temperature or top_p of 1, the default, is not sent: newer Claudes refuse any value.
+    A Claude thinks as in its own API: Bedrock passes the fields for thinking through to the model. Other models get an
+    effort. A temperature or top_p of 1, the default, is not sent: newer Claudes refuse any value.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -263,13 +263,13 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
 
 
-# As botocore describes them; what does not fit is refused.
+# Bedrock's pattern for metadata, from botocore: other values are refused.
 _METADATA = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{0,256}", re.ASCII)
 _MOST_METADATA = 16
 
 
 def _metadata(asked: RawObject) -> Object:
-    """Return what Bedrock's logs may be searched by, and take it out of ``asked``, if it takes all of it."""
+    """Return the metadata for searches in Bedrock's logs, and remove it from ``asked`` if Bedrock takes all of it."""
     try:
         told = msgspec.json.decode(asked.get("metadata", b"{}"), type=dict[str, str])
     except UNREADABLE:
@@ -312,9 +312,9 @@ def _inference(asked: RawObject, losses: Losses, model: str) -> Object:
 
 
 def _claude(model: str, hard: tuple[str | None, int | None], inference: Object, losses: Losses, said: Object) -> Object:
-    """Return the fields of Messages for a Claude; sampling that it refuses is taken out of ``inference``.
+    """Return the fields of Messages for a Claude; sampling that the Claude refuses is removed from ``inference``.
 
-    ``hard``: the effort and the budget of its thinking.
+    ``hard``: the effort and the budget of thinking.
     """
     habits, (effort, budget) = _habits(model), hard
     limit = inference.get("maxTokens")
@@ -345,16 +345,16 @@ def _forces(said: Object) -> bool:
 
 
 def _dropping_unfit(extra: Object, said: Object) -> Object:
-    """Return the fields of Messages with the switch, if a turn of what is ``said`` has thoughts.
+    """Return the fields of Messages with the switch, if a turn of the conversation in ``said`` has thoughts.
 
-    A request that forces a call and says nothing of thinking is not told to think, which would be refused.
+    A request that forces a call and says nothing of thinking is not told to think: the API would refuse both together.
     """
     if "thinking" not in extra and _forces(said):
         return extra
     turns = said["messages"]
     if not any("reasoningContent" in block for turn in turns for block in turn["content"]):
         return extra
-    thinking = {"type": "adaptive", **extra.get("thinking", {})}  # what these models do where nothing is said
+    thinking = {"type": "adaptive", **extra.get("thinking", {})}  # what these models do if nothing is said
     if thinking["type"] not in HAVE_SWITCH:
         return extra
     return {**extra, "thinking": {**thinking, "block_binding": _DROPS}, "anthropic_beta": [CONTROLS]}
@@ -365,7 +365,7 @@ def _habits(model: str) -> MessagesHabits:
 
 
 def _as_messages(turns: list[Object]) -> list[Object]:
-    """Return the last turns as ``thinking_of_effort`` reads them: whether one answers calls, and thought before it."""
+    """Return the last turns as ``thinking_of_effort`` reads them: whether the last answers calls, after thinking."""
     answers = bool(turns) and any("toolResult" in block for block in turns[-1]["content"])
     thought = len(turns) > 1 and "reasoningContent" in turns[-2]["content"][0]
     called = [{"type": SIGNED}] if thought else []
@@ -386,7 +386,7 @@ def _tools(asked: RawObject, losses: Losses, conversation: ConverseTurns) -> Obj
         schema: Object = {"type": "object", "properties": {}}
         specs = [{"name": name, "inputSchema": {"json": schema}} for name in conversation.called.values()]
         return {"toolConfig": {"tools": [{"toolSpec": spec} for spec in specs]}}
-    if choice is None and "tool_choice" in asked:  # none
+    if choice is None and "tool_choice" in asked:  # ``none``
         if not conversation.called:
             return {}
         losses.add("tool_choice", "Converse cannot forbid tools that were called before", hint=True)
@@ -403,7 +403,7 @@ def _tool(tool: RawObject, path: str, losses: Losses) -> list[Object]:
         spec["description"] = function["description"]
     spec["inputSchema"] = {"json": schema}
     if bytes(function.get("strict", b"null")) == b"true":
-        kept = KeptSchema(raw_json(schema), f"{at}.parameters")  # its rules are those of Messages
+        kept = KeptSchema(raw_json(schema), f"{at}.parameters")  # the rules of such a schema are those of Messages
         if kept.lost:
             losses.add(f"{at}.strict", f"Converse cannot keep a call to {kept.lost[0]}: best effort instead", hint=True)
         else:
@@ -416,7 +416,7 @@ _AUTO: Object = {"auto": {}}
 
 
 def _tool_choice(asked: RawObject, losses: Losses) -> Object | None:
-    """Return the choice in Converse; None where there is none, or no tool may be called."""
+    """Return the choice in Converse; None if the request has no choice, or no tool may be called."""
     chosen = chosen_tool(asked)
     if isinstance(chosen, str):
         return {"any": {}} if chosen == "required" else _AUTO if chosen == "auto" else None
@@ -438,6 +438,6 @@ def _form(asked: RawObject, losses: Losses) -> Object:
     kept = KeptSchema(given["schema"], "response_format.json_schema.schema")
     for keyword in kept.lost:
         losses.add(keyword, "Converse does not support this keyword of a schema")
-    schema: Object = {"schema": bytes(raw_json(kept.kept)).decode()}  # the JSON is in a string
+    schema: Object = {"schema": bytes(raw_json(kept.kept)).decode()}  # a string that contains JSON
     schema |= {name: given[name] for name in ("name", "description") if name in given and not is_null(given[name])}
     return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}

@@ -1,7 +1,7 @@
 """Reads a Converse request of a client as one of Messages, which have nearly all that Converse has.
 
 The fields are those of botocore 1.44.8's description of the service (bedrock-runtime 2023-09-30), read on 2026-11-30.
-What a Claude takes beside them (``additionalModelRequestFields``) are fields of Messages as they are.
+Fields that a Claude takes beside them (``additionalModelRequestFields``) are fields of Messages already.
 """
 
 import base64
@@ -23,11 +23,11 @@ _MEDIA_TYPES: Mapping[str, str] = {
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
 _TEXTS = frozenset({"csv", "html", "md", "txt"})
-# As early guides name it (docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-extended-thinking.html), and as
-# OpenAI's models at Bedrock take it.
+# The name in early guides (docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-extended-thinking.html), and
+# the name that OpenAI's models at Bedrock take.
 _THINKING, _EFFORT = "reasoning_config", "reasoning_effort"
-_PLACE, _FILE = "document_index", "file_id"  # of a citation; only answers have the second
-# Words on a call that change no answer: what its logs may be searched by, and how its model is run.
+_PLACE, _FILE = "document_index", "file_id"  # the places of a citation; only answers have the second
+# Fields of a call that change no answer: what the logs may be searched by, and how the model is run.
 _UNASKED = ("requestMetadata", "performanceConfig")
 
 
@@ -179,7 +179,7 @@ class _Inference(_Strict):
 
 
 class _JsonSchema(_Strict):
-    schema: str  # JSON, in a string
+    schema: str  # a string that contains JSON
     name: str | None = None
     description: str | None = None
 
@@ -219,16 +219,17 @@ class AskedInConverse(msgspec.Struct, frozen=True):
     """A request as one of Messages, without its model."""
 
     fields: Fields
-    is_limited: bool = True  # it says how long the answer may be
-    paths: Sequence[str] = ()  # of the model's own fields in the answer that are to be told
-    ignored: Sequence[str] = ()  # fields of the request that nothing is done about
+    is_limited: bool = True  # the request limits the answer's length
+    paths: Sequence[str] = ()  # the model's own fields that the client wants in the answer
+    ignored: Sequence[str] = ()  # fields of the request without effect
 
 
 def messages_of_converse(fields: Fields, max_tokens: int) -> AskedInConverse:
-    """Return a Converse request as one of Messages; ``max_tokens``: of its answer, where it sets no limit.
+    """Return a Converse request as one of Messages; ``max_tokens``: the answer's limit if the request sets none.
 
     Raises:
-        Malformed: it is not valid in Converse, or has what Messages have no place for (files in S3, guardrails).
+        Malformed: the request is not valid in Converse, or has parts for which Messages have no place (files in S3,
+            guardrails).
 
     """
     try:
@@ -267,7 +268,7 @@ def _said(asked: _Request, max_tokens: int) -> dict[str, Any]:
 
 
 def _tools(config: _Tools | None, own: dict[str, msgspec.Raw]) -> Object:
-    """Return the offered tools, with Anthropic's ``own``, for which Converse has no place: these are taken."""
+    """Return the offered tools, with Anthropic's tools in ``own``, which Converse lacks; remove these there."""
     tools = [] if config is None else _offered(config.tools)
     tools += msgspec.json.decode(own.pop("tools", b"[]"), type=list[Any])
     said: Object = {"tools": tools} if tools else {}
@@ -277,7 +278,7 @@ def _tools(config: _Tools | None, own: dict[str, msgspec.Raw]) -> Object:
 
 
 def _output(config: _Output, own: dict[str, msgspec.Raw]) -> Object:
-    """Return how the answer is to be; what the ``own`` fields say of it is taken."""
+    """Return the fields for the answer's form; such fields in ``own`` are removed there."""
     said: Object = {} if config.effort is None else {"effort": config.effort}
     if _EFFORT in own:
         said["effort"] = own.pop(_EFFORT)
@@ -288,7 +289,7 @@ def _output(config: _Output, own: dict[str, msgspec.Raw]) -> Object:
 
 
 def _blocks(given: Sequence[_Block], at: str, before: Sequence[Object] = ()) -> list[Object]:
-    """Return blocks of Messages; ``before``: those of the turn before, of which the last may get a mark."""
+    """Return blocks of Messages; ``before``: the blocks of the turn before, of which the last may get a mark."""
     blocks: list[Object] = []
     for number, block in enumerate(given):
         if block.cache_point is not None:
@@ -314,7 +315,7 @@ def _block(block: _Block, at: str) -> Object:
         said = _thought(thought)
     elif (cited := block.citations_content) is not None:
         said = _cited(cited)
-    elif (guarded := block.guard_content) is not None:  # the model reads it; no guardrail looks at it
+    elif (guarded := block.guard_content) is not None:  # the model reads this text; no guardrail looks at it
         text = None if guarded.text is None else guarded.text.text
         said = _shown(_Result(text=text, image=guarded.image), f"{at}.guardContent")
     else:
@@ -330,7 +331,7 @@ def _thought(thought: _Reasoning) -> Object:
 
 
 def _data(blob: str) -> str:
-    """Return a sealed thought of Messages; what Bedrock itself has given is no text in Base64, and stays as it is."""
+    """Return a sealed thought of Messages. A thought that Bedrock itself has sealed is no text in Base64, and stays."""
     try:
         data = base64.b64decode(blob, validate=True).decode("ascii")
     except (binascii.Error, UnicodeDecodeError):
@@ -346,7 +347,7 @@ def _cited(cited: _CitedText) -> Object:
 
 
 def _shown(block: _Result, at: str) -> Object:
-    """Return what a turn and a tool's result may have both."""
+    """Return a block that a turn may have, and a tool's result too."""
     if block.text is not None:
         return {"type": "text", "text": block.text}
     if bytes(block.json):
