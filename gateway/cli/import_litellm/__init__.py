@@ -1,1 +1,1 @@
-"""Converts a LiteLLM proxy's configuration to ours."""
+"""Converts a LiteLLM proxy's configuration to Holeshot's."""

@@ -1,7 +1,8 @@
 """Converts the accounts of a LiteLLM proxy: its master key, and the keys, teams, users and customers of its database.
 
-The latter are read from saved answers of its API: ``/key/list?return_full_object=true``, ``/team/list``,
-``/user/list`` and ``/customer/list``. LiteLLM stores the SHA-256 of a key, as we do, so keys go on working.
+The keys, teams, users and customers are read from saved answers of LiteLLM's API:
+``/key/list?return_full_object=true``, ``/team/list``, ``/user/list`` and ``/customer/list``. LiteLLM stores the SHA-256
+of a key, as Holeshot does, so keys go on working.
 """
 
 import hashlib
@@ -15,13 +16,13 @@ import msgspec
 from gateway.cli.import_litellm.source import ENVIRON, LiteLlmSection, unused
 from gateway.settings import ConfigurationError, Problem
 
-SIGNING_KEY = "PAGE_SIGNING_KEY"  # the variable
+SIGNING_KEY = "PAGE_SIGNING_KEY"  # the name of a variable
 
 _LISTS = ("keys", "teams", "users", "customers", "data")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LIMITS = {"rpm_limit": "rpm", "tpm_limit": "tpm", "max_parallel_requests": "max_parallel"}
 _PERIODS = {
-    "": "usd_total",  # never begins again
+    "": "usd_total",  # such a budget never begins again
     **dict.fromkeys(("1h", "60m", "3600s"), "usd_per_hour"),
     **dict.fromkeys(("1d", "24h"), "usd_per_day"),
     **dict.fromkeys(("7d", "1w"), "usd_per_week"),
@@ -34,7 +35,7 @@ CLIENT = "litellm-master"
 
 
 def client(section: LiteLlmSection, field: str) -> dict[str, Any]:
-    """Return the entry of ``clients`` for LiteLLM's master key; it has only the key's digest."""
+    """Return the entry of ``clients`` for LiteLLM's master key, with only the key's digest."""
     key, place, variables = section.take(field), section.at(field), section.variables
     became = f"became client {CLIENT!r}, known by the key's SHA-256"
     if (value := variables.value_of(key)) is not None:
@@ -68,7 +69,7 @@ class Accounts:
         """Read one answer.
 
         Raises:
-            ConfigurationError: it cannot be read, or is no list of LiteLLM's.
+            ConfigurationError: the file cannot be read, or is no list of LiteLLM's.
 
         """
         try:
@@ -113,7 +114,7 @@ class Accounts:
             self._note(None, "what keys, teams and customers have spent is not carried over: budgets begin at zero")
 
     def _payer(self, file: str, row: Mapping[str, Any], *names: str) -> str | None:
-        """Add a team and return its name; an internal user without limits becomes none, and None is returned.
+        """Add a team and return its name; None for an internal user without limits, who becomes no team.
 
         Internal users with limits become teams, for their keys without a team.
         """
@@ -156,7 +157,7 @@ class Accounts:
         self.clients[self._unused(_name(row))] = entry
 
     def _limits(self, file: str, row: Mapping[str, Any], label: str) -> dict[str, Any] | None:
-        """Return the limits of a row and of its budget; None if it is blocked, or a limit is 0."""
+        """Return the limits of a row and of its budget; None if the row is blocked, or a limit is 0."""
         budget = row.get(_BUDGET)
         own = {name: value for name, value in row.items() if value is not None}
         values = {**(budget if isinstance(budget, dict) else {}), **own}
@@ -199,7 +200,7 @@ def _kind(row: Any) -> _Kind | None:
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    """Return a key's name; LiteLLM's ``key_name`` has its last characters, which are not shown."""
+    """Return a key's name; LiteLLM's ``key_name`` has the key's last characters, which are not shown."""
     return str(row.get("key_alias") or f"key-{str(row['token'])[:8]}")
 
 

@@ -1,4 +1,4 @@
-"""Converts a LiteLLM proxy's file to the text of ours, with remarks on the work that is left."""
+"""Converts a LiteLLM proxy's file to the text of Holeshot's, with remarks on the work that is left."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from providers import DatasheetTable
 
 # The settings of the router and the proxy.
 
-LEDGER = "LEDGER_DATABASE_URL"  # not HOLESHOT_…: those variables are settings themselves
+LEDGER = "LEDGER_DATABASE_URL"  # not HOLESHOT_…: such variables are settings themselves
 _DEFAULT_LEDGER = "sqlite:///var/holeshot.db"
 _SHUFFLE = "simple-shuffle"  # LiteLLM's default strategy
 _MOST_WEIGHT = 1000.0
@@ -44,10 +44,10 @@ _CAUSES: Mapping[str, Cause] = {
 class _Settings(msgspec.Struct):
     """What the settings say."""
 
-    config: dict[str, Any] = {}  # as our file has it, without providers and models
+    config: dict[str, Any] = {}  # as Holeshot's file has it, without providers and models
     strategy: str = _SHUFFLE
-    aliases: list[tuple[str, Any, Place]] = []  # another name, a model's name, and where this is said
-    fallbacks: dict[str, list[tuple[str, Any, Place]]] = {}  # by field: model, its fallbacks, and where this is said
+    aliases: list[tuple[str, Any, Place]] = []  # another name, a model's name, and the place of the setting
+    fallbacks: dict[str, list[tuple[str, Any, Place]]] = {}  # by field: model, its fallbacks, and their place
 
 
 def _strategy(settings: _Settings, section: LiteLlmSection, field: str, _remark: str) -> None:
@@ -113,7 +113,7 @@ def _master_key(settings: _Settings, section: LiteLlmSection, field: str, _remar
 
 
 def _ledger(settings: _Settings, section: LiteLlmSection, field: str, _remark: str) -> None:
-    """Read whether LiteLLM had a database: its own is not used, as its migrations may drop unknown tables."""
+    """Read whether LiteLLM had a database. Its own is not used: LiteLLM's migrations may drop unknown tables."""
     if section.take(field):
         section.remark(
             "LiteLLM's database has its own tables: make another one for the ledger, put its postgresql:// URL into"
@@ -136,11 +136,11 @@ _OF_SETTINGS: Mapping[str, Function[_Settings]] = {
 
 
 class ConvertedConfiguration(msgspec.Struct, frozen=True):
-    """A LiteLLM configuration as one of ours."""
+    """A LiteLLM configuration as one of Holeshot's."""
 
     text: str  # of the file
-    notes: tuple[Problem, ...]  # what has no counterpart or must be done by hand, in the order of LiteLLM's file
-    variables: tuple[str, ...]  # used in the text, in the order of their first use
+    notes: tuple[Problem, ...]  # fields that have no counterpart or need work by hand, in the order of LiteLLM's file
+    variables: tuple[str, ...]  # variables in the text, in the order of their first use
     providers: tuple[str, ...]
     models: tuple[str, ...]
 
@@ -150,8 +150,8 @@ def convert(
 ) -> ConvertedConfiguration:
     """Convert the file at ``path``; ``sheets`` know which models have a price, for routing by cost.
 
-    ``accounts`` are answers of LiteLLM's API about its keys, teams, users and customers. Only the master key is read
-    from ``environ``; its digest is written.
+    ``accounts``: answers of LiteLLM's API about its keys, teams, users and customers. Only the master key is read from
+    ``environ``; the master key's digest is written.
 
     Raises:
         ConfigurationError: a file cannot be read, or is not YAML, or JSON.
@@ -171,7 +171,7 @@ def convert(
     if found.clients:
         config |= {"host": "0.0.0.0", "clients": {**config.get("clients", {}), **found.clients}}  # noqa: S104 - as above
     config |= {"teams": found.teams, "end_users": found.end_users}
-    if found.end_users:  # their names are kept as keyed hashes
+    if found.end_users:  # end users' names are kept as keyed hashes
         config["page"] = {"signing_key": file.variables.plain(f"{ENVIRON}{SIGNING_KEY}", ("page", "signing_key"))}
     file.variables.remark_on_own()
     walk("file", file, {}, None, {"section": lambda _reader, section, field, _remark: section.take(field)})
@@ -205,7 +205,7 @@ class _Conversion:
         ]
         read = [read_entry(each, self.addresses, drop_params=self._drop_params) for each in sections]
         found = [entry for entry in read if entry is not None]
-        # Providers of wildcards come first: clients use their names, so these must not get numbers.
+        # Providers of wildcards come first: clients use these providers' names, so these must not get numbers.
         for entry in sorted(found, key=lambda each: not each.is_wildcard):
             if entry.is_wildcard:
                 self._open_to_any_model(entry)
@@ -229,7 +229,7 @@ class _Conversion:
         return self._models
 
     def _open_to_any_model(self, entry: ModelListEntry) -> None:
-        """Convert a wildcard to a provider whose models clients name themselves, with the prefix they know."""
+        """Convert a wildcard to a provider whose models clients name themselves, with the prefix that clients know."""
         if CLIENT in (clients := self._settings.config.get("clients", {})):
             clients[CLIENT]["adhoc"] = True
         prefix, slash, rest = entry.name.partition("/")
@@ -247,7 +247,7 @@ class _Conversion:
             )
 
     def _add(self, name: str, entries: Sequence[ModelListEntry]) -> None:
-        """Add a model, and another one for each further ``order``, which is a fallback of the one before."""
+        """Add a model, and another model for each further ``order``: each is a fallback of the model before."""
         public = name.replace(",", "-")
         if public != name:
             self._notes.add((*entries[0].place, "model_name"), f"a model's name has no comma: called {public!r}")
@@ -271,7 +271,7 @@ class _Conversion:
             )
 
     def _weights(self, entries: Sequence[ModelListEntry]) -> list[float | None]:
-        """Return LiteLLM's weights, by weight, else by rpm or tpm; None for each if all are equal."""
+        """Return LiteLLM's weights, by weight, else by rpm or tpm; None for each entry if all are equal."""
         if any("weight" in entry.numbers for entry in entries):
             return [min(_MOST_WEIGHT, entry.numbers.get("weight", 0.0)) for entry in entries]
         known = [entry.rate for entry in entries if entry.rate]
@@ -304,7 +304,7 @@ class _Conversion:
         return model | settings
 
     def _shared(self, found: Sequence[tuple[ModelListEntry, dict[str, Any]]]) -> dict[str, Any]:
-        """Return the settings of the model; what its deployments do not share stays with each, or is sent by each."""
+        """Return the settings of the model; settings that its deployments do not share stay with each deployment."""
         shared: dict[str, Any] = {}
         first = found[0][0]
         if all(entry.timeouts == first.timeouts for entry, _ in found) and first.timeouts:
@@ -352,9 +352,9 @@ class _Conversion:
             self._aliased[name] = of
 
     def _add_fallbacks(self) -> None:
-        """Add each model's fallbacks, after those from ``order``.
+        """Add each model's fallbacks, after the fallbacks from ``order``.
 
-        As in LiteLLM, a cause without its own fallbacks uses those for failures.
+        As in LiteLLM, a cause without its own fallbacks uses the fallbacks for failures.
         """
         said = self._fallbacks_said()
         for name, model in self._models.items():
@@ -401,18 +401,18 @@ class _Conversion:
 
 
 def _is_alone(model: Mapping[str, Any]) -> bool:
-    """Whether no other deployment could answer for a model while its own is silent."""
+    """Whether no other deployment could answer for a model while the model's own is silent."""
     fallbacks = model.get("fallbacks", ())
     helps = any(isinstance(each, str) or Cause.FAILED in each["causes"] for each in fallbacks)
     return len(model["deployments"]) == 1 and not helps
 
 
 def _named_apart(deployments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return them without duplicates; different ones with the same name get names of their own.
+    """Return the deployments without duplicates; different deployments of one name get names of their own.
 
     LiteLLM limits what is in flight per entry: when two entries become one deployment, their limits are added.
     """
-    kept: list[tuple[dict[str, Any], dict[str, Any]]] = []  # as it was, and as it is in the file
+    kept: list[tuple[dict[str, Any], dict[str, Any]]] = []  # the deployment before, and as it is in the file
     for row in deployments:
         if (same := next((made for was, made in kept if was == row), None)) is not None:
             if isinstance(limit := row.get("max_in_flight"), int):
@@ -435,7 +435,7 @@ _HEAD = """\
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes all values in full, without YAML aliases for shared ones."""
+    """Writes all values in full, without YAML aliases for shared values."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
@@ -452,7 +452,7 @@ def _represent_list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
 
 
 def _represent_text(dumper: yaml.SafeDumper, data: str) -> yaml.Node:
-    """Write a text in quotes where it looks like a number to us, as ``080`` and ``1e3`` do."""
+    """Write a text in quotes if Holeshot would read it as a number, as ``080`` and ``1e3``."""
     return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="'" if must_be_quoted(data) else None)
 
 
@@ -479,7 +479,7 @@ def _section(key: str, value: Any, words: str) -> str:
 
 
 def _located(note: Problem, source: str) -> str:
-    file = source if note.file is None else Path(note.file).name  # or an included one
+    file = source if note.file is None else Path(note.file).name  # or an included file
     return str(Problem(note.message, file, note.line))
 
 

@@ -26,9 +26,9 @@ from providers import Vendor
 
 
 class LiteLlmModel(msgspec.Struct, frozen=True):
-    """The vendor and model that a name of LiteLLM's refers to."""
+    """The vendor and model to which a name of LiteLLM's refers."""
 
-    model: str  # the vendor's name for it
+    model: str  # the vendor's name for the model
     vendor: Vendor | None = None  # from the catalog
     prefix: str | None = None  # LiteLLM's name for a vendor that is not in the catalog; None for one's own server
     apis: tuple[str, ...] = ()  # the APIs that the name selects; empty if none
@@ -40,7 +40,7 @@ class LiteLlmModel(msgspec.Struct, frozen=True):
 
 
 def resolve(model: str, custom: str, catalog: Catalog) -> LiteLlmModel | None:
-    """Return what LiteLLM's name ``model`` refers to; None if unknown. ``custom`` is its ``custom_llm_provider``."""
+    """Return what LiteLLM's name ``model`` refers to; None: unknown. ``custom``: its ``custom_llm_provider``."""
     vendors = table().vendors
     known = vendors.own_servers | vendors.litellm_only
     first, slash, rest = model.partition("/")
@@ -102,20 +102,20 @@ def _host(url: str) -> str | None:
 # Placeholders for the key of a server without authentication.
 _NO_KEY = re.compile(r"(?i)(sk-)?(none|null|dummy|empty|fake|fake-key|no-?key|not-?needed|na|n/a|x+|anything|test)")
 _TOKENS = ("azure_ad_token", "tenant_id", "client_id", "client_secret")
-# Versions by which LiteLLM selects Azure's newer API, which has other paths.
+# Versions by which LiteLLM selects Azure's newer API. That API has other paths.
 _AZURE_V1 = frozenset({"v1", "latest", "preview"})
 _VERSIONED = "api-version"  # the name of the query parameter
 
 
 class ProviderAddress(msgspec.Struct, frozen=True):
-    """Everything that identifies a provider except its key. Values are as our file has them."""
+    """Everything that identifies a provider except its key. Values are as Holeshot's file has them."""
 
     vendor: str | None = None  # in the catalog
     prefix: str | None = None  # LiteLLM's name for a vendor that is not in the catalog
-    kind: str | None = None  # if it differs from the vendor's row
-    base_url: str | None = None  # if it differs from the vendor's
+    kind: str | None = None  # if the kind differs from the vendor's row
+    base_url: str | None = None  # if the URL differs from the vendor's
     organization: str | None = None
-    api_version: str | None = None  # if it differs from the vendor's row
+    api_version: str | None = None  # if the version differs from the vendor's row
 
 
 class ProviderAddresses:
@@ -123,7 +123,7 @@ class ProviderAddresses:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self._served: dict[ProviderAddress, dict[str | None, list[bytes]]] = {}  # deployments there, by key
+        self._served: dict[ProviderAddress, dict[str | None, list[bytes]]] = {}  # deployments at an address, by key
         self._preferred: dict[tuple[ProviderAddress, str | None], str] = {}
         self._names: dict[tuple[ProviderAddress, str | None], str] = {}
         self.providers: dict[str, dict[str, Any]] = {}
@@ -164,14 +164,14 @@ class ProviderAddresses:
         self._preferred.setdefault((address, key), name)
 
     def name_all(self) -> None:
-        """Make a provider for each address and key; keys that serve the same become one provider's ``api_keys``."""
+        """Make a provider for each address and key; keys of the same deployments become one's ``api_keys``."""
         for address, keys in self._served.items():
             same = len({frozenset(deployments) for deployments in keys.values()}) == 1 and None not in keys
             for group in [list(keys)] if same else [[key] for key in keys]:
                 self._add(address, group)
 
     def name_of(self, address: ProviderAddress, key: str | None) -> str | None:
-        """Return the provider for ``address`` and ``key``; None if there cannot be one."""
+        """Return the provider for ``address`` and ``key``; None if no provider can be made."""
         return self._names.get((address, key))
 
     def _add(self, address: ProviderAddress, keys: list[str | None]) -> None:
@@ -198,7 +198,7 @@ class ProviderAddresses:
         self._names.update({(address, key): name for key in keys})
 
     def _api_version(self, vendor: Vendor | None, params: LiteLlmSection) -> str | None:
-        """Read the API version from ``params``, if the vendor has one and it is not that of its row."""
+        """Read the API version from ``params``, if the vendor has versions, and this is not its row's."""
         if vendor is None or _VERSIONED not in vendor.query:
             return None
         given, sent = params.plain("api_version"), vendor.query[_VERSIONED]
@@ -248,7 +248,7 @@ class ProviderAddresses:
 
 
 def _usual(vendor: Vendor) -> str | None:
-    """Return the variable from which LiteLLM takes the vendor's key, if the catalog has it, else the most usual one."""
+    """Return the variable from which LiteLLM takes the vendor's key, if the catalog has it; else the most usual one."""
     if not vendor.key_env:
         return None
     litellms = f"{(vendor.litellm_prefix or '').upper()}_API_KEY"
@@ -256,13 +256,13 @@ def _usual(vendor: Vendor) -> str | None:
 
 
 def _trimmed(url: str, vendor: Vendor | None) -> str:
-    """Return ``url`` in the form of our base URLs: up to where the paths of the API begin."""
+    """Return ``url`` in the form of Holeshot's base URLs: up to where the paths of the API begin."""
     url = url.rstrip("/").removesuffix("/chat/completions")
     if vendor is None:
         return url
     if vendor.name == "azure":
         return url.partition("/openai")[0] if "/openai/" in f"{url}/" else url
-    # LiteLLM adds the version for these two itself.
+    # For these two vendors LiteLLM itself adds the version.
     if vendor.name in ("ollama", "anthropic") and vendor.kind != "litellm" and not url.endswith("/v1"):
         return f"{url}/v1"
     return url
@@ -270,11 +270,11 @@ def _trimmed(url: str, vendor: Vendor | None) -> str:
 
 # The entries of ``model_list``: each becomes a deployment, and settings of its model.
 
-_OF_LITELLM = frozenset({"chat", "embeddings"})  # the APIs of vendors that the litellm library is used for
+_OF_LITELLM = frozenset({"chat", "embeddings"})  # the APIs of vendors for which the litellm library is used
 
 
 class ModelListEntry(msgspec.Struct):
-    """An entry of ``model_list``. Values are as our file has them."""
+    """An entry of ``model_list``. Values are as Holeshot's file has them."""
 
     place: Place
     name: str  # the model's public name
@@ -282,24 +282,24 @@ class ModelListEntry(msgspec.Struct):
     address: ProviderAddress
     key: str | None
     through_litellm: bool  # whether the litellm library is used for the vendor
-    deployment: dict[str, Any] = {}  # as in our file, without the deployment's name
-    params: dict[str, Any] = {}  # of requests: LiteLLM's defaults
+    deployment: dict[str, Any] = {}  # as in Holeshot's file, without the deployment's name
+    params: dict[str, Any] = {}  # parameters of requests: LiteLLM's defaults
     numbers: dict[str, float] = {}  # weight, order, rpm, tpm
 
     @property
     def timeouts(self) -> dict[str, Any]:
-        """The model's, if its entries agree."""
+        """The time-outs of the model, if its entries agree."""
         found: dict[str, Any] = self.deployment.get("timeouts", {})
         return found
 
     @property
     def rate(self) -> float | None:
-        """LiteLLM's weight if the entries have none."""
+        """LiteLLM's weight if the entries have no weight."""
         return self.numbers.get("rpm") or self.numbers.get("tpm")
 
     @property
     def order(self) -> float:
-        """The entries of a model with a higher one are used when the others failed."""
+        """LiteLLM's order: entries with a higher order are used when the entries before have failed."""
         return self.numbers.get("order") or 1
 
     @property
@@ -315,7 +315,7 @@ class ModelListEntry(msgspec.Struct):
 
     @property
     def is_begun(self) -> bool:
-        """Whether the name is a pattern for names that begin so, as in ``models``: ``claude-*``."""
+        """Whether the name is a pattern for names with this beginning, as in ``models``: ``claude-*``."""
         begin, star, rest = self.name.partition("*")
         is_of_provider = not begin or begin.find("/") == len(begin) - 1  # openai/*
         return bool(star) and not rest and not is_of_provider and "*" not in self.model[:-1]
@@ -353,7 +353,7 @@ def _body(entry: ModelListEntry, params: LiteLlmSection, field: str, _remark: st
 
 
 def _region(entry: ModelListEntry, params: LiteLlmSection, field: str, remark: str) -> None:
-    """Read a region, which is one of the credentials of some vendors, too."""
+    """Read a region; for some vendors the region is one of the credentials, too."""
     value = params.get(field)
     if value and isinstance(value, str):
         put(entry.deployment, "region", params.variables.plain(value, params.at(field)))
@@ -365,7 +365,7 @@ def _region(entry: ModelListEntry, params: LiteLlmSection, field: str, remark: s
 
 
 def _credential(entry: ModelListEntry, params: LiteLlmSection, field: str, remark: str) -> None:
-    """Read a credential that the litellm library needs; it is sent in the body."""
+    """Read a credential that the litellm library needs; the credential is sent in the body."""
     value = params.take(field)
     if value is None:
         return
@@ -398,7 +398,7 @@ def _elsewhere(_reader: object, section: LiteLlmSection, field: str, _remark: st
 
 
 _OF_ENTRIES: Mapping[str, Function[ModelListEntry]] = {
-    "address": _elsewhere,  # what is left of what Addresses.read reads
+    "address": _elsewhere,  # the fields that Addresses.read has left
     "body": _body,
     "credential": _credential,
     "default": _default,
@@ -412,7 +412,7 @@ _OF_ENTRIES: Mapping[str, Function[ModelListEntry]] = {
 
 
 def clocks(section: LiteLlmSection) -> dict[str, Any]:
-    """Return LiteLLM's time-outs as ours: none limits a whole answer, they limit the wait for the next bytes."""
+    """Return LiteLLM's time-outs as Holeshot's: LiteLLM's limit the wait for the next bytes, not a whole answer."""
     used, found = "", {}
     for field in ("stream_timeout", "timeout", "request_timeout"):
         if (value := section.plain(field)) is None:
@@ -427,7 +427,7 @@ def clocks(section: LiteLlmSection) -> dict[str, Any]:
 
 
 def read_entry(section: LiteLlmSection, addresses: ProviderAddresses, *, drop_params: bool) -> ModelListEntry | None:
-    """Return the entry of a section of ``model_list``; None, with a remark, if it names no provider."""
+    """Return the entry of a section of ``model_list``; None, with a remark, if the section names no provider."""
     params, info, name = section.within("litellm_params"), section.within("model_info"), section.take("model_name")
     model = params.take("model")
     if not model or not name:

@@ -1,4 +1,4 @@
-"""LiteLLM's file as the import reads it: field by field, by a table of what each becomes, with remarks on the rest."""
+"""LiteLLM's file as the import reads it: field by field, by a table of counterparts, with remarks on the rest."""
 
 import fnmatch
 import re
@@ -18,7 +18,7 @@ from providers import redact
 
 
 class Notes:
-    """Collects remarks. A remark never repeats a configured value, which may be a secret."""
+    """Collects remarks. A remark never repeats a configured value: the value may be a secret."""
 
     def __init__(self, file: str | None, lines: Mapping[Place, int]) -> None:
         self._file = file
@@ -27,7 +27,7 @@ class Notes:
         self.problems: list[Problem] = []  # errors in the file itself
 
     def add(self, place: Place, remark: str) -> None:
-        """Remark on ``place``; the same remark on the same key elsewhere is merged with it."""
+        """Remark on ``place``; the same remark on the same key elsewhere is merged with this one."""
         word = str(place[-1]) if place else ""
         self._places.setdefault((word, remark), []).append(place)
 
@@ -54,9 +54,9 @@ class Notes:
         return next((self._lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in self._lines), None)
 
 
-# Converts values for our file: keeps references to variables, and turns secrets into references. LiteLLM refers to a
-# variable as ``os.environ/NAME``, our file as ``${NAME}``. A secret in clear text is never copied: it becomes a
-# variable, and the remark about it has only the variable's name.
+# Converts values for Holeshot's file: keeps references to variables, and turns secrets into references. LiteLLM refers
+# to a variable as ``os.environ/NAME``, Holeshot's file as ``${NAME}``. A secret in clear text is never copied: the
+# secret becomes a variable, and the remark has only the variable's name.
 
 ENVIRON = "os.environ/"
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -72,7 +72,7 @@ _MOVED = (
 
 
 class Variables:
-    """Converts values to those of our file, and records the variables that it needs."""
+    """Converts values to those of Holeshot's file, and records the variables that the file needs."""
 
     def __init__(self, data: Mapping[str, Any], environ: Mapping[str, str], notes: Notes) -> None:
         own = data.get("environment_variables")
@@ -84,7 +84,7 @@ class Variables:
         self.used: list[str] = []  # in the order of their first use
 
     def plain(self, value: Any, place: Place) -> Any:
-        """Return the converted value of a field whose name is no secret's; a secret in it still becomes a variable."""
+        """Return the converted value of a field that is no secret by name; a secret in the value becomes a variable."""
         if isinstance(value, dict):
             return {str(key): self.named(str(key), item, (*place, str(key))) for key, item in value.items()}
         if isinstance(value, list):
@@ -93,7 +93,7 @@ class Variables:
             return value
         if value.startswith(ENVIRON):
             return self._use(value.removeprefix(ENVIRON))
-        if _holds_password(value) or redact(value) != value:  # may look like a key anywhere
+        if _holds_password(value) or redact(value) != value:  # a value may look like a key anywhere
             return self.secret(value, place, _variable(str(place[-1])))
         return value.replace("${", "$${")
 
@@ -104,7 +104,7 @@ class Variables:
         return self.plain(value, place)
 
     def secret(self, value: Any, place: Place, name: str) -> str:
-        """Return a reference to a secret; one in clear text becomes the variable ``name``, or a similar name."""
+        """Return a reference to a secret; a secret in clear text becomes the variable ``name``, or a similar name."""
         if isinstance(value, str) and value.startswith(ENVIRON):
             return self._use(value.removeprefix(ENVIRON))
         text = str(value)
@@ -115,7 +115,7 @@ class Variables:
         return self._use(self._moved[text])
 
     def value_of(self, value: Any) -> str | None:
-        """Return the value, or that of the variable it refers to; None if that is not set."""
+        """Return the value, or the value of the variable to which it refers; None if the variable is not set."""
         if not isinstance(value, str) or not value.startswith(ENVIRON):
             return None if value is None else str(value)
         name = value.removeprefix(ENVIRON)
@@ -123,12 +123,12 @@ class Variables:
         return str(found) if found else None
 
     def default(self, *names: str) -> str | None:
-        """Return a reference to the first of ``names`` that LiteLLM's file sets; None if it sets none."""
+        """Return a reference to the first of ``names`` that LiteLLM's file sets; None if the file sets none of them."""
         name = next((name for name in names if self._own.get(name)), None)
         return None if name is None else self._use(name)
 
     def remark_on_own(self) -> None:
-        """Remark on the ``environment_variables``, which must be set elsewhere from now on."""
+        """Remark on the ``environment_variables``: these must be set elsewhere from now on."""
         for name in self._own:
             if name in self.used:
                 self._notes.add(
@@ -145,7 +145,7 @@ class Variables:
 
 
 def unused(name: str, taken: Container[str], between: str = "-") -> str:
-    """Return ``name``, with a number if it is taken."""
+    """Return ``name``, with a number if the name is taken."""
     numbered = (f"{name}{between}{number}" for number in count(2))
     return next(each for each in chain([name], numbered) if each not in taken)
 
@@ -156,7 +156,7 @@ def is_secret(name: str) -> bool:
 
 
 def is_reference(value: object) -> bool:
-    """Whether ``value``, as in our file, depends on variables."""
+    """Whether ``value``, as in Holeshot's file, depends on variables."""
     return isinstance(value, str) and _REFERENCE.search(value) is not None
 
 
@@ -193,10 +193,10 @@ _MTOK_DIGITS = 6
 
 
 class FieldRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of a field: our field ``to``, or what the function ``by`` makes of it, or only a remark."""
+    """What becomes of a field: the field ``to`` of Holeshot's, or what the function ``by`` makes of it, or a remark."""
 
     to: str = ""
-    is_: Any = msgspec.field(name="is", default=None)  # what true becomes
+    is_: Any = msgspec.field(name="is", default=None)  # what ``true`` becomes
     times: float = 0.0
     by: str = ""
     remark: str = ""
@@ -204,7 +204,7 @@ class FieldRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Vendors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """LiteLLM's prefixes of models, besides those of the catalog."""
+    """LiteLLM's prefixes of models, besides the catalog's prefixes."""
 
     own_servers: frozenset[str]
     litellm_only: frozenset[str]
@@ -236,7 +236,7 @@ def table() -> LiteLlmTable:
 
 @cache
 def rows(section: str) -> Mapping[str, FieldRow]:
-    """Return the rows of a section by field, as they are read: those with stars last, the longest first."""
+    """Return the rows of a section by field, in the order of reading: rows with stars last, the longest first."""
     known = table()
     found = known.fields[section] | known.fields.get(known.also.get(section, ""), {})
     if section == "litellm_params":
@@ -251,7 +251,7 @@ def _row(said: str | FieldRow, texts: Mapping[str, str]) -> FieldRow:
 
 
 class LiteLlmSection:
-    """A section of LiteLLM's file, from which one field after the other is taken."""
+    """A section of LiteLLM's file. Its fields are taken one after the other."""
 
     def __init__(self, value: Any, place: Place, notes: Notes, variables: "Variables") -> None:
         self._values = {str(key): item for key, item in contents(value, place, notes).items()}
@@ -273,15 +273,15 @@ class LiteLlmSection:
         self.notes.add(self.at(*field), remark)
 
     def get(self, field: str) -> Any:
-        """Return the value of a field as it is; it stays."""
+        """Return the value of a field, unconverted; the field stays."""
         return self._values.get(field)
 
     def take(self, field: str) -> Any:
-        """Remove a field and return its value as it is; None if it has none."""
+        """Remove a field and return its value, unconverted; None if there is no such field."""
         return self._values.pop(field, None)
 
     def plain(self, field: str) -> Any:
-        """Remove a field and return its value, converted to one of our file."""
+        """Remove a field and return its value, converted for Holeshot's file."""
         return self.variables.plain(self.take(field), self.at(field))
 
     def named(self, field: str) -> Any:
@@ -289,11 +289,11 @@ class LiteLlmSection:
         return self.variables.named(field, self.take(field), self.at(field))
 
     def secret(self, field: str, name: str) -> str:
-        """Remove a secret and return a reference; one in clear text becomes the variable ``name``, or a similar one."""
+        """Remove a secret and return a reference; clear text becomes the variable ``name``, or a similar one."""
         return self.variables.secret(self.take(field), self.at(field), name)
 
     def number(self, field: str) -> float | None:
-        """Remove a field and return its number; None, with a remark, if it is none."""
+        """Remove a field and return its number; None, with a remark, if the value is no number."""
         if (value := self.take(field)) is None:
             return None
         try:
@@ -306,11 +306,11 @@ class LiteLlmSection:
         return number
 
     def within(self, field: str) -> "LiteLlmSection":
-        """Remove and return a section of this one; it is empty, with a remark, if it is none."""
+        """Remove and return a section of this one; an empty section, with a remark, if the value is no section."""
         return LiteLlmSection(self._values.pop(field, None), self.at(field), self.notes, self.variables)
 
     def items(self, field: str) -> list[Any]:
-        """Remove and return a list; it is empty, with a remark, if it is none."""
+        """Remove and return a list; an empty list, with a remark, if the value is no list."""
         return items(self.take(field), self.at(field), self.notes)
 
 
@@ -338,7 +338,7 @@ def walk(
 
 
 def put(ours: dict[str, Any], path: str, value: Any) -> bool:
-    """Set the field ``path`` unless it is set; return whether it has this value now."""
+    """Set the field ``path`` unless it is set; return whether the field has this value now."""
     *sections, field = path.split(".")
     for each in sections:
         ours = ours.setdefault(each, {})
@@ -346,7 +346,7 @@ def put(ours: dict[str, Any], path: str, value: Any) -> bool:
 
 
 def remark_if_set(section: LiteLlmSection, field: str, remark: str, *, off: bool = False) -> None:
-    """Remove a field, and remark on it unless it sets nothing; with ``off``, false sets something."""
+    """Remove a field, and remark on it unless its value sets nothing; with ``off``, false sets something."""
     value = section.take(field)
     if is_set(value) or (off and value is False):
         section.remark(remark, field)
@@ -366,14 +366,14 @@ def _converted(section: LiteLlmSection, field: str, row: FieldRow) -> Any:
 
 
 def contents(value: Any, place: Place, notes: Notes) -> dict[str, Any]:
-    """Return ``value`` if it is a section, else an empty one, with a remark."""
+    """Return ``value`` if it is a section; else an empty section, with a remark."""
     if value is not None and not isinstance(value, dict):
         notes.no_section(place, value)
     return value if isinstance(value, dict) else {}
 
 
 def items(value: Any, place: Place, notes: Notes) -> list[Any]:
-    """Return ``value`` if it is a list, else an empty one, with a remark."""
+    """Return ``value`` if it is a list; else an empty list, with a remark."""
     if value is not None and not isinstance(value, list):
         notes.no_section(place, value)
     return value if isinstance(value, list) else []
@@ -396,13 +396,13 @@ def read_source(path: Path, environ: Mapping[str, str]) -> LiteLlmSection:
     """Read the file at ``path``.
 
     Raises:
-        ConfigurationError: it cannot be read, is not YAML, or not a LiteLLM configuration.
+        ConfigurationError: the file cannot be read, is not YAML, or not a LiteLLM configuration.
 
     """
     document = read_document(path, _TEXTS)
     if document.problems and not document.data:
         raise ConfigurationError(document.problems)
-    sections = sorted(name for name, row in rows("file").items() if row.by)  # one of them is in each of LiteLLM's files
+    sections = sorted(name for name, row in rows("file").items() if row.by)  # each of LiteLLM's files has one of these
     if document.data and document.data.keys().isdisjoint(sections):
         words = f"is not a LiteLLM configuration: it has none of {', '.join(sections)}"
         raise ConfigurationError([*document.problems, Problem(words, str(path))])
@@ -437,7 +437,7 @@ def _include(data: dict[str, Any], path: Path, place: Place, notes: Notes) -> No
 def _insert_credentials(data: dict[str, Any], notes: Notes) -> None:
     """Replace every ``litellm_credential_name`` by that credential's values."""
     named: dict[str, dict[str, Any]] = {}
-    places: dict[str, Place] = {}  # of those that no entry has used
+    places: dict[str, Place] = {}  # places of credentials that no entry has used
     for index, item in enumerate(items(data.get("credential_list"), ("credential_list",), notes)):
         place: Place = ("credential_list", index)
         credential = contents(item, place, notes)

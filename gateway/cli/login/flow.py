@@ -1,8 +1,8 @@
 """OAuth 2.0 on a machine without a browser of its own: the device flow (RFC 8628), and tokens that are renewed.
 
-What providers do differently, by their documents (read on 2026-11-29): Google names the address
-``verification_url`` and has opaque access tokens, Entra and Auth0 send a new refresh token at each use, Auth0 wants an
-``audience``, Okta's ``slow_down`` comes without a new interval.
+Providers differ, by their documents (read on 2026-11-29). Google names the address ``verification_url`` and has opaque
+access tokens. Entra and Auth0 send a new refresh token at each use. Auth0 wants an ``audience``. Okta's ``slow_down``
+comes without a new interval.
 """
 
 import base64
@@ -21,11 +21,11 @@ import msgspec
 
 TIMEOUT_S: Final = 10.0  # of one request
 LARGEST: Final = 1024 * 1024
-LONGEST_S: Final = 1e9  # that anything lasts, whatever a provider says
+LONGEST_S: Final = 1e9  # the longest that anything lasts, whatever a provider says
 _SLOWER_S = 5.0  # RFC 8628, 3.5: what ``slow_down`` adds
-_INTERVAL_S = 5.0  # RFC 8628, 3.2: where none is said
-_LEAST_S = 1.0  # between two questions, where the provider says that there need be no pause
-_BUSY = 429  # and what is above 499: the provider cannot answer now, which says nothing of the sign-in
+_INTERVAL_S = 5.0  # RFC 8628, 3.2: the interval if the provider states none
+_LEAST_S = 1.0  # the least pause between two questions, even if the provider demands no pause
+_BUSY = 429  # this status, and any above 499: the provider cannot answer now, and the sign-in may still succeed
 _FAILED = 500
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -48,18 +48,18 @@ class LoginProvider(msgspec.Struct, frozen=True):
 
 
 class Device(msgspec.Struct, frozen=True):
-    """What a person opens and types, and what is asked with meanwhile."""
+    """What a person opens and types, and the code with which the program asks meanwhile."""
 
     device_code: str
     user_code: str
     address: str
-    whole_address: str | None  # with the code in it
+    whole_address: str | None  # the address with the code in it
     expires_in_s: float
     interval_s: float
 
 
 class LoginTokens(msgspec.Struct, frozen=True):
-    """The token for the gateway, when it ends (Unix seconds), and what renews it."""
+    """The token for the gateway, when the token ends (Unix seconds), and the refresh token."""
 
     token: str
     ends_at: float
@@ -70,7 +70,7 @@ def provider_of(url: str) -> LoginProvider:
     """Return where the gateway at ``url`` has its people sign in.
 
     Raises:
-        LoginError: it says nothing of it, or the identity provider has no device flow.
+        LoginError: the gateway does not say, or the identity provider has no device flow.
 
     """
     told = _get(f"{url}/.well-known/holeshot", f"the gateway at {url}")
@@ -93,7 +93,7 @@ def begin(provider: LoginProvider) -> Device:
     """Ask for a code that a person types.
 
     Raises:
-        LoginError: the identity provider gives none.
+        LoginError: the identity provider gives no code.
 
     """
     form = {"client_id": provider.client_id, "scope": " ".join(provider.scopes), **provider.parameters}
@@ -123,7 +123,7 @@ def wait(
     """Return the tokens once the person has signed in.
 
     Raises:
-        LoginError: they denied it, or it took too long.
+        LoginError: the person denied the sign-in, or took too long.
 
     """
     from oauthlib.oauth2 import DeviceClient  # noqa: PLC0415 - of the extra ``login``
@@ -135,7 +135,7 @@ def wait(
         sleep(pause_s)
         try:
             status, text = _send(provider.token_endpoint, body.encode(), provider.issuer)
-        except LoginError:  # RFC 8628, 3.5: a time-out is asked again, later and later
+        except LoginError:  # RFC 8628, 3.5: after a time-out the program asks again, later and later
             pause_s += _SLOWER_S
             continue
         pause_s = max(_LEAST_S, pause_s)
@@ -157,7 +157,7 @@ def renew(provider: LoginProvider, refresh_token: str, *, unix_clock: Callable[[
     """Return new tokens.
 
     Raises:
-        LoginError: the identity provider gives none: the sign-in has ended, or it is away.
+        LoginError: the identity provider gives no tokens: the sign-in has ended, or the provider is away.
 
     """
     from oauthlib.oauth2 import DeviceClient  # noqa: PLC0415 - likewise
@@ -212,7 +212,7 @@ def _tokens(
 
 
 def _lasts_s(token: str) -> float:
-    """Return how long an ID token is good: ``expires_in`` is the access token's (Entra's is 60 to 90 minutes)."""
+    """Return how long an ID token is good: ``expires_in`` is the access token's time (Entra's is 60 to 90 minutes)."""
     try:
         said = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
@@ -226,7 +226,7 @@ def _words(told: Mapping[str, Any]) -> str:
 
 
 def _shown(value: object) -> str | None:
-    """Return a text that a terminal may show; None: it is none."""
+    """Return a text that a terminal may show; None: ``value`` is no such text."""
     return value if isinstance(value, str) and value and value.isprintable() else None
 
 
@@ -243,14 +243,14 @@ def ask(url: str, bearer: str) -> tuple[int, str]:
     """Ask the gateway with a token; return status and text of its answer.
 
     Raises:
-        LoginError: there is none.
+        LoginError: there is no answer.
 
     """
     return _send(url, None, "the gateway", {"authorization": f"Bearer {bearer}"})
 
 
 class _Unredirected(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:  # a token is sent to nobody else
+    def redirect_request(self, *_: Any, **__: Any) -> None:  # a token is sent to this address only
         return None
 
 
@@ -271,7 +271,7 @@ def _send(url: str, body: bytes | None, whose: str, more: Mapping[str, str] = {}
     """Send a request; return status and text of its answer.
 
     Raises:
-        LoginError: there is none, or ``url`` is neither https nor on this machine.
+        LoginError: there is no answer, or ``url`` is neither https nor on this machine.
 
     """
     parts = urlsplit(url)
@@ -280,7 +280,7 @@ def _send(url: str, body: bytes | None, whose: str, more: Mapping[str, str] = {}
     headers = {"accept": "application/json", "user-agent": "holeshot", **more}
     asked = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310 - its scheme is checked above
     handlers: list[Any] = [_Unredirected]
-    if parts.scheme == "http":  # a proxy of the network must neither see it, nor could it reach this machine
+    if parts.scheme == "http":  # a proxy of the network must not see the request, and could not reach this machine
         handlers.append(urllib.request.ProxyHandler({}))
     else:
         handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context()))

@@ -1,6 +1,7 @@
-"""What a laptop keeps of a sign-in: the token of the hour in a file, what renews it in the system's keyring.
+"""What a laptop keeps of a sign-in: the current token in a file, the refresh token in the system's keyring.
 
-Where there is no keyring, or it does not answer, the refresh token is in that file too, which only its owner can read.
+Where there is no keyring, or the keyring does not answer, the refresh token is in that file too. Only its owner can
+read the file.
 """
 
 import json
@@ -19,22 +20,22 @@ import typer
 from gateway.cli.login.flow import LoginError, LoginProvider, LoginTokens, renew
 
 T = TypeVar("T")
-SERVICE: Final = "holeshot"  # in the keyring
-_PATIENCE_S = 3.0  # for the keyring: one without a session to ask in may wait for ever
-_HANGS_S = 60.0  # so long it is not asked again: each of several programs would wait
-_LOCK_S = 60.0  # for another process that renews
-_PAUSES_S = (0.01, 0.03, 0.1, 0.3, 1.0)  # before the file is tried again, which another process has open on Windows
-_EARLY_S = 60.0  # before its end a token is renewed, or in its last tenth
+SERVICE: Final = "holeshot"  # the service's name in the keyring
+_PATIENCE_S = 3.0  # how long to wait for the keyring: without a session to ask in, a keyring may wait for ever
+_HANGS_S = 60.0  # how long a keyring that hangs is not asked again: each of several programs would wait
+_LOCK_S = 60.0  # how long to wait for another process that renews
+_PAUSES_S = (0.01, 0.03, 0.1, 0.3, 1.0)  # pauses before the next try: on Windows another process may have the file open
+_EARLY_S = 60.0  # a token is renewed so long before its end, or in its last tenth
 
 
 class WrittenSetting(msgspec.Struct, frozen=True):
-    """One setting that was written into a program's file: its place there, and what it was; None: nothing."""
+    """One setting that was written into a program's file: its place, and the value before; None: there was none."""
 
     path: str
     place: tuple[str, ...]
     before: Any
     after: Any
-    is_new_file: bool = False  # there was none before
+    is_new_file: bool = False  # there was no file before
 
 
 class Login(msgspec.Struct, frozen=True):
@@ -44,11 +45,11 @@ class Login(msgspec.Struct, frozen=True):
     token: str
     began_at: float  # Unix seconds
     ends_at: float
-    refresh_token: str | None = None  # None: it is in the keyring, or there is none
+    refresh_token: str | None = None  # None: the keyring has it, or there is none
 
     @property
     def early_s(self) -> float:
-        """So long before its end the token is renewed: what is printed is good for that at least."""
+        """How long before its end the token is renewed. A printed token is good for at least as long."""
         return min(_EARLY_S, 0.1 * (self.ends_at - self.began_at))
 
     def is_fresh(self, now_s: float) -> bool:
@@ -57,7 +58,7 @@ class Login(msgspec.Struct, frozen=True):
 
 
 class LoginFile(msgspec.Struct):
-    """The whole file. ``keyring_hung_at``: Unix seconds; 0: it answered last."""
+    """The whole file. ``keyring_hung_at``: Unix seconds; 0: the keyring answered the last time."""
 
     logins: dict[str, Login] = {}
     keyring_hung_at: float = 0.0
@@ -86,10 +87,10 @@ def read() -> LoginFile:
 
 
 def write(kept: LoginFile) -> None:
-    """Write all of it; at each instant the file is the former or the new one, and its owner's alone.
+    """Write the whole file; at each instant the file is the former or the new one, and only its owner may read it.
 
     Raises:
-        LoginError: it cannot be written.
+        LoginError: the file cannot be written.
 
     """
     path = folder() / "logins.json"
@@ -104,10 +105,10 @@ def write(kept: LoginFile) -> None:
 
 
 def _undisturbed(act: Callable[[], T]) -> T:
-    """Return what ``act`` does with the file, for which it waits: Windows replaces none that anybody reads just now.
+    """Return what ``act`` does with the file, and wait for it: Windows replaces no file that a process reads just now.
 
     Raises:
-        OSError: it cannot be done; on Windows after one and a half seconds.
+        OSError: ``act`` fails; on Windows after one and a half seconds.
 
     """
     for pause_s in _PAUSES_S:
@@ -125,7 +126,7 @@ def locked() -> Iterator[None]:
     """Hold a lock that one process of this user holds at a time.
 
     Raises:
-        LoginError: another one holds it for too long, or the folder cannot be written.
+        LoginError: another process holds the lock for too long, or the folder cannot be written.
 
     """
     from filelock import FileLock, Timeout  # noqa: PLC0415 - of the extra ``login``; a token from the cache needs none
@@ -147,10 +148,10 @@ def locked() -> Iterator[None]:
 def keep(url: str, provider: LoginProvider, tokens: LoginTokens, now_s: float, *, in_file: bool = False) -> bool:
     """Keep a sign-in; return whether its refresh token is in the keyring. Under ``locked``.
 
-    ``in_file``: the keyring is not asked, as it did not take the one before.
+    ``in_file``: the keyring is not asked, as the keyring did not take the token before.
     """
     in_keyring = not in_file and tokens.refresh_token is not None and _in_keyring(url, tokens.refresh_token)
-    if tokens.refresh_token is None:  # what an earlier sign-in left there would renew that one, perhaps another's
+    if tokens.refresh_token is None:  # else a former one, perhaps another person's, stays there
         _asked(lambda keyring: keyring.delete_password(SERVICE, url))
     kept = read()
     kept.keyring_hung_at = 0.0
@@ -173,9 +174,9 @@ def forget(url: str) -> bool:
 
 
 def fresh_token(url: str | None, *, unix_clock: Callable[[], float] = time.time) -> str:
-    """Return a token for the gateway at ``url`` that is good for a while; None: the only one there is.
+    """Return a token for the gateway at ``url`` that is good for a while; None: the only gateway there is.
 
-    Of several processes one renews it, and the others take what that has kept.
+    Of several processes one renews the token. The others take the renewed token from the file.
 
     Raises:
         LoginError: there is no sign-in, or it has ended.
@@ -196,7 +197,7 @@ def fresh_token(url: str | None, *, unix_clock: Callable[[], float] = time.time)
             tokens = renew(login.provider, refresh_token, unix_clock=unix_clock)
         except LoginError as error:
             raise LoginError(f"{error}: run `holeshot login {url}`") from None
-        # Before it is used: the former may be good no more.
+        # Kept before its first use: the former refresh token may no longer be good.
         keep(url, login.provider, tokens, unix_clock(), in_file=login.refresh_token is not None)
     return tokens.token
 
@@ -212,17 +213,17 @@ def _login(logins: Mapping[str, Login], url: str | None) -> tuple[str, Login]:
 
 
 def _in_keyring(url: str, secret: str) -> bool:
-    """Store a secret in the system's keyring; return whether it is there."""
+    """Store a secret in the system's keyring; return whether it is stored."""
     if not _asked(lambda keyring: keyring.set_password(SERVICE, url, secret)):
         return False
     return _asked(lambda keyring: keyring.get_password(SERVICE, url)) == [secret]
 
 
 def _from_keyring(url: str, kept: LoginFile, now_s: float) -> str | None:
-    """Return what renews a sign-in, from the system's keyring; None: it does not have it. Under ``locked``.
+    """Return the refresh token of a sign-in from the system's keyring; None: not there. Call this under ``locked``.
 
     Raises:
-        LoginError: it does not answer, or did not a moment ago.
+        LoginError: the keyring does not answer, or did not a moment ago.
 
     """
     hangs = 0.0 <= now_s - kept.keyring_hung_at < _HANGS_S
@@ -239,7 +240,7 @@ def _from_keyring(url: str, kept: LoginFile, now_s: float) -> str | None:
 
 
 def _asked(ask: Callable[[Any], T]) -> list[T] | None:
-    """Ask the keyring, for a few seconds; return its answer, none if it has failed. None: it does not answer."""
+    """Ask the keyring, for a few seconds; return its answer in a list, empty if it failed. None: it does not answer."""
     answers: list[list[T]] = []
 
     def run() -> None:

@@ -1,6 +1,6 @@
-"""The files of coding agents: where each asks a command for its token, written and taken back.
+"""The files of coding agents: writes into each file the command that the agent asks for its token, and undoes it.
 
-By their documents and sources, read on 2026-11-29: Claude Code's ``apiKeyHelper`` (code.claude.com/docs/en/settings),
+From their documents and sources, read on 2026-11-29: Claude Code's ``apiKeyHelper`` (code.claude.com/docs/en/settings),
 Codex's ``[model_providers.X.auth]`` (openai/codex#16267), opencode's plugins (the hook ``chat.headers``).
 """
 
@@ -18,18 +18,18 @@ from typing import Any, Final
 from gateway.cli.login.flow import LoginError
 from gateway.cli.login.kept import WrittenSetting
 
-NAME: Final = "holeshot"  # of the provider in Codex's and opencode's files
+NAME: Final = "holeshot"  # the provider's name in Codex's and opencode's files
 Settings = Mapping[tuple[str, ...], Any]
-Models = Mapping[str, Mapping[str, Any]]  # as ``GET /v1/models`` lists each, by its name
+Models = Mapping[str, Mapping[str, Any]]  # by name, each model as ``GET /v1/models`` lists it
 
 
 def write(program: str, url: str, command: Sequence[str], models: Models, *, fresh_s: int = 60) -> list[WrittenSetting]:
-    """Write the settings of ``program`` for the gateway at ``url``; return the changed ones.
+    """Write the settings of ``program`` for the gateway at ``url``; return the changed settings.
 
-    ``fresh_s``: so long the program keeps a token before it asks ``command`` again.
+    ``fresh_s``: how long the program keeps a token before it asks ``command`` again.
 
     Raises:
-        LoginError: a file of it cannot be read or written; then none is changed.
+        LoginError: a file of the program cannot be read or written; then no file is changed.
 
     """
     changes: list[WrittenSetting] = []
@@ -43,9 +43,9 @@ def write(program: str, url: str, command: Sequence[str], models: Models, *, fre
 
 
 def undo(changes: Sequence[WrittenSetting]) -> list[WrittenSetting]:
-    """Restore what was there before, where it is still as it was written; return what was restored.
+    """Restore the values before, where the setting is still as it was written; return the restored settings.
 
-    A file that was not there before is removed if nothing is left in it.
+    A new file is removed if nothing is left in it.
 
     Raises:
         LoginError: a file cannot be read or written.
@@ -56,7 +56,7 @@ def undo(changes: Sequence[WrittenSetting]) -> list[WrittenSetting]:
         mine = [change for change in changes if change.path == path]
         if not Path(path).exists():
             continue
-        if not mine[0].place:  # a file of its own
+        if not mine[0].place:  # a file of the program's own, whole
             if Path(path).read_text(encoding="utf-8") == mine[0].after:
                 Path(path).unlink()
                 undone += mine
@@ -94,8 +94,8 @@ def _codex(url: str, command: Sequence[str], models: Models, fresh_ms: int) -> l
         (*place, "auth", "timeout_ms"): 15_000,
         (*place, "auth", "refresh_interval_ms"): fresh_ms,
     }
-    # It sums up a conversation by its own count: at 272,000 tokens of a model that it does not know (0.171.0), which
-    # one with less refuses first. A window that its user has set stays.
+    # Codex sums up a conversation by its own count: at 272,000 tokens for a model that Codex does not know (0.171.0). A
+    # model with a smaller window would refuse first. A window that the user has set stays.
     document = _load(path)
     context = models.get(str(_get(document, ("model",))), {}).get("context_length")
     if context is not None and _get(document, ("model_context_window",)) is None:
@@ -121,7 +121,7 @@ def _opencode(url: str, command: Sequence[str], models: Models, fresh_ms: int) -
 
 
 def _known_to_opencode(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what opencode is told of a model: else it shows it no pictures, and never sums up by its own count."""
+    """Return what opencode needs to know of a model, to show it pictures and to sum up before its window is full."""
     told: dict[str, Any] = {}
     limits = model.get("top_provider", {})
     if limits.keys() >= {"context_length", "max_completion_tokens"}:
@@ -160,7 +160,7 @@ PROGRAMS: Final = tuple(_PROGRAMS)
 
 
 def _line(command: Sequence[str]) -> str:
-    """Return a command as a shell's line: programs run it by the system's own shell."""
+    """Return a command as a shell's line: programs run the line by the system's own shell."""
     return subprocess.list2cmdline(command) if sys.platform == "win32" else shlex.join(command)
 
 
@@ -181,10 +181,10 @@ def _set(path: Path, settings: Settings) -> list[WrittenSetting]:
 
 
 def _load(path: Path) -> Any:
-    """Return the document in a file; an empty one where there is none.
+    """Return the document in a file; an empty document if there is no file.
 
     Raises:
-        LoginError: it is not TOML or JSON.
+        LoginError: the file is not TOML or JSON.
 
     """
     try:
@@ -205,7 +205,7 @@ def _save(path: Path, document: Any, values: Settings) -> None:
     """Write a document with these values.
 
     Raises:
-        LoginError: it cannot be written, or would say something else: TOML has forms that its editor does not master.
+        LoginError: the file cannot be written, or would say something else: the editor does not master all of TOML.
 
     """
     wanted = _read(path, _text(path, document))
@@ -236,7 +236,7 @@ def _read(path: Path, text: str) -> Any:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path = path.resolve()  # a link to where the files of a home folder are kept stays one
+        path = path.resolve()  # a link to where the files of a home folder are kept stays a link
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f"{path.name}.{os.getpid()}")
         mode = path.stat().st_mode & 0o777 if path.exists() else None
@@ -258,12 +258,12 @@ def _get(document: Any, place: Sequence[str]) -> Any:
 
 
 def _put(document: Any, place: Sequence[str], value: Any) -> None:
-    """Set a value; None removes it, and the tables that it leaves empty."""
+    """Set a value; None removes the value, and tables that this leaves empty."""
     *outer, last = place
     tables = [document]
     for number, name in enumerate(outer):
         if not isinstance(tables[-1].get(name), Mapping):
-            if value is not None:  # in one piece: what is added to a new table of TOML may be lost
+            if value is not None:  # whole: values that are added to a new table of TOML may be lost
                 tables[-1][name] = reduce(lambda inner, name: {name: inner}, reversed(place[number + 1 :]), value)
             return
         tables.append(tables[-1][name])

@@ -15,7 +15,7 @@ from gateway.cli.login import flow, kept, programs
 from gateway.cli.terminal import MISUSED, fail, say
 from providers import how_to_install
 
-_NEEDED = ("filelock", "keyring", "oauthlib", "tomlkit")  # of the extra ``login``
+_NEEDED = ("filelock", "keyring", "oauthlib", "tomlkit")  # modules of the extra ``login``
 
 
 def login(
@@ -96,12 +96,12 @@ def _sign_in(url: str, *, browser: bool) -> None:
 
 def _write(program: str, url: str) -> None:
     models = _models(url, kept.fresh_token(url))
-    fresh_s = max(1, ceil(kept.read().logins[url].early_s))  # no program keeps a token beyond its end
+    fresh_s = max(1, ceil(kept.read().logins[url].early_s))  # no program keeps a token beyond the token's end
     changes = programs.write(program, url, kept.program(), models, fresh_s=fresh_s)
     with kept.locked():
         all_of_it = kept.read()
         former = all_of_it.changes.get(program, [])
-        # What was there before the first of several runs is what an undo brings back.
+        # An undo restores the values before the first of several runs.
         first = {(each.path, each.place): each.before for each in reversed(former)}
         made = {each.path for each in former if each.is_new_file}
         fresh = [
@@ -140,7 +140,7 @@ def _shown(value: Any) -> str:
 
 
 def _models(url: str, bearer: str) -> programs.Models:
-    """Return the models that this person may ask for; none where the gateway does not tell."""
+    """Return the models that this person may ask for; none if the gateway does not say."""
     try:
         status, text = flow.ask(f"{url}/v1/models", bearer)
         if status == 200:  # noqa: PLR2004 - HTTP's OK
