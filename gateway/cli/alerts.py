@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NAMES = (
     "state", "id", "key", "kind", "subject", "severity", "summary", "figures", "sql",
-    "since", "after_s", "opens_in_s",  # of a condition that is not an alert yet
+    "since", "after_s", "opens_in_s",  # the last three: of a condition that is not an alert yet
     "opened_at", "seen_at", "resolved_at", "replica", "scope",
     "messages_sent", "messages_waiting", "messages_given_up",
 )  # fmt: skip
@@ -131,7 +131,7 @@ async def _rows(url: str) -> list[dict[str, Any]]:
 
 
 def _told(url: str, key: str | None) -> list[dict[str, Any]]:
-    """Return the alerts that a gateway knows; while its database is away, without past ones."""
+    """Return the alerts that a gateway knows; while its database is away, without past alerts."""
     from gateway.cli.remote import told  # noqa: PLC0415 - only where it is needed
 
     found = told(f"{url}/api/alerts", key, "open", "building", "data")
@@ -164,7 +164,7 @@ def _cell(row: dict[str, Any], column: str) -> object:
 
 
 async def _send(webhooks: "dict[str, WebhookSettings]", replica: str) -> "dict[str, SendResult]":
-    """Send all at once; a receiver that hangs delays no other."""
+    """Send all messages at once; a receiver that hangs delays no other."""
     from gateway import __version__  # noqa: PLC0415 - as above
     from gateway.alerts import Alert, AlertEvent, AlertKind, AlertMessage, Sender, Severity  # noqa: PLC0415 - 20 MB of an HTTP client
     from gateway.core.ids import new_id  # noqa: PLC0415 - as above

@@ -295,7 +295,7 @@ class _Listed(msgspec.Struct):
 
     @property
     def price(self) -> Price | None:
-        """The price of its most expensive deployment."""
+        """The price of the model's most expensive deployment."""
         if self.pricing is None:
             return None
         pricing = self.pricing
@@ -320,7 +320,7 @@ def _models(base: str, key: str | None) -> list[_Listed]:
     """Return the models of a gateway.
 
     Raises:
-        GatewayError: it does not answer, or is no Holeshot gateway.
+        GatewayError: nothing answers, or no Holeshot gateway.
 
     """
     try:

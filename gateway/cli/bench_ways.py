@@ -52,9 +52,10 @@ from gateway.settings import (
     Settings,
 )
 
-# A way has a name, estimates and a budget of its own, as if all calls of the model went that way: none learns from the
-# calls of another, nor takes its budget. The name is no other model's, so the calls are in the ledger, with their cost,
-# but in no figure of the model itself, and a running gateway learns nothing from them. They have a tag, too.
+# A way has a name, estimates and a budget of its own, as if all calls of the model went that way: no way learns from
+# the calls of another, or takes its budget. No other model has the name, so the calls are in the ledger, with their
+# cost, but in no figure of the model itself, and a running gateway learns nothing from these calls. They have a tag,
+# too.
 
 _TAG = "holeshot bench"
 
@@ -65,7 +66,7 @@ def name_of(model: str, way: str) -> str:
 
 
 def with_ways(settings: Settings, model: str, ways: Sequence[Way], *, voice: bool = False) -> Settings:
-    """Return the settings with a model for each way, and without what would tell people of its calls.
+    """Return the settings with a model for each way, and without alerts and reports of its calls.
 
     ``voice``: the calls are spoken to a listener.
     """
@@ -88,7 +89,7 @@ def _changed(own: ModelSettings, way: Way, *, voice: bool) -> dict[str, object]:
         said = {"mode": Mode.SINGLE} if way.budget is None else {}
         spoken = RaceSettings.model_validate({"profile": Profile.VOICE, "budget": way.budget or 0.0, **said})
         return {"race": spoken.model_copy(update={"audit_share": 0.0}), "fallbacks": ()}
-    # No audits: they cost, and the other ways show the same. No fallbacks: the figures are of one model alone.
+    # No audits: audits cost, and the other ways show the same. No fallbacks: the figures are of one model alone.
     return {"race": own.race.model_copy(update={**race, "audit_share": 0.0}), "fallbacks": ()}
 
 
@@ -127,7 +128,7 @@ async def open_ways(wanted: FieldOptions, past: BenchPlan | None) -> AsyncIterat
 
 async def _recollect(gateway: Gateway, model: str, ways: Sequence[Way]) -> None:
     """Give each way the ledger's figures of the model, as a gateway reads them when it starts."""
-    with suppress(LedgerError):  # the ledger is away: all ways begin without it
+    with suppress(LedgerError):  # the ledger is away: all ways begin without its figures
         sums = [each for each in await gateway.ledger.remembered() if each.model == model]
         for way in ways:
             name = name_of(model, way.name)
@@ -247,7 +248,7 @@ def _sample(
     of_winner: dict[str, Any] = {}
     if winner is not None:
         of_winner = {name: getattr(winner, name) for name in _OF_WINNER}
-        if winner.sentence_ms is not None:  # it won by its clause, which was sent at once
+        if winner.sentence_ms is not None:  # the attempt won by its clause, which was sent at once
             spoken_s = winner.completion_tokens and winner.completion_tokens * CHARS_PER_TOKEN / SPOKEN_CHARS_S
             of_winner |= {"sentence_ms": record.ttft_ms, "spoken_s": spoken_s}
     return BenchSample(
@@ -278,7 +279,7 @@ _OF_WINNER = ("decode_tps", "itl_p50_ms", "itl_p95_ms", "itl_max_ms", "speech_pa
 
 
 def _retry_after_s(problem: ApiError | None) -> float | None:
-    """Return how long all deployments ask to be left alone, if they do."""
+    """Return for how long all deployments ask to be left alone, if they do."""
     if problem is None:
         return None
     headers = {name.lower(): value for name, value in problem.headers.items()}
@@ -288,17 +289,17 @@ def _retry_after_s(problem: ApiError | None) -> float | None:
         return None
 
 
-# The user's own prompts: a line each; in a file of JSON lines, each a string or an object with a "prompt".
+# The user's own prompts: one on each line; in a file of JSON lines, each a string or an object with a "prompt".
 
 
 def read_prompts(path: Path) -> OwnPrompts:
-    """Return what the plan says of a file of prompts; exit if it has none."""
+    """Return what the plan says of a file of prompts; exit if the file has no prompts."""
     texts = _texts(str(path))
     return OwnPrompts(str(path), _digest(texts), len(texts))
 
 
 def _read_again(past: BenchPlan) -> Sequence[str]:
-    """Return the prompts of a bench that goes on; exit if they have changed."""
+    """Return the prompts of a bench that goes on; exit if the prompts have changed."""
     if past.prompts is None:
         return ()
     texts = _texts(past.prompts.path)

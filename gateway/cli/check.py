@@ -85,7 +85,7 @@ def _check_databases(settings: "Settings") -> None:
     """Read the databases' URLs, as `serve` does.
 
     Raises:
-        ConfigurationError: one of them is not a database URL.
+        ConfigurationError: one of the URLs is not a database URL.
 
     """
     from gateway.ledger import LedgerError, parse_url  # noqa: PLC0415 - only where it is needed
@@ -129,7 +129,7 @@ def _check_proxies(settings: "Settings") -> None:
     from providers.http import proxy_of  # noqa: PLC0415 - likewise
 
     for provider in reachable(settings, {}, load_catalog()):
-        if provider.base_url is None or provider.kind == "litellm":  # litellm reads the proxies itself
+        if provider.base_url is None or provider.kind == "litellm":  # litellm itself reads the proxies
             continue
         parts = urlsplit(provider.base_url)
         try:
@@ -329,7 +329,7 @@ def _learnt_notes(deployments: "list[DeploymentLine]", redis: "RedisFound | None
 
 
 def _liveness_notes(liveness: "dict[str, Liveness]", sources: "Mapping[str, list[str]]") -> "Iterator[str]":
-    """Yield a note for each provider that does not work; where it refuses a key, with where that comes from."""
+    """Yield a note for each provider that does not work; if it refuses a key, the note says where the key is from."""
     for name, answer in liveness.items():
         if answer.refuses_key and name in sources:
             yield f"{name}: {answer.message}; the refused key comes from {sources[name][answer.key]}"
@@ -357,7 +357,7 @@ def _write_who_answers(deployments: "list[DeploymentLine]", races: "Mapping[str,
         ]
         for line in deployments
     ]
-    for before, row in zip(rows[-2::-1], rows[:0:-1], strict=True):  # a model is named in its first row only
+    for before, row in zip(rows[-2::-1], rows[:0:-1], strict=True):  # only a model's first row names the model
         if before[0] == row[0]:
             row[0] = row[1] = ""
     columns = ["model", "races", "deployment", "$/M in", "$/M out", "context", "settings"]
@@ -380,7 +380,7 @@ def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[Fal
         prices = [name for name, usd in _PRICES.items() if any(map(usd, deployments))]
         if prices or any(
             line.bills_after_disconnect is not None for line in deployments
-        ):  # otherwise all of the table would be "unknown"
+        ):  # otherwise the whole table would be "unknown"
             columns = ["model", "deployment", *prices, "bills losers"]
             write_table(columns, [_price_cells(line, prices) for line in deployments])
         _write_tiers(deployments)
@@ -416,7 +416,7 @@ def _write_tiers(deployments: "list[DeploymentLine]") -> None:
         write_table(["deployment", "also billed", "$", "for"], units)
 
 
-_NOT_CALLED = frozenset({"batch"})  # tiers of batches, which the gateway does not send
+_NOT_CALLED = frozenset({"batch"})  # tiers of batches: the gateway sends no batches
 
 
 def _write_models(deployments: "list[DeploymentLine]", fallbacks: "list[FallbackLine]") -> None:

@@ -44,7 +44,7 @@ DatabaseOption = Annotated[
 
 
 def _unless_configured(context: typer.Context, url: str | None) -> str | None:
-    """Return ``url``; None if it is from the variable and --config is given, which names another gateway or ledger."""
+    """Return ``url``; None if it comes from the variable, and --config names another gateway or ledger."""
     source = context.get_parameter_source("url")  # options on the command line are parsed before variables
     is_variable = source is not None and source.name == "ENVIRONMENT"
     return None if is_variable and context.params.get("config") is not None else url
@@ -57,7 +57,7 @@ def _url_option(what: str, default: str) -> OptionInfo:
 
 # For commands that ask a running gateway.
 UrlOption = Annotated[str | None, _url_option("URL of the running gateway", "where the one beside this spool listens")]
-# For commands that read the ledger, or ask a running gateway, also where the ledger is out of reach.
+# For commands that read the ledger, or ask a running gateway, which also works while the ledger is out of reach.
 LookUrlOption = Annotated[str | None, _url_option("Ask the running gateway at this URL", "read the ledger")]
 KeyOption = Annotated[
     str | None,
@@ -68,7 +68,7 @@ KeyOption = Annotated[
     ),
 ]
 
-# For commands that may ask one, with --url.
+# For commands that may ask a running gateway, with --url.
 KeyForUrlOption = Annotated[
     str | None, typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="The key for --url, if it needs one.")
 ]
@@ -109,12 +109,12 @@ def read_database_url(config: Path | None, *, for_reports: bool = False) -> str:
         raise typer.Exit(FAILED) from None
 
 
-# The paths of a gateway, behind its address. /api/v1 and /api are not among them: there, /api is a proxy's prefix.
+# The paths of a gateway, behind its address. /api/v1 and /api are no such paths: there, /api is a proxy's prefix.
 _OWN_PATH = re.compile(r"/(?:(?:v1|v1beta|v2|leaderboard|metrics|health)(?:/|$)|api/(?!v[12])).*")
 
 
 def root_of(url: str) -> str:
-    """Return the address of the gateway at ``url``, which may be that of its page, or of one of its paths."""
+    """Return the address of the gateway at ``url``; this may be the URL of its page, or of one of its paths."""
     if "@" in url.partition("?")[0]:
         return url  # a password may have any character; the request refuses such a URL
     scheme, mark, rest = re.split(r"[?#]", url, maxsplit=1)[0].rstrip("/").partition("://")
@@ -123,7 +123,7 @@ def root_of(url: str) -> str:
 
 
 def gateway_url(url: str | None, config: Path | None) -> str:
-    """Return the address of the running gateway: that of ``url``, else the one that it noted, or is configured."""
+    """Return the address of the running gateway: from ``url``, else from its note, else from the configuration."""
     if url is not None:
         return root_of(url)
     from gateway.settings import ConfigurationError, load_address, load_note, locate  # noqa: PLC0415 - as above
@@ -177,7 +177,7 @@ def check_place(path: Path, *, force: bool) -> None:
 
 
 def write_file(path: Path, text: str, *, force: bool) -> None:
-    """Write a file and make its folders; exit if it exists and ``force`` is not set, or if it cannot be written."""
+    """Write a file and make its folders; exit if the file exists and ``force`` is not set, or writing fails."""
     check_place(path, force=force)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -186,7 +186,7 @@ def write_file(path: Path, text: str, *, force: bool) -> None:
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
-    except FileExistsError:  # since then, or a link to nowhere
+    except FileExistsError:  # made meanwhile, or a link to nowhere
         fail(f"{path} already exists; --force overwrites it")
     except OSError as error:
         fail(f"{path} cannot be written: {error.strerror}")
@@ -200,7 +200,7 @@ def report(error: "ConfigurationError") -> None:
 
 
 def home() -> Path:
-    """Return this user's folder; that of all where there is none, as a container's user need not have a name."""
+    """Return this user's folder; the system's temporary one for users without a folder, as in a container."""
     try:
         return Path.home()
     except RuntimeError:

@@ -38,7 +38,7 @@ select {day} as day, {keys}, count(*) as attempts, unit.key as unit,
 from attempts, json_each(units) as unit
 where units is not null and {within} and unit.key in {units} group by 1, {keys}, unit.key
 """
-# Attempts may be kept shorter than calls. On Postgres no index finds the first one, so any attempt from before will do.
+# Attempts may be kept shorter than calls. On Postgres no index finds the first attempt, so any earlier attempt will do.
 _BEGINS = """
 select coalesce(
   (select started_at from attempts where started_at < {since} limit 1),
@@ -215,15 +215,15 @@ class FromLedger(msgspec.Struct, frozen=True):
 
     rows: list[LedgerCost]
     units: list[LedgerCost]  # the parts of `rows` that the vendor bills apart
-    begins: date | None  # a day with an attempt: the first one, unless there are some from before the bill's days
+    begins: date | None  # a day with an attempt: the first day, unless there are attempts from before the bill's days
     providers: list[str]  # the providers that the ledger knows
 
 
 async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: frozenset[date]) -> FromLedger:
-    """Return what the ledger has of the providers from the first of the days to the last.
+    """Return the ledger's rows of the providers from the first of the days to the last.
 
     Raises:
-        LedgerError: it cannot be read.
+        LedgerError: the ledger cannot be read.
 
     """
     ask, words = _open(url)
@@ -323,7 +323,7 @@ _ByDay = dict[tuple[date, str], BookedCosts]
 
 
 def _booked(bill: Invoice, lines: Sequence[InvoiceLine], rows: Sequence[LedgerCost]) -> tuple[_ByDay, _ByDay]:
-    """Return what the ledger has by day and thing as the bill names it, and what the bill does not contain."""
+    """Return the ledger's costs by day and thing as the bill names them, and those that the bill lacks."""
     called = _Names(lines, [row for row in rows if row.unit is None])
     is_divided = not any(line.what == EVERYTHING for line in lines)
     booked: _ByDay = defaultdict(BookedCosts)
@@ -356,7 +356,7 @@ class _Names:
         self._version: Mapping[str, str] = {name: each.most_common(1)[0][0] for name, each in seen.items()}
 
     def of(self, row: LedgerCost) -> str:
-        """Return the name of the model in the answer; for a cut attempt, the one in its deployment's other answers."""
+        """Return the name of the model in the answer; for a cut attempt, the name in its deployment's other answers."""
         own = row.deployment.partition("/")[2] or row.deployment
         names = [undated(each) for each in (row.version or self._version.get(row.deployment), own) if each]
         return next((self._billed[name] for name in names if name in self._billed), names[0])
@@ -379,7 +379,7 @@ def _judged(
 
 
 def _totals(rows: Iterable[ComparedCost]) -> list[ComparedCost]:
-    """Return what can be compared of each thing over all days, then of all things."""
+    """Return the comparable costs of each thing over all days, then of all things."""
     by_name: dict[str, BookedCosts] = defaultdict(BookedCosts)
     bills: dict[str, float] = defaultdict(float)
     for row in rows:

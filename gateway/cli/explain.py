@@ -11,7 +11,7 @@ from gateway.cli.terminal import UNKNOWN, dollars, fail, prose, write_json, writ
 from gateway.core.attempts import Narrowed
 from gateway.core.modes import Mode
 
-# The gateway's names, and the headings; a gateway of another version may send more or fewer.
+# The gateway's names, and the headings; a gateway of another version may send more or fewer names.
 _LAUNCHES = {"delay_s": "after s", "deployment": "deployment", "role": "role", "extra": "beside"}
 _DEPLOYMENTS = {
     "deployment": "deployment",
@@ -163,7 +163,7 @@ def _write(explained: Mapping[str, Any]) -> None:
 
 
 def _write_launches(launches: Any) -> None:
-    """Write who runs, and below the table why: a sentence does not fit a column."""
+    """Write which deployments run, and below the table why: a sentence does not fit a column."""
     _write_rows("Who runs", _LAUNCHES, launches)
     for launch in launches:
         if launch.get("why"):
@@ -222,7 +222,7 @@ def _figure(name: str, value: object) -> object:
     return value
 
 
-# What says nothing where it is true of all: no queue, no limit near, no call, no silence.
+# Values that say nothing if all deployments have them: no queue, no limit near, no call, no silence.
 _USUAL = {"stall_s": 0, "scarcity_s": 0, "headroom": 1, "crowding": 1, "in_flight": 0, "weight": 1}
 _WHOLE_PERCENT = 0.1
 _ROUGH = frozenset({"events", "decode_tps", "crowding"})

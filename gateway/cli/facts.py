@@ -119,7 +119,7 @@ def forget(  # noqa: PLR0917 - options are named on the command line
 
 
 def _forgotten(wanted: Sequence[Fact], address: str, key: str | None) -> tuple[list[Fact], str | None]:
-    """Forget facts one by one; return the forgotten ones, and why others were not forgotten (None: all were)."""
+    """Forget facts one by one; return the forgotten facts, and why others were not forgotten (None: all were)."""
     from gateway.cli.remote import GatewayError, delete  # noqa: PLC0415 - as above
 
     forgotten: list[Fact] = []

@@ -129,7 +129,7 @@ def _tell_who_races(path: Path, environ: Mapping[str, str], catalog: "Catalog") 
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
-    """Write a configuration, and beside it the schema that its first line names."""
+    """Write a configuration, and beside it the schema that the file's first line names."""
     from gateway.settings import EDITOR_LINE, FILE_NAME, json_schema  # noqa: PLC0415 - as above
 
     write_file(path, EDITOR_LINE + text, force=force)

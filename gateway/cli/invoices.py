@@ -1,6 +1,6 @@
-"""Vendors' own exports of what they bill, as files: a format for each, with its unit and with what it does not contain.
+"""Vendors' own exports of what they bill, as files: each format with its unit, and with the costs that it lacks.
 
-Each is the JSON that a documented endpoint answers; an answer in several pages is as many files. Sources, seen on
+A file is the JSON that a documented endpoint answers; an answer in several pages is several files. Sources, seen on
 2026-11-26 (their examples are in tests/unit/cli/invoices):
 
 * OpenAI's costs: https://platform.openai.com/docs/api-reference/usage/costs; the names of line items:
@@ -38,7 +38,7 @@ class InvoiceLine(msgspec.Struct, frozen=True):
     what: str  # a model without its date, a unit of the ledger (`web_search`), EVERYTHING, or in the vendor's words
     usd: float
     models: tuple[str, ...] = ()  # the model's names, as the ledger may have them
-    reason: str | None = None  # why the ledger has nothing to compare it with
+    reason: str | None = None  # why the ledger has no cost to compare with this line
 
 
 class ExportFormat(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class ExportFormat(msgspec.Struct, frozen=True):
 
     name: str
     provider: str  # the provider's usual name in the configuration
-    source: str  # the endpoint that answers with it
+    source: str  # the endpoint with this export
     unit: str
     lacks: tuple[str, ...]  # costs that the export does not contain, in words
     lacking_tiers: tuple[str, ...]  # the ledger's tiers that the export does not contain
@@ -55,7 +55,7 @@ class ExportFormat(msgspec.Struct, frozen=True):
 
 
 class Invoice(msgspec.Struct, frozen=True):
-    """One export, of one or more files."""
+    """One export, of one file or several."""
 
     format: ExportFormat
     days: frozenset[date]  # the days that the export covers
@@ -65,7 +65,7 @@ class Invoice(msgspec.Struct, frozen=True):
 
 def undated(name: str) -> str:
     """Return a model's name without the date of its version: ``gpt-5-2025-08-07`` is ``gpt-5``."""
-    if name.startswith("ft:"):  # the vendor bills all models that were tuned from one together
+    if name.startswith("ft:"):  # the vendor bills all models that were tuned from one model together
         name = f"ft-{name.split(':')[1]}"
     return _DATED.sub("", name.lower())
 
@@ -81,7 +81,7 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 class _Amount(msgspec.Struct, frozen=True):
-    value: float | str  # sometimes with more digits than a number has
+    value: float | str  # a text with more digits than a number has, from some vendors
     currency: Literal["usd", "USD"]
 
 
@@ -128,7 +128,7 @@ class _Element(msgspec.Struct, frozen=True):
 
 
 class _MisreadError(Exception):
-    """A problem in the file, and the byte at which it is."""
+    """A problem in the file, and the place of its byte."""
 
     def __init__(self, at: int, problem: str) -> None:
         super().__init__(problem)
@@ -178,7 +178,7 @@ def _openai(text: bytes, element: _Element) -> tuple[date, list[InvoiceLine]]:
     bucket, lines = _decoded(element, _OpenAIBucket), list[InvoiceLine]()
     try:
         begins, ends = (datetime.fromtimestamp(at, UTC) for at in (bucket.start_time, bucket.end_time))
-    except (ValueError, OverflowError, OSError):  # out of range: of a date, of the platform's clock
+    except (ValueError, OverflowError, OSError):  # out of range: of a date, or of the platform's clock
         between = f"{bucket.start_time} to {bucket.end_time}"
         raise _MisreadError(element.at, f"it is from {between}, which are not seconds since 1970") from None
     day = _day(begins, ends, element)
@@ -189,7 +189,7 @@ def _openai(text: bytes, element: _Element) -> tuple[date, list[InvoiceLine]]:
         if cost.line_item is None:
             lines.append(InvoiceLine(day, EVERYTHING, usd))
         elif comma and "|" not in model:
-            lines.append(_of_model(day, usd, model.split(" ")[0]))  # after a space: of which tokens
+            lines.append(_of_model(day, usd, model.split(" ")[0]))  # after a space: the kind of tokens
         elif cost.line_item.startswith("web search"):
             lines.append(InvoiceLine(day, "web_search", usd))
         else:
@@ -256,7 +256,7 @@ OPENROUTER = ExportFormat(
     lacking_tiers=(),
     units_apart=(),
 )
-# By the fields of the first element of `data`: which format it is, and how an element is read.
+# By the fields of the first element of `data`: the format, and how an element is read.
 _READERS: Sequence[tuple[frozenset[str], ExportFormat, Callable[[bytes, _Element], tuple[date, list[InvoiceLine]]]]] = (
     (frozenset({"start_time", "results"}), OPENAI, _openai),
     (frozenset({"starting_at", "results"}), ANTHROPIC, _anthropic),
@@ -266,10 +266,10 @@ KNOWN = "; ".join(f"{each.name} ({each.source})" for _, each, _ in _READERS)
 
 
 def read_invoice(paths: Sequence[Path]) -> Invoice:
-    """Return the export that the files contain, each a page of it.
+    """Return the export that the files contain, each file a page.
 
     Raises:
-        InvoiceError: one cannot be read, is of no known form, or a day is there twice.
+        InvoiceError: a file cannot be read, has no known form, or a day is there twice.
 
     """
     invoices = [_read(path) for path in paths]
@@ -283,7 +283,7 @@ def read_invoice(paths: Sequence[Path]) -> Invoice:
         whose |= dict.fromkeys(invoice.days, path)
     lines = tuple(line for invoice in invoices for line in invoice.lines)
     days, form = frozenset(whose), first.format
-    if form is OPENROUTER:  # which has no row for a day without requests; between files, nobody asked
+    if form is OPENROUTER:  # OpenRouter has no row for a day without requests
         days = frozenset[date]().union(*(through(invoice.days) for invoice in invoices))
     has_last = any(invoice.is_whole for invoice in invoices)
     return Invoice(form, days, lines, is_whole=has_last and days == through(days))
@@ -295,7 +295,7 @@ def through(days: frozenset[date]) -> frozenset[date]:
 
 
 def _read(path: Path) -> Invoice:
-    """Return what one file contains; it is whole if the vendor has no further page."""
+    """Return the content of one file; it is whole if the vendor has no further page."""
     try:
         text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
@@ -324,7 +324,7 @@ def _invoice(text: bytes) -> Invoice:
     days, lines = set[date](), list[InvoiceLine]()
     for each in elements:
         day, of_day = read(text, each)
-        if day in days and form is not OPENROUTER:  # which has a row for each model
+        if day in days and form is not OPENROUTER:  # OpenRouter has a row for each model
             raise _MisreadError(each.at, f"{day} is there a second time: give each page once, as a file of its own")
         days.add(day)
         lines += of_day

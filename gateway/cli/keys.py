@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gateway.keys import Decide, KeyChange, KeyStore, NewKey
     from gateway.settings import ClientSettings, LoadedNames
 
-# The installation that a command works on: where its keys are, and the clients in its configuration. Settings that the
+# The installation on which a command works: where its keys are, and the clients in its configuration. Settings that the
 # command does not need are not read: an administrator's machine may have no provider's key.
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ def change(installation: "LoadedNames", name: str, decide: "Decide") -> "KeyChan
 
 
 def check_fields(installation: "LoadedNames", fields: dict[str, Any]) -> Any:
-    """Return the settings that ``fields`` describe; raise InvalidRequest if they describe none."""
+    """Return the settings that ``fields`` describe; raise InvalidRequest if these are no settings."""
     from gateway.keys import client_settings  # noqa: PLC0415 - as above
 
     models, providers, teams = installation.models, installation.providers, installation.teams
@@ -210,7 +210,7 @@ def patch(
     models: str | None = None,
     assignments: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the options as a merge patch; exit if one cannot be understood, or if ``expires`` is in the past."""
+    """Return the options as a merge patch; exit if an option cannot be understood, or ``expires`` is in the past."""
     fields: dict[str, Any] = {}
     for assignment in assignments or ():
         _assign(fields, assignment)
@@ -270,7 +270,7 @@ def _assign(fields: dict[str, Any], assignment: str) -> None:
         yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError):
         fail(f"--set {path}: the value is not YAML; quote it", MISUSED)
-    except ValueError:  # it has the form of a date
+    except ValueError:  # the value has the form of a date
         fail(f"--set {path}: there is no day {text}", MISUSED)
     for number, base in odd_numbers(text):
         fail(f"--set {path}: {number} is a number in base {base} to YAML: write it in decimal, or in quotes", MISUSED)

@@ -1,4 +1,4 @@
-"""Checks every provider by its list of models: it may be unreachable, refuse the key, or lack the models.
+"""Checks every provider by its list of models: the provider may be unreachable, refuse the key, or lack the models.
 
 A model that its provider does not list is checked by a request for one token: lists omit aliases and fine-tunes.
 """
@@ -48,7 +48,7 @@ from providers.dialects import DIALECTS
 
 # Checks the base_url of an operator's own provider if there is no list of models.
 
-# Beside a kind that may come from elsewhere, what means that there is no API: unknown path, unknown method.
+# These statuses mean that there is no API, where the error's kind may have another cause: unknown path, unknown method.
 _LACKING = frozenset({404, 405})
 _PATHS: Mapping[Api, str] = {**{name: dialect.path for name, dialect in DIALECTS.items()}, "embeddings": "embeddings"}
 
@@ -58,8 +58,8 @@ Open = Callable[[str], Upstream]
 class AtOwnUrl:
     """Lists the models of a provider with an operator's base URL, and looks for the right URL if there is no list.
 
-    Servers without a list are sent a request for an answer with an empty body, which they refuse without computing
-    anything; if that path is unknown too, the base URL is wrong.
+    Servers without a list are sent a request for an answer with an empty body. They refuse this without computing
+    anything. If that path is unknown too, the base URL is wrong.
     """
 
     def __init__(self, base_url: str, apis: tuple[Api, ...], upstream: Upstream, opened: Open) -> None:
@@ -72,7 +72,7 @@ class AtOwnUrl:
         """Return the models.
 
         Raises:
-            UpstreamError: there is no list; with the kind no_such_api, and the right URL if found, if there is no API.
+            UpstreamError: there is no list. If there is no API, the kind is no_such_api, with the right URL if found.
 
         """
         try:
@@ -127,7 +127,7 @@ class AtOwnUrl:
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST:
                 return True
-            is_lacking = error.status in _LACKING and "model" not in error.message.lower()  # a 404 may be a model's
+            is_lacking = error.status in _LACKING and "model" not in error.message.lower()  # perhaps about the model
             return not is_lacking and not surely
         return True
 
@@ -168,7 +168,7 @@ class Liveness(msgspec.Struct, frozen=True):
     latency_ms: float | None = None
     message: str | None = None
     listed: tuple[ListedModel, ...] = ()
-    headroom: float | None = None  # of its scarcest limit, for the key with the most left; None if unknown
+    headroom: float | None = None  # what is left of the scarcest limit, for the key with the most left; None if unknown
     key: int = 0  # the place of the key whose answer is shown
 
     @property
@@ -178,12 +178,12 @@ class Liveness(msgspec.Struct, frozen=True):
 
     @property
     def works(self) -> bool:
-        """Whether the provider answered and accepted the key; not every one has a list of models."""
+        """Whether the provider answered and accepted the key; not every provider has a list of models."""
         return self.state in ("reachable", "no model list")
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The names of its models."""
+        """The names of the provider's models."""
         return tuple(model.id for model in self.listed)
 
 
@@ -198,7 +198,7 @@ class UnlistedModel(msgspec.Struct, frozen=True):
     deployment: str
     model: str  # the public name
     near: str | None  # the most similar model that the provider lists
-    answers: bool | None  # None: not asked, as its APIs cannot be asked for one token
+    answers: bool | None  # None: not asked, as the provider's APIs cannot be asked for one token
     refusal: str | None = None  # the provider's message
 
     @property
@@ -215,7 +215,7 @@ class UnlistedModel(msgspec.Struct, frozen=True):
 
 
 class Unopened:
-    """Replaces an upstream whose settings are contradictory: it fails like one without a connection."""
+    """Stands for an upstream with contradictory settings: it fails like an upstream without a connection."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -225,6 +225,7 @@ class Unopened:
 
         Raises:
             UpstreamError: always.
+
 
         """
         raise UpstreamError(ErrorKind.CONNECT_ERROR, self._why)
@@ -278,7 +279,7 @@ def _are_offered(wanted: str, offered: Collection[str]) -> bool:
 
 
 def _whole_names(settings: Settings) -> list[str]:
-    """Return each deployment once, but those with a star: what it stands for is only known when it is asked for."""
+    """Return each deployment once, except names with a star: what a star stands for is known only by a call."""
     each = (item.deployment for model in settings.models.values() for item in model.deployments)
     return [name for name in dict.fromkeys(each) if STAR not in name]
 
@@ -287,14 +288,14 @@ async def _begun(upstream: Upstream, request: Request) -> Exchange:
     """Return the answer to a request, with the first key that is not refused.
 
     Raises:
-        UpstreamError: there is none.
+        UpstreamError: no key got an answer.
 
     """
     return await step_by_step(lambda: upstream.stream(request), request.sendings)
 
 
 async def _ask_for_a_token(upstream: Upstream, model: str, apis: Sequence[Api]) -> tuple[bool | None, str | None]:
-    """Return whether ``model`` answers, and the error if not; (None, None) if it has no API for so small a request."""
+    """Return whether ``model`` answers, and the error if not; (None, None) if no API takes so small a request."""
     api = next((api for api in apis if api in _SMALLEST), None)
     if api is None:
         return None, None
@@ -318,7 +319,7 @@ async def _ask_for_a_token(upstream: Upstream, model: str, apis: Sequence[Api]) 
 async def ask_for_endings(settings: Settings, catalog: Catalog, liveness: Mapping[str, Liveness]) -> list[str]:
     """Return a note for each server whose streams end with [DONE] and no finish reason, so that they count as broken.
 
-    Each provider with an operator's base URL is asked for one token at one deployment; vendors are known.
+    Each provider with an operator's base URL is asked for one token at one deployment; vendors are known already.
     """
     upstreams = Upstreams()
     found = []
@@ -352,7 +353,7 @@ _CALLED = {"role": "assistant", "content": None, "tool_calls": [_CALL]}
 _RESULT = {"role": "tool", "tool_call_id": "abcdefgh1", "content": "1"}
 _TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
 _THINKING: Mapping[str, object] = {"messages": [_ASKED], "reasoning_effort": "low"}
-# What `history` of a provider may say of roles and texts, and the conversation that a server refuses without it.
+# What `history` of a provider may say of roles and texts, and the conversation that a server refuses otherwise.
 _ORDERS: Sequence[tuple[str, str, Mapping[str, object]]] = (
     ("one_system", "true", {"messages": [_SYSTEM, _DEVELOPER, _ASKED, _ANSWERED, _SYSTEM, _ASKED]}),
     ("alternating", "true", {"messages": [_ASKED, _ASKED, _ANSWERED, _ASKED]}),
@@ -365,7 +366,7 @@ async def ask_for_orders(settings: Settings, catalog: Catalog, liveness: Mapping
     """Return a note for each deployment that refuses an order of roles, or a role, which its provider's row allows.
 
     Each deployment with an operator's base URL is asked for one token after each of four short conversations, and once
-    with an effort of thinking: what else it refuses of these requests is noted, too.
+    with an effort of thinking. Anything else that it refuses of these requests is noted, too.
     """
     refused = _Refused()
     upstreams = Upstreams(on_fact=refused.note)
@@ -399,10 +400,10 @@ async def ask_for_orders(settings: Settings, catalog: Catalog, liveness: Mapping
 
 
 class _Refused:
-    """What deployments have refused of a check's requests."""
+    """The parts of a check's requests that deployments have refused."""
 
     def __init__(self) -> None:
-        self.histories: set[str] = set()  # those that refused one
+        self.histories: set[str] = set()  # the deployments that refused a history
         self._others: dict[str, list[str]] = {}
 
     def note(self, provider: str, model: str, fact: Fact, _until: float, _met: Met) -> None:
@@ -414,7 +415,7 @@ class _Refused:
             self._others[name].append(fact.words)
 
     def notes(self, name: str) -> list[str]:
-        """Return a note of what a deployment has refused besides histories, if it has."""
+        """Return a note of what a deployment has refused besides histories, if anything."""
         if name not in self._others:
             return []
         said = ", ".join(self._others[name])
@@ -435,7 +436,7 @@ async def _answers_chat(upstream: Upstream, model: str, conversation: Mapping[st
 
 
 async def _lacks_finish_reason(upstream: Upstream, model: str, api: Api) -> bool:
-    """Whether a stream of one token ends with [DONE] alone; False after an error, which does not tell."""
+    """Whether a stream of one token ends with [DONE] alone; False after an error, which does not show the end."""
     dialect, splitter = DIALECTS[api], EventSplitter()
     finished = done = meaningful = False
     try:

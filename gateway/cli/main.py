@@ -54,7 +54,7 @@ GROUPS = {
     "Operate": ("keys", "migrate", "prune", "version"),
 }
 
-# Each command's module and function; one with () makes a group.
+# Each command's module and function; a function with () makes a group.
 COMMANDS = {
     "serve": "serve:serve",
     "init": "init:init",
@@ -99,7 +99,7 @@ class _Grouped(TyperGroup):
 
 
 def application(asked: str | None = None) -> typer.Typer:
-    """Return the command line; with ``asked`` only with that command: to make all takes 0.1 s and 5 MB."""
+    """Return the command line; ``asked``: only this command, as making all takes 0.1 s and 5 MB."""
     app = typer.Typer(
         name="holeshot",
         cls=_Grouped,
@@ -107,7 +107,7 @@ def application(asked: str | None = None) -> typer.Typer:
         no_args_is_help=True,
         callback=_options,
         rich_markup_mode=None,  # plain help: importing `rich` would take longer than everything else
-        pretty_exceptions_enable=False,  # it would print local variables, which include keys
+        pretty_exceptions_enable=False,  # such a trace would print local variables, which include keys
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name, where in COMMANDS.items():

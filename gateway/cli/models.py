@@ -1,4 +1,4 @@
-"""``holeshot models``: the configured models, or those that providers sell, and which of these are the same."""
+"""``holeshot models``: the configured models, or models that providers sell, and which of these are the same."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -246,16 +246,16 @@ class ProviderRow(msgspec.Struct, frozen=True):
     title: str
     kind: str
     configured: bool  # False: known only from a key in the environment
-    host: str | None  # the host of its base URL; None: only litellm knows it
+    host: str | None  # the host of the provider's base URL; None: only litellm knows the host
     apis: tuple[str, ...]
     keys: int
-    credentials: bool | None  # None: none needed, or unknown
+    credentials: bool | None  # None: no credentials needed, or unknown
     works: bool | None  # None: not asked
     state: str | None  # None: not asked
     message: str | None
     latency_ms: float | None
     models: int | None
-    headroom: float | None  # the unused share of its scarcest rate limit
+    headroom: float | None  # the unused share of the provider's scarcest rate limit
     deployments: int
 
 

@@ -1,4 +1,4 @@
-"""``holeshot models --prices``: brings a newer table of prices when an operator asks for it, and never by itself."""
+"""``holeshot models --prices``: fetches a newer table of prices when an operator asks for it, and never by itself."""
 
 import math
 import os
@@ -30,7 +30,7 @@ Rows = Mapping[str, Mapping[str, Any]]
 
 
 def bring(settings: "Settings", match: str | None, *, yes: bool, as_json: bool) -> None:
-    """Write the table at ``prices.url`` to ``prices.file``, and show what differs; exit if it is not to be trusted."""
+    """Write the table at ``prices.url`` to ``prices.file``, and show the differences; exit if it is not plausible."""
     if settings.prices.file is None:
         fail(
             "set prices.file, the file that a newer table is written to, as in: prices: { file: prices.json }", MISUSED
@@ -92,9 +92,9 @@ def _read(address: str) -> bytes:
 
 
 def _lost(before: Rows, rows: Rows) -> list[str]:
-    """Return the models whose prices are from the present file alone, and not in ``rows``.
+    """Return the models whose prices are only in the present file, and not in ``rows``.
 
-    Of the others a table may lack as many as it likes, as those of the release stay.
+    A table may lack any number of other models: their prices stay those of the release.
     """
     release = DatasheetTable.shipped().rows()
     return [
@@ -105,7 +105,7 @@ def _lost(before: Rows, rows: Rows) -> list[str]:
 
 
 def _checked(given: bytes, host: str) -> dict[str, dict[str, Any]]:
-    """Return the rows of a table; exit if it is none, or has a price that is none, or no price at all."""
+    """Return the rows of a table; exit if the table is malformed, has an invalid price, or no price at all."""
     try:
         table = msgspec.json.decode(given, type=dict[str, msgspec.Raw])
         rows = {name: msgspec.json.decode(row, type=dict[str, Any]) for name, row in table.items()}
@@ -122,7 +122,7 @@ def _checked(given: bytes, host: str) -> dict[str, dict[str, Any]]:
 
 
 def _write(target: Path, table: bytes) -> None:
-    """Replace the file by the table in one step: a gateway reads the former one, or all of this one."""
+    """Replace the file by the table in one step: a gateway reads either the former table, or this one whole."""
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with beside.open("wb") as file:
@@ -139,7 +139,7 @@ def _show(changes: Sequence[PriceChanged]) -> None:
     if not changes:
         say("no price differs")
         return
-    first = sorted(changes, key=lambda each: not each.has_fallen)  # those to look at
+    first = sorted(changes, key=lambda each: not each.has_fallen)  # first the prices that need a look
     cells = [[each.model, each.price, _usd(each.before_usd), _usd(each.after_usd)] for each in first[:_MOST_SHOWN]]
     write_table(["model", "price", "$/M before", "$/M now"], cells)
     if len(changes) > _MOST_SHOWN:
@@ -155,6 +155,6 @@ def _host(address: str) -> str:
 
 
 def _shown(address: str) -> str:
-    """Return an address without what may be secret in it."""
+    """Return an address without the parts that may be secret."""
     parts = urlsplit(address)
     return parts._replace(netloc=_host(address), query="", fragment="").geturl()

@@ -133,7 +133,7 @@ async def _race(settings: "Settings", question: "RacePrompt", view: "View", time
 
 
 def _sum_up(races: "Sequence[Lanes]", view: "View") -> None:
-    """Show what came of several races; one that a gateway refused has no record, and nothing to show."""
+    """Show the outcome of several races; a race that a gateway refused has no record, and nothing to show."""
     records = [lanes.record for lanes in races if lanes.record is not None]
     if len(races) > 1 and records:
         view.sums_up(records)

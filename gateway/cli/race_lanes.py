@@ -18,18 +18,18 @@ _THOUGHT_KINDS = ("reasoning", "reasoning_content")
 
 
 class PrintedLane:
-    """One attempt. Milliseconds are since its launch."""
+    """One attempt. Milliseconds are counted from its launch."""
 
     def __init__(self, start: AttemptStart) -> None:
         self.start = start
         self.first_token_ms: float | None = None
         self.won = False
         self.ended_ms: float | None = None
-        self.record: AttemptRecord | None = None  # set when it has ended
+        self.record: AttemptRecord | None = None  # set when the attempt has ended
 
     @property
     def deployment(self) -> str:
-        """The name of its deployment."""
+        """The name of the attempt's deployment."""
         return self.start.deployment
 
 
@@ -95,7 +95,7 @@ class Lanes(ClientSink):
         return next((lane for lane in self.lanes if lane.won), None)
 
     def add(self, start: AttemptStart) -> PrintedLane:
-        """Add and return the lane of an attempt; the viewers are not told of it yet."""
+        """Add and return the lane of an attempt; the viewers do not hear of this lane yet."""
         lane = PrintedLane(start)
         self.lanes.append(lane)
         return lane
@@ -133,7 +133,7 @@ class Lanes(ClientSink):
                 self._listener.changed(lane, at_ms)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Keep the record; its attempts have their costs."""
+        """Keep the record, which has the costs of the call's attempts."""
         self.record = record
         attempts = {attempt.id: attempt for attempt in record.attempts}
         for lane in self.lanes:
@@ -151,7 +151,7 @@ class Lanes(ClientSink):
         self.claimed_ms = winner.ttft_ms
         running = [lane for lane in self.lanes if lane.deployment == winner.deployment and lane.record is None]
         for lane in running:
-            # A deployment that races against itself has two lanes; the winner's has a first token.
+            # A deployment that races against itself has two lanes; the winner's lane has a first token.
             if len(running) == 1 or lane.first_token_ms is not None:
                 lane.won = True
                 self._listener.changed(lane, self.elapsed_ms)
@@ -183,7 +183,7 @@ class Lanes(ClientSink):
             self._listener.text_added(text)
 
     def tell(self, lane: PrintedLane) -> None:
-        """Tell how an attempt ended that was not watched while it ran."""
+        """Tell the viewers the end of an attempt that was not watched while it ran."""
         self._listener.changed(lane, lane.start.launch_offset_ms + (lane.ended_ms or 0.0))
 
     async def end(self, last: Block) -> None:
@@ -194,7 +194,7 @@ class Lanes(ClientSink):
         """Do nothing: no connection waits."""
 
     async def close(self) -> None:
-        """Do nothing: likewise."""
+        """Do nothing: no connection waits."""
 
     async def fail(self, error: UpstreamError) -> None:
         """Record that the answer broke off."""
@@ -213,12 +213,12 @@ def read_text(data: bytes) -> tuple[str, str]:
 
 
 def verdict(lanes: Lanes) -> str | None:
-    """Return what the race was worth against its first choice alone, as far as it is known; None without an answer."""
+    """Return what the race was worth against its first choice alone, if known; None without an answer."""
     record = lanes.record
     if record is None or record.winner_attempt_id is None or record.ttft_ms is None:
         return None
     if len(lanes.lanes) < record.launched:
-        return None  # one of them runs on to be measured, elsewhere
+        return None  # one attempt runs on to be measured, elsewhere
     primary, *others = lanes.lanes
     if not others:
         why = "" if record.narrowed is None else f" ({record.narrowed.replace('_', ' ')})"
@@ -236,7 +236,7 @@ def verdict(lanes: Lanes) -> str | None:
 def _without_its_token(primary: PrintedLane, record: CallRecord) -> str:
     """Return the verdict on a call whose first choice never had a first token, or has none yet."""
     assert record.ttft_ms is not None
-    if primary.record is None:  # it is audited, and runs on
+    if primary.record is None:  # the attempt is audited, and runs on
         waits_ms = record.total_ms - record.ttft_ms
         return f"more than {in_ms(waits_ms)} sooner than the first choice alone, which has no token yet"
     if primary.record.error_kind is None:
@@ -251,7 +251,7 @@ _SAME_MS = 0.5
 
 
 def _first_at_ms(lane: PrintedLane) -> float | None:
-    """Return when an attempt had what can win the call, since the call was received; None if it never had."""
+    """Return when an attempt could win, since the call was received; None if it never could."""
     record = lane.record
     token_ms = lane.first_token_ms if record is None else record.token_ms or record.ttft_ms
     return None if token_ms is None else lane.start.launch_offset_ms + token_ms

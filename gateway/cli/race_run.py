@@ -62,7 +62,7 @@ class RacePrompt(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def open_gateway(settings: Settings, on_demo: Callable[[], None]) -> AsyncIterator[Gateway]:
-    """Run a gateway without a server. Without configured providers it uses simulated ones, after calling ``on_demo``.
+    """Run a gateway without a server. Without configured providers, call ``on_demo`` and run simulated providers.
 
     Raises:
         LedgerError: the database cannot be used.
@@ -75,7 +75,7 @@ async def open_gateway(settings: Settings, on_demo: Callable[[], None]) -> Async
             from gateway.server import simulated_fleet, with_demo  # noqa: PLC0415 - only for users without a key
 
             on_demo()
-            seed = random.randrange(2**32)  # noqa: S311 - else every first race would be the same
+            seed = random.randrange(2**32)  # noqa: S311 - otherwise every first race would be the same
             settings = with_demo(settings, await stack.enter_async_context(simulated_fleet(seed)))
         database_answers = await prepare_schema(settings.database_url.get_secret_value())
         gateway = Gateway(settings)
@@ -88,7 +88,7 @@ async def check_model(settings: Settings, name: str) -> None:
     """Check that ``name`` can be raced, before anything is started.
 
     Raises:
-        ModelNotFound: with the nearest known names.
+        ModelNotFound: ``name`` is unknown; the message has the nearest known names.
         ConfigurationError: a provider cannot be opened.
 
     """
@@ -108,7 +108,7 @@ async def check_model(settings: Settings, name: str) -> None:
 async def run_race(gateway: Gateway, question: RacePrompt, view: View) -> Lanes:
     """Race ``question`` as the gateway would, with ledger and leaderboard, and show it in ``view``.
 
-    Return the final lanes; without a complete answer they have an ``error``.
+    Return the final lanes. Without a complete answer the lanes have an ``error``.
 
     Raises:
         ApiError: the model is unknown, or the question is invalid.
@@ -136,7 +136,7 @@ async def running_call(
     *,
     allow: Callable[[Model], Model] | None = None,
 ) -> AsyncIterator[Callable[[], Awaitable[object]]]:
-    """Plan a call of this process, without fallbacks, and yield what runs it; its events go to ``lanes`` too.
+    """Plan a call of this process, without fallbacks, and yield what runs the call; its events go to ``lanes`` too.
 
     Raises:
         ApiError: the model is unknown, or the request is invalid.
@@ -196,7 +196,7 @@ class _TwoRecorders:
 # At a running gateway: the answer as it streams, then the lanes, from the call's row.
 
 _SILENT_S = 600.0  # a model may think for minutes, and the gateway has limits of its own
-_STORED_WITHIN_S = 5.0  # the end of a call is known at once; of another worker's, when its row is stored
+_STORED_WITHIN_S = 5.0  # a call's end is known at once; the end of another worker's call, when its row is stored
 _AGAIN_S = 0.15
 _NOT_FOUND = 404
 _T = TypeVar("_T", AttemptRecord, CallRecord)
@@ -219,7 +219,7 @@ def models_of(url: str, key: str | None) -> list[str]:
 def race_at(url: str, key: str | None, question: RacePrompt, view: View) -> Lanes:
     """Race ``question`` at the gateway, and show it in ``view``; without a complete answer the lanes have an ``error``.
 
-    The lanes are those of the call's row, which only an admin, an operator or a viewer may read.
+    The lanes are made from the call's row, which only an admin, an operator or a viewer may read.
 
     Raises:
         OSError: the output is closed, or its disk is full.
@@ -246,10 +246,10 @@ def race_at(url: str, key: str | None, question: RacePrompt, view: View) -> Lane
 
 
 def _read(answer: Iterable[bytes], lanes: Lanes) -> str | None:
-    """Add the answer's text as it comes; return why it is not complete.
+    """Add the answer's text as it comes; return why the answer is not complete.
 
     Raises:
-        ClientGone: the output is closed, or its disk is full; not an OSError, which would be one of the connection.
+        ClientGone: the output is closed, or its disk is full; not an OSError, which would be the connection's.
 
     """
     try:
@@ -271,7 +271,7 @@ def _read(answer: Iterable[bytes], lanes: Lanes) -> str | None:
 
 
 def _row(url: str, key: str | None, call_id: str) -> dict[str, Any] | None:
-    """Return the call with its attempts, once it has ended; None if this key may not read it, or it is nowhere."""
+    """Return the ended call with its attempts; None if this key may not read the call, or no row of it is found."""
     until = time.monotonic() + _STORED_WITHIN_S
     while time.monotonic() < until:
         try:
@@ -287,7 +287,7 @@ def _row(url: str, key: str | None, call_id: str) -> dict[str, Any] | None:
 
 
 def _fill(lanes: Lanes, found: Mapping[str, Any]) -> None:
-    """Add the lanes of a call that has ended, and tell how each did."""
+    """Add the lanes of a call that has ended, and tell the viewers how each attempt ended."""
     attempts = tuple(_read_as(AttemptRecord, each) for each in found["attempts"])
     record = msgspec.structs.replace(_read_as(CallRecord, found["call"]), attempts=attempts)
     lanes.claimed_ms = record.ttft_ms
@@ -304,7 +304,7 @@ def _fill(lanes: Lanes, found: Mapping[str, Any]) -> None:
 
 
 def _read_as(kind: type[_T], row: Mapping[str, Any]) -> _T:
-    """Return a row as the record that it was made of; what is null there and has a default keeps that."""
+    """Return a row as the record from which it was made; a null keeps the field's default, if there is one."""
     fields = [field for field in msgspec.structs.fields(kind) if field.name in row]
     known = {field.name: row[field.name] for field in fields if field.required or row[field.name] is not None}
     return msgspec.convert(known, kind, strict=False)

@@ -32,7 +32,8 @@ def wins_table(calls: Sequence[CallRecord]) -> Any:
 def rows(calls: Sequence[CallRecord]) -> list[tuple[object, ...]]:
     """Return a row for each deployment, most wins first, and one for all calls together.
 
-    A deployment's TTFT is that of its wins only, so it looks faster than it is; the leaderboard corrects this.
+    A deployment's TTFT is the TTFT of its wins only, so the deployment looks faster than it is. The leaderboard
+    corrects this.
     """
     by_name: dict[str, list[AttemptRecord]] = {}
     for call in calls:
@@ -69,7 +70,7 @@ _NAME_SHARE = 0.4  # of the width, at most
 _NARROWEST_BAR = 12
 _WIDEST_BAR = 60
 _STEPS_MS = (250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000, 120_000)  # possible time scales of a bar
-_CLAIM_SHARE = 0.75  # of the bar, at most: the winner continues after it
+_CLAIM_SHARE = 0.75  # of the bar, at most: the winner continues after the claim
 
 
 class Glyphs(NamedTuple):
@@ -135,7 +136,7 @@ _ENDS = {
 def clock_ms(lane: PrintedLane, lanes: Lanes) -> float | None:
     """Return the time shown for an attempt, in ms: until its first token, or its end without one.
 
-    None: it ended without a token, and its row does not say when, as that of a failed attempt.
+    None: the attempt ended without a token, and its row does not say when, as the row of a failed attempt.
     """
     if lane.first_token_ms is not None:
         return lane.first_token_ms
@@ -193,7 +194,7 @@ def _grid(lanes: Lanes, width: int, glyphs: Glyphs) -> RenderableType:
 
 
 _CLOCK_WIDTH = 8
-_STATE_WIDTH = 16  # of "won, 1234 tok/s", so that bars do not move when it appears
+_STATE_WIDTH = 16  # of "won, 1234 tok/s", so that bars do not move when the speed appears
 
 
 def _bar(lane: PrintedLane, lanes: Lanes, width: int, glyphs: Glyphs) -> Text:
@@ -221,7 +222,7 @@ def _bar(lane: PrintedLane, lanes: Lanes, width: int, glyphs: Glyphs) -> Text:
 
 
 def _scale_ms(lanes: Lanes) -> float:
-    """Return the time that a whole bar stands for, in ms. It grows until the claim and is then fixed."""
+    """Return the time for which a whole bar stands, in ms. The time grows until the claim and is then fixed."""
     decided_ms = lanes.elapsed_ms if lanes.claimed_ms is None else lanes.claimed_ms
     return next((float(step) for step in _STEPS_MS if decided_ms <= step * _CLAIM_SHARE), decided_ms / _CLAIM_SHARE)
 
@@ -242,7 +243,7 @@ def _answer(lanes: Lanes) -> Text:
 
 
 def _live_speed(lane: PrintedLane, lanes: Lanes) -> str:
-    """Return the running winner's speed, counting chunks as tokens; its row will have the provider's figure."""
+    """Return the running winner's speed, a chunk counted as a token; the row will have the provider's figure."""
     assert lane.first_token_ms is not None
     seconds = (lanes.elapsed_ms - lane.start.launch_offset_ms - lane.first_token_ms) / 1000
     return f"~{(lanes.tokens - 1) / seconds:.0f} tok/s" if seconds > _SHORTEST_S and lanes.tokens > 1 else "..."
@@ -295,10 +296,10 @@ class DrawnView:
         self._live.start()
 
     def changed(self, lane: PrintedLane, at_ms: float) -> None:
-        """Do nothing: the next frame shows it."""
+        """Do nothing: the next frame shows the change."""
 
     def text_added(self, text: str) -> None:
-        """Do nothing: the next frame shows it."""
+        """Do nothing: the next frame shows the text."""
 
     def ends(self, lanes: Lanes) -> None:
         """Leave the last picture, with the figures below it."""

@@ -27,7 +27,7 @@ Answer = http.client.HTTPResponse
 
 
 class GatewayError(Exception):
-    """The gateway could not be asked; the message says why and what to do. ``status`` is of its answer, if any."""
+    """The gateway could not be asked; the message says why and what to do. ``status``: of the answer, if any."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class GatewayError(Exception):
 
 
 def get(url: str, key: str | None, *, is_clients: bool = False, advice: Mapping[int, str] = _KEYS) -> bytes:
-    """Return the body of a GET to ``url``; ``is_clients``: of a path that every client may read.
+    """Return the body of a GET to ``url``; ``is_clients``: the path is one that every client may read.
 
     Raises:
         GatewayError: there is no gateway, or it refuses.
@@ -46,7 +46,7 @@ def get(url: str, key: str | None, *, is_clients: bool = False, advice: Mapping[
 
 
 def delete(url: str, key: str | None) -> None:
-    """Delete what ``url`` names, which takes an admin.
+    """Delete what ``url`` names; only an admin may do so.
 
     Raises:
         GatewayError: there is no gateway, it refuses, or has no such thing.
@@ -57,10 +57,10 @@ def delete(url: str, key: str | None) -> None:
 
 
 def told(url: str, key: str | None, *names: str, advice: Mapping[int, str] = _KEYS) -> dict[str, Any]:
-    """Return the JSON object of a GET to ``url``, which has at least these names; ``advice``: on keys, by status.
+    """Return the JSON object of a GET to ``url``, with at least these names; ``advice``: on keys, by status.
 
     Raises:
-        GatewayError: there is no gateway, it refuses, or what answers is none.
+        GatewayError: there is no gateway, it refuses, or the answer is not a gateway's.
 
     """
     import msgspec  # noqa: PLC0415 - heavy imports belong to the verb that runs
@@ -87,7 +87,7 @@ def lines(url: str, key: str | None, silent_s: float) -> Iterator[bytes]:
 
 @contextmanager
 def posted(url: str, key: str | None, body: bytes, silent_s: float, headers: Mapping[str, str]) -> Iterator[Answer]:
-    """Post JSON; yield the answer, of which lines are read as they come.
+    """Post JSON; yield the answer, whose lines are read as they come.
 
     Raises:
         GatewayError: there is no gateway, it refuses, or nothing has come for ``silent_s`` seconds.
@@ -141,7 +141,7 @@ def _answer(
 
 
 def _host_of(url: str) -> str:
-    """Return the scheme and the host of ``url``: what was asked of it does not matter where nothing answers."""
+    """Return the scheme and the host of ``url``: where nothing answers, the path does not matter."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -155,7 +155,7 @@ def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         _ = parts.port
-    except ValueError:  # an incomplete IPv6 address, or a port that is none
+    except ValueError:  # an incomplete IPv6 address, or an invalid port
         return False
     return parts.scheme in ("http", "https")
 

@@ -29,7 +29,7 @@ class ReplayError(Exception):
 
 
 class ReplayRequest(msgspec.Struct, frozen=True):
-    """The calls and settings to replay. ``model`` None: all models; ``busiest``: then only the one with most calls."""
+    """The calls and settings to replay. ``model`` None: all models, or only the one with most calls (``busiest``)."""
 
     url: str
     window: str
@@ -55,11 +55,11 @@ OnProgress = Callable[[str, str, float | None], None]  # model, description of t
 def replay_ledger(
     request: ReplayRequest, on_progress: OnProgress = lambda *_: None
 ) -> tuple[list[str], list[ReplayedModel]]:
-    """Return the models of the ledger, the busiest first, and the results for those that are requested.
+    """Return the models of the ledger, the busiest first, and the results for the requested models.
 
     Raises:
         LedgerError: the ledger cannot be read.
-        ReplayError: there are no calls, or none of this model or provider.
+        ReplayError: there are no calls, or no calls of this model or provider.
 
     """
     since = datetime.now(UTC) - timedelta(seconds=request.window_s)

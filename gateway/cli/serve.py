@@ -40,14 +40,14 @@ def serve(
 
     Example: GROQ_API_KEY=gsk-... holeshot serve --port 4000
     """
-    collect_less()  # before it imports the gateway
-    _import_without("rich", "structlog")  # three megabytes, for traces that are drawn, as ours are not
+    collect_less()  # before the import of the gateway
+    _import_without("rich", "structlog")  # three megabytes, for drawn traces, which the gateway does not draw
     from gateway.settings import ConfigurationError, References, load  # noqa: PLC0415 - pydantic only where it is needed
 
     overrides, references = {"host": host, "port": port, "workers": workers}, References()
     settings, path = read_settings(config, overrides, exit_code=MISUSED, references=references)
     if settings.redis_url is not None:
-        _import_without("opentelemetry", "redis")  # four megabytes, for metrics of its own
+        _import_without("opentelemetry", "redis")  # four megabytes, for redis's own metrics
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
     from gateway.server import ConfigurationSource, DemoFailedError, TlsError, run  # noqa: PLC0415 - imports the whole gateway, so only here
     from gateway.topology import UnusableTopologyError  # noqa: PLC0415 - likewise
@@ -55,7 +55,7 @@ def serve(
     try:
         with ExitStack() as stack:
             if settings.workers > 1:
-                # Workers share their metrics there, each in its own file.
+                # Workers share their metrics in this folder, each in its own file.
                 folder = tempfile.TemporaryDirectory(prefix="holeshot-metrics-", ignore_cleanup_errors=True)
                 os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(folder)
             source = ConfigurationSource(
@@ -161,7 +161,7 @@ def migrate(
 
 
 def _prepare(settings: "ClickHouseSettings") -> None:
-    """Make or update the tables and views in ClickHouse; if it is away, a gateway makes them later."""
+    """Make or update the tables and views in ClickHouse; while ClickHouse is away, a gateway makes them later."""
     from gateway.ledger import ClickHouse, LedgerError, prepare_clickhouse  # noqa: PLC0415 - an HTTP client only here
 
     async def prepared() -> int:
@@ -230,7 +230,7 @@ async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str
         await check_schema(engine)
         if dry_run:
             return await expired(engine, retention)
-        await fold_all(engine)  # also where nothing is ever deleted
+        await fold_all(engine)  # even if no row is ever deleted
         return await delete(engine, retention, deleted=tell, waits=_tell_of_waiting)
     finally:
         await engine.dispose()

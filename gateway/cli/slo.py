@@ -141,7 +141,7 @@ def _write(targets: "Sequence[TargetStanding]") -> None:
 
 
 def _explain(target: "Target", least_bad: int) -> None:
-    """Print which rules open an alert, and when they do if calls are bad from now on."""
+    """Print which rules open an alert, and when they open one if calls are bad from now on."""
     from gateway.alerts import RULES, opens_after_s  # noqa: PLC0415 - only here
 
     may_be_bad = 1.0 - target.objective
@@ -246,7 +246,7 @@ async def _read(url: str, wanted: "SlowdownsWanted") -> list[dict[str, Any]]:
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:
     def when(name: str) -> str:
-        at = row[name]  # a gateway's is text
+        at = row[name]  # a gateway sends times as text
         at = datetime.fromisoformat(at) if isinstance(at, str) else at
         return f"{at:%Y-%m-%d %H:%M}" if at is not None else "it goes on"
 

@@ -1,4 +1,4 @@
-"""The summary of a configuration: its providers, and each model's deployments with what is known about them."""
+"""The summary of a configuration: its providers, and each model's deployments with known facts about them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
@@ -35,7 +35,7 @@ class ProviderLine(msgspec.Struct, frozen=True):
 
     provider: str
     kind: str
-    base_url: str | None  # None: only litellm knows it
+    base_url: str | None  # None: only litellm knows the URL
     key: str  # "set", "not set", "not needed"
 
 
@@ -44,7 +44,7 @@ class PriceLine(msgspec.Struct, frozen=True):
 
     tier: str  # "standard", "priority", …
     above_tokens: int  # 0: any prompt
-    input_usd: float | None  # per million tokens, as the next two
+    input_usd: float | None  # per million tokens, as the next two prices
     output_usd: float | None
     cached_input_usd: float | None
 
@@ -59,13 +59,13 @@ class DeploymentLine(msgspec.Struct, frozen=True):
     deployment: str
     input_usd: float | None
     output_usd: float | None
-    cached_input_usd: float | None  # these three may be unknown even if the others are known
+    cached_input_usd: float | None  # these three prices may be unknown even if the others are known
     cache_write_usd: float | None
     reasoning_usd: float | None
     bills_after_disconnect: bool | None
     capabilities: Capabilities
     apis: tuple[Api, ...]
-    apis_known: bool  # False for a server of one's own: then ``apis`` are those that a call may try
+    apis_known: bool  # False for a server of one's own: then ``apis`` are the APIs that a call may try
     enabled: bool
     weight: float
     canary: float | None  # the canary's share of the model's calls
@@ -75,9 +75,9 @@ class DeploymentLine(msgspec.Struct, frozen=True):
     quantization: str | None
     tiers: tuple[PriceLine, ...] = ()  # the prices of all tiers and sizes of prompts; none: one price holds for all
     units: Mapping[str, float] = {}  # of other units: tokens of sound and pictures (per million), searches, seconds
-    unpriced: tuple[str, ...] = ()  # the units that it bills, without a known price
-    uncounted: tuple[str, ...] = ()  # those of ``unpriced`` for which the vendor has no known price at all
-    counted_as: str = "the vendor"  # limits in dollars count its dearest prices for ``unpriced`` units
+    unpriced: tuple[str, ...] = ()  # units that the deployment bills, without a known price
+    uncounted: tuple[str, ...] = ()  # units of ``unpriced`` for which the vendor has no known price at all
+    counted_as: str = "the vendor"  # whose dearest prices limits in dollars count for ``unpriced`` units
 
 
 class FallbackLine(msgspec.Struct, frozen=True):
@@ -204,7 +204,7 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
     for line in lines:
         if (
             line.input_usd is None and not line.units and STAR not in line.deployment
-        ):  # under a star, prices are those of the names that clients ask for
+        ):  # under a star, prices belong to the names that clients ask for
             unpriced.setdefault(line.deployment, line.model)
     for where in dict.fromkeys(unpriced.values()):
         named = [name for name, its_model in unpriced.items() if its_model == where]
@@ -223,7 +223,7 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
 
 
 def _partly_priced(settings: Settings, lines: Sequence[DeploymentLine]) -> Iterator[str]:
-    """Yield a note on each deployment of which only some units have a known price."""
+    """Yield a note on each deployment that has a known price for only some units."""
     told = set()
     for line in lines:
         if (
@@ -288,7 +288,7 @@ def _kept_requests(settings: Settings, lines: Sequence[DeploymentLine], catalog:
 
 
 def _mixed_vectors(settings: Settings) -> Iterator[str]:
-    """Yield a note on each model whose deployments embed by different models: all but the first one's are not used."""
+    """Yield a note on each model whose deployments embed by different models: only the first one's are used."""
     for name, model in settings.models.items():
         named = {each.name: each.same_as or each.deployment for each in model.deployments}
         first, *others = named
@@ -302,7 +302,7 @@ def _mixed_vectors(settings: Settings) -> Iterator[str]:
 
 
 def _dear_fallbacks(settings: Settings, lines: Sequence[DeploymentLine]) -> Iterator[str]:
-    """Yield a note on each fallback that costs so much that it is asked later."""
+    """Yield a note on each fallback so expensive that it is asked later."""
     prices: dict[str, list[float]] = {}
     for line in lines:
         if line.input_usd is not None and line.output_usd is not None and line.enabled:

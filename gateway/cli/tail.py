@@ -153,7 +153,7 @@ _FAILED = 400
 
 
 class TailedCall(msgspec.Struct):
-    """One call, from the events so far. Times are milliseconds since it was received, or since an attempt's launch."""
+    """One call, from the events so far. Times are milliseconds since the call was received, or an attempt launched."""
 
     began: dict[str, Any]
     attempts: dict[str, dict[str, Any]] = {}  # by id, in the order of their launch
@@ -236,7 +236,7 @@ def _running(data: dict[str, Any]) -> TailedCall:
 
 
 def _attempt(attempt: dict[str, Any]) -> "Text":
-    """Return an attempt's deployment, outcome, and time: to its first token, or without one to its end."""
+    """Return an attempt's deployment, outcome, and time: to its first token, or without a token to its end."""
     from rich.text import Text  # noqa: PLC0415 - as above
 
     outcome = attempt.get("outcome")
