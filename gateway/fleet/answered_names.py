@@ -1,14 +1,14 @@
-"""The names under patterns that the ledger has rows of: those that have answered, a bounded number of each pattern.
+"""The names under patterns for which the ledger has rows: names that have answered, a bounded number per pattern.
 
-Clients choose these names, and may invent them without end. A name that no provider has answered to is recorded under
-its pattern (``claude-*``), and so are names beyond the bound, as some servers answer to any name.
+Clients choose these names, and may invent any number of them. A name is recorded under its pattern (``claude-*``) until
+a provider has answered to the name. So are names beyond the bound, as some servers answer to any name.
 """
 
-MOST_NAMES = 100  # of a pattern, in one process: no vendor has as many that are asked for at one time
+MOST_NAMES = 100  # of a pattern, in one process: no vendor has so many models that are asked for at one time
 
 
 class AnsweredNames:
-    """By pattern, the names that have answered. These outlive reloads."""
+    """By pattern, the names that have answered. The names outlive reloads."""
 
     def __init__(self) -> None:
         self._of: dict[str, set[str]] = {}
@@ -20,5 +20,5 @@ class AnsweredNames:
             known.add(name)
 
     def has(self, pattern: str, name: str) -> bool:
-        """Whether a name has answered, and is one of those kept."""
+        """Whether a name has answered, and was kept."""
         return name in self._of.get(pattern, ())

@@ -1,8 +1,8 @@
 """All models of one version of the configuration, leased by calls and replaced by reloads.
 
-A fleet is built from one version of the settings and never changes. A reload builds the next one, which takes over the
-upstreams (with their connections) of unchanged providers. A call leases the fleet it began with; upstreams that no
-newer fleet took over are closed when the last lease ends.
+A fleet is built from one version of the settings and never changes. A reload builds the next fleet. The next fleet
+takes over the upstreams (with their connections) of unchanged providers. A call leases the fleet with which the call
+began. Upstreams that no newer fleet took over are closed when the last lease ends.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from gateway.settings import (
 )
 from providers import Upstream, Vendor
 
-# The profiles of clients, and the models that each may use; None: all.
+# The profiles of clients, and the models that each client may use; None: all.
 Callers = Collection[tuple[Profile | None, frozenset[str] | None]]
 
 # A comma list of models as one model: all their deployments, with the strictest of their limits.
@@ -45,7 +45,7 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
     """Return ``models`` as one model with the race of the first. A list must not circumvent a model's limits.
 
     Raises:
-        InvalidRequest: they have different system prefixes.
+        InvalidRequest: the models have different system prefixes.
 
     """
     first = models[0]
@@ -80,13 +80,13 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
     )
 
 
-# Who pays for calls of names that clients make up: all such names share one budget and one sum of dollars.
+# Who pays for calls of names that clients make up. All such names share one budget and one sum of dollars.
 
-NAMED_DIRECTLY = "\0direct"  # for deployments; no model is called so
+NAMED_DIRECTLY = "\0direct"  # for deployments; no model has this name
 
 
 def who_pays(models: Mapping[str, ModelSettings]) -> str:
-    """Return which of the ``models`` of a list pays for its calls: the one with the strictest limit in dollars."""
+    """Return which of the ``models`` of a list pays for its calls: the model with the strictest limit in dollars."""
     return min(models, key=lambda name: (_usd_a_day(models[name]), _limit(models[name].race.usd_per_day)))
 
 
@@ -109,9 +109,9 @@ def _limit(usd: float | None) -> float:
     return inf if usd is None else usd
 
 
-ADHOC_KEPT = 256  # cached ad-hoc models: their names come from clients, so the number is limited
+ADHOC_KEPT = 256  # cached ad-hoc models: clients choose their names, so the number is limited
 
-# The last argument: further secrets to mask in messages, besides the provider's.
+# The last argument: secrets to mask in messages, besides the provider's key.
 OpenUpstream = Callable[[str, ProviderSettings, Vendor | None, tuple[str, ...]], Upstream]
 
 
@@ -131,14 +131,14 @@ class Fleet:
     ) -> None:
         """``open_for_tenant`` opens upstreams with clients' own keys; None: ``open_upstream`` does.
 
-        ``secret``: what reasoning is sealed with, the same in all replicas.
+        ``secret``: seals reasoning, the same in all replicas.
         """
         self._settings = settings
         self._open_for_tenant = open_for_tenant or open_upstream
         self._of_tenants = TenantUpstreams(self._opened_for_tenant)
         self.limits, self.fleet_limits = limits(settings), fleet_limits(settings)
-        self.max_requests = settings.most_requests  # of one call
-        self.kept: dict[int, Any] = {}  # what was decided by this fleet alone, which goes with it: ``api/shapes.py``
+        self.max_requests = settings.most_requests  # the most requests of one call to providers
+        self.kept: dict[int, Any] = {}  # decisions of this fleet alone, which end with it: ``api/shapes.py``
         self._leases = 0
         self._idle: asyncio.Event | None = None  # made by ``idle``
         self._upstreams: dict[str, Upstream] = {}
@@ -147,7 +147,8 @@ class Fleet:
             secrets = self._secrets_sent_to(name)
             kept = previous.upstream_of(name, provider, secrets) if previous is not None else None
             self._upstreams[name] = kept or open_upstream(name, provider, self._resolver.vendor(name), secrets)
-        # All in the file: ``models``, and ``patterns``, whose names and deployments have a star and are not asked.
+        # All models in the file: ``models``, and ``patterns``. Patterns have a star in their names and deployments, and
+        # are not asked.
         self.configured: Mapping[str, Model] = {
             name: self._resolver.model(name, model) for name, model in settings.models.items()
         }
@@ -156,15 +157,15 @@ class Fleet:
         self._providers = {
             name: each.provider for it in self.configured.values() for name, each in it.deployments.items()
         }
-        self._adhoc: dict[str, Model] = {}  # the last used at the end
+        self._adhoc: dict[str, Model] = {}  # the model used last stands at the end
         self.answered: AnsweredNames = AnsweredNames() if previous is None else previous.answered
-        # Clients may name a deployment of a model that has others, or one that is in none.
+        # Clients may name a deployment of a model with several, or one that belongs to no model.
         configured = (each for model in self.models.values() for each in model.deployments.values())
         vendors = filter(None, map(self._resolver.vendor, settings.providers))
         self.has_free = any(each.is_free for each in configured) or any(each.quirks.free for each in vendors)
 
     def to_keep_connected(self, callers: Callers = ()) -> Collection[Upstream]:
-        """Return the upstreams to which a connection is to be open, for the calls of models or of clients."""
+        """Return the upstreams to which a connection should be open, for the calls of models or of clients."""
         wanted = [model for model in self.models.values() if model.race.keep_connected]
         for profile, models in callers:
             may_ask = (model for name, model in self.models.items() if models is None or is_covered(name, models))
@@ -172,13 +173,13 @@ class Fleet:
         return {each.upstream for model in wanted for each in model.deployments.values()}
 
     def find(self, name: str, *, adhoc: bool) -> Model:
-        """Return the model called ``name``, or that name under a pattern; for a comma list, all of them as one.
+        """Return the model called ``name``, or that name under a pattern; for a comma list, all its models as one.
 
         With ``adhoc`` also ``provider/model`` and comma lists of these.
 
         Raises:
-            ModelNotFound: there is none; the message has the nearest names.
-            Forbidden: it names deployments, but ``adhoc`` is false.
+            ModelNotFound: no model has the name; the message has the nearest names.
+            Forbidden: ``name`` names deployments, but ``adhoc`` is false.
             InvalidRequest: these models cannot be used as one.
 
         """
@@ -197,13 +198,13 @@ class Fleet:
         raise error
 
     def known(self, name: str) -> Model | None:
-        """Return the model called ``name``, or that name under a pattern; None if it is neither."""
+        """Return the model called ``name``, or that name under a pattern; None: no such model, and no such pattern."""
         return self.models.get(name) or (self._under_pattern(name) if self.patterns else None)
 
     def configured_as(self, name: str) -> str | None:
-        """Return the name in the file by which a model is known: its own, or the pattern that covers it; None if none.
+        """Return a model's name in the file: its own, or the pattern that covers its name; None: it is not in the file.
 
-        What begins with the name of a provider and a slash is a deployment, but for patterns that begin so too.
+        A name that begins with a provider's name and a slash is a deployment, unless a pattern begins so too.
         """
         if name in self.models:
             return name
@@ -215,7 +216,7 @@ class Fleet:
         return None if pattern is None or (is_deployment and not pattern.startswith(f"{provider}/")) else pattern
 
     def configured_deployment(self, model: str, deployment: str) -> str:
-        """Return the name in the file of a deployment of ``model``: its own, or the one with a star in it."""
+        """Return the name in the file of a deployment of ``model``: its own, or the name with a star."""
         pattern = None if model in self.models else self.configured_as(model)
         if pattern is None:
             return deployment
@@ -223,14 +224,14 @@ class Fleet:
         return next((each for each in known if each.replace(STAR, stands_for) == deployment), deployment)
 
     def shown_as(self, model: str, deployment: str | None = None) -> tuple[str, str | None] | None:
-        """Return the names in the file of a model under a pattern and of its deployment; None: it is under none."""
+        """Return the names in the file of a model under a pattern and of its deployment; None: no pattern covers it."""
         pattern = None if model in self.models else self.configured_as(model)
         if pattern is None:
             return None
         return pattern, None if deployment is None else self.configured_deployment(model, deployment)
 
     def has_answered(self, *names: str) -> None:
-        """Note that models have answered: those under a pattern may have rows of their own in the ledger."""
+        """Note that models have answered: models under a pattern may now have rows of their own in the ledger."""
         for name in names:
             if name not in self.models and (pattern := self.configured_as(name)) is not None:
                 self.answered.add(pattern, name)
@@ -252,6 +253,7 @@ class Fleet:
         Raises:
             NoDeploymentFits: none of the keys is for one of the model's providers.
 
+        NoDeploymentFits: none of the keys is for a provider of the model.
         """
         found = {name: self.with_key(each, tenant) for name, each in model.deployments.items()}
         deployments = {name: each for name, each in found.items() if each is not None}
@@ -267,14 +269,14 @@ class Fleet:
         """Return ``deployment`` for a call of a client that brings keys; None if the client may not use it."""
         provider = deployment.provider
         key = tenant.keys.get(provider)
-        if key is None or provider not in self._upstreams:  # a reload may have removed it
+        if key is None or provider not in self._upstreams:  # a reload may have removed the provider
             return deployment if self._settings.tenant_keys.mixed else None
         place = tenant.client, provider, key
         lazy = LazyUpstream(self._upstreams[provider], partial(self._of_tenants.of, *place))
         return deployment.with_key(lazy, digest_of(provider, key), self._of_tenants.learnt(*place))
 
     def may_ask(self, deployment: Deployment, tenant: TenantKeys | None) -> bool:
-        """Whether a call of a client that brings these keys, None for none, may use ``deployment``."""
+        """Whether a call of a client that brings these keys (None: no keys) may use ``deployment``."""
         return tenant is None or deployment.provider in tenant.keys or self._settings.tenant_keys.mixed
 
     def forget(self) -> None:
@@ -282,11 +284,11 @@ class Fleet:
         self._of_tenants.forget()
 
     def provider_of(self, deployment: str) -> str:
-        """Return the provider of a deployment by its name, which may be another than ``provider/model``."""
+        """Return the provider of a deployment by its name, which may differ from ``provider/model``."""
         return self._providers.get(deployment) or deployment.partition("/")[0]
 
     def payer_of(self, name: str) -> str:
-        """Return the model that pays for calls of the model ``name``: for a comma list of models, one of these."""
+        """Return the model that pays for calls of the model ``name``: for a comma list of models, one of the list."""
         if (configured := self.configured_as(name)) is not None:
             return configured
         parts = self._parts_of(name)
@@ -338,7 +340,7 @@ class Fleet:
         await self._of_tenants.aclose()
 
     def _opened_for_tenant(self, provider: str, key: str) -> Upstream:
-        """Open the upstream of a client's own key, without what is the operator's at that provider."""
+        """Open the upstream of a client's own key, without the operator's headers and fields for that provider."""
         settings = self._settings.providers[provider]
         headers = {
             name: value for name, value in settings.headers.items() if not is_of_account(name, value.get_secret_value())
@@ -364,13 +366,13 @@ class Fleet:
         if not parts:
             return None
         if (known := self._adhoc.pop(name, None)) is not None:
-            self._adhoc[name] = known  # the last used at the end
+            self._adhoc[name] = known  # the model used last stands at the end
             return known
         payer = who_pays({part.configured: part.settings for part in parts})
         return self._cached(name, joined([part.settings for part in parts]), payer=payer)
 
     def _parts_of(self, name: str) -> list[ConfiguredModel]:
-        """Return the models in a comma list of models; empty if it is none."""
+        """Return the models in a comma list of models; empty if ``name`` is no such list."""
         names = [part.strip() for part in name.split(",")]
         if len(names) == 1:
             return []
@@ -383,7 +385,7 @@ class Fleet:
 
     def _under_pattern(self, name: str) -> Model | None:
         if (known := self._adhoc.pop(name, None)) is not None:
-            self._adhoc[name] = known  # the last used at the end
+            self._adhoc[name] = known  # the model used last stands at the end
             return known if known.payer in self.patterns and "," not in name else None
         if (pattern := self.configured_as(name)) is None:
             return None
@@ -401,7 +403,7 @@ class Fleet:
 
     def _adhoc_model(self, name: str) -> Model | None:
         if (known := self._adhoc.pop(name, None)) is not None:
-            self._adhoc[name] = known  # the last used at the end
+            self._adhoc[name] = known  # the model used last stands at the end
             return known
         parts = self._deployments_in(name)
         if not parts:
@@ -410,7 +412,7 @@ class Fleet:
         return self._cached(name, settings, payer=NAMED_DIRECTLY)
 
     def _deployments_in(self, name: str) -> list[str]:
-        """Return the deployments in a comma list of ``provider/model``, without duplicates; empty if it is none."""
+        """Return the deployments in a comma list of ``provider/model``, without duplicates; empty: not such a list."""
         parts = list(dict.fromkeys(part.strip() for part in name.split(",")))
         for part in parts:
             provider, _, name_there = part.partition("/")
@@ -419,14 +421,14 @@ class Fleet:
         return parts
 
     def _explain_unknown(self, name: str, *, adhoc: bool) -> str:
-        near = difflib.get_close_matches(name, self.models, n=3, cutoff=0.5)  # no pattern: nobody can ask for one
+        near = difflib.get_close_matches(name, self.models, n=3, cutoff=0.5)  # no patterns: these are not asked for
         hint = (
             f"did you mean {' or '.join(map(repr, near))}?"
             if near
             else f"known models: {', '.join(self.configured) or 'none'}"
         )
         provider, slash, _ = name.partition("/")
-        real = [each for each in self._settings.providers if not each.startswith("sim-")]  # the demo's have no others
+        real = [each for each in self._settings.providers if not each.startswith("sim-")]  # the demo's sell no others
         if adhoc and not slash and "," not in name and may_be_asked(name) and real:
             first, *others = (f"{each}/{name}" for each in _owners_first(name, real))
             hint += f" (its provider before it names any other, as {first}{', …' if others else ''})"
@@ -444,6 +446,6 @@ def _bounded(name: str) -> str:
 
 
 def _owners_first(name: str, providers: Iterable[str]) -> list[str]:
-    """Return ``providers``, first those that are called like the publisher of the model's family."""
+    """Return ``providers``, first the providers that are called like the publisher of the model's family."""
     owners = owners_of(name)
     return sorted(providers, key=lambda each: each not in owners)

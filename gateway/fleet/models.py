@@ -57,8 +57,9 @@ from providers.dialects import (
 class Clocks(msgspec.Struct, frozen=True):
     """The four timeouts of one deployment, resolved. Seconds.
 
-    Where a call of a tool may be in the making, which some servers send only when it is complete, the first token may
-    need ``first_call_s``, and a silence without any sign of life may last ``silent_call_s``, if that is longer.
+    The first token of an answer that may begin with a tool call may need ``first_call_s``: some servers send a call
+    only when the call is complete. There a silence without any sign of life may last ``silent_call_s``. Both count only
+    if they are longer.
     """
 
     connect_s: float
@@ -69,7 +70,7 @@ class Clocks(msgspec.Struct, frozen=True):
     silent_call_s: float = 0.0
 
 
-_FORMATS = ("response_format", "stream_format", "encoding_format")  # of short calls' answers
+_FORMATS = ("response_format", "stream_format", "encoding_format")  # fields with the format of short calls' answers
 
 _UNKNOWN_HABITS = MappingProxyType(habits_by_dialect(Habits(may_think=True, reads_bills=False), UNKNOWN_MODEL, None))
 
@@ -86,61 +87,62 @@ class Deployment(MaskedRecord, frozen=True):
     bills_after_disconnect: bool | None  # whether the whole answer is billed after a disconnect; None: unknown
     extra_body: Mapping[str, msgspec.Raw]
     upstream_stream: bool
-    max_in_flight: int | None = None  # the smaller of the limit of this process and that of all processes
+    max_in_flight: int | None = None  # the smaller of the limits of this process and of all processes
     capabilities: Capabilities = UNKNOWN
     apis: frozenset[Api] = frozenset((PIVOT.name,))
-    speaks: tuple[Dialect, ...] = (PIVOT,)  # the dialects among its APIs; others are translated to the first one
+    speaks: tuple[Dialect, ...] = (PIVOT,)  # dialects of its APIs; others are translated to the first
     drop_params: bool = False
     adapts_forced: bool = True  # a forced tool that the model does not take is asked for in another way
-    drops_unfit: bool = False  # can be asked to drop thoughts that no longer fit what stands before them
-    is_newest_version: bool = False  # its operator asks for the newest version of Anthropic's API
+    drops_unfit: bool = False  # the model can be asked to drop thoughts that no longer fit the text before them
+    is_newest_version: bool = False  # the operator asks for the newest version of Anthropic's API
     extra_headers: tuple[tuple[str, str], ...] = ()  # names in lower case
     weight: float = 1.0
     canary: float | None = None
-    vendor: str | None = None  # its provider's name in the catalog
-    continues: tuple[Way, ...] | None = None  # the ways of continuing another's answer; None: there is none
+    vendor: str | None = None  # the provider's name in the catalog
+    continues: tuple[Way, ...] | None = None  # the ways of continuing another's answer; None: no way is known
     traits: Traits = UNKNOWN_MODEL  # what the model is and takes
     seal: Seal | None = None  # of the account, for reasoning that the model encrypts
-    habits: Mapping[str, Habits] = _UNKNOWN_HABITS  # by dialect: how its model is asked in it
-    dropped: Mapping[str, frozenset[str]] = {}  # by dialect, fields that its vendor or model answers with an error
+    habits: Mapping[str, Habits] = _UNKNOWN_HABITS  # by dialect: how the model is asked in that dialect
+    dropped: Mapping[str, frozenset[str]] = {}  # by dialect, fields that the vendor or the model answers with an error
     refuses_storing: bool = False  # in Responses: refuses ``store: true``
     compacts: bool = True  # in Responses: may make a conversation shorter, in an item of its own
     functions_only: bool = False  # in Responses: takes no other tools
-    lacks_schemas: bool = False  # its vendor refuses JSON schemas
+    lacks_schemas: bool = False  # the vendor refuses JSON schemas
     cache_keys: frozenset[str] = frozenset()  # the dialects in which the vendor takes a ``prompt_cache_key``
-    # What a request is sent as ``store`` that says nothing of it; None: nothing. Its vendor, or the operator, says so.
+    # The value of ``store`` for a request that says nothing of it; None: no value. The vendor, or the operator,
+    # decides.
     store: msgspec.Raw | None = None
-    stores_own: bool = False  # also in its vendor's own API, in which requests else pass as they are
-    conversations: bool | None = None  # its vendor keeps conversations; None: a server that no row is of
+    stores_own: bool = False  # also in the vendor's own API, in which requests otherwise pass unchanged
+    conversations: bool | None = None  # the vendor keeps conversations; None: a server without a row in the catalog
     stores: bool = False  # the vendor is known to keep a response that says ``store: true``
     keeps: bool = False  # the vendor keeps prompts, unless a request says ``store: false``
     marks_from: int | None = None  # tokens of a prompt's beginning from which a cache mark is set; None: never
-    is_free: bool = False  # the operator has set a price of 0, or its vendor asks for nothing
+    is_free: bool = False  # the operator has set a price of 0, or the vendor charges nothing
     states_cost: bool = False  # answers say what they cost, and the operator has set no prices
     zdr: bool | None = None
     region: str | None = None
     quantization: str | None = None
     hardware: str | None = None
-    same_as: str | None = None  # the name of the model behind the deployment's name, where that does not tell
+    same_as: str | None = None  # the name of the model behind the deployment's name, if the two differ
     whole: Mapping[str, tuple[str, ...]] = {}  # by parameter, the values with which the vendor does not stream
-    addresses: re.Pattern[str] | None = None  # the operator's, which no client reads
-    listed: Price | None = None  # the prices that are known, where that of input or output is not
-    tenant: str | None = None  # the digest of the client's own key that is used; None: the operator's
-    learnt_as: str | None = None  # the name of what that key shows of the deployment; None: its own
-    learnt: LearntFacts | None = None  # what refusals have taught of its provider's models; None: nothing is kept
-    acts: bool = False  # its model, or what the operator adds to requests, runs something at the provider
+    addresses: re.Pattern[str] | None = None  # the operator's addresses, which no client reads
+    listed: Price | None = None  # the known prices, if the price of input or output is unknown
+    tenant: str | None = None  # the digest of the client's own key that is used; None: the operator's key
+    learnt_as: str | None = None  # the name of the facts that this key shows; None: the deployment's name
+    learnt: LearntFacts | None = None  # taught by refusals of the provider's models; None: no facts are kept
+    acts: bool = False  # the model, or a field that the operator adds to requests, runs something at the provider
     searches: bool = False  # that is a search of the web
     may_have: tuple[Dialect, ...] | None = None  # more dialects to try after a refusal; None: the operator named all
 
     @property
     def account(self) -> str | None:
-        """The account at the vendor: that of the provider's keys, or of a client's own key."""
+        """The account at the vendor: of the provider's keys, or of a client's own key."""
         return None if self.seal is None else self.seal.whose
 
     def with_key(self, upstream: Upstream, digest: str, learnt: LearntFacts | None = None) -> "Deployment":
         """Return the deployment with the ``upstream`` of a client's own key, without the operator's headers and fields.
 
-        ``learnt``: what refusals have taught with that key.
+        ``learnt``: the facts that refusals have taught with that key.
         """
         body = self.extra_body
         return msgspec.structs.replace(
@@ -155,7 +157,7 @@ class Deployment(MaskedRecord, frozen=True):
         )
 
     def shown(self) -> Iterable[tuple[str, object]]:
-        """Yield only its name for the ``repr``: its headers may be secrets."""
+        """Yield only the deployment's name for the ``repr``: its headers may be secrets."""
         yield "name", self.name
 
     def is_same_model(self, other: "Deployment") -> bool:
@@ -168,7 +170,7 @@ class Deployment(MaskedRecord, frozen=True):
         return model_identity(self.same_as or self.model), *[self.extra_body.get(name) for name in _FORMATS]
 
     def hide_addresses(self, error: UpstreamError) -> None:
-        """Make the message of ``error`` fit for its caller, who must not read the operator's addresses."""
+        """Make the message of ``error`` fit for the caller, who must not read the operator's addresses."""
         error.message, pattern = error.caller or error.message, self.addresses
         if pattern is not None:
             error.message = pattern.sub(MASK, error.message)
@@ -176,7 +178,7 @@ class Deployment(MaskedRecord, frozen=True):
                 error.body = pattern.sub(MASK, error.body.decode(errors="replace")).encode()
 
     def spoken_to(self, dialect: Dialect) -> Dialect:
-        """Return the dialect in which the deployment gets requests in ``dialect``: the same, if it has that API."""
+        """Return the dialect in which the deployment gets requests in ``dialect``: the same one, if it has that API."""
         return dialect if dialect in self.speaks else self.speaks[0]
 
     def spoken_in(self, call: Call) -> Dialect:
@@ -189,10 +191,11 @@ class Deployment(MaskedRecord, frozen=True):
     def asked_in(self, dialect: Dialect, *, tools: bool, client: str | None) -> Dialect:
         """Return the dialect in which the deployment gets requests of ``client`` in ``dialect``.
 
-        By where its model takes ``tools``, and by what refusals have taught.
+        This depends on where its model takes ``tools``, and on what refusals have taught.
         """
         usual, learnt = dialect if dialect in self.speaks else self.speaks[0], self.learnt
-        # In its own API a request stays where its model may rest: whether it is to think is not known here.
+        # In its own API a request stays if its model can do without thinking: here it is unknown whether the model is
+        # to think.
         if tools and (only := self.traits.tools_in) and (usual is not dialect or not self.traits.rests):
             usual = next((each for each in self.speaks if each.name == only), usual)
         if learnt is None or not learnt.steers:
@@ -223,9 +226,10 @@ class Deployment(MaskedRecord, frozen=True):
         return msgspec.structs.replace(self, traits=traits, habits=habits)
 
     def others(self, offered: str | None) -> tuple[Dialect, ...]:
-        """Return the dialects to try after a refusal; first the one that the refusal has ``offered``.
+        """Return the dialects to try after a refusal; first the dialect that the refusal has ``offered``.
 
-        An API that the vendor's catalog row does not name is tried only if offered, unless there is no row.
+        An API that the vendor's catalog row does not name is tried only if the refusal offers it, unless there is no
+        row.
         """
         offers = () if offered is None else (DIALECTS[offered],)
         known = (*self.speaks, *(offers if self.may_have is not None else ()), *(self.may_have or ()))
@@ -233,7 +237,7 @@ class Deployment(MaskedRecord, frozen=True):
         return tuple(able)
 
     def way_to_continue(self, dialect: Dialect) -> Way | None:
-        """Return the way of continuing answers to requests in ``dialect``; None if none is known."""
+        """Return the way of continuing answers to requests in ``dialect``; None: no way is known."""
         continuing = self.spoken_to(dialect).continuing
         if continuing is None:
             return None
@@ -255,7 +259,7 @@ Fields = dict[str, msgspec.Raw]
 
 
 def learnt_by(deployments: Iterable[Deployment]) -> tuple[LearntFacts, ...]:
-    """Return what refusals have taught of the providers of ``deployments``, each once."""
+    """Return the facts that refusals have taught of the providers of ``deployments``, each once."""
     return tuple({id(each.learnt): each.learnt for each in deployments if each.learnt is not None}.values())
 
 
@@ -274,14 +278,14 @@ class Parameters(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, settings: ModelSettings) -> "Parameters | None":
-        """Return the parameters in ``settings``; None if there are none."""
+        """Return the parameters in ``settings``; None: ``settings`` have no parameters."""
         if not (settings.defaults or settings.maximums or settings.system_prefix):
             return None
         defaults = {name: raw_json(value) for name, value in settings.defaults.items()}
         return cls(defaults, settings.maximums, settings.system_prefix)
 
     def applied(self, fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> tuple[Fields, tuple[str, ...]]:
-        """Return the request with the model's parameters, and the names of those lowered to their maximum.
+        """Return the request with the model's parameters, and the names of parameters lowered to their maximum.
 
         Raises:
             InvalidRequest: a parameter with a maximum is not a number.
@@ -303,7 +307,7 @@ class Parameters(msgspec.Struct, frozen=True):
                 if number > most or (limits_answer and number < 0):  # for some servers, -1 is no limit
                     changed[spelling] = _written(most)
                     lowered.append(spelling)
-            if not given and spellings and limits_answer:  # without it, an answer has no limit
+            if not given and spellings and limits_answer:  # without a limit in the request, an answer has no limit
                 changed[name if name in spellings else spellings[0]] = _written(most)
         if self.system_prefix is not None and dialect.requests.system is not None:
             _put_first(changed, self.system_prefix, dialect.requests.system)
@@ -312,7 +316,7 @@ class Parameters(msgspec.Struct, frozen=True):
     def counted(self, fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Mapping[str, msgspec.Raw]:
         """Return a request to count tokens with the model's system prefix.
 
-        Google counts a system prompt only within a whole request; beside a prompt alone the prefix is counted as the
+        Google counts a system prompt only within a whole request. Beside a prompt alone the prefix is counted as the
         user's words.
         """
         place, counting = dialect.requests.system, dialect.counting
@@ -322,7 +326,7 @@ class Parameters(msgspec.Struct, frozen=True):
         if whole is None:
             _put_first(changed, self.system_prefix, place)
         elif _is_set(changed.get(whole)):
-            with suppress(msgspec.DecodeError, RecursionError):  # the provider refuses it
+            with suppress(msgspec.DecodeError, RecursionError):  # the provider refuses the request
                 inner = msgspec.json.decode(changed[whole], type=dict[str, msgspec.Raw])
                 _put_first(inner, self.system_prefix, place)
                 changed[whole] = raw_json(inner)
@@ -333,7 +337,7 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 def _spellings(name: str, names: ParameterNames) -> tuple[str, ...]:
-    """Return the names of parameter ``name`` in a dialect; empty if it does not exist there."""
+    """Return the names of parameter ``name`` in a dialect; empty if the dialect has no such parameter."""
     return names.answer_limits if name in _LIMITS else names.of(name)
 
 
@@ -394,18 +398,19 @@ def _written(number: float) -> msgspec.Raw:
 class Common(msgspec.Struct, frozen=True):
     """The abilities that all deployments of a model share: most calls need no check of single deployments."""
 
-    # Dialects that all speak natively, without losing any part of a request but ``dropped`` and ``refused_fields``.
+    # Dialects that all deployments speak natively, without losing any part of a request but ``dropped`` and
+    # ``refused_fields``.
     speaks: frozenset[Dialect]
-    context_tokens: float  # the shortest known
-    max_output_tokens: float  # likewise
+    context_tokens: float  # the shortest known context
+    max_output_tokens: float  # the shortest known maximum
     binds: bool = False  # a deployment may give, or refuse, reasoning that only its maker can read
-    acts: bool = False  # a deployment runs something at its provider, whatever is asked
+    acts: bool = False  # a deployment runs something at its provider, whatever the request asks
     thinks: bool = True  # no deployment is known not to think, or is told not to think in a way of its own
-    takes_forced: bool = True  # a request may force a call of a tool at all of them
-    has_keys: bool = False  # the provider of one of them has several keys
-    dropped: Mapping[str, frozenset[str]] = {}  # by dialect, fields that one of them refuses
-    refused_fields: frozenset[str] = frozenset()  # in chat, fields of a history that one of them refuses
-    whole_for: frozenset[str] = frozenset()  # fields with some of whose values one of them does not stream
+    takes_forced: bool = True  # a request may force a call of a tool at all deployments
+    has_keys: bool = False  # the provider of a deployment has several keys
+    dropped: Mapping[str, frozenset[str]] = {}  # by dialect, fields that a deployment refuses
+    refused_fields: frozenset[str] = frozenset()  # in chat, fields of a history that a deployment refuses
+    whole_for: frozenset[str] = frozenset()  # fields with a value at which a deployment does not stream
 
     @classmethod
     def of(cls, deployments: Iterable[Deployment]) -> "Common":
@@ -415,7 +420,7 @@ class Common(msgspec.Struct, frozen=True):
         spoken = [set(one.speaks) if is_free else set() for one, is_free in zip(each, free, strict=True)]
         common = set.intersection(*spoken) if spoken else set()
         return cls(
-            # Requests in other dialects may need their reasoning removed.
+            # In other dialects requests may need their reasoning removed.
             frozenset(dialect for dialect in common if dialect.requests.thoughts.without_foreign is None),
             min((one.capabilities.context_tokens or inf for one in each), default=inf),
             min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
@@ -449,32 +454,32 @@ class Model(msgspec.Struct, frozen=True):
     race: RaceSettings
     adhoc: bool = False
     common: Common = Common(frozenset(), 0, 0)
-    payer: str = ""  # the model whose budget and dollars pay for the calls: itself, or one of a comma list
-    prices: Mapping[str, Price] = {}  # by deployment, if known
+    payer: str = ""  # the model whose budget and dollars pay for the calls: this model, or one of a comma list
+    prices: Mapping[str, Price] = {}  # known prices, by deployment
     limits: Mapping[str, int] = {}  # by deployment, if set: the smaller of max_in_flight and max_in_flight_fleet
     ttft_s: Mapping[str, float] = {}  # by deployment: the time-out of a first token
-    weights: Mapping[str, float] = {}  # by deployment, those that are not 1
+    weights: Mapping[str, float] = {}  # weights other than 1, by deployment
     canaries: Mapping[str, float] = {}  # the shares of canaries, by deployment
     bills_losers: frozenset[str] = frozenset()  # deployments that bill the whole answer after a disconnect
-    use_limits: Mapping[str, float] = {}  # of all calls, in dollars and tokens
-    zone: str = "UTC"  # of the hours, days, weeks and months that these count in
-    has_dollars: bool = False  # whether one of them is in dollars
+    use_limits: Mapping[str, float] = {}  # limits of all calls together, in dollars and tokens
+    zone: str = "UTC"  # the zone of the hours, days, weeks and months in which these limits count
+    has_dollars: bool = False  # whether one of these limits is in dollars
     dearest: Price | None = None  # the highest known price, if another deployment's is unknown
     fallbacks: tuple[FallbackSettings, ...] = ()
     fallback_after: FallbackAfter = "auto"
     keepalive_s: float | None = None
     takeover: TakeoverSettings = TakeoverSettings()
     parameters: Parameters | None = None  # defaults, maximums and system prefix of requests
-    tenant: str | None = None  # the digest of the client's own keys, if some of its deployments are asked with them
+    tenant: str | None = None  # the digest of the client's own keys, if some deployments are asked with these
     is_free: bool = False  # whether no call of the model, nor of a fallback, spends the operator's dollars
-    marks: bool = False  # whether some of its deployments are told what to cache
-    costs_nothing: bool = False  # whether the operator has set a price of 0 for all its deployments
-    learnt: tuple[LearntFacts, ...] = ()  # of its providers
+    marks: bool = False  # whether some deployments are told what to cache
+    costs_nothing: bool = False  # whether the operator has set a price of 0 for all deployments
+    learnt: tuple[LearntFacts, ...] = ()  # facts of the model's providers
     profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts
 
     @property
     def learnt_as(self) -> Mapping[str, str] | None:
-        """The deployments with a client's own key, with the names of what these keys show; None: there are none."""
+        """The deployments with a client's own key, with the names of facts of these keys; None: there are none."""
         if self.tenant is None:
             return None
         return {name: each.learnt_as for name, each in self.deployments.items() if each.learnt_as is not None}
@@ -482,8 +487,8 @@ class Model(msgspec.Struct, frozen=True):
     def with_deployments(self, deployments: Mapping[str, Deployment], tenant: str, *, is_free: bool) -> "Model":
         """Return the model with these ``deployments`` alone; some have a key of ``tenant``, a digest.
 
-        If all have, calls spend none of the operator's dollars, and the model's own limits in dollars do not apply.
-        ``is_free``: neither do its fallbacks.
+        If all deployments have such a key, calls spend none of the operator's dollars, and the model's own limits in
+        dollars do not apply. ``is_free``: its fallbacks spend none of these dollars either.
         """
         race, use_limits, dearest = self.race, self.use_limits, self.dearest
         if all(each.tenant is not None for each in deployments.values()):
@@ -515,14 +520,15 @@ class Model(msgspec.Struct, frozen=True):
 
     @property
     def mean_price_usd(self) -> float | None:
-        """The mean price of its deployments for a token of the prompt and one of the answer; None if none is known."""
+        """The mean price of a prompt's token and an answer's token, over the deployments; None: no price is known."""
         totals = [price.input_usd + price.output_usd for price in self.prices.values()]
         return sum(totals) / len(totals) if totals else None
 
     def waits_s(self, after: FallbackAfter, late_s: float, fallback: "Model | None") -> float | None:
         """Return when ``fallback`` is asked beside this model, seconds after its start; None: only after a failure.
 
-        ``late_s``: when an answer of this model is late. One that costs over ten times as much waits twice as long.
+        ``late_s``: when an answer of this model is late. A fallback that costs over ten times as much waits twice as
+        long.
         """
         if after == "failure":
             return None
@@ -534,5 +540,5 @@ class Model(msgspec.Struct, frozen=True):
         return usd is not None and than_usd is not None and usd > DEAR_FALLBACK * than_usd
 
     def under(self, profile: Profile | None) -> "Model":
-        """Return the model under ``profile``; as configured if ``profile`` is None or the model's own."""
+        """Return the model under ``profile``; as configured if ``profile`` is None or the model's own profile."""
         return self if profile is None or profile is self.race.profile else self.profiles.get(profile, self)

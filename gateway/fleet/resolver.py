@@ -74,7 +74,7 @@ class Resolver:
         self._upstreams = upstreams
         self._find_datasheet = find_datasheet
         self._limits, self._of_fleet = limits(settings), fleet_limits(settings)
-        self._proxies = tuple(getproxies_environment().values())  # once: it reads the whole environment
+        self._proxies = tuple(getproxies_environment().values())  # once: the whole environment is read
 
     def model(self, name: str, settings: ModelSettings, *, adhoc: bool = False, payer: str = "") -> Model:
         """Return a model as configured, and under each profile; ``payer``'s budget pays for its extra attempts."""
@@ -134,7 +134,7 @@ class Resolver:
     def facts_of(self, deployment: str) -> DeploymentSettings:
         """Return a deployment that a client names directly, with its configured price and capabilities.
 
-        A deployment that is configured under another name (``as``) is another one, with facts of its own.
+        A deployment that is configured under another name (``as``) is another deployment, with facts of its own.
         """
         for model in self._settings.models.values():
             for each in model.deployments:
@@ -144,11 +144,11 @@ class Resolver:
         return DeploymentSettings(deployment=deployment)
 
     def vendor(self, provider: str) -> Vendor | None:
-        """Return the catalog row of a provider; None if it has none."""
+        """Return the catalog row of a provider; None: the catalog has none."""
         return vendor_of(provider, self._settings.providers[provider], self._catalog)
 
     def _deployment(self, settings: DeploymentSettings, *, marks: bool) -> Deployment:
-        """Return a deployment; ``marks``: its requests get cache marks, where its model takes them."""
+        """Return a deployment; ``marks``: its requests get cache marks, if its model takes marks."""
         provider, _, model = settings.deployment.partition("/")
         extra_body = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()}
         vendor = self.vendor(provider)
@@ -166,7 +166,7 @@ class Resolver:
         price, tier = datasheet.price, tier_of(settings.extra_body.get("service_tier"))
         is_free = model.endswith(quirks.free) and not (price and price.is_configured)
         price = _NOTHING if is_free else price
-        # Models without a cache have no price of one, and refuse marks.
+        # Models without a cache have no price of cached tokens, and refuse marks.
         takes_marks = quirks.habits.takes_marks and price is not None and price.cached_input_usd is not None
         marks_from = _marks_from(traits, kind, extra_body, takes_marks=takes_marks) if marks else None
         can, has_marks = datasheet.capabilities, marks_from is not None
@@ -231,7 +231,7 @@ class Resolver:
         )
 
     def _clocked(self, deployment: Deployment, *timeouts: Timeouts) -> Deployment:
-        """Return the deployment with ``timeouts``, the first taking precedence, else its provider's."""
+        """Return the deployment with ``timeouts``, the first taking precedence, else its provider's timeouts."""
         provider = self._settings.providers[deployment.provider]
         clocks = _clocks(*timeouts, provider.timeouts, self._settings.timeouts)
         return msgspec.structs.replace(deployment, clocks=clocks)
@@ -256,7 +256,7 @@ def _habits(
         forbids_calls=traits.forced_tools != "auto",
         takes_none=traits.takes_none,
         may_think=not traits.family and thinks is not False,
-        instructions_last=traits.breakpoints and has_marks,  # what is marked stands in the input
+        instructions_last=traits.breakpoints and has_marks,  # the marked text stands in the input
         encrypts=traits.signs and (bool(traits.efforts) if thinks is None else thinks),
         searches=name in SEARCHING,
         reads_bills=name == "anthropic",
@@ -265,9 +265,9 @@ def _habits(
 
 
 def _marks_from(traits: Traits, kind: str | None, extra: Collection[str], *, takes_marks: bool) -> int | None:
-    """Return from how many tokens on a prompt gets a cache mark: of a Claude, or a GPT with breakpoints, where taken.
+    """Return from how many tokens on a prompt gets a cache mark: of a Claude, or of a GPT with breakpoints, if it may.
 
-    A deployment whose requests get a mark of the operator's gets no others: four more would be one too many.
+    A deployment whose requests get a mark of the operator's gets no others: with four more there would be one too many.
     """
     takes_claudes = kind in CLAUDES or (kind == "bedrock" and takes_marks)
     takes = traits.breakpoints or (traits.family == "claude" and takes_claudes)
@@ -275,7 +275,7 @@ def _marks_from(traits: Traits, kind: str | None, extra: Collection[str], *, tak
 
 
 def _dropped(quirks: Quirks, traits: Traits) -> Mapping[str, frozenset[str]]:
-    """Return, by dialect, the fields at the top of a request that a deployment may be sent without, or less of."""
+    """Return, by dialect, the top-level fields that may be left out of a deployment's request, or made less."""
     of_model = traits.drop | {path.partition(".")[0] for path in traits.drop_within}
     found = dict[str, frozenset[str]]()
     for name, dialect in DIALECTS.items():
@@ -289,8 +289,8 @@ def _dropped(quirks: Quirks, traits: Traits) -> Mapping[str, frozenset[str]]:
 def limits(settings: Settings) -> Mapping[str, int]:
     """Return the maximum of attempts in flight in this process, by limited deployment.
 
-    The limit protects a server: if several models have the same deployment, the smallest limit counts for all. Each of
-    several workers gets the same share, at least one.
+    The limit protects a server: if several models have the same deployment, the smallest limit counts for all models.
+    Each of several workers gets the same share, at least 1.
     """
     smallest = _smallest(settings, lambda each: each.max_in_flight)
     return {name: max(1, limit // settings.workers) for name, limit in smallest.items()}
@@ -311,7 +311,7 @@ def _smallest(settings: Settings, limit_of: Callable[[DeploymentSettings], int |
 
 
 def _spoken(apis: Iterable[Api]) -> tuple[Dialect, ...]:
-    """Return the dialects among ``apis``, first those to which others can be translated."""
+    """Return the dialects among ``apis``, first the dialects to which others can be translated."""
     spoken = [DIALECTS[api] for api in DIALECTS if api in apis]
     return tuple(sorted(spoken, key=lambda dialect: dialect.untranslated is not None))
 
@@ -326,8 +326,8 @@ def _may_have(provider: ProviderSettings, vendor: Vendor | None, apis: Iterable[
     return (further or None) if provider.apis else further
 
 
-DEFAULT_S = 120.0  # of the first token, and of a stall
-# How long a silence may last where a call of a tool may be in the making: as long as one of 30,000 tokens took,
+DEFAULT_S = 120.0  # for the first token, and for a stall
+# How long a silence may last while a tool call may be in the making: as long as a call of 30,000 tokens took,
 # https://github.com/github/copilot-cli/issues/4286
 SILENT_CALL_S = 360.0
 
@@ -344,7 +344,7 @@ def _clocks(*levels: Timeouts) -> Clocks:
         ttft_s=ttft_s,
         stall_s=stall_s,
         total_s=first("total_timeout_s"),
-        # Others were chosen for this deployment, and hold.
+        # Other timeouts were chosen for this deployment, and hold.
         first_call_s=SILENT_CALL_S if ttft_s == DEFAULT_S else 0.0,
         silent_call_s=SILENT_CALL_S if stall_s == DEFAULT_S else 0.0,
     )
@@ -358,14 +358,14 @@ def _total_price(price: Price) -> float:
 
 
 # From this version of Anthropic's API on no model takes sampling, not even its default: "temperature: Extra inputs are
-# not permitted" (platform.claude.com/docs/en/api/versioning, read on 2026-11-29). Others ask for an older one. What it
-# does not take of a conversation its dialect knows (``for_newest_version``).
+# not permitted" (platform.claude.com/docs/en/api/versioning, read on 2026-11-29). Other operators ask for an older
+# version. The dialect knows which parts of a conversation the version does not take (``for_newest_version``).
 _NEWEST_VERSION = "2026-10-21"
-_TOLD = frozenset({"cache_control", "prompt_cache_options"})  # what to cache, by the operator
+_TOLD = frozenset({"cache_control", "prompt_cache_options"})  # fields of the operator's that say what to cache
 _SAMPLING = frozenset({"temperature", "top_k", "top_p"})
 
 
 def _version_of(*headers: Mapping[str, SecretStr]) -> str:
-    """Return the version of Anthropic's API that an operator's headers ask for, the last ones before others."""
+    """Return the version of Anthropic's API in an operator's headers; the last headers count before earlier ones."""
     said = {name.lower(): value.get_secret_value() for each in headers for name, value in each.items()}
     return said.get("anthropic-version", "")

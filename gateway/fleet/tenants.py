@@ -1,7 +1,7 @@
 """Keys of providers that clients bring, and the upstreams that are opened with them.
 
-Such a key goes to the configured base URL of its provider only. The key is in memory while it is used, and in no row,
-log or shared store; facts that were learnt with a key are kept by its digest, apart from those of other keys.
+Such a key goes only to the configured base URL of its provider. The key is in memory while it is used, and in no row,
+log or shared store. Facts that were learnt with a key are kept by the key's digest, apart from facts of other keys.
 """
 
 import re
@@ -36,7 +36,7 @@ _OF_ACCOUNT = re.compile(
     r"|login|account|project|organi[sz]ation|subscription",
     re.IGNORECASE,
 )
-# Headers that are public whatever their value. The value of any other may be a key, if it is as long as one.
+# Headers that are public whatever their value. The value of any other header may be a key, if it is as long as one.
 _PUBLIC = re.compile(r"-(?:beta|version)$|^(?:accept.*|content-type|user-agent|referer|http-referer|x-title)$")
 _SHORTEST_KEY = 16
 
@@ -59,10 +59,10 @@ class TenantKeys(MaskedRecord, frozen=True):
     """The keys that a client brings for its calls, by provider."""
 
     keys: Mapping[str, str]
-    client: str | None = None  # its name
+    client: str | None = None  # the client's name
 
     def shown(self) -> Iterable[tuple[str, object]]:
-        """Yield the providers for its ``repr``."""
+        """Yield only the providers, for the ``repr``."""
         yield "providers", sorted(self.keys)
 
     @property
@@ -77,7 +77,7 @@ class TenantKeys(MaskedRecord, frozen=True):
 
 
 def digest_of(provider: str, key: str) -> str:
-    """Return the digest by which a key is known: the key, which is long and random, cannot be found from it."""
+    """Return the digest by which a key is known. The key is long and random: the digest does not reveal it."""
     return sha256(f"{provider}\n{key}".encode(errors="surrogateescape")).hexdigest()[:_DIGEST_CHARS]
 
 
@@ -86,7 +86,7 @@ KEPT_S = 600.0  # without a call
 
 
 class TenantUpstreams:
-    """The upstreams of clients' keys, opened when they are first asked, and forgotten when they are not used any more.
+    """The upstreams of clients' keys, opened when first asked, and forgotten after a while without use.
 
     A forgotten upstream may still have running requests, and keeps no other connection.
     """
@@ -97,7 +97,7 @@ class TenantUpstreams:
         """``open_upstream`` opens the upstream of a provider and a key."""
         self._open = open_upstream
         self._clock = clock
-        # By client, provider and key, with the last use; the last used at the end.
+        # By client, provider and key, with the time of the last use; the upstream used last stands at the end.
         self._kept: dict[tuple[str | None, str, str], tuple[Upstream, float]] = {}
         self._opened: WeakSet[Upstream] = WeakSet()
 
@@ -119,7 +119,7 @@ class TenantUpstreams:
         return upstream
 
     def learnt(self, client: str | None, provider: str, key: str) -> LearntFacts | None:
-        """Return what refusals have taught with a client's key; None: the key was not used, or is forgotten."""
+        """Return the facts of refusals with a client's key; None: the key was not used, or is forgotten."""
         known = self._kept.get((client, provider, key))
         return None if known is None else known[0].learnt
 
@@ -152,9 +152,9 @@ class TenantUpstreams:
 
 
 class LazyUpstream:
-    """The upstream of a client's key, which is opened when it is first asked: most plans ask one of several.
+    """The upstream of a client's key, opened when it is first asked: most plans ask only one of several.
 
-    Until then ``like``, the operator's own upstream at that provider, tells what it can do.
+    Until then ``like``, the operator's own upstream at that provider, says what the upstream can do.
     """
 
     needs_warming = False
@@ -172,7 +172,7 @@ class LazyUpstream:
 
     @property
     def learnt(self) -> LearntFacts | None:
-        """What refusals have taught with this key; None: the key has not been used."""
+        """The facts that refusals have taught with this key; None: the key has not been used."""
         return None if self._opened is None else self._opened.learnt
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
@@ -187,7 +187,7 @@ class LazyUpstream:
         return await self._asked().stream(request)
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
-        """Return what would be lost of a request."""
+        """Return the parts of a request that would be lost."""
         return self._like.losses(dialect, model, fields)
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
@@ -203,7 +203,7 @@ class LazyUpstream:
         return await self._asked().list_models(connect_timeout_s)
 
     async def aclose(self) -> None:
-        """Do nothing: ``TenantUpstreams`` closes what was opened."""
+        """Do nothing: ``TenantUpstreams`` closes the upstreams that were opened."""
 
     def _asked(self) -> Upstream:
         if self._opened is None:
