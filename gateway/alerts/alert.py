@@ -26,7 +26,7 @@ class AlertKind(StrEnum):
     """The kinds of alerts."""
 
     BURN_FAST = "burn_fast"  # a target's error budget is used up within days
-    BURN_SLOW = "burn_slow"  # … within its window
+    BURN_SLOW = "burn_slow"  # the budget is used up within the target's window
     MODEL_OUT = "model_out"  # no deployment of a model can answer
     DEPLOYMENT_OUT = "deployment_out"
     SPENDING = "spending"
@@ -41,7 +41,7 @@ class AlertKind(StrEnum):
 
 
 class AlertCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem that exists now. ``key`` names the incident: the same one in every replica and after a restart."""
+    """A problem that exists now. ``key`` names the incident: the same key in every replica and after a restart."""
 
     kind: AlertKind
     subject: str  # the target, model, deployment, client or replica
@@ -49,9 +49,9 @@ class AlertCondition(msgspec.Struct, frozen=True, kw_only=True):
     summary: str  # one sentence
     figures: Mapping[str, Figure]
     sql: str  # one statement that shows the evidence in ``holeshot sql``
-    after_s: float = 0.0  # it opens an alert only if it lasts so long
-    opens: bool = True  # False: it only keeps an open alert open
-    # No alert is opened while one with this key is open, or was within ``covered_s``: both report the same.
+    after_s: float = 0.0  # the condition opens an alert only if it lasts so long
+    opens: bool = True  # False: the condition only keeps an open alert open
+    # No alert is opened while an alert with this key is open, or was within ``covered_s``: both report the same.
     covered_by: str | None = None
     covered_s: float = 0.0
 
@@ -94,13 +94,13 @@ class Source(Protocol):
 
     @property
     def kinds(self) -> Collection[AlertKind]:
-        """The kinds of conditions that it reports completely."""
+        """The kinds of conditions that this source reports completely."""
 
     async def conditions(self) -> Sequence[AlertCondition]:
         """Return the conditions that hold now.
 
         Raises:
-            SourceUnavailable: they are unknown now.
+            SourceUnavailable: the conditions are unknown now.
 
         """
 
@@ -113,7 +113,7 @@ class AlertScope(StrEnum):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident: a row of ``alerts``. At most one with a key is open at a time."""
+    """An incident: a row of ``alerts``. Of each key at most one alert is open at a time."""
 
     id: str
     kind: AlertKind
@@ -123,9 +123,9 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     figures: Mapping[str, Figure]
     sql: str
     opened_at: datetime
-    seen_at: datetime  # when its condition last held, in any process
+    seen_at: datetime  # when the alert's condition last held, in any process
     resolved_at: datetime | None = None
-    replica: str  # the one that opened it
+    replica: str  # the replica that opened the alert
     scope: AlertScope = AlertScope.ALL
 
     @property
@@ -147,7 +147,7 @@ class AlertMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str  # the webhook-id, the same in every attempt
     alert: Alert
-    webhook: str  # its name in the settings
+    webhook: str  # the webhook's name in the settings
     event: AlertEvent
     created_at: datetime
     tries: int = 0  # failed attempts so far
@@ -159,7 +159,7 @@ class DeliveryResult(msgspec.Struct, frozen=True):
     ok: bool
     answer: str  # in words: "200", "503", "no answer within 10 s", …
     final: bool = False  # the receiver wants no more attempts
-    wait_s: float | None = None  # it takes no more for so long, by its retry-after
+    wait_s: float | None = None  # the receiver takes no more for so long, by its retry-after
 
 
 # The signature of a message, by the Standard Webhooks specification: HMAC-SHA256 over its id, time and body.
@@ -173,11 +173,12 @@ def signed_headers(key: bytes, message_id: str, unix_s: int, body: bytes) -> Map
 
 
 def unsigned_headers(message_id: str, unix_s: int) -> Mapping[str, str]:
-    """Return the headers that identify a message; every attempt to deliver it has the same id."""
+    """Return the headers that identify a message; every attempt to deliver the message has the same id."""
     return {"webhook-id": message_id, "webhook-timestamp": str(unix_s)}
 
 
-# The book of alerts decides which process opens one, and which messages are due. ``gateway.ledger.books`` is in SQL.
+# The book of alerts decides which process opens an alert, and which messages are due. ``gateway.ledger.books`` is in
+# SQL.
 
 
 MESSAGES_AT_ONCE = 32  # returned by one ``take_due``; sending each takes up to ten seconds
@@ -191,12 +192,12 @@ class Book(Protocol):
     """The alerts and messages of all replicas. Every method raises ``BookAway`` if the book cannot be reached."""
 
     async def current(self, since: datetime) -> list[Alert]:
-        """Return the alerts that are open, and those resolved after ``since``."""
+        """Return the alerts that are open, and alerts resolved after ``since``."""
 
     async def open(self, alert: Alert, webhooks: Collection[str]) -> bool:
         """Store an alert and its messages to ``webhooks``, together.
 
-        Return False, and store nothing, if another one with its key is open.
+        Return False, and store nothing, if another alert with this key is open.
         """
 
     async def note_seen(self, ids: Collection[str], at: datetime) -> None:
@@ -205,7 +206,7 @@ class Book(Protocol):
     async def resolve(self, alert: Alert, *, unseen_since: datetime, at: datetime, webhooks: Collection[str]) -> bool:
         """End an alert and store the messages to ``webhooks``, together.
 
-        Return False, and change nothing, if it is not open, or its condition was seen after ``unseen_since``.
+        Return False, and change nothing, if the alert is not open, or its condition was seen after ``unseen_since``.
         """
 
     async def take_due(
@@ -213,13 +214,13 @@ class Book(Protocol):
     ) -> list[AlertMessage]:
         """Return ``most`` of the messages that are due, or fewer, each to one caller within ``lease``.
 
-        Those of a process that died become due again. The message of an end is due only after that of the beginning.
+        Messages of a process that died become due again. The message of an end is due only after that of the beginning.
         """
 
     async def settle(
         self, message: AlertMessage, delivery: DeliveryResult, *, at: datetime, retry_at: datetime | None
     ) -> None:
-        """Store the result of an attempt; ``retry_at`` None: it was the last one."""
+        """Store the result of an attempt; ``retry_at`` None: this was the last attempt."""
 
     async def aclose(self) -> None:
         """Close the connections."""

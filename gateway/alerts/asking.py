@@ -1,11 +1,11 @@
-"""When sources that ask the database are asked: seldom, and not while it is known not to answer."""
+"""When sources ask the database: seldom, and not while the database is known not to answer."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from gateway.alerts.alert import AlertCondition, AlertKind, Source, SourceUnavailable
 
-PATIENT_S = 1.0  # for an answer; what is wrong besides is told meanwhile
+PATIENT_S = 1.0  # how long to wait for an answer; other problems are reported meanwhile
 
 
 class CachedSource:
@@ -24,7 +24,7 @@ class CachedSource:
         return self._source.kinds
 
     async def conditions(self) -> Sequence[AlertCondition]:
-        """Return the source's conditions, from the cache if they were read recently."""
+        """Return the source's conditions, from the cache if the source was read recently."""
         if self._read_at_s is None or self._clock() - self._read_at_s >= self._every_s:
             self._read_at_s = self._clock()
             self._cached = None
@@ -35,7 +35,7 @@ class CachedSource:
 
 
 class PatientSource:
-    """Asks ``source``, which asks the database, without letting other sources wait for an answer that does not come.
+    """Asks ``source``, which asks the database; other sources do not wait if no answer comes.
 
     ``is_away``: whether the database is known not to answer.
     """
@@ -53,7 +53,7 @@ class PatientSource:
         return self._source.kinds
 
     async def conditions(self) -> Sequence[AlertCondition]:
-        """Return the source's conditions; where it is slow, those of the last time, and the new ones the next time."""
+        """Return the source's conditions; of a slow source the last ones, and the new ones the next time."""
         if self._is_away():
             raise SourceUnavailable("the database does not answer")
         if self._asking is None:

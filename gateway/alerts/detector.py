@@ -1,8 +1,8 @@
 """Detects that a deployment got slower, or fails more often, than expected from its past and its peers.
 
 docs/monitoring.md#when-a-provider-gets-slower has the method. All deployments of one model are watched together, as
-each is compared with the others. Pure: counts of windows go in, slowdowns come out; ``gateway.ledger.books`` reads and
-stores them.
+each is compared with the others. Pure: counts of windows go in, slowdowns come out. ``gateway.ledger.books`` reads and
+stores both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,21 +29,21 @@ from gateway.alerts.slowdowns import (
 # The error rate of a deployment, its dispersion, and the likelihood ratio of a window.
 
 WORSE = 2.0  # times as many errors
-LEAST = 0.02  # and at least so many more, as a share of attempts
+LEAST = 0.02  # and at least so many more errors, as a share of attempts
 MOST = 0.95
 _RATES_FEW = 20.0  # attempts in all that a rate needs
 _RATES_BOUND = 400.0  # an hour counts as at most 20 standard deviations off
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """The share of attempts that fail, and its variance over that by chance (1: equal)."""
+    """The share of attempts that fail, and its variance as a multiple of the variance by chance (1: equal)."""
 
     share: float
     dispersion: float
 
     @classmethod
     def of(cls, hours: Sequence[AttemptTally]) -> "Rate | None":
-        """Return the rate of past hours; None if they are too few."""
+        """Return the rate of past hours; None if there are too few attempts."""
         n, errors = sum(one.n for one in hours), sum(one.errors for one in hours)
         if n < _RATES_FEW:
             return None
@@ -55,7 +55,7 @@ class Rate(msgspec.Struct, frozen=True):
         return cls(share, max(1.0, sum(squares) / len(squares) * (1.0 + 2.0 * (2.0 / len(squares)) ** 0.5)))
 
     def worse(self, beyond: float) -> tuple[float, float]:
-        """Return the usual share and the worse one, while peers fail by ``beyond`` more than usual."""
+        """Return the usual share and the worse share, while peers fail by ``beyond`` more than usual."""
         usual = min(MOST, self.share + max(0.0, beyond))
         return usual, min((1.0 + usual) / 2, max(WORSE * usual, usual + LEAST))
 
@@ -69,8 +69,8 @@ class Rate(msgspec.Struct, frozen=True):
 # Evidence that adds up over windows: Page's CUSUM (1954) of log-likelihood ratios.
 
 FACTORS = (1.3, 1.6, 2.0)
-# A false alarm needs evidence of e^h : 1, so on average it takes at least e^h windows: with four metrics, three factors
-# and 8,640 windows a month, there is less than one a month in all.
+# A false alarm needs evidence of e^h : 1, so on average a false alarm takes at least e^h windows. With four metrics,
+# three factors and 8,640 windows a month, there is less than one false alarm a month in all.
 ENOUGH = log(8640 * 4 * 3)
 SHARE = 3  # no window adds more than a third of it, so events within two windows raise no alarm
 
@@ -102,7 +102,7 @@ class ShiftEvidence:
     def add(
         self, value: float, variance: float, n: float, start_s: int, other: tuple[float, float] | None = None
     ) -> None:
-        """Add one window's value, with its variance if nothing has changed; ``other``: those of another comparison."""
+        """Add one window's value, with its variance if nothing has changed; ``other``: the other comparison's."""
         self.add_ratio(self._ratio(value, variance), value, 1.0 / variance, n, start_s)
         if self.weight:
             self.other += self._bounded(self._ratio(*(other or (value, variance))))
@@ -146,13 +146,13 @@ class ShiftEvidence:
 
 SETTLED_S = 7 * DAY_S  # with less history, only a factor of two is reported; a slowdown that lasts so long is usual
 SILENT_S = DAY_S  # without calls
-BACK = 6.0  # evidence that it is as usual again: e^6 : 1
+BACK = 6.0  # evidence that the metric is as usual again: e^6 : 1
 _OTHER = TypeVar("_OTHER", bound="MetricWatch")
 _SURE = 1.96  # standard errors on each side: 95 %
 
 
 class MetricWatch:
-    """Collects evidence that a metric got worse, and then that it is as usual again.
+    """Collects evidence that a metric got worse, and then that the metric is as usual again.
 
     Subclasses add windows, and set ``_evidence`` to the evidence that they collect.
     """
@@ -237,11 +237,11 @@ class MetricWatch:
 # Watches the errors of one deployment, window by window.
 
 _MANY = 5.0  # errors that an alarm needs
-_MUCH_WORSE = 3.0  # times as many, with less than a week of history
+_MUCH_WORSE = 3.0  # times as many errors, with less than a week of history
 
 
 class ErrorWatch(MetricWatch):
-    """Collects evidence that twice as many attempts fail, apart from an increase that its peers share."""
+    """Collects evidence that twice as many attempts fail, apart from an increase that the peers share."""
 
     def __init__(self, model: str, deployment: str) -> None:
         super().__init__(model, deployment, Metric.ERRORS)
@@ -255,7 +255,7 @@ class ErrorWatch(MetricWatch):
     def add(
         self, start_s: int, seen: AttemptTally, rate: Rate, beyond: float, *, history_s: float
     ) -> SlowdownChange | None:
-        """Add a window, in which peers failed by ``beyond`` more than usual; return the begin or end it causes."""
+        """Add a window, in which peers failed by ``beyond`` more than usual; return the begin or end that it causes."""
         if seen.n <= 0.0 or not self._counts(start_s):
             return None
         usual, _ = rate.worse(beyond)
@@ -275,14 +275,14 @@ class ErrorWatch(MetricWatch):
 # Watches a time, a speed or gaps of one deployment, window by window.
 
 _ALMOST_TWICE = log(1.8)  # a factor of two may be estimated a little lower
-_SPEED_WATCH_OTHER = 4.0  # evidence that the other comparison needs; chance alone ever gives it in 2 % of cases
-_BLURRED = 6.0  # times the variance: with such imprecise peers, it is compared with its own past only
+_SPEED_WATCH_OTHER = 4.0  # evidence that the other comparison needs; chance alone ever gives so much in 2 % of cases
+_BLURRED = 6.0  # times the variance: with such imprecise peers, a deployment is compared only with its own past
 
 
 class Deviation(msgspec.Struct, frozen=True):
     """A window's value minus the expected one, in natural logarithms, and its variance if nothing has changed.
 
-    ``beside``: the same minus its peers' at that time, and its variance; None: the peers' is unknown.
+    ``beside``: the value minus that of the peers at that time, and its variance; None: the peers' value is unknown.
     """
 
     start_s: int
@@ -322,7 +322,7 @@ class SpeedWatch(MetricWatch):
             return None
         (value, variance), other = seen.views
         if self.open is not None:
-            # Either is enough: it is as usual, or its peers are equally slow.
+            # Either is enough: the deployment is as usual, or its peers are equally slow.
             self._back.add(self._back.shift - min(value, other[0]), variance, seen.n, seen.start_s)
             return self._is_back(seen.start_s)
         for one in self._evidence:
@@ -381,7 +381,7 @@ class WatchedDeployment:
             self.tallies[hour.start_s] = hour.tally
 
     def conclude(self, now_s: int, apart: Mapping[Metric, list[tuple[int, int]]]) -> None:
-        """Compute expectations from the stored hours, without the spans ``apart`` (from, to), in which it was slow."""
+        """Compute expectations from the stored hours, without the spans ``apart`` (from, to), when calls were slow."""
         oldest = now_s - DAYS * DAY_S
         for metric in SPEEDS:
             levels = self.hours[metric]
@@ -419,7 +419,7 @@ def _is_within(start_s: int, spans: Sequence[tuple[int, int]]) -> bool:
     return any(began < start_s + HOUR_S and start_s < ended for began, ended in spans)
 
 
-LEAST_HISTORY_S = DAY_S  # with less, nothing is reported
+LEAST_HISTORY_S = DAY_S  # with less history, nothing is reported
 
 
 class ModelWatch:
@@ -489,7 +489,7 @@ class ModelWatch:
         return changes
 
     def _apart(self, now_s: int) -> dict[tuple[str, Metric], list[tuple[int, int]]]:
-        """Return the spans in which a deployment was slow, by deployment and metric; they do not count as usual.
+        """Return the spans in which a deployment was slow, by deployment and metric; such spans do not count as usual.
 
         A slowdown that has lasted for a week is usual.
         """
@@ -561,7 +561,7 @@ class ModelWatch:
         return changes
 
     def _beyond(self, name: str, windows: Mapping[str, AttemptWindow]) -> float:
-        """Return by how much the share of its peers' failed attempts exceeds the usual one."""
+        """Return by how much the share of the peers' failed attempts exceeds the usual share."""
         n = errors = expected = 0.0
         for peer, window in windows.items():
             other = self.deployments[peer]

@@ -1,11 +1,12 @@
 """The level of a window: the factor by which its values are larger than usual, taking censored values into account.
 
 A value's *place* is the share of usual values below it. In a usual window the mean place of all values is one half. The
-level is the factor by which the window's values must be divided to make it so. A value that was cut at an age is
-somewhere above it: its expected place is half way between that age's place and 1.
+level is the factor by which the window's values must be divided so that their mean place is one half again. For
+example, a window with values twice as large as usual has a level of 2. A value that was cut at an age is somewhere
+above that age. Its expected place is half way between the age's place and 1.
 
-This is the Wilcoxon estimate of a shift (Hodges and Lehmann 1963) with Gehan's scores for censored values (1965). One
-outlier moves it by no more than any other large value.
+This is the Wilcoxon estimate of a shift (Hodges and Lehmann 1963) with Gehan's scores for censored values (1965). An
+outlier moves the level by no more than any other large value.
 """
 
 from bisect import bisect_left
@@ -21,7 +22,7 @@ from gateway.alerts.slowdowns import DAY_S, HOUR_S, WINDOW_S, Counts, Histogram
 STEP = log(2) / 8  # a bucket's width, in natural logarithms
 LOWEST, HIGHEST = -56, 111  # numbers of the ledger's buckets
 FAR = 40.0  # buckets: no level is further than a factor of 32 from usual
-ENOUGH = 50  # values that an estimate of the usual ones needs
+ENOUGH = 50  # values that an estimate of the usual values needs
 _ROUNDS = 30
 _EXACT = 0.01  # buckets: 0.1 %
 _NONE = 1e-9
@@ -46,7 +47,7 @@ class Yardstick(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, seen: Counts, cut: Counts) -> "Yardstick | None":
-        """Return the Kaplan-Meier estimate from many values; None if they are too few."""
+        """Return the Kaplan-Meier estimate from many values; None if there are too few."""
         if sum(seen.values()) < ENOUGH:
             return None
         at_risk = sum(seen.values()) + sum(cut.values())
@@ -61,7 +62,7 @@ class Yardstick(msgspec.Struct, frozen=True):
         below = tuple(1.0 - share for share in above)
         known = below[-1]
         shares = [after - before for before, after in pairwise(below)]
-        # Values are spread evenly within a bucket: two of them differ by a third of its width on average.
+        # Values are spread evenly within a bucket: two values differ by a third of the bucket's width on average.
         steepness = max(2.0 * sum(share * share for share in shares), 1e-6)
         quartiles = [LOWEST + max(0, bisect_left(below, known * q) - 1) + 0.5 for q in (0.25, 0.75)]
         return cls(below, steepness, (quartiles[0], quartiles[1]))
@@ -89,7 +90,7 @@ class Yardstick(msgspec.Struct, frozen=True):
         shift = self._shift(seen, cut)
         answers = number if histogram.answers is None else min(number, histogram.answers)
         thinned = answers / number if number else 1.0
-        # The places of observed values are uniform (2 F - 1 has variance 1/3). Censored ones carry less information.
+        # The places of observed values are uniform (2 F - 1 has variance 1/3). Censored values carry less information.
         spread = slope = 0.0
         for at, n in cut:
             place = self.place(at - shift)
@@ -160,13 +161,13 @@ def added(one: dict[int, float], other: Counts) -> None:
         one[bucket] = one.get(bucket, 0.0) + n
 
 
-# The expected level of a deployment at an hour of the week, from its own past, and the variance around it. Everything
-# here is in natural logarithms of the level. The expectation of an hour is a sum: the level of the last week (the
+# The expected level of a deployment at an hour of the week, from its own past, and the variance around this level. All
+# values here are natural logarithms of levels. The expectation of an hour is a sum: the level of the last week (the
 # median of the residuals), and the effects of the hour of the day, the day of the week and the hour of the week. The
 # effects are shrunk by their noise.
 
 DAYS = 28  # of the past
-FEW_HOURS = 6  # with fewer, there is no expectation
+FEW_HOURS = 6  # with fewer hours, there is no expectation
 WEEK_S = 7 * DAY_S
 LEAST_SPREAD = 0.03  # the least standard deviation of five minutes
 _WILD = 3.0  # standard deviations at which outliers are clipped
@@ -184,8 +185,8 @@ class Hour(msgspec.Struct, frozen=True):
 class LevelProfile(msgspec.Struct, frozen=True):
     """The expected levels, and the variance of five minutes around them, besides chance.
 
-    ``variance`` is for sums over many windows: as residuals are correlated over hours, it is larger than that of one
-    window. ``history_s``: how far back it reaches.
+    ``variance`` is for sums over many windows. As residuals are correlated over hours, this variance is larger than
+    that of one window. ``history_s``: how far back the history reaches.
     """
 
     by_hour: tuple[float, ...]  # 168, from Thursday midnight on, where unix time begins
@@ -202,7 +203,7 @@ class LevelProfile(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, hours: Sequence[Hour], now_s: float) -> "LevelProfile | None":
-        """Return the profile of past hours, the oldest first; None if they are too few."""
+        """Return the profile of past hours, the oldest first; None if there are too few."""
         hours = [hour for hour in hours if now_s - DAYS * DAY_S <= hour.start_s <= now_s - HOUR_S]
         if len(hours) < FEW_HOURS:
             return None
@@ -211,7 +212,7 @@ class LevelProfile(msgspec.Struct, frozen=True):
         weights = [1.0 / (hour.level.variance + _CLOSE) for hour in hours]
         of_day = [hour.start_s // HOUR_S % 24 for hour in hours]
         of_week = [hour.start_s // HOUR_S % 168 for hour in hours]
-        # Each hour's leverage on its own expectation, by which its residual is corrected.
+        # Each hour's leverage on its own expectation. The leverage corrects the hour's residual.
         leverages = [0.0] * len(hours)
         left, days = _explained(values, weights, of_day, 24, leverages)
         left, weekdays = _explained(left, weights, [slot // 24 for slot in of_week], 7, leverages)
@@ -296,7 +297,7 @@ def _tamed(values: list[float]) -> list[float]:
     return [min(middle + far, max(middle - far, value)) for value in values]
 
 
-# Comparison with a deployment's peers: the part of its changes that all of them share.
+# Comparison with a deployment's peers: the part of its changes that all peers share.
 
 _MEDIAN = 1.5  # the variance of a median, over that of a mean
 _PAIR = 2
@@ -309,8 +310,8 @@ class PeerChanges(msgspec.Struct, frozen=True):
     """How a deployment and its peers changed together in the past.
 
     ``common``: the covariance of an hour; ``moves``: the variance of the peers' hour, without chance. ``beside``: the
-    variance of five minutes of the difference to the peers; ``itself``: that of the level minus the part of the peers'
-    change that it usually shares.
+    variance of five minutes of the difference to the peers. ``itself``: the variance of the level minus the part of the
+    peers' change that the deployment usually shares.
     """
 
     common: float
@@ -320,7 +321,7 @@ class PeerChanges(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, own: Mapping[int, FactorLevel], peers: Mapping[int, FactorLevel]) -> "PeerChanges | None":
-        """Return the level from the residuals of hours, ``own`` and the peers'; None if they have too few in common."""
+        """Return the changes from the residuals of hours, ``own`` and the peers'; None if they share too few hours."""
         both = [(start_s, level, peers[start_s]) for start_s, level in own.items() if start_s in peers]
         number = len(both)
         if number < _FEW_HOURS:
@@ -339,16 +340,16 @@ class PeerChanges(msgspec.Struct, frozen=True):
         return cls(known.common, known.moves, variance_of(beside), variance_of(itself))
 
     def without(self, own: FactorLevel, peers: FactorLevel) -> FactorLevel:
-        """Return a level without the part that its peers explain. Of peers that got much faster, a part is ignored."""
+        """Return a level without the part that its peers explain. Peers that got much faster explain less."""
         share = min(1.0, self.common / (self.moves + peers.variance)) if self.common else 0.0
         moved = max(peers.log_ratio, -_USUAL_LUCK * self.moves**0.5)
         return FactorLevel(own.log_ratio - share * moved, own.variance + share * share * peers.variance, own.n)
 
 
 def together(levels: Iterable[FactorLevel]) -> FactorLevel | None:
-    """Return one level for several peers: the median. Of two that are too far apart, the more usual one counts.
+    """Return one level for several peers: the median. Of two that are too far apart, the more usual level counts.
 
-    So if one of two peers changes alone, it explains little.
+    So if one of two peers changes alone, its change explains little.
     """
     found = list(levels)
     if len(found) <= 1:

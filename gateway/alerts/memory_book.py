@@ -10,7 +10,7 @@ from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, AlertEvent, AlertMessa
 
 MOST_OPEN = 1000  # more than there are deployments, models and clients
 MOST_RESOLVED = 200
-MOST_MESSAGES = 500  # beyond it the oldest are dropped
+MOST_MESSAGES = 500  # beyond this number the oldest messages are dropped
 
 
 class QueuedMessage(msgspec.Struct):
@@ -62,13 +62,13 @@ class MemoryBook:
         self._messages = {each.message.id: each for each in messages} | self._messages
 
     async def current(self, since: datetime) -> list[Alert]:
-        """Return the open alerts, and those resolved after ``since``."""
+        """Return the open alerts, and alerts resolved after ``since``."""
         late = [each for each in self._resolved if each.resolved_at is not None and each.resolved_at > since]
         return [*self._open.values(), *late]
 
     async def open(self, alert: Alert, webhooks: Collection[str]) -> bool:
         """Store an alert and its messages."""
-        if alert.resolved_at is not None:  # another book's past
+        if alert.resolved_at is not None:  # from another book's past
             self._resolved.append(alert)
             return True
         if alert.key in self._open or len(self._open) >= MOST_OPEN:

@@ -1,4 +1,4 @@
-"""Deployments that are out, and models of which none can answer: of many at once one incident for their providers."""
+"""Deployments that are out, and models without a deployment that can answer: many at once are one incident."""
 
 import asyncio
 from collections import Counter
@@ -11,24 +11,24 @@ from gateway.alerts.alert import AlertCondition, AlertKind, Severity, key_of
 from gateway.alerts.sources import instant, texts
 from gateway.core.race_failures import SkippedDeployment
 
-# A provider with sixty models that goes out is one message, not sixty. What is out alone, or with one more, is told for
-# itself.
+# A provider with sixty models that goes out is one message, not sixty. A model that is out alone, or with one other,
+# has a message of its own.
 MANY = 3
-MODELS_A_TURN = 200  # looked at without a pause, in two milliseconds; then the event loop runs other tasks
-LASTS = timedelta(minutes=5)  # fewer are still that incident: models come back one by one, when called
-AGAIN_FACTOR = 2  # it is told again once so many times as many are out
+MODELS_A_TURN = 200  # without a pause, in two milliseconds; then the event loop runs other tasks
+LASTS = timedelta(minutes=5)  # fewer are still the same incident: models come back one by one, when called
+AGAIN_FACTOR = 2  # an incident is reported again once so many times as many are out
 LISTED, NAMED = 100, 20  # names in the figures, and in the sentence
 BEFORE = timedelta(minutes=15)  # covered by the evidence
 
 
 class Incident(msgspec.Struct):
-    """An outage of several of the same providers."""
+    """An outage of several models, or deployments, of the same providers."""
 
     first_at: datetime  # since when the first of them was out
     began_at: datetime  # since when there were many
     many_at: datetime  # when there last were
-    told: int = 0  # how many there were when it was last told; 0: it is not yet
-    again: list[int] = []  # how many there were each time that it was told again
+    told: int = 0  # how many there were at the last report; 0: not yet reported
+    again: list[int] = []  # how many there were at each later report
 
 
 class Incidents:
@@ -40,7 +40,7 @@ class Incidents:
     def update(
         self, out: Mapping[str, Sequence[str]], since: Mapping[str, datetime], after_s: float, now: datetime
     ) -> None:
-        """Note who is out now, by providers; ``since`` is by name. One is told once its first is out ``after_s``."""
+        """Note what is out, by providers; ``since`` is by name. A report is due when the first is out ``after_s``."""
         found: dict[str, Incident] = {}
         for providers, names in out.items():
             known, n = self.known.get(providers), len(names)
@@ -75,8 +75,8 @@ class OutageSource:
     ) -> None:
         """``models`` returns the time-outs of a first token by deployment, by model.
 
-        ``not_asked`` returns which deployments are not used now, and why; ``silent`` returns a model's deployments if
-        all are asked and none answers, else none.
+        ``not_asked`` returns the deployments that are not used now, and why. ``silent`` returns a model's deployments
+        if all are asked and none answers; otherwise no deployments.
         """
         self._models = models
         self._not_asked = not_asked
@@ -88,8 +88,8 @@ class OutageSource:
         self._of_models, self._of_deployments = Incidents(), Incidents()
 
     async def conditions(self) -> Sequence[AlertCondition]:
-        """Return the models and deployments that are out, and the incidents that several are part of."""
-        out: dict[str, Sequence[SkippedDeployment]] = {}  # by the model that is out altogether
+        """Return the models and deployments that are out, and the incidents to which several belong."""
+        out: dict[str, Sequence[SkippedDeployment]] = {}  # by the model that has no deployment left
         covers: dict[str, str] = {}  # that model, by deployment
         broken: dict[str, SkippedDeployment] = {}
         others: dict[str, int] = {}  # how many answer beside a deployment: the fewest of its models

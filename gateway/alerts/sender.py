@@ -32,12 +32,12 @@ from providers.http import TlsContexts, proxy_of
 # Messages as JSON, and in the format of Slack's incoming webhooks.
 
 MOST_TEXT = 2800  # characters of a block of Slack's, which takes 3000
-MOST_LINE = 240  # of them, of one of several messages
+MOST_LINE = 240  # characters of the text for one of several messages
 _ALONE = "The database is away, so each process says this by itself: the message may come several times."
 
 
 def body(message: AlertMessage, form: Format, also: Sequence[AlertMessage] = ()) -> bytes:
-    """Return the body of a message; in Slack's format with those that ``also`` waited."""
+    """Return the body of a message; in Slack's format with the messages of ``also``, which waited."""
     of_slack = _gathered if also else _slack
     return msgspec.json.encode(of_slack(message, *also) if form is Format.SLACK else _json(message))
 
@@ -84,7 +84,7 @@ def _slack(message: AlertMessage) -> dict[str, Any]:
 
 
 def _gathered(*messages: AlertMessage) -> dict[str, Any]:
-    """Return one text for several messages: as many as a block holds, each shortened, and how many more there are."""
+    """Return one text for several messages: as many as a block holds, each shortened, and the number of the others."""
     text, named = f"{len(messages)} messages about alerts", 0
     for message in messages:
         line = f"\n{message.created_at.astimezone(UTC):%H:%M} {_sign(message)} {_escaped(message.alert.summary)}"
@@ -125,12 +125,12 @@ TIMEOUT_S = 10.0  # for an attempt, from the DNS lookup to the answer
 _SHOWN_BYTES = 500  # of an answer
 _GONE = 410  # by the specification: send no more
 _OK, _REDIRECTS = range(200, 300), range(300, 400)
-_BUSY = (429, 503)  # with these retry-after says when it takes more
+_BUSY = (429, 503)  # with these statuses retry-after says when the receiver takes more
 MOST_WAIT_S = 3600.0
 _LONGEST_DIGITS = 9
 
-# Addresses at which clouds give credentials to programs on a machine. No receiver of alerts is there, but its DNS name
-# may point there once its owner has changed.
+# Addresses at which clouds give credentials to programs on a machine. No receiver of alerts has such an address, but
+# its DNS name may point there once the name's owner has changed.
 _METADATA = tuple(
     map(
         ip_network,
@@ -147,7 +147,7 @@ class MetadataAddressError(OSError):
     """A receiver's address is one at which a cloud gives out credentials."""
 
 
-# In this order: some are subclasses of others.
+# In this order: some classes are subclasses of others.
 _CAUSES: Mapping[type[Exception], str] = {
     aiohttp.ClientConnectorDNSError: "the name of its host is not known",
     aiohttp.ClientConnectorCertificateError: "its certificate is not trusted",
@@ -170,7 +170,7 @@ class Sender:
         timeout_s: float = TIMEOUT_S,
         tls: TlsContexts | None = None,
     ) -> None:
-        """``tls``: contexts that others use, too; None: its own."""
+        """``tls``: contexts that others use, too; None: contexts of its own."""
         self._tls = tls or TlsContexts()
         self._unix_clock = unix_clock
         self._user_agent = user_agent
@@ -227,7 +227,7 @@ class Sender:
             timeout=aiohttp.ClientTimeout(total=self._timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # the body is only shown
-            # One connection for each message, whose number is limited: a receiver that hangs must not delay others.
+            # One connection for each message; their number is limited. A receiver that hangs must not delay others.
             connector=aiohttp.TCPConnector(limit=0, force_close=True, socket_factory=_socket),
         )
 
@@ -253,18 +253,18 @@ class _ProxyUnusable(Exception):
 
 
 class _Through(msgspec.Struct, frozen=True):
-    """What a request needs to go through a proxy; nothing if it goes to its receiver directly."""
+    """What a request needs to go through a proxy; empty if the request goes to its receiver directly."""
 
     headers: dict[str, str] = {}
     options: dict[str, Any] = {}
 
 
 def _through(url: str) -> _Through:
-    """Return the way to a receiver by HTTPS_PROXY, HTTP_PROXY and NO_PROXY, as it is for providers.
+    """Return the way to a receiver by HTTPS_PROXY, HTTP_PROXY and NO_PROXY, the same as for providers.
 
     Raises:
         MetadataAddressError: the receiver is an address of a cloud's, which the proxy would look up.
-        _ProxyUnusable: there is none such.
+        _ProxyUnusable: the proxy cannot be used.
 
     """
     parts = urlsplit(url)
@@ -285,7 +285,7 @@ def _through(url: str) -> _Through:
 
 
 def _address(host: str) -> str | None:
-    """Return the address that ``host`` is, in whichever way it is written; None for a name."""
+    """Return the IP address for which ``host`` stands, however it is written; None for a name."""
     try:
         return str(ip_address(host.partition("%")[0]))
     except ValueError:
@@ -302,10 +302,10 @@ class SendResult(msgspec.Struct, frozen=True):
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
-    """Return a socket for one of the addresses that a host name resolves to.
+    """Return a socket for one of the addresses to which a host name resolves.
 
     Raises:
-        MetadataAddressError: it is one to which no alert is sent.
+        MetadataAddressError: no alert is sent to this address.
 
     """
     family, kind, protocol, _, (host, *_) = address
@@ -323,7 +323,7 @@ def _is_metadata(host: str) -> bool:
 
 
 def _wait_s(said: str, now_s: float) -> float | None:
-    """Return the seconds that a retry-after asks for, at most an hour; None if it says nothing."""
+    """Return the seconds that a retry-after asks for, at most an hour; None: it asks for nothing."""
     said = said.strip()
     if said.isascii() and said.isdigit():
         return min(float(said[:_LONGEST_DIGITS]), MOST_WAIT_S)

@@ -60,8 +60,8 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     """A deployment is worse than usual by one metric.
 
     ``ratio``: how many times as long, slow or frequent as expected, with an interval of 95 %; ``n``: the number of
-    first tokens, answers or attempts behind it. Times are unix seconds: ``began_s`` is the start of the first window
-    that was worse, ``noticed_s`` the end of the one that made the evidence sufficient.
+    first tokens, answers or attempts behind the ratio. Times are unix seconds: ``began_s`` is the start of the first
+    window that was worse, ``noticed_s`` the end of the window that made the evidence sufficient.
     """
 
     model: str
@@ -85,7 +85,7 @@ class Happened(StrEnum):
 class SlowdownEnd(StrEnum):
     """Why a slowdown is over."""
 
-    AS_USUAL = "as_usual"  # it is as fast as before, or its peers are as slow
+    AS_USUAL = "as_usual"  # the deployment is as fast as before, or its peers are as slow
     NEW_USUAL = "new_usual"  # a slowdown that has lasted for so long is usual now
     NO_CALLS = "no_calls"
 

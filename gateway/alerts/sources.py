@@ -12,10 +12,10 @@ from gateway.core.errors import ApiError
 from gateway.core.targets import Burn
 
 # Targets whose error budget burns too fast: several windows, several burn rates. The rules are those of the SRE
-# workbook (chapter 5, "Alerting on SLOs"): a long window shows that the burn matters, a short one that it still goes
-# on, so that an alert is soon resolved. A burn rate of 1 uses up the budget exactly within the target's window; 14.4
-# uses 2 % of a month's budget in an hour, 86.4 uses 1 % in five minutes. That last rule is ours: if all calls are bad,
-# an hour is too long to wait.
+# workbook (chapter 5, "Alerting on SLOs"). A long window shows that the burn matters, a short window that the burn
+# still goes on, so that an alert is soon resolved. A burn rate of 1 uses up the budget exactly within the target's
+# window; 14.4 uses 2 % of a month's budget in an hour, 86.4 uses 1 % in five minutes. That last rule is the gateway's
+# own: if all calls are bad, an hour is too long to wait.
 
 HOUR_S = 3600
 
@@ -41,8 +41,8 @@ WINDOWS_S = tuple(sorted({seconds for rule in RULES for seconds in (rule.long_s,
 # A short window with few calls ends an alert only if chance cannot explain so few bad calls.
 KEPT_AT = 0.5
 _CHANCE = 1.0  # standard deviations
-# After a fast burn, the windows of the slow rule still contain it, which is no second incident, until its short window
-# has passed.
+# After a fast burn, the windows of the slow rule still contain that burn. This is no second incident until the slow
+# rule's short window has passed.
 COVERED_S = 6 * HOUR_S
 # In a ledger that is younger than the long window, a fast burn first looks like a slow one, so the slow rule waits.
 SLOW_AFTER_S = float(HOUR_S)
@@ -81,7 +81,7 @@ class BurnSource:
         return [each for target, windows in by_target.items() for each in self._of(target, windows)]
 
     def _of(self, target: str, windows: Mapping[int, Burn]) -> list[AlertCondition]:
-        """Return at most one condition of each kind: of the first rule that applies, else of one that keeps open."""
+        """Return at most one condition of each kind: of the first rule that applies, else of a rule that keeps open."""
         found: dict[AlertKind, AlertCondition] = {}
         for rule in RULES:
             long, short = windows.get(rule.long_s), windows.get(rule.short_s)
@@ -171,7 +171,7 @@ def day(at: datetime) -> str:
 # A ledger that falls behind, and a spool that cannot be written.
 
 BEFORE = timedelta(hours=1)  # covered by the evidence
-SUMS_AFTER_S = 60.0  # a migration of large tables ends a fold, and others wait for it
+SUMS_AFTER_S = 60.0  # a migration of large tables ends a fold, and others wait for the migration
 
 
 class LedgerState(Protocol):
@@ -191,7 +191,7 @@ class LedgerState(Protocol):
 
     @property
     def spool_problem(self) -> str | None:
-        """Why rows would be lost with this process; None if they would not."""
+        """Why rows would be lost with this process; None: no rows would be lost."""
 
     @property
     def lost(self) -> int:
@@ -199,11 +199,11 @@ class LedgerState(Protocol):
 
     @property
     def sums_stand_still_s(self) -> float | None:
-        """For how long stored rows could not be added up; None: they are."""
+        """For how long stored rows could not be added up; None: they are added up."""
 
     @property
     def sums_problem(self) -> str:
-        """Why not."""
+        """Why stored rows could not be added up."""
 
 
 class LedgerSource:
@@ -306,13 +306,13 @@ class WorkerSource:
     def __init__(
         self, stopped_lately: Callable[[], Sequence[int]], *, replica: str, utc_now: Callable[[], datetime]
     ) -> None:
-        """``stopped_lately`` returns their process ids."""
+        """``stopped_lately`` returns the process ids of stopped workers."""
         self._stopped_lately = stopped_lately
         self._replica = replica
         self._utc_now = utc_now
 
     async def conditions(self) -> Sequence[AlertCondition]:
-        """Return one condition for all of them, if there are any."""
+        """Return one condition for all stopped workers, if there are any."""
         stopped = self._stopped_lately()
         if not stopped:
             return []
@@ -334,7 +334,7 @@ limit 50""",  # noqa: S608 - quoted
         ]
 
 
-# Deployments that got slower, as found by the detector.
+# Deployments that got slower, as the detector has found.
 
 
 class OpenSlowdown(msgspec.Struct, frozen=True, kw_only=True):
@@ -360,7 +360,7 @@ class SlowdownSource:
         self._slowdowns = slowdowns
 
     async def conditions(self) -> Sequence[AlertCondition]:
-        """Return the deployments that are slower than they were."""
+        """Return the deployments that are slower than before."""
         try:
             found = await self._slowdowns()
         except ApiError as error:

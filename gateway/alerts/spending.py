@@ -1,4 +1,4 @@
-"""Sources of alerts: who has spent most of a limit, and an installation that spends more than expected."""
+"""Sources of alerts: clients that have spent most of a limit, and an installation that spends more than expected."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ from gateway.core.errors import ApiError
 
 HOUR, DAY, WEEK, MONTH, TOTAL = "usd_per_hour", "usd_per_day", "usd_per_week", "usd_per_month", "usd_total"
 _WORDS = {HOUR: "this hour", DAY: "today", WEEK: "this week", MONTH: "this month", TOTAL: "in all"}
-_SUMMED = (DAY, MONTH)  # of which the ledger's sums tell, in UTC
+_SUMMED = (DAY, MONTH)  # the limits for which the ledger has sums, in UTC
 _ALL_CLIENTS = "all"
 _Who = TypeVar("_Who")
 _FIRST = datetime(2000, 1, 1, tzinfo=UTC)  # earlier than any call
@@ -39,16 +39,16 @@ class Thresholds(msgspec.Struct, frozen=True):
 
 
 class Spenders(msgspec.Struct, frozen=True):
-    """Others than clients that have limits in dollars: teams, or models."""
+    """Owners of limits in dollars other than clients: teams, or models."""
 
-    word: str  # what they are
+    word: str  # the word for such an owner
     limits: Callable[[], Mapping[str, Mapping[str, float]]]  # by name
     spent: Callable[[], Awaitable[Mapping[str | None, tuple[float, float]]]]  # of this UTC day and month
-    sql: Callable[[str, datetime], str]  # the evidence of one, since then
+    sql: Callable[[str, datetime], str]  # the evidence for one owner, since then
 
 
 def team_sql(team: str, since: datetime) -> str:
-    """Return what calls of a team have cost, by client and model."""
+    """Return the SQL of what calls of a team have cost, by client and model."""
     return f"""\
 select client, model, count(*) as calls, sum(cost_usd) as cost_usd
 from calls
@@ -58,7 +58,7 @@ order by sum(cost_usd) desc"""  # noqa: S608 - quoted
 
 
 def model_sql(model: str, since: datetime) -> str:
-    """Return what attempts for a model have cost, by deployment and client."""
+    """Return the SQL of what attempts for a model have cost, by deployment and client."""
     return f"""\
 select a.deployment, c.client, count(*) as attempts, sum(a.cost_usd) as cost_usd
 from attempts as a
@@ -82,7 +82,7 @@ class SpendingSource:
         utc_now: Callable[[], datetime],
         others: Sequence[Spenders] = (),
     ) -> None:
-        """``limits`` returns the limits of each client, by their names; None: without a client."""
+        """``limits`` returns the limits of each client, by the client's name; None: calls without a client."""
         self._others = others
         self._spent = spent
         self._limits = limits
@@ -90,7 +90,7 @@ class SpendingSource:
         self._utc_now = utc_now
 
     async def conditions(self) -> Sequence[AlertCondition]:
-        """Return whose spending is above a threshold. The database is read only if there is one."""
+        """Return the owners that have spent more than a threshold. Without a threshold the database is not read."""
         try:
             found = await self._of_clients()
             for each in self._others:
@@ -123,7 +123,7 @@ class SpendingSource:
         limited = _dollars(self._limits())
         if not limited and not thresholds.of_all:
             return []
-        now = self._utc_now()  # before the answer, which may be of the day that ends meanwhile
+        now = self._utc_now()  # before the answer, which may be about a day that ends meanwhile
         spent = await self._spent()
         found = []
         for (client, name), limit in limited.items():
@@ -163,7 +163,7 @@ class SpendingSource:
     ) -> AlertCondition:
         return AlertCondition(
             kind=AlertKind.SPENDING,
-            subject=f"{subject}/{_window(str(figures['limit']), now)}",  # the next is another
+            subject=f"{subject}/{_window(str(figures['limit']), now)}",  # the next window is another incident
             severity=Severity.TICKET,
             summary=summary,
             figures=figures,
@@ -182,13 +182,13 @@ def _dollars(limits: Mapping[_Who, Mapping[str, float]]) -> dict[tuple[_Who, str
 
 
 def _began(name: str, now: datetime) -> datetime:
-    """Return when the day or month of a limit began of which the ledger's sums tell."""
+    """Return when the day or month of a limit began, as the ledger's sums have it."""
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return day if name == DAY else day.replace(day=1)
 
 
 def _new_in_utc(name: str, now: datetime) -> str:
-    """Return when the next one begins, as ``_new_at``."""
+    """Return when the next window begins, as ``_new_at``."""
     began = _began(name, now)
     ends = began + timedelta(days=1) if name == DAY else (began + timedelta(days=32)).replace(day=1)
     return _new_at(ends.timestamp(), "UTC")
@@ -209,9 +209,9 @@ order by cost_usd desc"""  # noqa: S608 - quoted
 
 
 class NearSource:
-    """Compares what clients, teams and models have spent, as this process knows it, where the sums do not tell.
+    """Compares what clients, teams and models have spent, as this process knows, where the ledger has no sums.
 
-    The ledger's sums are of UTC days: of other zones, and of hours, weeks and totals they tell nothing.
+    The ledger's sums are of UTC days: they say nothing of other zones, and of hours, weeks and totals.
     """
 
     kinds = (AlertKind.SPENDING,)
@@ -243,7 +243,7 @@ class NearSource:
 
 
 def _new_at(ends_s: float, zone: str) -> str:
-    """Return when a limit's next window begins, in its own zone, as it ends a sentence; of a total nothing."""
+    """Return when a limit's next window begins, in its own zone, as the end of a sentence; "" for a total."""
     if ends_s == inf:
         return ""
     at = datetime.fromtimestamp(ends_s, ZoneInfo(zone))
@@ -263,13 +263,13 @@ def _evidence(owner: str, since: datetime) -> str:
     return _spending_sql(f" and client = {text(name)}", since)
 
 
-# End users are many: all that have spent most of a limit are one alert; another one opens when twice as many have.
+# End users are many: all who have spent most of a limit are one alert. Another alert opens when twice as many have.
 
-NAMED = 10  # in the sentence
+NAMED = 10  # names in the sentence
 
 
 class EndUserSource:
-    """Compares what end users have spent, as this process knows it, with their limits."""
+    """Compares what end users have spent, as this process knows, with their limits."""
 
     kinds = (AlertKind.SPENDING,)
 
@@ -284,7 +284,7 @@ class EndUserSource:
         self._share = share
 
     async def conditions(self) -> Sequence[AlertCondition]:
-        """Return one condition for 1, 2, 4, … end users; the largest covers all that were not told before."""
+        """Return one condition for 1, 2, 4, … end users; the largest covers all that were not reported before."""
         share = self._share()
         windows: dict[tuple[str, str, str], list[NearLimit]] = {}
         for each in sorted(self._near(share), key=lambda each: each.used_usd / each.limit_usd, reverse=True):

@@ -1,4 +1,4 @@
-"""The sources of changes that are no failure: of the model that answers state, and of how long prompts and answers are.
+"""The sources of changes that are no failure: the model that answers state, and the length of prompts and answers.
 
 The check costs a call one set lookup, and no database. Only values that are new to this process are looked up in the
 ledger, which has the answers of all replicas: so a change is one for all replicas, and an old value is no change.
@@ -18,26 +18,26 @@ from gateway.core.errors import ApiError
 from gateway.core.prompt_classes import MeasuredApi
 from gateway.core.reports import ReportTooSlow
 
-LEAST_ANSWERS = 3  # that state the new value: a single one may be an accident
-LEAST_BEFORE = 20  # answers with other values before the first of them: two alternating models are no change
+LEAST_ANSWERS = 3  # answers that state the new value: a single answer may be an accident
+LEAST_BEFORE = 20  # answers with other values before the new value's first: two alternating models are no change
 LASTS = timedelta(hours=1)  # how long an alert lasts; then the new model is usual
-HISTORY = timedelta(days=1)  # of the ledger that is searched
-MOST_DEPLOYMENTS = 1000  # clients may name any
+HISTORY = timedelta(days=1)  # how far back the ledger is searched
+MOST_DEPLOYMENTS = 1000  # clients may name any deployment
 MOST_MODELS = 10  # of one deployment; with more, the stated value is no version
-MOST_FINGERPRINTS = 30  # likewise
+MOST_FINGERPRINTS = 30  # of one deployment; with more, a fingerprint is no version
 TAKES_OVER = 20  # answers in a row with the new fingerprint, in all replicas, and none with another
-FINGERPRINTS = timedelta(days=7)  # of the ledger that is searched for fingerprints
+FINGERPRINTS = timedelta(days=7)  # how far back the ledger is searched for fingerprints
 ROLLED_OUT = timedelta(days=1)  # the longest rollout; after it, several alternating fingerprints are usual
 FIRST_LOOK, LONGEST_LOOK = timedelta(minutes=1), timedelta(minutes=30)  # intervals of looking whether it has taken over
 _SHOWN = 3  # earlier models in a summary
 
 
 class News(msgspec.Struct, frozen=True):
-    """A model, or a ``fingerprint`` of one, that a deployment has begun to state, as far as this process knows."""
+    """A model, or a ``fingerprint`` of a model, that a deployment has begun to state, as far as this process knows."""
 
     deployment: str
     model: str | None
-    first_at: datetime  # its first answer in this process
+    first_at: datetime  # the value's first answer in this process
     fingerprint: str | None = None
 
 
@@ -45,14 +45,14 @@ class StatedValues:
     """Values of one field that deployments' answers have stated in this process, at most ``most`` of a deployment."""
 
     def __init__(self, utc_now: Callable[[], datetime], most: int) -> None:
-        # By deployment. None is in each: an answer may state nothing. Calls look here, and report only new values.
+        # By deployment. Each set has None, as an answer may state nothing. Calls look here, and report only new values.
         self.known: dict[str, set[str | None]] = {}
         self._new: dict[tuple[str, str], tuple[int, datetime]] = {}  # answers so far, and the first one's time
         self._utc_now = utc_now
         self._most = most
 
     def note(self, deployment: str, value: str | None) -> datetime | None:
-        """Note an answer that states a value that is not in ``known``; once it is news, return its first answer's time.
+        """Note an answer with a value that is not in ``known``; once the value is news, return its first answer's time.
 
         The first value of a deployment is no news.
         """
@@ -111,8 +111,8 @@ class StatedModels(StatedValues):
 class StatedModel(msgspec.Struct, frozen=True):
     """A model, or a model's fingerprint, that a deployment has stated lately, from the ledger.
 
-    ``earlier``: how many of its answers came before the first one with the new value; ``later``: how many came after
-    the last one with any other value.
+    ``earlier``: how many of its answers came before the first answer with the new value; ``later``: how many came after
+    the last answer with any other value.
     """
 
     model_version: str
@@ -124,7 +124,7 @@ class StatedModel(msgspec.Struct, frozen=True):
 
 
 class StatedModelSource:
-    """Reports that a deployment's answers state another model than before, for as long as that is new."""
+    """Reports that a deployment's answers state another model than before, for as long as the model is new."""
 
     kinds = (AlertKind.MODEL_CHANGED,)
 
@@ -143,7 +143,7 @@ class StatedModelSource:
         self._due: dict[News, datetime] = {}  # fingerprints that have not taken over, with the time of the next look
 
     async def conditions(self) -> Sequence[AlertCondition]:
-        """Return the new changes. The database is read only if this process has noticed one."""
+        """Return the new changes. The database is read only if this process has noticed a change."""
         for news in self._stated.news:
             if news.fingerprint is not None:
                 await self._follow(news)
@@ -161,7 +161,7 @@ class StatedModelSource:
         sql = evidence(news.deployment, news.model or "", self._utc_now() - HISTORY)
         try:
             rows = await self._read(sql)
-        except ReportTooSlow:  # as it will be each time: a false alarm is better than none
+        except ReportTooSlow:  # the report will be too slow each time: a false alarm is better than none
             return news.first_at + LASTS, _condition(news, news.first_at, [], sql)
         except ApiError as error:
             raise SourceUnavailable(str(error)) from error
@@ -175,7 +175,7 @@ class StatedModelSource:
         return ends_at, _condition(news, first_at, others, sql)
 
     async def _follow(self, news: News) -> None:
-        """Look, at intervals, whether a new fingerprint has taken over, or is one of several that alternate."""
+        """Look, at intervals, whether a new fingerprint has taken over, or alternates with others."""
         now = self._utc_now()
         if now < self._due.get(news, now):
             return
@@ -220,7 +220,7 @@ order by first_at"""  # noqa: S608 - quoted
 
 
 def evidence_of_fingerprint(news: News, since: datetime) -> str:
-    """Return the same for the fingerprints of one model, and how many answers came after the last of any other."""
+    """Return the same for the fingerprints of a model, with the number of answers after the last of any other."""
     model = "is null" if news.model is None else f"= {text(news.model)}"
     own, other = (f"system_fingerprint {compares} {text(news.fingerprint or '')}" for compares in ("=", "<>"))
     answers = (
@@ -259,16 +259,16 @@ def _condition(news: News, first_at: datetime, others: Sequence[StatedModel], sq
 
 
 # How long prompts and answers are: the last day against each day of the week before. Longer prompts cost more and are
-# answered later, and shorter answers may be cut ones, though no provider has changed. What is compared are sums of the
-# ledger: the mean of prompts and of answers in tokens, and which shares of the answered prompts have more than 4 and
-# 32 KB. Days differ, so the last one must lie outside all of them.
+# answered later, and shorter answers may have been cut, though no provider has changed. Sums of the ledger are
+# compared: the mean of prompts and of answers in tokens, and which shares of the answered prompts have more than 4 and
+# 32 KB. Days differ, so the last day must lie outside all earlier days.
 
 DAY = timedelta(days=1)
 DAYS_BEFORE = 7
-LEAST_DAYS = 3  # of these that must have enough calls
-LEAST_ANSWERED = 300  # calls of a day: a mean of fewer is moved by a few long ones
+LEAST_DAYS = 3  # days of the week before that must have enough calls
+LEAST_ANSWERED = 300  # calls of a day: a few long calls move a mean of fewer
 # How far outside the days before: the mean by a factor, a share by so much of 1. An open alert lasts until both are
-# below the second; the days before soon contain what is new, so it ends within two days.
+# below the second number. The days before soon contain the new lengths, so the alert ends within two days.
 FACTOR, KEPT_FACTOR = 1.5, 1.25
 SHARE, KEPT_SHARE = 0.2, 0.1
 
@@ -276,8 +276,8 @@ SHARE, KEPT_SHARE = 0.2, 0.1
 class ModelHour(msgspec.Struct, frozen=True, kw_only=True):
     """Sums of a model's calls in one hour. ``sized``: answers whose prompt's size is known, and those over 4 and 32 KB.
 
-    ``answered``: calls without an error, and calls that the client left, which have tokens, too; but no counts of
-    tokens. Tokens None: known of no call.
+    ``answered``: calls without an error, and calls that the client left; these have tokens, too, but no counts of
+    tokens. Tokens None: no call's tokens are known.
     """
 
     model: str
@@ -303,7 +303,7 @@ class LengthSource:
         self._utc_now = utc_now
 
     async def conditions(self) -> Sequence[AlertCondition]:
-        """Return the changes that there are now."""
+        """Return the changes that hold now."""
         until = self._utc_now().astimezone(UTC).replace(minute=0, second=0, microsecond=0)
         try:
             hours = await self._read(hours_sql(until))
@@ -321,7 +321,7 @@ class LengthSource:
 
 def hours_sql(until: datetime, model: str | None = None) -> str:
     """Return the statement for the hours of eight days before the whole hour ``until``; of ``model`` only, if given."""
-    second = timedelta(seconds=1)  # SQLite compares text, in which an instant sorts after the same one with a zone
+    second = timedelta(seconds=1)  # SQLite compares text, in which an instant sorts after the same instant with a zone
     since = instant(until - (DAYS_BEFORE + 1) * DAY - second)
     hours = f"r.minutes = 60 and r.window_start > {since} and r.window_start <= {instant(until - second)}"
     counting = text(MeasuredApi.COUNT_TOKENS)
@@ -356,7 +356,7 @@ order by by_call.model, hour_at"""  # noqa: S608 - quoted
 
 def _changed(model: str, days: Sequence[Sequence[ModelHour]], until: datetime) -> AlertCondition | None:
     last, *before = (_figures(day) for day in days)
-    changes: dict[str, tuple[float, float, float]] = {}  # by figure: of the last day, and the bounds of those before
+    changes: dict[str, tuple[float, float, float]] = {}  # by figure: the last day's, and the bounds of the days before
     is_new = False
     for name, value in last.items():
         earlier = [each[name] for each in before if name in each]
@@ -403,7 +403,7 @@ def _written(name: str, values: Iterable[float]) -> list[str]:
 
 
 def _figures(day: Sequence[ModelHour]) -> Mapping[str, float]:
-    """Return the figures of one day that are compared, as far as there were enough calls."""
+    """Return the figures of one day that are compared, if there were enough calls."""
     answered, sized = sum(each.answered for each in day), sum(each.sized or 0 for each in day)
     prompt_tokens, answer_tokens = (
         sum(getattr(each, name) or 0 for each in day) for name in ("prompt_tokens", "completion_tokens")
@@ -419,7 +419,7 @@ def _figures(day: Sequence[ModelHour]) -> Mapping[str, float]:
 
 
 def _is_outside(name: str, figure: tuple[float, float, float], factor: float, share: float) -> bool:
-    """Whether a figure lies so far outside the bounds of those before: a mean by ``factor``, a share by ``share``."""
+    """Whether a figure is so far outside the bounds of the days before: a mean by ``factor``, a share by ``share``."""
     value, low, high = figure
     if name in _MEANS:
         return value > factor * high or value < low / factor
