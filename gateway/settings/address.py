@@ -1,6 +1,6 @@
-"""Notes of where gateways listen, one a process, beside their spool: commands of this machine ask the one that runs.
+"""Notes of where gateways listen, one note a process, beside the spool: this machine's commands ask the running one.
 
-So ``HOLESHOT_PORT=4001 make run`` in one terminal and ``holeshot leaderboard`` in the next one agree.
+So ``HOLESHOT_PORT=4001 make run`` in one terminal and ``holeshot leaderboard`` in the next terminal agree.
 """
 
 import os
@@ -13,13 +13,13 @@ from providers import encoded
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Where a gateway listens, and its process, which may have ended."""
+    """Where a gateway listens, and the gateway's process, which may have ended."""
 
     url: str
     pid: int
 
     def is_alive(self) -> bool:
-        """Whether its process runs, on this machine and in this container."""
+        """Whether the gateway's process runs, on this machine and in this container."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -30,7 +30,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def leave_note(spool_dir: str, url: str, pid: int) -> None:
-    """Write where this gateway listens, beside the notes of others; without effect where the folder cannot be written.
+    """Write where this gateway listens, beside other gateways' notes; no effect if the folder cannot be written.
 
     Notes of gateways that were killed are removed.
     """
@@ -39,21 +39,21 @@ def leave_note(spool_dir: str, url: str, pid: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         for other, note in _notes(spool_dir):
             if not note.is_alive():
-                other.unlink(missing_ok=True)  # another gateway that starts may have removed it
+                other.unlink(missing_ok=True)  # another gateway that starts may have removed the note
         path.with_suffix(".new").write_bytes(encoded(Note(url, pid)))
         path.with_suffix(".new").replace(path)
 
 
 def remove_note(spool_dir: str, pid: int) -> None:
-    """Remove the note of this process; those of other gateways stay."""
+    """Remove the note of this process; the notes of other gateways stay."""
     with suppress(OSError):
         _path(spool_dir, pid).unlink()
 
 
 def read_note(spool_dir: str) -> Note | None:
-    """Return the note of the gateway beside ``spool_dir`` that runs and started last, else of the last one that ended.
+    """Return the note of the running gateway beside ``spool_dir`` that started last, else of the last that ended.
 
-    None: there is none, or none can be read.
+    None: there is no note that can be read.
     """
     notes = [note for _, note in _notes(spool_dir)]
     return next((note for note in notes if note.is_alive()), notes[0] if notes else None)

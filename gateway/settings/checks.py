@@ -152,7 +152,7 @@ def _is_sqlite(url: SecretStr) -> bool:
 
 
 def _provider(name: str, provider: ProviderSettings, catalog: Catalog, *, is_brought: bool) -> Iterator[Complaint]:
-    """Yield the problems of a provider. ``is_brought``: clients may bring keys for it, so it needs none itself."""
+    """Yield the problems of a provider. ``is_brought``: clients may bring keys for it, so it needs no key itself."""
     place: Place = ("providers", name)
     if "/" in name or "," in name:
         yield Complaint(
@@ -219,7 +219,7 @@ def lacking(vendor: Vendor) -> str | None:
 
 
 def _no_keys(place: Place, provider: ProviderSettings, *, may_have_lines: bool) -> Iterator[Complaint]:
-    """Yield a complaint for each key that has other characters than those of printable ASCII; it is not shown."""
+    """Yield a complaint for each key with characters other than printable ASCII; the key is not shown."""
     keys: dict[Place, SecretStr | None] = {(*place, "api_key"): provider.api_key}
     keys |= {(*place, "api_keys", name): key for name, key in provider.api_keys.items()}
     for here, secret in keys.items():
@@ -468,7 +468,7 @@ def _ttft_timeout_s(settings: Settings, model: ModelSettings, deployment: Deploy
 
 
 def _prices(settings: Settings) -> Iterator[Complaint]:
-    """Yield what is wrong with the operator's file of prices; it may not be there yet."""
+    """Yield the problems of the operator's file of prices; the file may not be there yet."""
     if settings.prices.file is None:
         return
     try:

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from gateway.settings.model import NO_DIGEST, Settings
 
-# Problems of a configuration: each a sentence with the file and line it is about.
+# Problems of a configuration: each a sentence with the file and the line of the problem.
 
 Place = tuple[str | int, ...]  # the path to a value: ("models", "llama-70b", "deployments", 0)
 
@@ -40,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used. ``problems`` has all of them, in the order of the file."""
+    """The configuration cannot be used. ``problems`` has all problems, in the order of the file."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)
@@ -62,7 +62,7 @@ def within(place: Place, outer: Place) -> bool:
 
 
 class Document(msgspec.Struct, frozen=True):
-    """The content of a file. ``lines`` count from 1: those of keys and of list items."""
+    """The content of a file. ``lines`` count from 1: the lines of keys and of list items."""
 
     file: str | None = None
     data: dict[str, Any] = {}
@@ -70,18 +70,18 @@ class Document(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-# Converts pydantic's errors to sentences that say what to write instead. They quote only values that cannot be secrets:
-# numbers, and single short words.
+# Converts pydantic's errors to sentences that say what to write instead. The sentences quote only values that cannot be
+# secrets: numbers, and single short words.
 
 _ALIKE = 0.6  # difflib's ratio above which a word is suggested
 _REPEATABLE = re.compile(r"[A-Za-z]{1,12}|-?[\d.,_]{1,12} ?[A-Za-z%]{0,3}")  # "soon", "10s": no key looks like this
 _KNOWN = "known: "
 _LONG_LIST = 8  # commas
-_NEARLY = 0.8  # ratio above which a word is a misspelt key of its own section, rather than a key of another one
+_NEARLY = 0.8  # ratio above which a word is a misspelt key of its own section, rather than a key of another section
 _SEVERAL = (Annotated, Union, UnionType)  # types that contain other types
-_MOST_LONGER = 2  # names suggested that have a key's words and more
+_MOST_LONGER = 2  # how many names are suggested that have a key's words and more
 _MOST_BEGIN_SO = 5
-_MOST_PLACES = 2  # suggested for a key of other sections; with more, none is
+_MOST_PLACES = 2  # how many places are suggested for a key of other sections; with more places, none is
 
 # By pydantic's type of error; the value follows.
 _LIMITS: Mapping[str, str] = {
@@ -150,7 +150,7 @@ def explain(error: ErrorDetails) -> Complaint:
 
 
 def _field_that_takes(place: Place, word: str) -> str | None:
-    """Return the field at ``place`` that has ``word`` among its allowed values; None: no field has."""
+    """Return the field at ``place`` that has ``word`` among its allowed values; None: no field has ``word``."""
     annotation: Any = Settings
     for step in place:
         annotation = _inside(annotation, step)
@@ -199,7 +199,7 @@ def nearest(word: str, known: Iterable[str], spell: Callable[[str], str] = str) 
 
 
 def _nearly(word: str, names: Iterable[str]) -> Sequence[str]:
-    """Return the one of ``names`` that is spelt nearly like ``word``, else one or two that consist of more words."""
+    """Return the name in ``names`` that is spelt nearly like ``word``, else one or two names of more words."""
     known = list(names)
     return _alike(word, known, _NEARLY) or _longer(word, known)
 
@@ -230,7 +230,7 @@ def _words(name: str) -> frozenset[str]:
 
 
 def listed_once(messages: Iterable[str]) -> list[str]:
-    """Return ``messages``; a long list of known names is left out if an earlier one has it."""
+    """Return ``messages``; a long list of known names is left out if an earlier message has the list."""
     listed: set[str] = set()
     result = []
     for message in messages:
@@ -252,7 +252,7 @@ def known_keys(place: Place) -> list[str]:
 
 
 def is_free(place: Place) -> bool:
-    """Whether the value at ``place`` may be any JSON, as a parameter of requests may: no type says how it is meant."""
+    """Whether the value at ``place`` may be any JSON, like a parameter of requests: no type says what is meant."""
     annotation: Any = Settings
     for step in place:
         annotation = _inside(annotation, step)
@@ -262,7 +262,7 @@ def is_free(place: Place) -> bool:
 
 
 def is_number(place: Place) -> bool:
-    """Whether the value at ``place`` must be a number, or may be one and no text."""
+    """Whether the value at ``place`` must be a number, or may be a number and no text."""
     annotation: Any = Settings
     for step in place:
         annotation = _inside(annotation, step)
@@ -279,12 +279,12 @@ def _kinds(annotation: Any) -> Iterator[Any]:
 
 
 def spaced(key: str) -> str:
-    """Return what to do about a colon without a space after it, which to YAML is part of the ``key`` or of a text."""
+    """Return what to do about a colon without a space after it; to YAML the colon is part of ``key``, or of a text."""
     return f"YAML needs a space after the colon: write `{key}: …`"
 
 
 def _sections(place: Place) -> Iterator[tuple[str, Collection[str]]]:
-    """Yield the sections of providers, models and clients, with their keys; those of ``place`` by its own names."""
+    """Yield the sections of providers, models and clients, with their keys; at ``place`` by its own names."""
     for top in ("providers", "models", "clients"):
         yield from _sections_in(_inside(_fields(Settings)[top], ""), f"{top}.{_own(place, top)}")
 
@@ -310,7 +310,7 @@ def _sections_in(annotation: Any, where: str) -> Iterator[tuple[str, Collection[
 
 
 def _inside(annotation: Any, step: str | int) -> Any:
-    """Return the type at ``step`` in a value of type ``annotation``; None if there is none."""
+    """Return the type at ``step`` in a value of type ``annotation``; None: there is no such type."""
     if get_origin(annotation) is dict:
         return get_args(annotation)[1]
     if get_origin(annotation) is tuple:
@@ -326,15 +326,15 @@ def _fields(annotation: Any) -> Mapping[str, Any]:
     return {}
 
 
-# Validates plain data as typed settings, and continues after errors, so that all are found at once.
+# Validates plain data as typed settings, and continues after errors, so that one run finds all errors.
 
-_ROUNDS = 10  # of removing errors to find others; nesting is not deeper
+_ROUNDS = 10  # rounds of removing errors to find others; nesting is not deeper
 
 
 def validate(data: Mapping[str, Any], complaints: list[Complaint], broken: set[Place]) -> Settings | None:
     """Return typed settings without the invalid parts, which are added to ``complaints`` and ``broken``.
 
-    pydantic stops at the first kind of error inside a value; removing it and validating again finds the rest.
+    pydantic stops at the first kind of error inside a value. The error is removed, and the rest validated again.
     """
     remaining = copy.deepcopy(dict(data))
     for place in broken:
@@ -349,7 +349,7 @@ def validate(data: Mapping[str, Any], complaints: list[Complaint], broken: set[P
                 if detail["type"] == "default_factory_not_called" or any(
                     within(p, place) and p != place for p in places
                 ):
-                    continue  # a consequence of an error beside or inside it
+                    continue  # a consequence of an error beside or inside this value
                 if not any(within(place, outer) for outer in broken):
                     complaints.append(explain(detail))
                 broken.add(place)
@@ -357,8 +357,8 @@ def validate(data: Mapping[str, Any], complaints: list[Complaint], broken: set[P
     return None
 
 
-# Placeholders for an entry that is invalid as a whole, and for a required value: so references to them, and other
-# errors beside them, can still be checked.
+# Placeholders for an entry that is invalid as a whole, and for a required value. So references to such entries, and
+# other errors beside them, can still be checked.
 _ENTRIES: Mapping[str, Any] = {
     "providers": {},
     "models": {"deployments": ["left/out"]},
@@ -377,7 +377,7 @@ _VALUES: Mapping[str | int, Any] = {
 
 
 def _leave_out(data: dict[str, Any], place: Place) -> None:
-    """Remove the value at ``place`` from ``data``, or replace it by a valid placeholder if it is required."""
+    """Remove the value at ``place`` from ``data``; a required value is replaced by a valid placeholder."""
     container: Any = data
     for depth, step in enumerate(place[:-1], start=1):
         inner = container.get(step) if isinstance(container, dict) else container[step]

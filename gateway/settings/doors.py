@@ -23,7 +23,7 @@ _SHOWN = 3
 
 
 def with_names(settings: Settings, catalog: Catalog) -> Settings:
-    """Return ``settings`` in which each deployment names a model, as far as the price table knows its name there."""
+    """Return ``settings`` where each deployment names a model, if the price table knows the model's name there."""
     bare = [name for name, model in settings.models.items() if any(map(_is_bare, model.deployments))]
     if not bare:
         return settings
@@ -91,7 +91,7 @@ def _plain(name: str) -> str:
 
 
 def _scopes(base_url: str) -> tuple[str, ...]:
-    """Return the scopes of Bedrock's profiles that fit an address, the nearest first; "" is that of a name without."""
+    """Return the scopes of Bedrock's profiles that fit an address, the nearest first; "": of a name without a scope."""
     found = _REGION.search(urlsplit(base_url).netloc)
     region = "" if found is None else found[1]
     if region.startswith("us-gov-"):

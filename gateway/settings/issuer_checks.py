@@ -1,4 +1,4 @@
-"""Checks of issuers of tokens: their clients must exist, and no other company's people may be one of these."""
+"""Checks of issuers of tokens: the issuers' clients must exist, and must not be people of other companies."""
 
 import ipaddress
 import re
@@ -55,18 +55,18 @@ def _lets_id_tokens_in(issuer: IssuerSettings, client_id: str) -> bool:
     return issuer.typ == "JWT" and client_id in issuer.audience and not {"scope", "scp"}.intersection(issuer.requires)
 
 
-# Whose an issuer is. There is no list of all issuers that serve everybody, so an issuer is trusted only if its address
-# shows that it is a company's own, or if the file says so (docs/contributing/decisions.md).
+# Who has accounts at an issuer. There is no list of all issuers that serve everybody. So an issuer is trusted only if
+# its address shows that it is a company's own, or if the file says so (docs/contributing/decisions.md).
 
-# learn.microsoft.com/entra/identity-platform/id-token-claims-reference (2026-11-29): `tid`; that of personal accounts.
+# learn.microsoft.com/entra/identity-platform/id-token-claims-reference (2026-11-29): the `tid` of personal accounts.
 _MICROSOFT = (
     *("login.microsoftonline.com", "login.microsoftonline.us", "login.partner.microsoftonline.cn"),
     *("login.windows.net", "sts.windows.net"),
 )
-# Issuers where anybody can have an account, each with the claims that name the account's company, if any is known.
+# Issuers where anybody can have an account, each with the claims that name the account's company, if any are known.
 # developers.google.com/identity/openid-connect/openid-connect (2026-11-29): `hd` is the organization's domain.
-# docs.github.com/actions/reference/security/oidc, docs.gitlab.com/ci/secrets/id_token_authentication: any workflow of
-# anybody has a token, for the audience that it asks for.
+# docs.github.com/actions/reference/security/oidc, docs.gitlab.com/ci/secrets/id_token_authentication: anybody's
+# workflow gets a token, for any audience.
 _OF_EVERYBODY: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(_MICROSOFT, ("tid",)),
     "accounts.google.com": ("hd",),
@@ -81,15 +81,16 @@ _OF_EVERYBODY: Mapping[str, Sequence[str]] = {
 }
 _PERSONAL = "9188040d-6c67-4c5b-b112-36a304b66dad"
 _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# A company's own by their form: its name is in the host (Okta, OneLogin), or its realm in the path (Keycloak). A tenant
-# of Auth0 has that form too, but anybody can sign up there until its operator switches that off.
+# A company's own issuers, by their form: the company's name is in the host (Okta, OneLogin), or its realm in the path
+# (Keycloak). A tenant of Auth0 has that form too, but anybody can sign up there until the tenant's operator switches
+# sign-ups off.
 _OF_A_COMPANY = re.compile(
     r"(?!www\.|login\.|accounts?\.)[a-z0-9-]+\.(okta|oktapreview|okta-emea|okta-gov|onelogin|cloudflareaccess)\.com"
 )
 _REALM = re.compile(r"(/auth)?/realms/[^/]+/?")
 # RFC 6761, 6762 and 8375, and ICANN's `.internal`: names that the Internet does not have.
 _SPECIAL = re.compile(r"(.*\.)?(internal|local|localhost|test|invalid|example|home\.arpa|example\.(com|net|org))")
-# Any tenant's token may have any value of these claims: they say what the token may do, or which program has it.
+# Any tenant's token may have any value of these claims: they say what the token may do, or which program has the token.
 _OF_NO_TENANT = frozenset(
     {"scope", "scp", "email_verified", "typ", "token_use", "azp", "aud", "iss", "client_id", "cid", "amr", "acr", "ver"}
 )
@@ -139,7 +140,7 @@ def _check_tenant(place: Place, issuer: IssuerSettings) -> Iterator[Complaint]:
 
 
 def _check_people(place: Place, issuer: IssuerSettings, settings: Settings) -> Iterator[Complaint]:
-    """Yield the problems of an issuer with ``client``: each valid token of it is that client."""
+    """Yield the problems of an issuer with ``client``: each valid token of the issuer is that client."""
     if issuer.client is None:
         unused = [field for field in ("end_user", "teams", "team", "company_only") if getattr(issuer, field)]
         yield from (Complaint((*place, field), "needs client: the one that all its tokens are") for field in unused)

@@ -1,7 +1,7 @@
 """Loads ``Settings`` from file, environment and command line, or reports all problems at once.
 
 The command line takes precedence over the environment, the environment over the file. ``variables`` and ``yaml_file``
-read them; these modules are imported only if there is something to read.
+read environment and file; these modules are imported only if there is something to read.
 """
 
 import re
@@ -43,15 +43,15 @@ PREFIX = "HOLESHOT_"
 LEVEL = "__"
 NOT_SETTINGS = frozenset({"CONFIG", "KEY", "SQL_URL", "URL"})  # used by the command line itself
 _TESTS = "TEST_"
-# For each service of a namespace, Kubernetes sets variables in every pod (service links): those of one called
-# "holeshot" or "holeshot-redis" look like ours. "PORT" alone is one of theirs only with a URL.
+# For each service of a namespace, Kubernetes sets variables in every pod (service links). The variables of a service
+# called "holeshot" or "holeshot-redis" look like Holeshot's. "PORT" alone is a service's only with a URL.
 _SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
 _SERVICE_PORT = re.compile(r"(\w+_)?PORT")
 _SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
 
 
 def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the variables' values, nested as in the file and with lower-case names, and the problems with them."""
+    """Return the variables' values, nested as in the file and with lower-case names, and the variables' problems."""
     ours = {name: value for name, value in environ.items() if _is_setting(name, value)}
     problems = []
     for name in list(ours):
@@ -80,7 +80,7 @@ def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[P
 
 
 def _as_meant(values: dict[str, Any], variables: Mapping[str, str]) -> Iterator[Problem]:
-    """Read the parameters of requests among ``values``, which have no type, as in the file; yield the problems."""
+    """Read the parameters of requests among ``values`` as in the file, as they have no type; yield the problems."""
     for variable, text in variables.items():
         *sections, name = place = tuple(variable.removeprefix(PREFIX).lower().split(LEVEL))
         if not is_free(place):
@@ -107,7 +107,7 @@ def variable_of(place: Place, environ: Mapping[str, str]) -> str | None:
 
 
 def _top(variable: str) -> str:
-    """Return the setting or section that a variable is about."""
+    """Return the setting or section to which a variable belongs."""
     return variable.removeprefix(PREFIX).split(LEVEL)[0].lower()
 
 
@@ -127,7 +127,7 @@ def _is_setting(name: str, value: str) -> bool:
 
 def _is_service_link(name: str, value: str) -> bool:
     key = name.removeprefix(PREFIX)
-    if LEVEL in key and _top(name) in Settings.model_fields:  # as for a provider that is called "a_service_host"
+    if LEVEL in key and _top(name) in Settings.model_fields:  # as for a provider with the name "a_service_host"
         return False
     if _SERVICE_LINK.fullmatch(key):
         return True
@@ -148,7 +148,7 @@ class LoadedTargets(msgspec.Struct, frozen=True):
 class LoadedNames(msgspec.Struct, frozen=True):
     """The store of keys, and the models, providers and teams that clients may name.
 
-    None of the first two: the configuration has none, so that any may be named.
+    None of the first two: the configuration has no such section, so any name is allowed.
     """
 
     is_database: bool
@@ -160,7 +160,7 @@ class LoadedNames(msgspec.Struct, frozen=True):
 
 
 def deployed(models: Any) -> Iterator[str]:
-    """Yield the providers named by the deployments of ``models``; malformed ones are skipped."""
+    """Yield the providers named by the deployments of ``models``; malformed deployments are skipped."""
     for model in models.values() if isinstance(models, dict) else ():
         deployments = model.get("deployments") if isinstance(model, dict) else None
         for each in deployments if isinstance(deployments, list) else ():
@@ -171,7 +171,7 @@ def deployed(models: Any) -> Iterator[str]:
 DEFAULT_PATH = Path("config/gateway.yaml")
 _NOTHING: Mapping[str, object] = {}
 _LITELLM = "model_list"  # the one section that every configuration of a LiteLLM proxy has
-_SHORTEST_KEY = 8  # characters; shorter ones, like "none", are placeholders for servers that accept any key
+_SHORTEST_KEY = 8  # characters; shorter keys, like "none", are placeholders for servers that accept any key
 
 
 def locate(option: Path | None, environ: Mapping[str, str], default: Path = DEFAULT_PATH) -> Path | None:
@@ -193,11 +193,11 @@ def load(
 ) -> Settings:
     """Return the configuration from the file at ``path``, if any, ``environ`` and the command line's ``overrides``.
 
-    Overrides that are None were not given. If no providers are configured, all vendors are used whose usual key
-    variables are set; if none is, ``settings.providers`` is empty. For a reload, pass the same ``references``.
+    Overrides that are None were not given. If no providers are configured, all vendors with a set key variable are
+    used; without any such vendor, ``settings.providers`` is empty. For a reload, pass the same ``references``.
 
     Raises:
-        ConfigurationError: there are problems; it has all of them.
+        ConfigurationError: there are problems; the error has all of them.
 
     """
     try:
@@ -219,7 +219,7 @@ def load(
 
 
 def keys_in_clear(path: Path | None) -> list[str]:
-    """Return a note for each provider's key that is in the file in clear text; the note never has the key."""
+    """Return a note for each provider's key that is in the file in clear text; no note shows the key."""
     document = _document(path)
     notes = []
     for place, value in _keys(document.data):
@@ -234,7 +234,7 @@ def key_sources(
 ) -> dict[str, list[str]]:
     """Return where each provider's keys come from, in the order of its keys; never a key.
 
-    ``GROQ_API_KEY (config/gateway.yaml:3: providers.groq.api_key)``, or the variable alone where the file has no key.
+    ``GROQ_API_KEY (config/gateway.yaml:3: providers.groq.api_key)``, or only the variable if the file has no key.
     """
     document = _document(path)
     written_keys = dict(_keys(document.data))
@@ -295,7 +295,7 @@ def load_database_url(path: Path | None, environ: Mapping[str, str], *, for_repo
 
 
 def load_address(path: Path | None, environ: Mapping[str, str]) -> str:
-    """Return the URL at which programs of this machine reach the gateway, for commands that ask it.
+    """Return the URL at which programs of this machine reach the gateway, for commands that ask the gateway.
 
     Raises:
         ConfigurationError: the file is not YAML, or one of these settings is invalid.
@@ -308,7 +308,7 @@ def load_address(path: Path | None, environ: Mapping[str, str]) -> str:
 def load_note(path: Path | None, environ: Mapping[str, str]) -> Note | None:
     """Return the note of its address that a gateway of this configuration has left; None without a note.
 
-    None also if the environment states the port: then that port is asked.
+    If the environment states the port, the result is None too: then that port is asked.
 
     Raises:
         ConfigurationError: the file is not YAML, or ``spool_dir`` is invalid.
@@ -320,7 +320,7 @@ def load_note(path: Path | None, environ: Mapping[str, str]) -> Note | None:
 
 
 def local_url(host: str, port: int, *, has_tls: bool) -> str:
-    """Return the URL at which programs of this machine reach a gateway that listens there."""
+    """Return the URL at which programs of this machine reach a gateway that listens at ``host`` and ``port``."""
     host = _LOCAL_OF.get(host, host)
     return f"http{'s' * has_tls}://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -373,7 +373,7 @@ def load_targets(path: Path | None, environ: Mapping[str, str]) -> LoadedTargets
     twice = [each for each in inputs.problems if each.message.startswith(("slo.", "slo ", "database_url "))]
     if unknown or twice:
         raise ConfigurationError(inputs.sorted_problems(unknown))
-    # Not the whole section: its webhooks may need variables that are set only for the gateway.
+    # Not the whole section: the section's webhooks may need variables that are set only for the gateway.
     least_bad = _section(inputs.merged.get("alerts")).get("burn_least_bad")
     return LoadedTargets(
         settings.database_url, settings.slo, least_bad if isinstance(least_bad, int) else AlertSettings().burn_least_bad
@@ -381,7 +381,7 @@ def load_targets(path: Path | None, environ: Mapping[str, str]) -> LoadedTargets
 
 
 def through_litellm(path: Path | None, environ: Mapping[str, str], *, catalog: Catalog | None = None) -> list[str]:
-    """Return the names of providers that are called through litellm, whether it is installed or not.
+    """Return the names of providers that are called through litellm, whether litellm is installed or not.
 
     Raises:
         ConfigurationError: the file is not YAML.
@@ -404,7 +404,7 @@ def through_litellm(path: Path | None, environ: Mapping[str, str], *, catalog: C
 
 
 def _part(inputs: "_Inputs", names: Sequence[str]) -> Settings:
-    """Return settings of which only ``names`` are read; clients may still wait for their keys' hashes."""
+    """Return settings of which only ``names`` are read; clients may still lack the hashes of their keys."""
     part = {name: inputs.merged.get(name) for name in names}
     data, unresolved = _resolved(part, inputs)
     broken = {complaint.place for complaint in unresolved}
@@ -446,7 +446,7 @@ class _Inputs(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...]
 
     def sorted_problems(self, complaints: Iterable[Complaint]) -> list[Problem]:
-        """Return all problems without duplicates, those of the file in its order."""
+        """Return all problems without duplicates, the problems of the file in the file's order."""
         located = dict.fromkeys([*self.problems, *map(self._located, complaints)])
         found = sorted(located, key=lambda problem: problem.line or 0)
         messages = listed_once(problem.message for problem in found)

@@ -32,7 +32,7 @@ class MarketOffer(msgspec.Struct, frozen=True):
 
     @property
     def quantization(self) -> str | None:
-        """How its weights are stored, from the list, else from the name."""
+        """How the model's weights are stored, from the list, else from the name."""
         return self.listed.quantization or self.name.quantization
 
 
@@ -45,7 +45,7 @@ class SameModel(msgspec.Struct, frozen=True):
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """The providers that offer it, without duplicates."""
+        """The providers that offer the model, without duplicates."""
         return tuple(dict.fromkeys(offer.provider for offer in self.offers))
 
     @property
@@ -55,17 +55,17 @@ class SameModel(msgspec.Struct, frozen=True):
 
     @property
     def is_shared(self) -> bool:
-        """Whether two or more providers offer it."""
+        """Whether two or more providers offer the model."""
         return len(self.providers) > 1
 
     @property
     def is_certain(self) -> bool:
-        """Whether its names identify the model."""
+        """Whether the offers' names identify the model."""
         return all(offer.name.certain for offer in self.offers)
 
     @property
     def note(self) -> str | None:
-        """What to check before its offers are raced as one model; None: nothing."""
+        """What to check before the offers are raced as one model; None: nothing."""
         known = self.quantizations
         unknown = [offer.provider for offer in self.offers if offer.quantization is None]
         notes = []
@@ -81,7 +81,7 @@ class SameModel(msgspec.Struct, frozen=True):
 def same_models(
     lists: Mapping[str, Sequence[ListedModel]], trained_only: frozenset[str] = frozenset()
 ) -> list[SameModel]:
-    """Return all models in ``lists``, by provider: those of the most providers first, then the newest.
+    """Return all models in ``lists``, by provider: models of the most providers first, then the newest.
 
     ``trained_only``: the providers without base models. Names too short to identify a model are merged only if
     identical, with a note. A name whose meaning changes is never merged, nor is an adapter.
@@ -108,12 +108,12 @@ def same_models(
 
 
 def _listed_kind(listed: ListedModel) -> ModelKind | None:
-    """Return the kind in a list. "Chat" is ignored: OCR models and guards are listed as that too."""
+    """Return the kind in a list. "Chat" is ignored: lists have OCR models and guards under "chat" too."""
     return None if listed.kind == "chat" else listed.kind
 
 
 def _newest_s(same: SameModel) -> int:
-    """Return the Unix time at which the last of its providers began to list it; 0 if unknown."""
+    """Return the Unix time at which the last of the model's providers began to list it; 0 if unknown."""
     return max((offer.listed.created_s or 0 for offer in same.offers), default=0)
 
 
@@ -135,7 +135,7 @@ class SoldModel(msgspec.Struct, frozen=True):
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """The providers that sell it."""
+        """The providers that sell the model."""
         return self.same.providers
 
     def block(self, race: str) -> str:
@@ -168,7 +168,7 @@ class Market(msgspec.Struct, frozen=True):
     listed: Mapping[str, frozenset[str]] = {}  # by vendor, the names of its models
 
     def may_sell(self, vendor: str, model: str) -> bool:
-        """Whether ``vendor`` lists ``model``, or its list is unknown."""
+        """Whether ``vendor`` lists ``model``, or the vendor's list is unknown."""
         return vendor not in self.listed or model in self.listed[vendor]
 
 
@@ -200,7 +200,7 @@ def _entry(offer: MarketOffer) -> str:
 
 
 def _facts(offer: MarketOffer) -> str:
-    """Return the facts in its list, for a comment."""
+    """Return the facts in the offer's list, for a comment."""
     listed = offer.listed
     facts = []
     if offer.name.serving is not None:

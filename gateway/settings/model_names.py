@@ -19,15 +19,15 @@ ModelKind = Literal["chat", "base", "embedding", "rerank", "audio", "image", "vi
 class ModelName(msgspec.Struct, frozen=True):
     """A parsed name."""
 
-    model: str  # the same for all names of one model: "llama-3.3-70b-instruct"
+    model: str  # the same text for all names of one model: "llama-3.3-70b-instruct"
     kind: ModelKind
-    quantization: str | None = None  # if the name has it: "fp8", "q4_k_m"
+    quantization: str | None = None  # if the name has a quantization: "fp8", "q4_k_m"
     serving: str | None = None  # the vendor's word for its way of serving: "turbo"
     certain: bool = True  # False: the name is too short to identify the model
-    moving: bool = False  # its meaning changes: "auto", "latest"
+    moving: bool = False  # the name's meaning changes: "auto", "latest"
 
 
-# The publishers of each family, by the prefixes that vendors use. With another prefix it is another model.
+# The publishers of each family, by the prefixes that vendors use. With another prefix a name is another model.
 _OWNERS: Mapping[str, frozenset[str]] = {
     family: frozenset(owners.split())
     for family, owners in {
@@ -67,7 +67,7 @@ _OWNERS: Mapping[str, frozenset[str]] = {
         "wizardlm": "microsoft",
     }.items()
 }
-_QUANTIZERS = frozenset(  # they publish others' models in other formats, with their names
+_QUANTIZERS = frozenset(  # publishers of others' models in other formats, with the models' names
     "redhatai neuralmagic unsloth bartowski lmstudio-community ggml-org thebloke mlx-community nvidia amd".split()  # noqa: SIM905 - a list of names reads better as one line
 )
 _LLAMA_4_SIZES: Mapping[str, frozenset[str]] = {
@@ -111,7 +111,7 @@ _SIZE = re.compile(r"^(?:\d+x)?\d+(?:\.\d+)?[bt]$")
 _SERVED = frozenset({"turbo", "versatile", "instant", "fast", "cloud", "basic", "highspeed"})
 _SERVED_ANYWAY = frozenset({"basic", "versatile"})
 _SERVED_TO_CHAT = frozenset({"instant", "versatile"})  # never used for base models
-_MOVING = frozenset({"auto", "custom", "default", "free", "latest", "router"})  # their meaning changes
+_MOVING = frozenset({"auto", "custom", "default", "free", "latest", "router"})  # names with changing meanings
 _VARIANT_WORDS = frozenset({"base", "chat", "instruct", "it", "python", "text", "thinking"})
 
 _KINDS: tuple[tuple[ModelKind, re.Pattern[str]], ...] = (
@@ -132,7 +132,7 @@ _KINDS: tuple[tuple[ModelKind, re.Pattern[str]], ...] = (
 
 
 def parsed_name(name: str, *, trained: bool = False, listed_kind: ModelKind | None = None) -> ModelName:
-    """Parse ``name``. ``trained``: its provider sells no base models. ``listed_kind``: the kind in its list."""
+    """Parse ``name``. ``trained``: its provider sells no base models. ``listed_kind``: the kind that its list states."""
     owner, words = _split_owner(name.strip().lower())
     words, quantization = _without_quantization(words)
     tokens = _without_brand(_respelled(words).split("-"))
@@ -150,7 +150,7 @@ def parsed_name(name: str, *, trained: bool = False, listed_kind: ModelKind | No
 
 
 def owners_of(name: str) -> frozenset[str]:
-    """Return what the publisher of the model's family is called by vendors; empty if the family is not known."""
+    """Return vendors' names for the publisher of the model's family; empty if the family is not known."""
     family = _family(_without_brand(_respelled(name.strip().lower()).split("-")))
     return frozenset() if family is None else _OWNERS.get(family, frozenset())
 
@@ -166,7 +166,7 @@ def _split_owner(name: str) -> tuple[str | None, str]:
 
 
 def _without_quantization(words: str) -> tuple[str, str | None]:
-    """Return a name without the format of its weights, and that format."""
+    """Return a name without the format of its weights, and the format."""
     words = _FORMATS.sub("", words)
     found = None
     for pattern, label in _QUANTIZATIONS:
@@ -195,7 +195,7 @@ def _without_brand(tokens: list[str]) -> list[str]:
 
 
 def _family(tokens: list[str]) -> str | None:
-    """Return the family of a name, which it begins with; but a Nemotron is NVIDIA's, whatever it is based on."""
+    """Return the family with which a name begins; but a Nemotron is NVIDIA's, whatever it is based on."""
     if "nemotron" in tokens:
         return "nemotron"
     if re.fullmatch(r"o\d", tokens[0]) or tokens[0] == "chatgpt":
@@ -216,7 +216,7 @@ def _normalised(family: str | None, tokens: list[str], *, trained: bool) -> list
     match family:
         case "llama":
             tokens = ["instruct" if word == "chat" else word for word in tokens]
-            for name, sizes in _LLAMA_4_SIZES.items():  # each has one size, which not all names contain
+            for name, sizes in _LLAMA_4_SIZES.items():  # each of these has one size, which not all names contain
                 if name in tokens:
                     tokens = [word for word in tokens if word not in sizes]
         case "gemma":
@@ -245,7 +245,7 @@ def _is_ambiguous(tokens: list[str]) -> bool:
 def _as_anthropic_writes(tokens: list[str]) -> list[str]:
     """Return claude-TIER-VERSION for claude-VERSION-TIER as well, and from version 4 on without the date.
 
-    Since then each version has one snapshot.
+    Since version 4 each version has one snapshot.
     """
     rest = tokens[1:]
     if len(rest) > 1 and re.fullmatch(r"\d+(\.\d+)?", rest[0]) and rest[1].isalpha():
@@ -277,7 +277,7 @@ def _is_certain(tokens: list[str]) -> bool:
 
 @lru_cache(maxsize=1024)
 def model_identity(name: str) -> str:
-    """Return what names of one model have in common: not the owner's, which vendors write or leave out."""
+    """Return what all names of one model share: without the owner's name, which some vendors leave out."""
     name = name.rpartition("/")[2]
     parsed = parsed_name(name)
     return parsed.model if parsed.certain and not parsed.moving else name.lower()

@@ -1,4 +1,4 @@
-"""Variables of the environment whose names are nearly those that are read: ``GROQ_APIKEY``, ``CLAUDE_API_KEY``."""
+"""Variables whose names are nearly those that the gateway reads: ``GROQ_APIKEY``, ``CLAUDE_API_KEY``."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ _ALSO = {
 
 
 def near_keys(environ: Mapping[str, str], catalog: Mapping[str, Vendor]) -> Iterator[str]:
-    """Yield a sentence for each variable with nearly the name of a vendor's key variable, if that is not set."""
+    """Yield a sentence for each variable with nearly the name of a vendor's key variable, if the latter is not set."""
     titles: dict[str, str] = {}
     for vendor in catalog.values():
         if not any(environ.get(variable) for variable in vendor.key_env):

@@ -1,8 +1,8 @@
-"""Names of models that end in a star: each stands for all names that begin with what is before it.
+"""Names of models that end in a star: such a name stands for all names that begin with the text before the star.
 
-A client may then ask for names that are not in the file, and the star of a deployment's name becomes what the star of
-the model's name stood for: asked for as ``claude-opus-4-8``, ``claude-*`` of ``anthropic/claude-*`` sends
-``anthropic/claude-opus-4-8``.
+A client may then ask for names that are not in the file. The star of a deployment's name becomes what the star of the
+model's name stood for. For example, under ``claude-*`` with the deployment ``anthropic/claude-*``, a call of
+``claude-opus-4-8`` is sent to ``anthropic/claude-opus-4-8``.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from gateway.settings.model import ModelSettings
 
 STAR = "*"
-# What a client may ask for under a pattern: what models are called, so that no address, log or header is in it.
+# Names that a client may ask for under a pattern: names in the form of models, without an address, log line or header.
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_:@+~\[\]=-]|[./](?![./])){0,199}")
 
 
@@ -41,7 +41,7 @@ def is_any(name: str, known: Iterable[str]) -> bool:
 
 
 def longest_of(patterns: Iterable[str], name: str) -> str | None:
-    """Return which of ``patterns`` decides over a name: the longest that covers it; None if none does."""
+    """Return which of ``patterns`` decides over a name: the longest that covers the name; None: no pattern does."""
     return max((each for each in patterns if is_pattern(each) and covers(each, name)), key=len, default=None)
 
 

@@ -1,4 +1,4 @@
-"""Adds providers and keys that need not be configured: those known from the catalog and the environment."""
+"""Adds providers and keys that need not be configured: the catalog and the environment name them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,12 +40,12 @@ _OPENAIS = re.compile(r"/(?:endpoints|models|openai|openapi)(?:/|$)")
 
 
 def vendor_of(name: str, provider: ProviderSettings, catalog: Catalog) -> Vendor | None:
-    """Return the catalog row for provider ``name``: that of its preset, else of its name.
+    """Return the catalog row for provider ``name``: the row of its preset, else of its name.
 
-    Sellers of Claude at an address of one's own have other APIs beside it: a provider that has the name of such a row,
-    and the kind or the address of another API, is not the row's. Of other names a kind that one cloud alone has says
-    which cloud it is. A server at a host of its own that has no more than the vendor's name may take more than the
-    vendor does.
+    Sellers of Claude at an address of one's own have other APIs there, too. A provider with the name of such a row, and
+    with the kind or the address of another API, does not get that row. Of other names a kind that only one cloud has
+    says which cloud it is. A server at a host of its own that shares only its name with the vendor may take more than
+    the vendor does.
     """
     row = catalog.get(provider.preset or name)
     if row is None and provider.preset is None and provider.kind in _CLOUDS:
@@ -67,7 +67,7 @@ def _host(url: str) -> str | None:
 
 
 def kind_of(name: str, provider: ProviderSettings, catalog: Catalog) -> ProviderKind:
-    """Return the kind of provider ``name``: its own, else its vendor's."""
+    """Return the kind of provider ``name``: its own kind, else its vendor's."""
     return _kind(provider, vendor_of(name, provider, catalog))
 
 
@@ -77,9 +77,9 @@ def keeps_requests(provider: ProviderSettings, vendor: Vendor | None) -> bool:
 
 
 def says_store(provider: ProviderSettings, vendor: Vendor | None) -> tuple[bool | None, bool]:
-    """Return the ``store`` of requests that have none, and whether those in a vendor's own API get it as well.
+    """Return the ``store`` of requests that have none, and whether requests in a vendor's own API get it as well.
 
-    Chat is not Google's own API: in OpenAI's, a request that says nothing is not kept.
+    Chat is not Google's own API: in OpenAI's, a request that does not mention ``store`` is not kept.
     """
     if provider.store is not None:
         return provider.store, True
@@ -91,16 +91,16 @@ def _kind(provider: ProviderSettings, vendor: Vendor | None) -> ProviderKind:
 
 
 def brought(settings: Settings, catalog: Catalog) -> frozenset[str] | None:
-    """Return the providers for which requests may bring keys; None: requests may bring none."""
+    """Return the providers for which requests may bring keys; None: requests may bring no keys."""
     if not settings.tenant_keys.header:
         return None
     return frozenset(name for name, each in settings.providers.items() if not no_key_for(name, each, catalog))
 
 
 def no_key_for(name: str, provider: ProviderSettings, catalog: Catalog) -> str:
-    """Return why clients can bring no key for provider ``name``; empty if they can.
+    """Return why clients can bring no key for provider ``name``; empty if clients can bring one.
 
-    Where the key may not be what decides, any would do: calls with one that was made up would be the operator's.
+    If something other than the key may decide, any key would do: calls with an invented key would be the operator's.
     """
     vendor = vendor_of(name, provider, catalog)
     kind = kind_of(name, provider, catalog)
@@ -124,18 +124,19 @@ VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 def usual_address(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
-    """Return the first of the vendor's usual addresses whose variables are set, with their names: ``${NAME}``."""
+    """Return the first usual address of the vendor that has its variables set; variables stay as ``${NAME}``."""
     return next((each for each in vendor.addresses if all(environ.get(name) for name in VARIABLE.findall(each))), None)
 
 
 def _found_settings(vendor: Vendor, environ: Mapping[str, str]) -> ProviderSettings:
-    """Return the settings of a vendor that the environment alone names; its key is added later."""
+    """Return the settings of a vendor that only the environment names; the vendor's key is added later."""
     if vendor.base_url is not None or (address := usual_address(vendor, environ)) is None:
         return ProviderSettings()
     return ProviderSettings(base_url=filled(address, environ))
 
 
-# Locations of Vertex AI whose hosts do not begin with them: lib/vertex/_client.py of Anthropic's SDK, as of 2026-11-29.
+# Locations of Vertex AI with hosts that do not begin with the location: lib/vertex/_client.py of Anthropic's SDK, as of
+# 2026-11-29.
 _HOSTS = {
     "//global-aiplatform.": "//aiplatform.",
     "//us-aiplatform.": "//aiplatform.us.rep.",
@@ -152,11 +153,11 @@ def filled(address: str, environ: Mapping[str, str]) -> str:
 def complete(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> Settings:
     """Return ``settings`` with the implied providers and keys.
 
-    - Without ``providers:``, every vendor whose usual variable is set is a provider. Without ``models:`` too, there are
-      the models that `holeshot init` would write for them.
+    - Without ``providers:``, every vendor whose usual variable is set is a provider. Without ``models:`` too, the
+      models are those that `holeshot init` would write for these vendors.
     - A vendor named only by a model's deployment is a provider too.
-    - A provider without ``api_key`` uses its vendor's usual variable, unless its ``base_url`` was changed, or its kind
-      alone says the vendor: a key is not sent to a host that its vendor does not own.
+    - A provider without ``api_key`` uses its vendor's usual variable, unless its ``base_url`` was changed, or only
+      its kind names the vendor: a key is not sent to a host that the vendor of the key does not own.
     """
     named = dict(settings.providers)
     update: dict[str, object] = {}
@@ -189,9 +190,10 @@ def found_vendors(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Vend
 
 
 def found_sellers(environ: Mapping[str, str], catalog: Catalog, home: Path) -> Iterator[Vendor]:
-    """Yield the other sellers of Claude whose address and credentials are in the usual places.
+    """Yield the other sellers of Claude with address and credentials in the usual places.
 
-    The credentials are the clouds' own, and may be there for other services: only what a person looks at uses them.
+    The credentials are the clouds' own, and may serve other purposes. So only commands with a person before them use
+    these sellers.
     """
     with_key = {vendor.name for vendor in found_vendors(environ, catalog)}
     for vendor in (catalog[name] for name in SELLERS if name in catalog and name not in with_key):
@@ -201,7 +203,7 @@ def found_sellers(environ: Mapping[str, str], catalog: Catalog, home: Path) -> I
 
 
 def without_address(environ: Mapping[str, str], catalog: Catalog) -> Iterator[tuple[Vendor, str]]:
-    """Yield vendors whose key is set, but no variable of their address, each with what to do."""
+    """Yield vendors with a key but without a variable of their address, each with what to do."""
     known = {key for vendor in found_vendors(environ, catalog) for key in vendor.key_env}
     for vendor in catalog.values():
         key = usual_key(vendor, environ)
@@ -249,9 +251,9 @@ def _with_usual_address(provider: ProviderSettings, vendor: Vendor, environ: Map
     return provider.model_copy(update=update) if update else provider
 
 
-# The providers that can be used: the configured ones, and those whose usual variables are set.
+# The providers that can be used: the configured providers, and vendors whose usual variables are set.
 
-# Credentials of vendors without an API key: groups of variables, one of which is enough, and files.
+# Credentials of vendors without an API key: groups of variables, of which one is enough, and files.
 _AWS = (
     ("AWS_BEARER_TOKEN_BEDROCK",),
     ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
@@ -275,7 +277,7 @@ _CREDENTIAL_FILES: Mapping[str, tuple[str, ...]] = {
 
 
 class Reachable(msgspec.Struct, frozen=True):
-    """One usable provider, its row of the catalog if it has one, and whether it is configured."""
+    """One usable provider, its row of the catalog if there is one, and whether the provider is configured."""
 
     name: str
     settings: ProviderSettings
@@ -289,17 +291,17 @@ class Reachable(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The kind of its API."""
+        """The kind of the provider's API."""
         return _kind(self.settings, self.vendor)
 
     @property
     def base_url(self) -> str | None:
-        """The base URL; None if only litellm knows it."""
+        """The base URL; None if only litellm knows the URL."""
         return self.settings.base_url or (self.vendor.base_url if self.vendor is not None else None)
 
     @property
     def apis(self) -> tuple[Api, ...]:
-        """The APIs it has."""
+        """The provider's APIs."""
         return self.settings.apis or apis_of(self.vendor, self.settings.kind, self.settings.base_url)
 
 
@@ -329,9 +331,9 @@ def found(vendors: Iterable[Vendor], environ: Mapping[str, str]) -> list[Reachab
 
 
 def has_credentials(provider: Reachable, environ: Mapping[str, str], home: Path) -> bool | None:
-    """Whether credentials are found; None if none are needed, or it is unknown which.
+    """Whether credentials are found; None if no credentials are needed, or it is unknown which are.
 
-    Only the usual places are checked, in the environment and below ``home``; cloud machines have others.
+    Only the usual places are checked, in the environment and below ``home``; cloud machines have other places.
     """
     if provider.settings.keys:
         return True
@@ -353,7 +355,7 @@ def _are_there(vendor: str, environ: Mapping[str, str], home: Path) -> bool:
 
 
 class Datasheets:
-    """The datasheets of deployments. The table is read once for all configured ones."""
+    """The datasheets of deployments. The table is read once for all configured deployments."""
 
     def __init__(self, settings: Settings, catalog: Catalog, table: DatasheetTable) -> None:
         wanted = set()
@@ -371,7 +373,8 @@ class Datasheets:
     def of(self, vendor: Vendor | None, item: DeploymentSettings) -> Datasheet:
         """Return the datasheet of a deployment at ``vendor``: configured fields take precedence over the table's.
 
-        A configured price replaces the table's completely, but for what limits count of units without a price.
+        A configured price replaces the table's completely. Only for units without a price do limits still count the
+        table's.
         """
         listed = self._look_up(_key(vendor, item))
         if listed.uplifts and (factor := listed.uplifts.get(self._region(vendor, item))) is not None:
@@ -405,14 +408,14 @@ def apis_at(
 ) -> tuple[Api, ...]:
     """Return the APIs of a deployment: as configured, else its provider's; of those that are raced ``only`` one.
 
-    ``only``: the table knows that its model has no other.
+    ``only``: the table knows that the deployment's model has no other API.
     """
     if item.apis:
         return item.apis
     apis = provider.apis or apis_of(vendor, provider.kind, provider.base_url)
     if vendor is not None and vendor.only and not provider.apis:
         model = item.same_as or item.deployment.partition("/")[2]
-        apis = tuple(api for api in apis if vendor.only.get(api, "") in model) or apis  # a name may say nothing
+        apis = tuple(api for api in apis if vendor.only.get(api, "") in model) or apis  # a name may not tell
     return tuple(api for api in apis if api == only or api not in DIALECTS) if only in apis else apis
 
 
@@ -452,5 +455,5 @@ def _usd_per_unit(own: ConfiguredPrice | PriceChange) -> dict[str, float]:
 def _key(vendor: Vendor | None, item: DeploymentSettings) -> ModelKey | None:
     if vendor is None or vendor.litellm_prefix is None:
         return None
-    name = item.deployment.partition("/")[2].removeprefix("models/")  # Gemini lists and accepts it so
+    name = item.deployment.partition("/")[2].removeprefix("models/")  # Gemini lists and accepts the name so
     return vendor.litellm_prefix, name

@@ -1,4 +1,4 @@
-"""Whether a model can race, and why not, in one line: for ``init``, ``check`` and ``serve``."""
+"""Whether a model can race, and why not, on one line: for ``init``, ``check`` and ``serve``."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from gateway.settings.model import ModelSettings, Settings
 
 
 class CanRace(msgspec.Struct, frozen=True):
-    """Whether a model can race; ``why``: its deployments that race, or why they do not."""
+    """Whether a model can race; ``why``: the model's deployments that race, or why they do not."""
 
     races: bool
     why: str

@@ -2,8 +2,8 @@
 
 ``${NAME}``, ``${NAME:-default}`` and ``${exec:command}`` may be anywhere in a string, ``os.environ/NAME`` and
 ``file:/path`` are whole strings; ``$${`` is a literal ``${``. A bare ``$NAME`` is refused, as it would be used
-literally. An empty variable counts as not set, as in the shell's ``:-``. Resolved values are not resolved again. Where
-one stands in a URL before the host, as a password does, it is percent-encoded: it may have any characters.
+literally. An empty variable counts as not set, as in the shell's ``:-``. Resolved values are not resolved again. A
+value that stands in a URL before the host, as a password does, is percent-encoded: the value may have any characters.
 """
 
 import os
@@ -28,7 +28,7 @@ _EXPRESSION = re.compile(r"\$\$(?=\{)|\$\{([^{}]*)\}|\$\{")
 _NAMED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 _BARE = re.compile(
     r"(?:.*\s)?\$(?P<name>[A-Z_][A-Z0-9_]*)", re.DOTALL
-)  # the whole value, or its last word: "Bearer $KEY"
+)  # the whole value, or the value's last word: "Bearer $KEY"
 _USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?P<user>[^/?#]*)@")
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>(?P<authority>[^/?#]*).*)", re.DOTALL)
 _OF_FILES = ("sqlite", "unix", "file")
@@ -39,21 +39,21 @@ _ENVIRON = "os.environ/"
 _FILE = ("file:/", "file:./", "file:../")
 _COMMAND = "exec:"
 _MOST_BYTES = 64 * 1024  # of a command's output
-_AGAIN_S = 30.0  # after a command has failed, or the file that names it could not be read
+_AGAIN_S = 30.0  # the wait after a command has failed, or the file that names it could not be read
 _NO_COMMANDS = SecretSettings()
 
 
 class References:
-    """The files that a configuration refers to, and the output of its commands.
+    """The files to which a configuration refers, and the output of its commands.
 
-    A process that reloads its configuration keeps one object. A command runs again when its interval is over; if it
-    fails then, its former output stays in use.
+    A process that reloads its configuration keeps one such object. A command runs again when its interval is over. If
+    the command then fails, its former output stays in use.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock``: monotonic, in seconds."""
-        self.files: tuple[Path, ...] = ()  # of the last reading
-        self.failures: list[str] = []  # of commands in the last reading; their former output stays in use
+        self.files: tuple[Path, ...] = ()  # files of the last reading
+        self.failures: list[str] = []  # of commands in the last reading; former output stays in use
         self._clock = clock
         self._settings = _NO_COMMANDS
         self._reading: dict[Path, None] = {}
@@ -71,17 +71,17 @@ class References:
         self._reading, self._used, self.failures = {}, set(), []
 
     def end(self) -> None:
-        """End the reading, and drop the output of commands that it did not use."""
+        """End the reading, and drop the output of commands that this reading did not use."""
         self.files = tuple(self._reading)
         self._printed = {command: each for command, each in self._printed.items() if command in self._used}
 
     def expire(self) -> None:
-        """Let every command run again in the next reading: what it printed was refused."""
+        """Let every command run again in the next reading: its output was refused."""
         now_s = self._clock()
         self._printed = {command: _Printed(each.text, now_s) for command, each in self._printed.items()}
 
     def postpone(self) -> None:
-        """Let due commands wait: the file that names them cannot be read, and else would be tried again and again."""
+        """Let due commands wait: the file that names them cannot be read, and would be tried again and again."""
         again_s = self._clock() + _AGAIN_S
         for command, each in self._printed.items():
             if each.again_s < again_s:
@@ -91,7 +91,7 @@ class References:
         """Return a file's text, without surrounding white space.
 
         Raises:
-            UnresolvedError: it cannot be read, or has no text.
+            UnresolvedError: the file cannot be read, or has no text.
 
         """
         self._reading[path] = None
@@ -109,7 +109,7 @@ class References:
         """Return the output of ``command``, from the cache within its interval, without surrounding white space.
 
         Raises:
-            UnresolvedError: commands are not allowed; or it fails, and never printed anything.
+            UnresolvedError: commands are not allowed; or the command fails, and never printed anything.
 
         """
         if not self._settings.exec:
@@ -132,7 +132,7 @@ class References:
 
 
 class _Printed(msgspec.Struct, frozen=True):
-    """The output of a command, and when it runs again, in seconds of the clock."""
+    """The output of a command, and when the command runs again, in seconds of the clock."""
 
     text: str
     again_s: float
@@ -146,9 +146,9 @@ def resolve(
 ) -> tuple[Any, list[Complaint]]:
     """Return ``data`` with its references replaced, and a complaint for each that cannot be resolved.
 
-    In URLs, what user and password must not contain literally is percent-encoded.
-    Relative ``file:`` references start at ``folder``, and commands run there; without ``references`` none does. An
-    unresolved reference becomes an empty string.
+    In URLs, user and password are percent-encoded where a literal value would be wrong. Relative ``file:`` references
+    start at ``folder``, and commands run there; without ``references`` no command runs. An unresolved reference becomes
+    an empty string.
     """
     complaints: list[Complaint] = []
     read = references or References()
@@ -177,19 +177,19 @@ def is_literal(text: str) -> bool:
 
 
 def referred(text: str) -> str:
-    """Return what ``text`` refers to: ``GROQ_API_KEY``, ``file:/run/secrets/groq``; empty if it has no reference."""
+    """Return the name in a reference: ``GROQ_API_KEY``, ``file:/run/secrets/groq``; empty if there is no reference."""
     if text.startswith(_FILE):
         return text
     if text.startswith(_ENVIRON):
         return text.removeprefix(_ENVIRON)
     inner = [match[1] or "" for match in _EXPRESSION.finditer(text)]
     named = (_NAMED.fullmatch(each) for each in inner if not each.startswith(_COMMAND))
-    names = [each["name"] for each in named if each is not None]  # not a default, which may be a key
+    names = [each["name"] for each in named if each is not None]  # without the default, which may be a key
     return " and ".join([*names, *["a command's output" for each in inner if each.startswith(_COMMAND)]])
 
 
 class UnresolvedError(Exception):
-    """A reference has no value. ``missing``: a variable is not set, so the message can propose to set it."""
+    """A reference has no value. ``missing``: a variable is not set, so the message can propose to set the variable."""
 
     def __init__(self, message: str, *, missing: bool) -> None:
         super().__init__(message)
@@ -229,16 +229,17 @@ def _resolve_text(text: str, environ: Mapping[str, str], folder: Path, read: Ref
 
 
 def _user_info(text: str) -> range:
-    """Return the places of user and password, if ``text`` is a URL that has them: a value there is percent-encoded."""
+    """Return the places of user and password, if ``text`` is a URL with both: a value there is percent-encoded."""
     found = _USER_INFO.match(_EXPRESSION.sub(lambda match: "$" * len(match[0]), text))
     return range(0) if found is None else range(*found.span("user"))
 
 
 def with_login_encoded(text: str) -> str:
-    """Return ``text``; if it is a URL, with user and password that are percent-encoded where they must be.
+    """Return ``text``; if it is a URL, with user and password percent-encoded where necessary.
 
-    They end at the last ``@`` of a database's address, and of others at the last one before the path. Where there is
-    none, and what would be host and port cannot be that, they have a ``/``, ``?`` or ``#``, and end at the next ``@``.
+    In a database's address, user and password end at the last ``@``; in other addresses at the last ``@`` before the
+    path. If there is none, and the text up to the path cannot be a host and a port, the password has a ``/``, ``?`` or
+    ``#``, and ends at the next ``@``.
     """
     if (found := _URL.fullmatch(text)) is None or "@" not in text or found["scheme"].lower().startswith(_OF_FILES):
         return text
@@ -277,7 +278,7 @@ def _way_out(place: Place) -> str:
 
 
 # Runs a command for its output, without a shell and without input. Its standard error is discarded, as programs write
-# secrets there, too. Messages name only the program: its arguments may be secrets.
+# secrets there, too. Messages name only the program: the program's arguments may be secrets.
 
 
 def _run(command: str, timeout_s: float, environ: Mapping[str, str], folder: Path) -> str:
@@ -309,8 +310,8 @@ def _printed_by(
 ) -> tuple[bytes, str | None]:
     """Return a program's output, and its problem or None.
 
-    A program that takes too long or prints too much is killed with its children; else they may run on, as ``gpg-agent``
-    does.
+    A program that takes too long or prints too much is killed with its children. Otherwise children may run on, as
+    ``gpg-agent`` does.
     """
     import selectors  # noqa: PLC0415 - only if commands are run
     import subprocess  # noqa: PLC0415 - likewise
@@ -328,7 +329,7 @@ def _printed_by(
     except OSError as error:
         return b"", f"cannot be run ({error.strerror})"
     printed, ends_s = bytearray(), time.monotonic() + timeout_s
-    assert process.stdout is not None  # it is a pipe
+    assert process.stdout is not None  # a pipe was asked for
     try:
         with process.stdout as output, selectors.DefaultSelector() as selector:
             selector.register(output, selectors.EVENT_READ)
@@ -348,6 +349,6 @@ def _printed_by(
         return bytes(printed), f"failed (exit code {code})" if code else None
     finally:
         if process.returncode is None:
-            with suppress(OSError):  # it ended by itself just now
+            with suppress(OSError):  # the process ended by itself just now
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

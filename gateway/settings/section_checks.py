@@ -21,7 +21,7 @@ from providers.http import checked
 
 
 def check_clients(settings: Settings) -> Iterator[Complaint]:
-    """Yield the problems of the file's clients: each key must belong to one, and the names they use must exist."""
+    """Yield the problems of the file's clients: each key must belong to one client, and names in use must exist."""
     holders: dict[str, str] = {}
     for name, client in settings.clients.items():
         place: Place = ("clients", name)
@@ -43,7 +43,7 @@ def check_clients(settings: Settings) -> Iterator[Complaint]:
 
 
 def _check_end_users(settings: Settings) -> Iterator[Complaint]:
-    """Yield a complaint if end users have limits, but there is no secret to hash their names with."""
+    """Yield a complaint if end users have limits, but there is no secret with which to hash their names."""
     of_teams = ((("teams", name, "end_users"), team.end_users) for name, team in settings.teams.items())
     places: list[Place] = [place for place, rules in ((("end_users",), settings.end_users), *of_teams) if rules]
     if places and not signing_secret(settings):
@@ -147,7 +147,7 @@ def _check_sign_in(settings: Settings) -> Iterator[Complaint]:
 
 
 def _check_own(settings: Settings) -> Iterator[Complaint]:
-    """Yield the problems of ``page.people``: who sees their own calls must be told apart from all others."""
+    """Yield the problems of ``page.people``: people who see only their own calls must be told apart from all others."""
     for index, name in enumerate(settings.page.people):
         place: Place = ("page", "people", index)
         issuer = settings.issuers.get(name)
@@ -164,12 +164,12 @@ def _check_own(settings: Settings) -> Iterator[Complaint]:
 
 
 def _may_be(issuer: IssuerSettings, client: str) -> bool:
-    """Whether people of an issuer, told apart by its claim, are this client."""
+    """Whether people of an issuer, told apart by the issuer's claim, are this client."""
     return issuer.client == client and issuer.end_user is not None
 
 
 def doubtful_page(settings: Settings) -> Iterator[str]:
-    """Yield a warning if a key's hash can forge sessions, or what a replica signs and seals is of use to it alone."""
+    """Yield a warning if a key's hash can forge sessions, or if only one replica can read what it signs and seals."""
     if signing_secret(settings):
         return
     may_sign_in = (
@@ -178,7 +178,7 @@ def doubtful_page(settings: Settings) -> Iterator[str]:
         or any(client.role is not ClientRole.CLIENT for client in settings.clients.values())
     )
     if settings.database_url.get_secret_value().startswith("sqlite"):
-        if settings.redis_url is not None:  # so there are replicas, each with a key beside its own file
+        if settings.redis_url is not None:  # with Redis there are replicas, each with a key beside its own file
             sessions = "do not accept each other's sessions of the page, and " if may_sign_in else ""
             yield (
                 f"page.signing_key is not set: replicas with a SQLite file each {sessions}cannot read the reasoning"
@@ -230,13 +230,13 @@ def _problem(endpoint: str) -> str | None:
     return None
 
 
-# Checks of targets: the names they use exist, and the ledger's sums reach back far enough.
+# Checks of targets: names in targets exist, and the ledger's sums reach back far enough.
 
 
 def check_targets(settings: Settings) -> Iterator[Complaint]:
     """Yield the problems of the file's targets."""
-    clients = settings.clients if settings.keys == "file" else None  # the database may have more
-    models = settings.models or None  # without any, the simulated fleet has its own
+    clients = settings.clients if settings.keys == "file" else None  # the database may have more clients
+    models = settings.models or None  # without models, the simulated fleet has its own
     yield from unknown_subjects(settings.slo, models, clients, settings.providers)
     kept = settings.ledger.keep_rollups_days
     for name, target in settings.slo.items():
@@ -267,7 +267,7 @@ def unknown_subjects(
     clients: Collection[str] | None,
     providers: Collection[str],
 ) -> Iterator[Complaint]:
-    """Yield a complaint for each model and client that targets name and that is not configured; None: unknown.
+    """Yield a complaint for each model and client in a target that is not configured; None: all names are allowed.
 
     A target may also name a deployment as its model, ``provider/model``.
     """
@@ -288,11 +288,11 @@ def unknown_subjects(
 
 # Checks of takeovers: whether some deployment is known to continue another's answer.
 
-_TWO = 2  # the deployment that breaks, and the one that continues
+_TWO = 2  # the deployment that breaks, and the deployment that continues
 
 
 def ways_of(settings: DeploymentSettings, vendor: Vendor | None, base_url: str | None) -> tuple[Way, ...] | None:
-    """Return the ways in which a deployment continues an answer; None if it does not, or none is known."""
+    """Return the ways in which a deployment continues an answer; None if it does not, or no way is known."""
     if settings.continues is not None:
         return None if settings.continues == "no" else (settings.continues,)
     if vendor is None:
@@ -317,7 +317,7 @@ def doubtful_takeovers(settings: Settings, catalog: Catalog) -> Iterator[str]:
 
 
 def _of_fallbacks(settings: Settings, model: ModelSettings) -> Iterator[DeploymentSettings]:
-    """Yield the deployments of the fallbacks that may finish a model's answer, but for those it has itself."""
+    """Yield the fallbacks' deployments that may finish a model's answer, without the model's own deployments."""
     own = {each.name for each in model.deployments}
     for fallback in model.fallbacks:
         other = settings.models.get(fallback.model)
@@ -340,11 +340,11 @@ class _Continuers:
             self._known.append((each.name, apis, ways_of(each, vendor, provider.base_url) or ()))
 
     def speak(self, dialect: Dialect) -> bool:
-        """Whether any of them has the API."""
+        """Whether any of these deployments has the API."""
         return any(dialect.name in apis for _, apis, _ in self._known)
 
     def of(self, dialect: Dialect) -> list[str]:
-        """Return the names of those that continue its answers."""
+        """Return the names of the deployments that continue answers of this API."""
         if dialect.continuing is None:
             return []
         by_itself, known = dialect.continues_by_itself, dialect.continuing.ways
@@ -409,7 +409,7 @@ def _cors_problem(origin: str) -> str | None:
 
 
 def _corrected(text: str) -> str | None:
-    """Return the origin that ``text`` probably means; None if there is none."""
+    """Return the origin that ``text`` probably means; None: ``text`` means no origin."""
     try:
         scheme = "http" if text.startswith(("localhost", "127.")) else "https"
         parts = urlsplit((text if "://" in text else f"{scheme}://{text}").strip())
@@ -424,7 +424,7 @@ def _corrected(text: str) -> str | None:
 
 # Checks how models are raced: contradictions, and settings that work but may not be intended.
 
-# Settings for one attempt at a time: no second one beside the first, even if that hangs.
+# Settings for one attempt at a time: no second attempt beside the first, even if that hangs.
 ONE_AT_A_TIME: Mapping[str, Any] = MappingProxyType({"mode": Mode.SINGLE, "budget": 0.0})
 
 
@@ -434,7 +434,7 @@ def set_price(model: str) -> str:
 
 
 def contradictions(race: RaceSettings, explicit: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield contradictory settings, each with its field and the reason; ``explicit`` are the fields that were set."""
+    """Yield contradictory settings, each with its field and the reason; ``explicit``: the fields that were set."""
     if race.hedge_delay_s is not None and race.mode is not Mode.HEDGE and "hedge_delay_s" in explicit:
         yield "hedge_delay_s", f"has an effect in mode hedge only, not in {race.mode}: set mode: hedge, or remove it"
     if race.keep_rival and race.mode is Mode.SINGLE and "keep_rival" in explicit:
@@ -485,7 +485,7 @@ def doubtful_model(
 ) -> Iterator[str]:
     """Yield warnings about a model's settings that work but may not be intended.
 
-    ``priced``: the price of at least one deployment is known. ``bounded``: or the price of the vendor's dearest model,
+    ``priced``: the price of at least one deployment is known. ``bounded``: or the highest price of the vendor is known,
     which limits in dollars count. ``counted``: clients have limits in dollars.
     """
     race = model.race

@@ -101,8 +101,9 @@ def starter_text(
 ) -> str:
     """Return a configuration that loads with the present ``environ``.
 
-    ``found`` are vendors with a key in it, or other credentials; at least one. ``market`` has their lists of models;
-    without it, well-known models are proposed. ``table`` has the prices that stand beside what races by size.
+    ``found`` are vendors with a key in ``environ``, or other credentials; at least one. ``market`` has these vendors'
+    lists of models; without lists, well-known models are proposed. ``table`` has the prices that stand beside models
+    that race by size.
     """
     vendors = [vendor.name for vendor in found]
     called = _called({vendor.name: vendor for vendor in found}, environ, table)
@@ -141,12 +142,12 @@ def _provider(
 
 
 def _is_literal(address: str, environ: Mapping[str, str]) -> bool:
-    """Whether an address stays what it is as its variables are filled in: some hosts do not begin with their region."""
+    """Whether an address stays the same when its variables are filled in: some hosts do not begin with their region."""
     return filled(address, environ) == VARIABLE.sub(lambda found: environ[found[1]], address)
 
 
 def _called(found: Mapping[str, Vendor], environ: Mapping[str, str], table: DatasheetTable | None) -> Called:
-    """Return what models are called at each of the ``found`` vendors: at Bedrock that depends on the region."""
+    """Return the models' names at each of the ``found`` vendors: at Bedrock a name depends on the region."""
 
     def called(vendor: str, model: str) -> str | None:
         if vendor not in NAMED_BY_REGION:
@@ -200,7 +201,7 @@ def _models_section(proposed: Sequence[ProposedModel], market: Market | None, pr
 
 
 def _model(model: ProposedModel, prices: Mapping[str, Price]) -> str:
-    """Return a model's lines: in one if it has a fallback and one deployment, which is asked first."""
+    """Return a model's lines: one line if it has a fallback and one deployment, which is asked first."""
     if model.fallback is not None and model.budget is None:
         return f"  {model.name}: {{ deployments: [{model.deployments[0]}], fallbacks: [{model.fallback}] }}\n"
     lines = [
@@ -244,7 +245,7 @@ def example_path() -> Path:
     return shipped if shipped.is_file() else Path(__file__).resolve().parents[2] / "config" / _NAME
 
 
-# The JSON Schema of the configuration file, for editors: that of ``Settings``, with what the file allows in addition.
+# The JSON Schema of the configuration file, for editors: the schema of ``Settings``, and what the file allows besides.
 # The file may have references in place of numbers (``port: ${PORT}``), and keys without a value. What a schema cannot
 # express, such as names that must exist elsewhere in the file, is left to ``holeshot check``.
 

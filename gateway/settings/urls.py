@@ -1,4 +1,4 @@
-"""URLs of the configuration: which are safe to ask, corrections of a provider's, and what of one may be shown."""
+"""URLs of the configuration: URLs that are safe to ask, corrections of a provider's URL, and parts to show."""
 
 import ipaddress
 import re
@@ -23,7 +23,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_safe_url(url: str) -> bool:
-    """Whether ``url`` is protected: https, or a server on this machine; and has no password and no fragment."""
+    """Whether ``url`` is protected: https, or a server on this machine; without a password and a fragment."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -50,7 +50,7 @@ _VERSION = re.compile(r"/v\d[a-z0-9]*$")
 
 
 def path_of_one_api(base_url: str) -> str | None:
-    """Return the path of a single API at the end of ``base_url``; None if there is none."""
+    """Return the path of a single API at the end of ``base_url``; None: it ends with no such path."""
     match = _OF_ONE_API.search(urlsplit(base_url).path)
     return match[1] if match else None
 
@@ -74,7 +74,7 @@ def others(base_url: str) -> Iterator[str]:
 def without_secrets(url: str) -> str:
     """Return a URL without parts that may be secret: a password before the host, a query.
 
-    Where an ``@`` is left, the rest may be a piece of a password, and nothing is shown.
+    If an ``@`` is left, the rest may be a piece of a password, and nothing is shown.
     """
     parts = urlsplit(url)
     shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -26,7 +26,7 @@ class _Variables(EnvSettingsSource):
 
     def __init__(self, variables: Mapping[str, str], prefix: str, level: str) -> None:
         self._variables = {name.lower(): value for name, value in variables.items()}
-        # It uses only the fields. A real ``BaseSettings`` would load pydantic-settings even if no variable is set.
+        # Only the fields are used. A real ``BaseSettings`` would load pydantic-settings even if no variable is set.
         settings = cast("type[BaseSettings]", Settings)
         super().__init__(settings, env_prefix=prefix, env_nested_delimiter=level)
 
@@ -34,7 +34,7 @@ class _Variables(EnvSettingsSource):
         return self._variables
 
     def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
-        """Return ``value`` decoded, unless the setting takes it as it is. ``field`` is None for a section's entry."""
+        """Return ``value`` decoded, unless the setting takes it undecoded. ``field`` is None for a section's entry."""
         if field is not None and NOT_JSON in field.metadata:
             return value
         return super().decode_complex_value(field_name, field, value)

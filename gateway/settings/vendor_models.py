@@ -1,7 +1,7 @@
-"""The models that ``holeshot init`` proposes, with each vendor's name for them, and where and when they were read.
+"""The models that ``holeshot init`` proposes, with each vendor's names for them, and where and when these were read.
 
-Names change: read the pages again, and put the new names and the day here. A test demands a price of each, and that no
-vendor has retired it; ``holeshot check --live`` asks the vendors.
+Names change: read the pages again, and put the new names and the day here. A test demands a price of each model, and
+that no vendor has retired it; ``holeshot check --live`` asks the vendors.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -76,12 +76,12 @@ EQUIVALENTS = (
 
 
 class VendorModels(msgspec.Struct, frozen=True, kw_only=True):
-    """A vendor's own models of today: its small and its large one, and others that programs ask for by name."""
+    """A vendor's own models of today: a small and a large model, and others that programs ask for by name."""
 
     small: str | None = None
     large: str | None = None
-    asked: Mapping[str, Size] = {}  # with the size that answers in their place; also names that end in a star
-    example: str | None = None  # proposed alone; None: the small one, else the large one
+    asked: Mapping[str, Size] = {}  # with the size that answers in place of the model; also names that end in a star
+    example: str | None = None  # proposed alone; None: the small model, else the large one
     page: str
     read: str
 
@@ -100,9 +100,10 @@ class VendorModels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # GPT-6.2 Sol follows 6.1 once the price table has it. Claude Code asks for Opus and Haiku, through another address than
-# Anthropic's also for older ones (docs.rs/claude-codes/2.1.311, 2026-11-29). Gemini CLI asks for gemini-3.8-flash, and
-# for older ones to sum up and for small things: while such a name is unknown (404) it asks again without end (0.61.0:
-# handleFallback of packages/core/src/fallback/handler.ts). Codex and Cursor ask for what a person sets there.
+# Anthropic's also for older versions (docs.rs/claude-codes/2.1.311, 2026-11-29). Gemini CLI asks for gemini-3.8-flash,
+# and for older models to sum up and for small tasks. While such a name is unknown (404), Gemini CLI asks again without
+# end (0.61.0: handleFallback of packages/core/src/fallback/handler.ts). Codex and Cursor ask for the model that a
+# person sets there.
 _CLAUDE = VendorModels(
     small="claude-haiku-5-5",
     large="claude-sonnet-5-5",
@@ -110,8 +111,8 @@ _CLAUDE = VendorModels(
     page="platform.claude.com/docs/resources/overview",
     read="2026-11-29",
 )
-# Other sellers of the same models: who has keys or credentials of several asks the next where one is late.
-NAMED_BY_REGION = frozenset({"bedrock_invoke"})  # their models' names have the region in them
+# Other sellers of the same models: with keys or credentials of several sellers, the next is asked if one is late.
+NAMED_BY_REGION = frozenset({"bedrock_invoke"})  # the names of these sellers' models have the region in them
 SELLERS = ("anthropic", "foundry", "claude_aws", "claude_google", "vertex", "bedrock_invoke")
 _SELLERS_OF: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(SELLERS, SELLERS),
@@ -162,14 +163,15 @@ OWN: Mapping[str, VendorModels] = {
     "zai": VendorModels(
         small="glm-5.3-flash", large="glm-5.3", page="docs.z.ai/guides/vlm/glm-5.3-flash", read="2026-11-29"
     ),
-    # These two do not race by size: one searches the web in each call, the other's price is not known of its newest.
+    # These two vendors do not race by size: one searches the web in each call, the other's newest model has no known
+    # price.
     "perplexity": VendorModels(example="sonar", page="github.com/BerriAI/litellm", read="2026-11-29"),
     "cohere": VendorModels(example="command-a-03-2025", page="docs.cohere.com/docs/deprecations", read="2026-11-29"),
 }
 
 
 class ProposedModel(msgspec.Struct, frozen=True):
-    """A proposed model: its name, its deployments, the budget of their race, and what answers in its place."""
+    """A proposed model: its name, its deployments, the budget of their race, and other names that it answers."""
 
     name: str
     deployments: tuple[str, ...]
@@ -182,14 +184,14 @@ class ProposedModel(msgspec.Struct, frozen=True):
 
     @property
     def is_hedged(self) -> bool:
-        """Whether the sellers are asked one after the other, as calls are dear, and only one seller's cache is warm."""
+        """Whether the sellers are asked one after the other, as calls are expensive, and only one's cache is warm."""
         vendors = [_vendor(each) for each in self.deployments]
         sellers = _SELLERS_OF.get(vendors[0], ())
         return len(vendors) > 1 and not self.is_by_size and all(each in sellers for each in vendors)
 
     @property
     def budget(self) -> float | None:
-        """Extra attempts per call; None: it has one deployment."""
+        """Extra attempts per call; None: the model has one deployment."""
         if len(self.deployments) < 2:  # noqa: PLR2004 - a race needs two
             return None
         if self.is_hedged:
@@ -212,7 +214,7 @@ _SIZES: tuple[Size, ...] = ("small", "large")
 
 
 def example_of(vendor: str) -> str | None:
-    """Return the model that is proposed of ``vendor`` where no size of it races; None: none is known."""
+    """Return the model that is proposed of ``vendor`` if none of its sizes races; None: no model is known."""
     own = OWN.get(vendor)
     if own is not None:
         return own.example or own.small or own.large
@@ -223,7 +225,7 @@ def _sells_all(_vendor: str, _model: str) -> bool:
     return True
 
 
-Called = Callable[[str, str], str | None]  # from a vendor and a model to its name there; None: it has none
+Called = Callable[[str, str], str | None]  # from a vendor and a model to the vendor's name; None: it has none
 
 
 def _as_it_is(_vendor: str, model: str) -> str:
@@ -238,9 +240,9 @@ def proposed_models(
 ) -> list[ProposedModel]:
     """Return the models for the keys of ``vendors``: races by size, of the same model, then the vendors' own names.
 
-    ``sells`` returns whether a vendor may have a model. ``raced``: models that are proposed besides, by their public
-    names, with the vendors of each; the known equivalents are not proposed then. ``called`` returns what a vendor calls
-    a model.
+    ``sells`` returns whether a vendor may have a model. ``raced``: further models to propose, by their public names,
+    with the vendors of each; the known equivalents are not proposed then. ``called`` returns a vendor's name for a
+    model.
     """
     alone = [vendor for number, vendor in enumerate(vendors) if not _is_twin(vendor, vendors[:number])]
     by_size = list(_by_size(alone, sells, called))
@@ -272,7 +274,7 @@ def proposed_models(
 
 
 def _widest(names: Iterable[str]) -> Iterator[str]:
-    """Yield those of ``names`` that end in a star and are not covered by another pattern."""
+    """Yield the ``names`` that end in a star and are not covered by another pattern."""
     patterns = [name for name in names if is_pattern(name)]
     for name in patterns:
         if not any(other != name and covers(other, name) for other in patterns):

@@ -1,9 +1,9 @@
-"""Reads a YAML file as plain data with the line of every key, so that messages can name it.
+"""Reads a YAML file as plain data with the line of every key, so that messages can name the line.
 
-PyYAML's ``safe_load``, and so pydantic-settings' YAML source, drops lines and silently lets the last of two equal keys
-win; so the tree of nodes is walked here. ``${NAME}`` needs no quotes, not even inside ``{ }``, where braces are YAML
-syntax: while YAML parses the text, they are replaced by two private-use characters, one for one, so that lines and
-columns stay correct.
+PyYAML's ``safe_load``, and so pydantic-settings' YAML source, drops lines. Of two equal keys it silently keeps the
+last. So the tree of nodes is walked here. ``${NAME}`` needs no quotes, not even inside ``{ }``, where braces are YAML
+syntax. While YAML parses the text, the braces of ``${NAME}`` are replaced by two private-use characters, one for one,
+so that lines and columns stay correct.
 """
 
 import errno
@@ -36,7 +36,7 @@ _MASKED = r"$" + "\ue000" + r"\1" + "\ue001"
 _UNMASK = str.maketrans("\ue000\ue001", "{}")
 _MOST_VALUES = 100_000  # with aliases expanded: a few lines of nested aliases can exceed any memory
 _NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
-_LOOKS = _NUMBERS | {"tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"}  # that a text may have
+_LOOKS = _NUMBERS | {"tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"}  # types that a text may look like
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
 _MERGE = "tag:yaml.org,2002:merge"
 _WORDS = frozenset({"yes", "no", "on", "off"})  # for true and false, to YAML 1.1 alone
@@ -44,7 +44,7 @@ _EXPONENT = re.compile(
     r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)[eE][-+]?\d{1,3}"
 )  # a number to JSON and YAML 1.2, a text to YAML 1.1
 _MOST_EXACT = 2**53  # of whole numbers
-_LEADING_ZERO = re.compile(r"[-+]?0(?:o[0-7_]+|[0-9_]+)")  # with an 8 or 9, or an o, it is a text to YAML 1.1
+_LEADING_ZERO = re.compile(r"[-+]?0(?:o[0-7_]+|[0-9_]+)")  # a text to YAML 1.1, if it has an 8, a 9 or an o
 
 
 _WAYS_OUT = {
@@ -57,7 +57,7 @@ _WAYS_OUT = {
 def read_document(path: Path, texts: Collection[str] = ()) -> Document:
     """Read the YAML file at ``path``; errors are in the document's ``problems``.
 
-    ``texts``: of another program's file, the keys whose values are texts, however they look.
+    ``texts``: in another program's file, the keys whose values are always texts.
     """
     file = str(path)
     try:
@@ -70,7 +70,7 @@ def read_document(path: Path, texts: Collection[str] = ()) -> Document:
         problem = Problem(f"is not UTF-8 text (byte {error.start}): save it as UTF-8", file, line)
     except yaml.MarkedYAMLError as error:
         problem = _invalid(error, file)
-    except yaml.YAMLError as error:  # a character YAML does not allow; the message has only the character
+    except yaml.YAMLError as error:  # a character that YAML does not allow; the message has only the character
         problem = Problem(f"invalid YAML: {getattr(error, 'reason', 'not readable')}", file)
     except RecursionError:
         problem = Problem("is nested too deeply", file)
@@ -89,14 +89,14 @@ def read_document(path: Path, texts: Collection[str] = ()) -> Document:
 
 
 def _odd_base(node: yaml.Node) -> int | None:
-    """Return the base in which YAML reads a number that people would not write so; None for any other value."""
+    """Return the base in which YAML reads a number that people would not write so; None: another value."""
     if node.tag not in _NUMBERS:
         return None
     return 60 if ":" in node.value else 8 if _OCTAL.fullmatch(node.value) else None
 
 
 def odd_numbers(text: str) -> list[tuple[str, int]]:
-    """Return the numbers of a YAML text, which is valid, that are in a base other than ten, with it."""
+    """Return the numbers of a valid YAML text that are in a base other than ten, with the base."""
     found, left = list[tuple[str, int]](), [yaml.compose(text, yaml.SafeLoader)]
     while left:
         node = left.pop()
@@ -110,9 +110,9 @@ def odd_numbers(text: str) -> list[tuple[str, int]]:
 
 
 def read_value(text: str, place: Place) -> tuple[Any, list[str]]:
-    """Return a YAML text, which is valid, as the value of the setting at ``place``, and what cannot be understood.
+    """Return a valid YAML text as the value of the setting at ``place``, and problems of understanding it.
 
-    ``odd_numbers`` are to be refused before.
+    ``odd_numbers`` must be refused before.
     """
     loader = yaml.SafeLoader(text)
     root = loader.get_single_node()
@@ -126,9 +126,9 @@ def read_value(text: str, place: Place) -> tuple[Any, list[str]]:
 
 
 def read_parameter(text: str, place: Place) -> tuple[Any, str | None]:
-    """Return the value of a request's parameter at ``place``, and what is unclear about it; None if nothing is.
+    """Return the value of a request's parameter at ``place``, and what is unclear about the value; None if it is clear.
 
-    It is JSON, or one word or number as the file has it; anything else is a text.
+    The value is JSON, or one word or number as the file has it; anything else is a text.
     """
     with suppress(*UNREADABLE):
         return msgspec.json.decode(text), None
@@ -156,7 +156,7 @@ class _Walk:
         self._file = file
         self._texts = texts
         self._count = 0
-        self._open: set[int] = set()  # the nodes being walked: an alias may refer to one of them
+        self._open: set[int] = set()  # the nodes being walked: an alias may refer to such a node
 
     def value(self, node: yaml.Node, place: Place) -> Any:
         """Return the value of ``node``.
@@ -184,7 +184,7 @@ class _Walk:
     def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         inherited: dict[str, Any] = {}
         own: dict[str, Any] = {}
-        # Merged keys first, wherever they are: a line is that of a section's own key, which is stronger.
+        # Merged keys first, wherever they are: the line is that of a section's own key, which is stronger.
         for key_node, value_node in sorted(node.value, key=lambda pair: pair[0].tag != _MERGE):
             if key_node.tag == _MERGE:
                 inherited = self._inherited(value_node, place) | inherited
@@ -214,7 +214,7 @@ class _Walk:
         self.problems.append(Problem(f"{written((*place, key))}: {message}", self._file, _line(node)))
 
     def _inherited(self, node: yaml.Node, place: Place) -> dict[str, Any]:
-        """Return the keys merged by ``<<``: of one mapping, or of several, the first taking precedence."""
+        """Return the keys merged by ``<<``: of one mapping, or of several, of which the first takes precedence."""
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         merged: dict[str, Any] = {}
         for source in sources:
@@ -239,7 +239,7 @@ class _Walk:
             return None
         try:
             value = self._loader.construct_object(node)
-        except (yaml.YAMLError, ValueError, LookupError, AttributeError):  # an unknown tag, a date that is none
+        except (yaml.YAMLError, ValueError, LookupError, AttributeError):  # an unknown tag, or an impossible date
             self._complain(node, place, "cannot be understood; put it in quotes")
             return None
         if _is_plain(node) and _EXPONENT.fullmatch(node.value) and (self._texts or is_number(place) or is_free(place)):
@@ -256,7 +256,7 @@ class _Walk:
 
 
 def must_be_quoted(text: str) -> bool:
-    """Whether a text without quotes would be read as a number, or refused: PyYAML's writer does not know of it."""
+    """Whether a text without quotes would be read as a number, or refused: PyYAML's writer does not know."""
     return (_EXPONENT.fullmatch(text) or _LEADING_ZERO.fullmatch(text)) is not None
 
 
@@ -271,7 +271,7 @@ def _number(text: str) -> int | float:
 
 
 def _unclear(node: yaml.Node, value: object) -> str | None:
-    """Return what is unclear about a plain value that goes into requests as it is; None if nothing is."""
+    """Return what is unclear about a plain value that goes into requests unchanged; None if nothing is unclear."""
     if isinstance(value, bool):
         words = "is true or false to YAML 1.1, and a text to YAML 1.2: write true or false, or put it in quotes"
         return words if node.value.lower() in _WORDS else None
@@ -293,8 +293,8 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-# Advice for PyYAML's messages, by their beginnings. {line} is the line where the construct began that it was reading.
-# None of it quotes the file, which may contain a key.
+# Advice for PyYAML's messages, by their beginnings. {line}: where the construct began that PyYAML was reading. No
+# advice quotes the file, which may contain a key.
 _EXPLAINED: tuple[tuple[str, str], ...] = (
     ("found character '\\t'", "there is a tab: indent with spaces"),
     ("found a tab character", "there is a tab: indent with spaces"),
