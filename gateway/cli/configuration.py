@@ -200,7 +200,7 @@ def report(error: "ConfigurationError") -> None:
 
 
 def home() -> Path:
-    """Return this user's folder; the system's temporary one for users without a folder, as in a container."""
+    """Return this user's folder; ``/`` without one, as a container's user need not have a name."""
     try:
         return Path.home()
     except RuntimeError:

@@ -132,7 +132,7 @@ _KINDS: tuple[tuple[ModelKind, re.Pattern[str]], ...] = (
 
 
 def parsed_name(name: str, *, trained: bool = False, listed_kind: ModelKind | None = None) -> ModelName:
-    """Parse ``name``. ``trained``: its provider sells no base models. ``listed_kind``: the kind that its list states."""
+    """Parse ``name``. ``trained``: its provider sells no base models. ``listed_kind``: the kind in its list."""
     owner, words = _split_owner(name.strip().lower())
     words, quantization = _without_quantization(words)
     tokens = _without_brand(_respelled(words).split("-"))

@@ -96,8 +96,8 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     assistant_fields: frozenset[str] | None = None
     call_fields: frozenset[str] | None = None
     # Of chat: fields of messages and of tool calls that other vendors' answers have, and that the provider refuses.
-    # ``thinking``: parts of content that are thoughts, as Mistral's {"type": "thinking", "thinking": [{"type": "text",
-    # …}]}.
+    # ``thinking``: parts of content that are thoughts, such as Mistral's
+    # {"type": "thinking", "thinking": [{"type": "text", …}]}.
     refused_fields: frozenset[str] = frozenset()
     # Of chat: reasoning_content is required beside tool calls. This text is sent if a client has none. None: not
     # required
@@ -837,7 +837,7 @@ _AS_TEXT = "this provider has no documents: it is sent as a text"
 def _text_of(document: _Message) -> msgspec.Raw | None:
     """Return the words of a document, behind its title and context; None: the document is no plain text."""
     names, source = ("title", "context"), document.get("source", _NULL)
-    is_found = is_string(source)  # a text that a search has found: its source is an address
+    is_found = is_string(source)  # a text that a search has found has a text as source
     held = document if is_found else _message_decoder.decode(source)
     kind, inner = bytes(held.get("type", _NULL)), held.get("content", _NULL)
     if kind == b'"text"':

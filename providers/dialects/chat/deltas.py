@@ -445,7 +445,7 @@ class _Call:
 class CallNumbers:
     """Finds the tool call of a choice to which each piece belongs. Calls are numbered from 0, as they begin.
 
-    A piece belongs to the call with its index; without an index to the call with its id; without both to the last call.
+    A piece belongs to the call with its index, else to the call with its id, else to the last call.
     Some servers give all parallel calls one index: there a piece with another id and a name begins a call. If the name
     is the same, the piece begins a call only after the arguments are complete: some servers give every piece another
     id, and the name again.

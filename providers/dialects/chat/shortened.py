@@ -1,6 +1,6 @@
 """An answer of at most so many tokens, from an API that takes no limit so low: the rest is left out.
 
-For example, Responses answers with 16 tokens at least. Where the rest begins cannot be known exactly, as no event
+For example, Responses takes no limit below 16 tokens. Where the rest begins cannot be known exactly, as no event
 states its tokens. Each piece of a delta that a model might write as one token counts as one, so that the client gets no
 more tokens than it asked for.
 """
@@ -23,7 +23,7 @@ class ShorteningTranslation(OfChoices):
         self._most = most
         self._left = most  # tokens of the choice that is being shortened; of the same choice:
         self._is_cut = False
-        self._others: dict[int, tuple[int, bool]] = {}  # both, by the index of another choice
+        self._others: dict[int, tuple[int, bool]] = {}  # both, by the index of a choice
 
     def keeps(self, choice: dict[str, Any]) -> bool:
         """Shorten the texts of a choice; return whether anything is left of it."""

@@ -181,8 +181,8 @@ class ConverseTurns(Turns):
 
 # Bedrock's name of the switch differs from Anthropic's, and its beta stands in the body:
 # docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-thinking-block-binding.html, read on 2026-11-29; asked
-# live for github.com/vercel/ai/pull/20728. Some regions lack the switch (BerriAI/litellm/pull/41203). So the request in
-# chat has the switch under Bedrock's name, and a refusal of the switch is learnt like that of any other field.
+# live for github.com/vercel/ai/pull/20728. Bedrock does not have the switch everywhere (BerriAI/litellm/pull/41203). So
+# the request in chat has the switch under Bedrock's name, and its refusal is learnt like that of any other field.
 SWITCH = "additionalModelRequestFields.thinking.block_binding"
 _ON = msgspec.Raw(b"true")
 _DROPS: Object = {"mismatch_behavior": "drop_block"}

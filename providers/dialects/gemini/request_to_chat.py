@@ -388,7 +388,7 @@ _LETS_ALL_PASS = frozenset({"BLOCK_NONE", "OFF"})
 _CHOICES: Mapping[str, str] = {
     "AUTO": "auto",
     "MODE_UNSPECIFIED": "auto",
-    "VALIDATED": "auto",  # the functions' schemas decide; chat checks calls against them tool by tool
+    "VALIDATED": "auto",  # calls must match the schemas; in chat each tool demands that
     "ANY": "required",
     "NONE": "none",
 }

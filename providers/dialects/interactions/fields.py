@@ -132,7 +132,7 @@ def is_said_in(step: Mapping[str, Any], name: str) -> bool:
 
 
 def without_empty_required(schema: Any) -> Any:
-    """Return a schema without empty lists of required properties: such a list is a 400."""
+    """Return a schema without empty lists of required properties: by the same report they are a 400."""
     if isinstance(schema, list):
         return [without_empty_required(each) for each in schema]
     if not isinstance(schema, dict):

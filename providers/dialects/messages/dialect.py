@@ -181,7 +181,7 @@ def _history(fields: Fields, history: History) -> Wording:
 
 
 def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
-    """Yield the tools with a name, and members of toolsets. Arguments of these tools must always match their schema."""
+    """Yield members of toolsets, and the tools with a name: their arguments must always match their schema."""
     own = {tool.name: tool for tool in _tools.decode(raw) or () if tool.name is not None}
     for name, tool in own.items():
         yield OfferedTool(name, bytes(tool.input_schema) or None, strict=True)
@@ -241,7 +241,7 @@ def _forced(fields: Fields) -> ForcedCall | None:
 
 
 def _without_thinking(fields: Fields, _: Mapping[str, Any]) -> Wording:
-    """Return a Messages request that forbids thinking, without the thinking that it asked for."""
+    """Return a Messages request that forbids thinking; the thinking that it asked for is a loss."""
     asked = bytes(fields.get("thinking", b"")) not in {b"", b"null", bytes(_NOT_THINKING)}
     losses = (Loss("thinking", THINKS_NOT, hint=True),) if asked else ()
     return Wording({**fields, "thinking": _NOT_THINKING}, losses)

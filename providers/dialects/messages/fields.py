@@ -118,7 +118,7 @@ def lose_rest_of_answer(
     unsigned: str,
     api: str,
 ) -> None:
-    """Note the fields of an assistant's message except those in ``said``, and the ``thoughts`` that are sent back.
+    """Note the fields of an assistant's message, except those in ``said`` and in ``thoughts``: these are sent back.
 
     ``unsigned``: why other thoughts are not sent back.
     """

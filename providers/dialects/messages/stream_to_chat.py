@@ -79,7 +79,7 @@ class ToChat(TranslationIntoChunks):
         said.append(chunks)
 
     def _begin(self, message: Mapping[str, Any]) -> bytes:
-        # The count of completion tokens here is not the answer's.
+        # The completion tokens and the cost here are not the answer's.
         self._use({**(message.get("usage") or {}), "output_tokens": None, "cost": None})
         self._id = message.get("id") or ""
         top = {

@@ -268,7 +268,7 @@ def without_effort(fields: Mapping[str, msgspec.Raw]) -> Wording:
 
 
 def _without_reasoning(raw: msgspec.Raw) -> tuple[msgspec.Raw, list[int]]:
-    """Return items without reasoning, and without ids, as other items refer to it; and the numbers of the reasoning."""
+    """Return items without reasoning, and without the ids of items made with it; and the reasoning's numbers."""
     try:
         items = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
     except UNREADABLE:
