@@ -1,9 +1,9 @@
 """Marks of what to cache, set where a client sets none: behind the tools, the system prompt, and the last two turns.
 
-Claude's vendors cache what is marked, in four places at most. To write into the cache costs a quarter more than the
-tokens themselves, to read from it a tenth. A mark reads the longest beginning that was marked before, up to twenty
-blocks back. The newest turn may have more blocks than that, as an agent's results do. So the turn before it is marked
-as well.
+Claude's vendors cache what is marked, in four places at most (400 "A maximum of 4 blocks with cache_control may be
+provided. Found 5."). To write into the cache costs a quarter more than the tokens themselves, to read from it a tenth.
+A mark reads the longest beginning that was marked before, up to twenty blocks back. The newest turn may have more
+blocks than that, as an agent's results do. So the turn before it is marked as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence

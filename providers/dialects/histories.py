@@ -91,7 +91,8 @@ class FittedIds:
 class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a provider accepts in a history. The default accepts everything."""
 
-    call_ids: Mapping[str, CallIds] = {}  # by API
+    # By API. Mistral refuses others with "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."
+    call_ids: Mapping[str, CallIds] = {}
     # Of chat: the accepted fields of assistant messages, and of tool calls in them. None: all
     assistant_fields: frozenset[str] | None = None
     call_fields: frozenset[str] | None = None
@@ -100,19 +101,29 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # {"type": "thinking", "thinking": [{"type": "text", …}]}.
     refused_fields: frozenset[str] = frozenset()
     # Of chat: reasoning_content is required beside tool calls. This text is sent if a client has none. None: not
-    # required
+    # required. Moonshot refuses with "thinking is enabled but reasoning_content is missing in assistant tool call
+    # message at index 2".
     missing_reasoning: str | None = None
     named_turns: bool = True  # of chat: a turn of the system or the user may have a name
-    blank_turns: bool = True  # turns of the assistant, texts in these turns, and instructions may be blank
-    user_after_tool: bool = True  # of chat; False: after a tool's result comes another result, or the assistant
-    one_system: bool = False  # of chat, Messages, Responses: one system prompt, the first
-    instructions: bool = True  # of chat: there may be a system prompt; else the user says the same
+    # Turns of the assistant, texts in these turns, and instructions may be blank. Mistral refuses such a turn with
+    # "Assistant message must have either content or tool_calls, but not none."
+    blank_turns: bool = True
+    # Of chat; False: after a tool's result comes another result, or the assistant. Mistral refuses another order with
+    # "Unexpected role 'user' after role 'tool'".
+    user_after_tool: bool = True
+    # Of chat, Messages, Responses: one system prompt, the first. Templates raise "System message must be at the
+    # beginning."
+    one_system: bool = False
+    # Of chat: there may be a system prompt; else the user says the same. Templates raise "System role not supported".
+    instructions: bool = True
     blank_arguments: bool = True  # of chat: a call without arguments may have a blank text as arguments
     system_turns: bool = True  # of Messages: instructions may stand among the messages
     # Of Messages: documents and found texts may be blocks; else such blocks of plain text are sent as texts.
     documents: bool = True
     user_first: bool = False  # of chat: the user speaks first, after the system prompt
-    alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
+    # Of chat: no two messages of the user, or of the assistant, in a row. Templates raise "Conversation roles
+    # must alternate user/assistant/user/assistant/...".
+    alternating: bool = False
     plain_texts: bool = False  # of chat: contents are a text, not a list of texts
     plain_blocks: bool = False  # of Messages: the same, also in the system prompt and in results of tools
     null_contents: bool = True  # of chat: beside calls, a content may be null

@@ -171,7 +171,10 @@ def _with_plain_schemas(fields: Fields) -> Wording:
 
 
 def _as_parameters(schema: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a plain schema of parameters; None: there are no parameters, and older servers refuse an empty object."""
+    """Return a plain schema of parameters; None: there are no parameters.
+
+    Older servers refuse an empty object: "parameters.properties: should be non-empty for OBJECT type".
+    """
     is_empty = schema["type"] == "object" and not schema.get("properties")
     return None if is_empty else _in_capitals(schema)
 

@@ -317,7 +317,8 @@ def without_foreign(fields: Fields, *, signs: bool) -> Wording:
     """Return a Gemini request without signatures of Anthropic's models; unchanged if there are none.
 
     ``signs``: the model refuses calls that it has not signed. Calls of other models, and calls whose signature the
-    client has lost, get Google's word for an unsigned call, ``UNSIGNED``
+    client has lost, get Google's word for an unsigned call, ``UNSIGNED``. Otherwise Google refuses the request:
+    "Function call is missing a thought_signature in functionCall parts"
     (ai.google.dev/gemini-api/docs/thought-signatures, read on 2026-11-29).
 
     Raises:

@@ -544,6 +544,8 @@ _IN_JSON = "Answer in JSON."
 def _say_json(messages: list[Object], losses: Losses) -> None:
     """Ask for JSON in words, if no message has the word: without it OpenAI and others refuse ``json_object``.
 
+    OpenAI: "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
+
     The words stand behind the user's last text, so that nothing before them changes: caches are found by the beginning
     of a prompt. While the answers are JSON, earlier requests asked for JSON as well. So the words stay where they were
     said first.

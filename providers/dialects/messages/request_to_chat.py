@@ -95,7 +95,7 @@ def to_chat(
     chat.update(_limits(asked, losses))
     tools = _tools(asked, losses, changes)
     choice = _tool_choice(asked, losses)
-    if tools:  # chat refuses tool_choice without tools
+    if tools:  # "'tool_choice' is only allowed when 'tools' are specified"
         chat.update(tools | choice)
     chat.update(_output(asked, losses, None if changes is None else changes.effort))
     chat.update(_user(asked, losses))

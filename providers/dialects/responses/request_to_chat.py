@@ -554,7 +554,7 @@ def _messages(asked: RawObject, conversation: Conversation, *, optional: bool) -
 def _tools(asked: RawObject, given: msgspec.Raw | None, losses: Losses) -> dict[str, Any]:
     tools = chat_tools(given, losses)
     choice = asked.get("tool_choice")
-    if not tools:  # without tools, chat completions refuse ``tool_choice`` and ``parallel_tool_calls``
+    if not tools:  # "'tool_choice' is only allowed when 'tools' are specified", and parallel_tool_calls too
         if choice not in (None, _AUTO, _NONE):
             losses.add("tool_choice", "there is no tool to choose that chat completions have")
         return {}
