@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from gateway.core.processes import Lifeline
 ROOT = Path(__file__).parents[1]
 PARTS = 16  # each starts servers of its own where it needs them; fewer would end less evenly
 COMMON = "tests/app/gateway/races/test_explain.py"  # a file that imports what most tests import
+SAYS_S = 20.0  # between two lines of progress
 LAST_FAILED = Path("v/cache/lastfailed")  # in the folder of pytest's cache
 
 
@@ -70,7 +72,7 @@ def main(rooms: Sequence[str], cache: Path) -> int:
                 sys.exit(_run(part, printed, caches / str(number)))
             running[pid] = part, printed
         else:
-            pid, status = os.wait()
+            pid, status = _awaited([printed for _, printed in running.values()], len(waiting))
             failed |= status != 0
             _print(os.waitstatus_to_exitcode(status), *running.pop(pid))
     _keep_failed([*caches.glob(f"*/{LAST_FAILED}")], cache / LAST_FAILED)
@@ -93,6 +95,25 @@ def _run(part: Sequence[Path], printed: IO[bytes], cache: Path) -> int:
     for stream in (1, 2):
         os.dup2(printed.fileno(), stream)
     return pytest.main(["-p", "tests.costs", "-o", f"cache_dir={cache}", *map(str, part)])
+
+
+def _awaited(printing: Sequence[IO[bytes]], waiting: int) -> tuple[int, int]:
+    """Return the process that ends next, and how; until then say what the running parts have done, by their dots."""
+    ended = threading.Event()
+
+    def say() -> None:
+        while not ended.wait(SAYS_S):
+            tests = sum(os.fstat(printed.fileno()).st_size for printed in printing)
+            sys.stdout.write(f"... about {tests:,} tests in the {len(printing)} parts that run; {waiting} parts wait\n")
+            sys.stdout.flush()
+
+    saying = threading.Thread(target=say)
+    saying.start()
+    try:
+        return os.wait()
+    finally:
+        ended.set()
+        saying.join()
 
 
 def _print(code: int, part: Sequence[Path], printed: IO[bytes]) -> None:
