@@ -167,7 +167,7 @@ async def test_a_rate_limit_of_one_key_pauses_neither_another_nor_the_operators(
 
 async def test_failures_with_a_clients_key_open_no_breaker_of_others(serve: Serve) -> None:
     async with serve(alpha=None, config={**ON, **single()}) as running:
-        running["alpha"].answers = by_user(broken=[Status(500, error("overloaded account"))])
+        running["alpha"].answers = by_user(broken=[Status(500, error("broken account"))])
         for _ in range(8):
             assert (await asked(running, brings("alpha=broken-key"), user="broken"))[0] == 502
         assert not running.gateway.steering.health_of("alpha/m").tripped
