@@ -150,16 +150,19 @@ _QUOTED: Final = re.compile(
     r"(?<!\w)(['\"\u201c\u201e\u2018\u00ab\u300c])[^'\"\u201d\u2019\u00bb\u300d]{0,200}['\"\u201d\u2019\u00bb\u300d](?!\w)"
 )
 _LONGEST_ALONE: Final = 300  # characters of a message that says nothing else
+# In these, no ending of a word is without a bound: "invalidinvalid…" would be read from each "invalid" to its end.
 _KEYS: Final = (
-    r"(?:api[ _-]?keys?|x-api-key|access[ _-]?(?:keys?|tokens?)|(?:auth\w*|bearer|security|secret|session)[ _-]"
+    r"(?:api[ _-]?keys?|x-api-key|access[ _-]?(?:keys?|tokens?)|(?:auth\w{0,12}|bearer|security|secret|session)[ _-]"
     r"(?:keys?|tokens?|headers?)|(?:app|secret|subscription)[ _-]?keys?|credentials?"
     # German, Dutch, the Nordic languages, French, Spanish and its relatives, Polish, Turkish, Vietnamese, Indonesian
-    r"|api-?(?:schlüssel|token|sleutel|nyckel|nøgle|nøkkel)|zugangs(?:schlüssel|daten|token)|zugriffs(?:token|schlüssel)"
+    r"|api-?(?:schlüssel|token|sleutel|nyckel|nøgle|nøkkel)|zugangs(?:schlüssel|daten|token)"
+    r"|zugriffs(?:token|schlüssel)"
     r"|(?:cl[ée]|clave|llave|chave|chiave|klucz|khóa|kunci)s? (?:d['\u2019 ]?|de |de l['\u2019]|da |do |della )?api"
-    r"|(?:jeton|token) (?:d['\u2019]|de |di )(?:acc[eè]s\w*|authentif\w+)"
-    r"|credencia(?:l|is|les)|credenziali|api anahtar\w*"
+    r"|(?:jeton|token) (?:d['\u2019]|de |di )(?:acc[eè]s\w{0,12}|authentif\w{1,12})"
+    r"|credencia(?:l|is|les)|credenziali|api anahtar\w{0,12}"
     # Russian, Arabic, Chinese, Japanese, Korean
-    r"|(?:api|апи)[ -]?(?:ключ|токен)\w*|ключ\w* (?:api|доступа)|токен\w* доступа|учётн\w+ данн\w+|учетн\w+ данн\w+"
+    r"|(?:api|апи)[ -]?(?:ключ|токен)\w{0,12}|ключ\w{0,12} (?:api|доступа)|токен\w{0,12} доступа"
+    r"|учётн\w{1,12} данн\w{1,12}|учетн\w{1,12} данн\w{1,12}"
     r"|مفتاح[^.\n]{0,6}api|(?:api ?)?(?:密[钥鑰匙]|秘[钥鑰匙]|令牌)"
     r"|api ?キー|アクセス(?:トークン|キー)|認証(?:情報|キー|トークン)"
     r"|api ?키|액세스 ?토큰|인증 ?(?:정보|키|토큰))"
@@ -168,13 +171,15 @@ _BAD: Final = (
     r"(?:invalid|incorrect|wrong|expired|revoked|disabled|deactivated|suspended|blocked|missing|malformed|unknown"
     r"|rejected|unrecogni[sz]ed|required|not (?:be )?(?:valid|found|provided|recogni[sz]ed|authori[sz]ed|active|exist)"
     r"|(?:does not|doesn.t) exist|no longer valid|no (?:valid )?"
-    r"|ungültig\w*|falsch\w*|abgelaufen\w*|gesperrt\w*|widerrufen\w*|unbekannt\w*|fehlt|fehlend\w*|nicht gültig"
-    r"|ongeldig\w*|verlopen|ogiltig\w*|ugyldig\w*"
-    r"|invalid\w*|incorr\w+|expirée?s?|révoquée?s?|inconnue?s?|manquante?s?|non valides?|pas valides?"
+    r"|ungültig\w{0,12}|falsch\w{0,12}|abgelaufen\w{0,12}|gesperrt\w{0,12}|widerrufen\w{0,12}"
+    r"|unbekannt\w{0,12}|fehlt|fehlend\w{0,12}|nicht gültig"
+    r"|ongeldig\w{0,12}|verlopen|ogiltig\w{0,12}|ugyldig\w{0,12}"
+    r"|invalid\w{0,12}|incorr\w{1,12}|expirée?s?|révoquée?s?|inconnue?s?|manquante?s?|non valides?|pas valides?"
     r"|inv[áa]lid[ao]s?|(?:no|não) (?:es |é )?v[áa]lid[ao]s?|non (?:è )?valid[ao]|caducad[ao]|(?:e?xpirad|scadut)[ao]"
     r"|revocad[ao]|revogad[ao]|revocat[ao]|errat[ao]"
-    r"|nieprawidłow\w+|nieważn\w+|wygasł\w*|geçersiz|không hợp lệ|hết hạn|tidak valid"
-    r"|неверн\w+|недействител\w+|недопустим\w+|просроч\w+|ист[её]к\w*|отозван\w*|не найден\w*|غير صالح|منتهي"
+    r"|nieprawidłow\w{1,12}|nieważn\w{1,12}|wygasł\w{0,12}|geçersiz|không hợp lệ|hết hạn|tidak valid"
+    r"|неверн\w{1,12}|недействител\w{1,12}|недопустим\w{1,12}|просроч\w{1,12}|ист[её]к\w{0,12}"
+    r"|отозван\w{0,12}|не найден\w{0,12}|غير صالح|منتهي"
     r"|无效|無效|错误|錯誤|过期|過期|失效|不正确|不正確|不存在|禁用|停用|缺失|未提供|非法"
     r"|無効|不正|正しくあり|期限切れ|失効|見つかり"
     r"|유효하지|잘못|만료|무효|올바르지|틀렸)"
@@ -185,9 +190,9 @@ _OF_KEY: Final = re.compile(
     r"|^(?:unauthori[sz]ed|unauthenticated|not (?:authenticated|authori[sz]ed))"
     r"(?= (?:access|request|client|user)|\W*$|[.:,;])"
     r"|\b(?:authentication|authorization) (?:has )?(?:failed|fails|error|required)"
-    r"|\bauthentifizierung (?:\w+ )?fehlgeschlagen|\bnicht (?:autorisiert|authentifiziert)|\bnon autorisé"
-    r"|échec de l['\u2019]authentif\w+|authentif\w+ (?:a )?échoué|\b(?:no|não) autorizado|\bnon autorizzato"
-    r"|\bautentica\w+ (?:fallid[ao]|fallita|falhou)|ошибка (?:аутентификации|авторизации)|не авторизован"
+    r"|\bauthentifizierung (?:\w{1,12} )?fehlgeschlagen|\bnicht (?:autorisiert|authentifiziert)|\bnon autorisé"
+    r"|échec de l['\u2019]authentif\w{1,12}|authentif\w{1,12} (?:a )?échoué|\b(?:no|não) autorizado|\bnon autorizzato"
+    r"|\bautentica\w{1,12} (?:fallid[ao]|fallita|falhou)|ошибка (?:аутентификации|авторизации)|не авторизован"
     r"|(?:鉴权|认证|身份验证|授权)失败|認証(?:に失敗|エラー)|인증(?:에)? ?(?:실패|오류)",
     re.IGNORECASE,
 )

@@ -322,6 +322,7 @@ class _Candidate(msgspec.Struct):
     calls: int = 0
     spoken: bool = False  # the candidate has said something besides thoughts
     reason: str | None = None  # why the candidate has finished, in Google's word
+    is_told: bool = False  # that it has finished
     cited: set[str] = msgspec.field(default_factory=set)  # addresses
 
 
@@ -421,6 +422,7 @@ class ToChat(GoogleToChat):
         ends = [
             self._of_choice(index, {}, chat_reason(each.reason or "", calls=each.calls))
             for index, each in sorted(self._candidates.items())
+            if not each.is_told
         ]
         return b"".join(ends) + super().end()
 
@@ -451,10 +453,17 @@ class ToChat(GoogleToChat):
                 said.append(self._of_choice(index, {"annotations": annotations} if annotations else {}, **tokens))
             reason = _reason_in(given, candidate)
             if reason and candidate.reason in {None, _USUAL}:
-                candidate.reason = reason
+                self._finish(index, candidate, reason, said)
         has_ended = self._is_blocked or any(each.reason for each in self._candidates.values())
         if (reason := (fields.get("promptFeedback") or {}).get("blockReason")) and not has_ended:
             said.append(self._blocked(reason))
+
+    def _finish(self, index: int, candidate: _Candidate, reason: str, said: list[bytes]) -> None:
+        """Keep why a candidate has finished; of several, say so at once: their servers send each reason once."""
+        candidate.reason = reason
+        if len(self._candidates) > 1 and not candidate.is_told:
+            candidate.is_told = True
+            said.append(self._of_choice(index, {}, chat_reason(reason, calls=candidate.calls)))
 
     def _blocked(self, reason: str) -> bytes:
         """Return the end of an answer that a filter ends.
