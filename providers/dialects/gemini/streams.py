@@ -419,12 +419,8 @@ class ToChat(GoogleToChat):
         """Return the finish reasons, the usage and [DONE]: some servers send a finish reason with each text."""
         if not self.finishing:
             return b""
-        ends = [
-            self._of_choice(index, {}, chat_reason(each.reason or "", calls=each.calls))
-            for index, each in sorted(self._candidates.items())
-            if not each.is_told
-        ]
-        return b"".join(ends) + super().end()
+        untold = [self._ending(index, each) for index, each in sorted(self._candidates.items()) if not each.is_told]
+        return b"".join(untold) + super().end()
 
     def _take(self, data: bytes, said: list[bytes]) -> None:
         fields = _decoder.decode(data)
@@ -463,7 +459,10 @@ class ToChat(GoogleToChat):
         candidate.reason = reason
         if len(self._candidates) > 1 and not candidate.is_told:
             candidate.is_told = True
-            said.append(self._of_choice(index, {}, chat_reason(reason, calls=candidate.calls)))
+            said.append(self._ending(index, candidate))
+
+    def _ending(self, index: int, candidate: _Candidate) -> bytes:
+        return self._of_choice(index, {}, chat_reason(candidate.reason or "", calls=candidate.calls))
 
     def _blocked(self, reason: str) -> bytes:
         """Return the end of an answer that a filter ends.
