@@ -2,8 +2,12 @@
 
 Where new words of a vendor go, by what these say:
 
-- a field, value, mark, beta or turn is not taken: ``rules.py``; the request is sent in another form; in words of no
-  rule: ``other_words.py``
+- a field, value or mark is not taken: a line of ``rules.py``, of which ``named_fields.py`` makes fields; in words of no
+  rule: ``other_words.py``; the request is sent in another form
+- so are refusals that name no field: of turns, roles, ids and blocks (``turns.py``), thinking and efforts
+  (``thinking.py``), forced calls, names of tools and schemas (``tools.py``), betas (``betas.py``), streams and the
+  usage in them (``streaming.py``), the limit of the answer (``answer_limits.py``); ``reading.py`` reads all of these
+- a status of the server, or an answer that has begun, hides that the request is refused: ``blame.py``
 - the prompt is too long: ``too_long.py``; deployments with a longer context are asked
 - too many tools, pictures or bytes: ``vendor_limits.py``; all other deployments are asked
 - a filter refuses the text: ``content.py``; one other provider is asked

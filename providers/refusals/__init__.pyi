@@ -1,3 +1,6 @@
+from .betas import Betas as Betas
+from .blame import blames_request as blames_request
+from .blame import is_within_answer as is_within_answer
 from .entries import check_entries as check_entries
 from .entries import fewest_entries as fewest_entries
 from .error_bodies import COMPLAINTS as COMPLAINTS
@@ -30,8 +33,13 @@ from .learnt import Facts as Facts
 from .learnt import Kind as Kind
 from .learnt import LearntFacts as LearntFacts
 from .meanings import Meaning as Meaning
+from .named_fields import mentions as mentions
 from .one_request import decide_by_request as decide_by_request
 from .rate_limits import headroom as headroom
+from .reading import RefusalReading as RefusalReading
+from .reading import held as held
+from .reading import read as read
+from .reading import room_beside as room_beside
 from .redaction import MASK as MASK
 from .redaction import SHORTEST_SECRET as SHORTEST_SECRET
 from .redaction import ClientSecrets as ClientSecrets
@@ -40,15 +48,7 @@ from .redaction import holds as holds
 from .redaction import redact as redact
 from .redaction import redact_json as redact_json
 from .refused_fields import RefusedField as RefusedField
-from .rules import Betas as Betas
-from .rules import RefusalReading as RefusalReading
-from .rules import blames_request as blames_request
-from .rules import held as held
-from .rules import is_within_answer as is_within_answer
-from .rules import mentions as mentions
-from .rules import read as read
-from .rules import refuses_to_stream as refuses_to_stream
-from .rules import room_beside as room_beside
+from .streaming import refuses_to_stream as refuses_to_stream
 from .too_long import UNKNOWN_LENGTHS as UNKNOWN_LENGTHS
 from .too_long import StatedLengths as StatedLengths
 from .unknown_models import names_model as names_model

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
+from providers.refusals.answer_limits import size_of
+from providers.refusals.blame import blames_request, is_within_answer
 from providers.refusals.content import is_of_filter
 from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.rules import blames_request, is_within_answer, size_of
 from providers.refusals.unknown_models import is_unknown, says_gone
 from providers.refusals.wrong_api import lacks_path
 

@@ -16,6 +16,7 @@ CONDITION = re.compile(
     re.IGNORECASE,
 )
 MOST_FIELDS = 16  # of one refusal
+LONGEST = 4096  # characters in which words are searched
 SENTENCES = re.compile(r"(?<=[.;!?])\s+|(?<=[\u3002\uff1b\uff01\uff1f])|\n")
 _SEPARATORS = re.compile(r"[.\[\]/,\s'\"]+")
 # Bedrock, with 400, or with 403 as if the key were refused: "You invoked an unsupported model or your request did not
