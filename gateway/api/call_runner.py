@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import msgspec
 
 from gateway.api.call_context import CallContext
-from gateway.api.fallbacks import FallbackChain, FallbacksBeside, late_at_first_s
+from gateway.api.fallbacks import FallbackChain, FallbacksBeside, cause_of, late_at_first_s
 from gateway.api.plan_call import (
     PlanCall,
     PlannedCall,
@@ -120,7 +120,7 @@ class CallRunner:
         self._has_won = False  # whether one of several models in the last race had won, and the others have given way
         self._roomy: _Roomy | None = None  # of the deployments that refused the answer's length, the one with most room
         self._is_asked_for_less = False
-        self._is_asked_without_pictures = False
+        self._sees_nothing: set[str] = set()  # deployments that have refused what they cannot read, such as pictures
         self.purse: Purse  # pays for the call's launches
         self._services = services or context.services
         self._body = body
@@ -311,6 +311,7 @@ class CallRunner:
         for name, failures in self._unanswered:
             self._find_room(plans[name], failures)
             self.models.in_vain |= {deployment for deployment, _ in failures.failures}
+            self._sees_nothing |= {deployment for deployment, error in failures.failures if error.lack is not None}
         if self._has_won:
             self.models.allow_all_but({name for name, _ in self.failed})
 
@@ -372,16 +373,28 @@ class CallRunner:
         return True
 
     async def use_unseeing(self) -> bool:
-        """Go on, once, with the requested model, if a deployment has refused pictures that can be left out.
+        """Go on with the next model that has a deployment which sees no pictures, and was not asked without them.
 
-        Returns whether there is one. The new plan knows the refusal, and leaves the pictures out (``fitting.py``).
+        Returns whether there is one. The new plan leaves out the pictures that can be (``fitting.py``).
         """
-        refuses = any(error.lack is not None for _, ending in self._unanswered for _, error in ending.failures)
-        if not refuses or self._is_asked_without_pictures or self.models.planned.model.fallbacks:
-            return False
-        self._is_asked_without_pictures = True
+        if not self._sees_nothing and all(cause_of(error) is None for _, error in self._last_errors):
+            return False  # the request is wrong for all
         request = self.first_call.request
-        return without_pictures(request.dialect.requests.prompt, request.fields) is not None and await self.use_own()
+        left = without_pictures(request.dialect.requests.prompt, request.fields)
+        if left is None:
+            return False
+        picture, asked = left.losses[0].field, self.models.in_vain - self._sees_nothing
+
+        def is_new(planned: PlannedCall) -> bool:
+            rendered = planned.call.rendered
+            return any(name not in asked and picture in each.dropped for name, each in rendered.items())
+
+        while (planned := await self.models.unseen(is_new)) is not None:
+            if await self.purse.reserve(planned):
+                self.failed[:] = [each for each in self.failed if each[0] != planned.model.name]
+                self.use(planned)
+                return True
+        return False
 
     def _refuse(self, error: ApiError) -> NoReturn:
         """Record the call, which no model answered.

@@ -49,7 +49,13 @@ class PlanModel(Protocol):
     """Builds the call for a model: a ``PlanCall`` of one fleet."""
 
     def __call__(
-        self, name: str, instead_of: Call | None, *, beside: str | None = None, in_vain: Collection[str] = ()
+        self,
+        name: str,
+        instead_of: Call | None,
+        *,
+        beside: str | None = None,
+        in_vain: Collection[str] = (),
+        is_unseen: bool = False,
     ) -> Coroutine[Any, Any, PlannedCall]:
         """As ``PlanCall``."""
 
@@ -77,6 +83,7 @@ class FallbackChain:
         self._may_fall_back = may_fall_back
         self._asked = asked
         self._tried = {asked}
+        self._unseen: set[str] = set()  # models that were planned without pictures
         self._only_after_failure: set[str] = set()  # not asked beside a late model that may not pay for them
         self._causes: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
         self.continuing: dict[str, PlannedCall] = {}  # fallbacks that may continue an answer
@@ -104,6 +111,8 @@ class FallbackChain:
         except ApiError as error:
             is_elsewhere = isinstance(error, ResponseNotFound | NothingStored)
             following = await (self._storing() if is_elsewhere else self.following([(self._asked, error)]))
+            if following is None and cause_of(error) is not None:
+                following = await self.unseen(lambda _: True)
             if following is None:
                 raise
             self.use(following)
@@ -149,15 +158,18 @@ class FallbackChain:
         """
         causes = [*self._causes, (self.planned.model.name, Cause.FAILED)]
         passed = {name for name, _ in causes}
-        for name, _ in self._listed(causes, beside=beside):
-            if name in passed:
-                continue
-            passed.add(name)
-            with suppress(ApiError):
-                planned = self.continuing.get(name) or _at_once(self._plan_model(name, self._first_call))
-                if planned is not None and _takes_over(planned.model):
-                    self.continuing[name] = planned
-                    yield planned
+        for is_unseen in (False, True):  # those that see pictures come first
+            for name, _ in self._listed(causes, beside=beside):
+                if name in passed:
+                    continue
+                with suppress(ApiError):
+                    planned = self.continuing.get(name) or _at_once(
+                        self._plan_model(name, self._first_call, is_unseen=is_unseen)
+                    )
+                    passed.add(name)
+                    if planned is not None and _takes_over(planned.model):
+                        self.continuing[name] = planned
+                        yield planned
 
     def keep(self, name: str) -> None:
         """Ask the model ``name`` only after a failure, as the late model may not pay for it."""
@@ -175,6 +187,22 @@ class FallbackChain:
             self._set_headers(planned)
             self._tried, self._causes = {self._asked}, []
             return planned
+        return None
+
+    async def unseen(self, is_new: Callable[[PlannedCall], bool]) -> PlannedCall | None:
+        """Plan the next model, the requested one first, for which notes may stand in place of pictures.
+
+        ``is_new``: whether the plan asks what was not asked yet. None: no such model.
+        """
+        for name in dict.fromkeys((self._asked, *(name for name, _ in self._of_all(self._causes)))):
+            if name in self._unseen:
+                continue
+            self._unseen.add(name)
+            with suppress(ApiError):
+                planned = await self._plan_model(name, self._first_call, in_vain=self.in_vain, is_unseen=True)
+                if is_new(planned):
+                    self.own = planned.model.name if name == self._asked else self.own
+                    return planned
         return None
 
     def use(self, planned: PlannedCall) -> None:

@@ -148,6 +148,7 @@ class Question(msgspec.Struct, frozen=True):
     is_to_be_stored: bool = False  # by the provider, as the gateway keeps nothing of the answer
     shortens: bool = False  # if no deployment allows so long an answer, a shorter one is requested
     has_fallbacks: bool = False  # other models are asked if no deployment can answer
+    shows_all: bool = False  # another model may see the pictures, so none is left out here
     client: str | None = None  # facts from refusals may hold for this client only
 
     @property
@@ -235,7 +236,7 @@ class _Translations:
     def seen_by(self, deployment: Deployment) -> "_Translations":
         """Return the translations for ``deployment``: without earlier pictures, if the deployment sees none."""
         question = self._question
-        if question.has_fallbacks or not _sees_nothing(deployment, question.client):
+        if question.shows_all or not _sees_nothing(deployment, question.client):
             return self
         return self._unseen or self
 

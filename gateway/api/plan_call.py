@@ -83,6 +83,7 @@ class _Asked(msgspec.Struct, frozen=True):
     allow: Callable[[Model], Model] | None = None
     vectors: "VectorComparisons | None" = None
     beside: str | None = None
+    is_unseen: bool = False
 
 
 class _Decided(msgspec.Struct, frozen=True):
@@ -106,10 +107,12 @@ class PlanCall(Protocol):
         fleet: Fleet,
         beside: str | None = None,
         in_vain: Collection[str] = (),
+        is_unseen: bool = False,
     ) -> Coroutine[Any, Any, PlannedCall]:
         """Build the call for the model ``name`` of ``fleet``; ``beside``: the late model beside which this one runs.
 
-        ``in_vain``: deployments that the call has asked in vain: these come last.
+        ``in_vain``: deployments that the call has asked in vain: these come last. ``is_unseen``: deployments that see
+        no pictures get notes in place of those that can be left out, as no other model is left.
 
         Raises:
             ApiError: this model cannot be used for the call.
@@ -130,13 +133,15 @@ async def planned_call(
     vectors: "VectorComparisons | None" = None,
     beside: str | None = None,
     in_vain: Collection[str] = (),
+    is_unseen: bool = False,
 ) -> PlannedCall:
     """Build and plan the call that ``parsed`` requests from the model ``name``; the plan counts in the standings.
 
     ``fleet``: the fleet that the call has leased. ``made_by``: the deployment that has what the request names or
     continues. ``instead_of``: the same call for the model that could not answer. ``allow``: may change the model's cost
     limits. ``vectors``: knows which deployments' embeddings differ. ``beside``: the late model beside which this one
-    runs. ``in_vain``: deployments that the call has asked in vain: these come last.
+    runs. ``in_vain``: deployments that the call has asked in vain: these come last. ``is_unseen``: deployments that see
+    no pictures get notes in place of those that can be left out, as no other model is left.
 
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
@@ -148,8 +153,8 @@ async def planned_call(
     client, relayed = client_context.client, parsed.relayed
     may_name_one = client_context.session is not None or parsed.cache_key is not None or "metadata" in parsed.fields
     session, whose = _session(client_context, parsed) if may_name_one else _NO_SESSION
-    asked = _Asked(context, parsed, client_context, name, fleet, instead_of, made_by, allow, vectors, beside)
-    is_usual = instead_of is None and made_by is None and allow is None and name == parsed.model
+    asked = _Asked(context, parsed, client_context, name, fleet, instead_of, made_by, allow, vectors, beside, is_unseen)
+    is_usual = instead_of is None and made_by is None and allow is None and not is_unseen and name == parsed.model
     shape = kept_shape_of(fleet.models.get(name), parsed, client) if is_usual else None
     cached = None if shape is None else decided(fleet, client, shape)
     if cached is not None:
@@ -333,6 +338,7 @@ def _resolved(asked: _Asked) -> ResolvedModel:
         made_by=asked.made_by,
         is_race_set=is_race_set,
         is_fallback=asked.name != parsed.model,
+        is_unseen=asked.is_unseen,
         refuses_unpriced=(
             client.unpriced == REFUSE
             and parsed.relayed is None  # ``relayed_plans`` knows what else such an answer may be paid by

@@ -50,12 +50,14 @@ class ResolvedModel:
         is_race_set: bool,
         is_fallback: bool,
         refuses_unpriced: bool,
+        is_unseen: bool = False,
     ) -> None:
         """``model``: with the client's keys and what the request sets; ``configured``: without.
 
         ``made_by``: where the objects are that the request names; None: it names none. ``is_race_set``: the operator or
         the client has set the race. ``is_fallback``: another model has failed. ``refuses_unpriced``: leave out
-        deployments whose vendor has no known price of a unit that this request may bill.
+        deployments whose vendor has no known price of a unit that this request may bill. ``is_unseen``: no other model
+        is left that sees pictures.
 
         Raises:
             ResponseNotFound, NothingStored: as for ``having``.
@@ -63,6 +65,7 @@ class ResolvedModel:
         """
         self.configured = configured
         self.is_fallback = is_fallback
+        self._is_unseen = is_unseen
         self.model = model
         self.is_race_set = is_race_set
         self.asked = parsed  # as the client sent it
@@ -213,6 +216,7 @@ class ResolvedModel:
         ):
             return Fitting(self._deployments, {}, {})
         excluded = self._unpriced if self._chosen is None else {**self._chosen.excluded, **self._unpriced}
+        has_fallbacks = bool(self.model.fallbacks or (parsed.preferences.models[1:] and not self.is_fallback))
         question = Question(
             self.model.name,
             parsed.dialect,
@@ -225,7 +229,8 @@ class ResolvedModel:
             self._served(),
             is_to_be_stored,
             not self.model.fallbacks,  # these may give all of it
-            bool(self.model.fallbacks or (parsed.preferences.models[1:] and not self.is_fallback)),
+            has_fallbacks,
+            (has_fallbacks or self.is_fallback) and not self._is_unseen,
             self._client.name,
         )
         try:

@@ -1,6 +1,6 @@
 """Conversations for models that see no pictures: notes in place of pictures of earlier turns and tools."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -27,8 +27,8 @@ _object = msgspec.json.Decoder(_Object)
 def without_pictures(prompt: str, fields: Fields) -> Wording | None:
     """Return the request with a note for each picture of an earlier turn, and of a tool's result.
 
-    None: the request has no such picture, or asks about one: the user's newest turn shows a picture. The field
-    ``prompt`` has the conversation.
+    None: the request has no such picture, or asks about one: the user's newest turn shows a picture. A picture directly
+    behind a result belongs to the result. The field ``prompt`` has the conversation.
     """
     losses: list[Loss] = []
     try:
@@ -42,7 +42,7 @@ def without_pictures(prompt: str, fields: Fields) -> Wording | None:
                 if bytes(turn.get(name, _NOTHING))[:1] != b"[":
                     continue
                 parts = _objects.decode(turn[name])
-                if is_asked and any(map(_is_picture, parts)):
+                if is_asked and any(map(_is_picture, _users_own(parts))):
                     return None
                 if _note(parts, f"{prompt}[{number}].{name}", losses):
                     turn[name] = raw_json(parts)
@@ -65,8 +65,38 @@ def _newest(turns: Sequence[_Object]) -> tuple[int, int]:
         begin -= 1
     if begin:
         begin = next((at for at in range(end - 1, begin, -1) if _role(turns[at]) not in _INSTRUCTING), begin)
-    # Chat has no pictures in results: such pictures follow in a turn of the user.
-    return begin + (0 < begin < end and _role(turns[begin - 1]) == b'"tool"'), end
+    # Many results have no place for pictures (all of chat): such pictures follow in a turn of the user.
+    return begin + (0 < begin < end and _is_result(turns[begin - 1])), end
+
+
+def _is_result(turn: _Object) -> bool:
+    """Whether a turn ends with what a tool has returned: ``role: tool``, ``…_call_output``, ``tool_result``."""
+    kind = bytes(turn.get("type", _NOTHING))
+    if _role(turn) == b'"tool"' or kind.endswith(b'_output"') or kind == b'"function_result"':
+        return True
+    parts = _parts(turn)
+    return bool(parts) and _has_returned(parts[-1])
+
+
+def _parts(turn: _Object) -> list[_Object]:
+    found = bytes(turn.get("parts", turn.get("content", _NOTHING)))
+    return _objects.decode(found) if found[:1] == b"[" else []
+
+
+def _has_returned(part: Mapping[str, msgspec.Raw]) -> bool:
+    return bytes(part.get("type", _NOTHING)) == b'"tool_result"' or any(name in part for name in _RESPONSES)
+
+
+def _users_own(parts: Sequence[_Object]) -> Iterator[_Object]:
+    """Yield the parts of a turn, but for pictures directly behind a tool's result.
+
+    So Claude Code sends the pages of a PDF that it has read: ``[tool_result, image, image]``.
+    """
+    is_shown = False
+    for part in parts:
+        is_shown = _has_returned(part) or (is_shown and _is_picture(part))
+        if not is_shown:
+            yield part
 
 
 def _role(turn: _Object) -> bytes:
@@ -75,8 +105,7 @@ def _role(turn: _Object) -> bytes:
 
 def _asks(turn: _Object) -> bool:
     if "parts" in turn:
-        is_result = any(name in part for part in _objects.decode(turn["parts"]) for name in _RESPONSES)
-        return not is_result and _role(turn) not in _ANSWERING
+        return not any(map(_has_returned, _parts(turn))) and _role(turn) not in _ANSWERING
     return _role(turn) in _ASKING or bytes(turn.get("type", _NOTHING)) == b'"user_input"' or _is_picture(turn)
 
 

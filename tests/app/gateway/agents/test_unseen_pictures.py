@@ -197,6 +197,124 @@ async def test_a_fallback_that_sees_pictures_comes_before_notes(serve: Serve, de
         assert "iVBORw0KGgo" in json.dumps(running["beta"].received[-1].body)
 
 
+OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "(below)"}
+RETURNED = {"type": "tool_result", "tool_use_id": "c1", "content": "(below)"}
+RESPONSE = {"functionResponse": {"name": "look", "response": {"output": "(below)"}}}
+WORDS = {"type": "text", "text": "[Request interrupted by user]"}
+# What programs send behind a result that has no place for pictures: pi and older Codex a turn, Claude Code the same
+# turn (the pages of a PDF).
+BEHIND_RESULTS: Mapping[str, tuple[str, Sequence[Any], str]] = {
+    "a turn of responses": (
+        "responses",
+        [RESULTS["responses"][0], OUTPUT, TURNS["responses"]("user", [SHOWN["responses"]])],
+        "input[3].content[1]",
+    ),
+    "a turn of messages": (
+        "messages",
+        [
+            RESULTS["messages"][0],
+            {"role": "user", "content": [RETURNED]},
+            {"role": "user", "content": [SHOWN["messages"]]},
+        ],
+        "messages[3].content[0]",
+    ),
+    "the same turn": (
+        "messages",
+        [RESULTS["messages"][0], {"role": "user", "content": [RETURNED, SHOWN["messages"], SHOWN["messages"], WORDS]}],
+        "messages[2].content[1], messages[2].content[2]",
+    ),
+    "a turn of gemini": (
+        "gemini",
+        [
+            RESULTS["gemini"][0],
+            {"role": "user", "parts": [RESPONSE]},
+            {"role": "user", "parts": [SHOWN["gemini"]]},
+        ],
+        "contents[3].parts[0]",
+    ),
+}
+# The user's own: behind words of the user, or behind a turn that says that the tools were stopped.
+OWN: Mapping[str, tuple[str, Sequence[Any]]] = {
+    "messages": (
+        "messages",
+        [RESULTS["messages"][0], {"role": "user", "content": [RETURNED, WORDS, SHOWN["messages"]]}],
+    ),
+    "responses": (
+        "responses",
+        [
+            RESULTS["responses"][0],
+            OUTPUT,
+            {"role": "user", "content": "<turn_aborted>"},
+            TURNS["responses"]("user", [SHOWN["responses"]]),
+        ],
+    ),
+}
+
+
+@HOW
+@pytest.mark.parametrize("name", BEHIND_RESULTS)
+async def test_a_picture_directly_behind_a_tools_result_is_the_tools(serve: Serve, name: str, deployment: Any) -> None:
+    api, turns, dropped = BEHIND_RESULTS[name]
+    async with serve(alpha=None, config=models(deployment)) as running:
+        running["alpha"].answers = seeing_nothing
+        status, who, told, said = await ask(running, api, [TURNS[api]("user", []), *turns])
+        assert (status, who, told) == (200, "alpha/m", dropped), said
+
+
+@pytest.mark.parametrize("name", OWN)
+async def test_a_picture_of_the_user_behind_tools_that_were_stopped_is_not_left_out(serve: Serve, name: str) -> None:
+    api, turns = OWN[name]
+    async with serve(alpha=answer("Hello"), config=models(BLIND)) as running:
+        status, _, _, said = await ask(running, api, [TURNS[api]("user", []), *turns])
+        assert (status, "does not support images" in said) == (400, True)
+
+
+@HOW
+@APIS
+@pytest.mark.parametrize("status", [503, 429, 401])
+async def test_if_the_fallback_that_sees_pictures_fails_notes_stand_in_their_place(
+    serve: Serve, api: str, deployment: Any, status: int
+) -> None:
+    config = models(deployment, fallbacks=["spare"])
+    config["models"]["spare"] = {"deployments": ["beta/m"]}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running["alpha"].answers = seeing_nothing
+        running["beta"].answers = lambda _: refused("No room", status)
+        assert (await ask(running, api, of_tool(api)))[:3] == (200, "alpha/m", NAMES[api][1])
+        assert len(running["beta"].received) >= 1
+        # The user's own picture is never left out: the client hears of the model that sees it.
+        asked = [TURNS[api]("user", [SHOWN[api]])]
+        assert (await ask(running, api, asked))[0] != 200
+
+
+async def test_where_no_model_sees_the_asked_one_answers(serve: Serve) -> None:
+    config = models(BLIND, fallbacks=["spare"])
+    config["models"]["spare"] = {"deployments": [{**BLIND, "deployment": "beta/m"}]}
+    async with serve(alpha=answer("Hello"), beta=answer("Hi"), config=config) as running:
+        assert (await ask(running, "chat", of_tool("chat")))[:3] == (200, "alpha/m", NAMES["chat"][1])
+        running["alpha"].answers = lambda _: refused("No room", 503)
+        assert (await ask(running, "chat", of_tool("chat")))[:3] == (200, "beta/m", NAMES["chat"][1])
+        assert len(running["alpha"].received) <= 3
+        running["beta"].answers = lambda _: refused("No room", 503)
+        assert (await ask(running, "chat", of_tool("chat")))[0] in {502, 503}
+        assert len(running["beta"].received) <= 3
+
+
+async def test_a_fallback_that_sees_comes_before_one_that_does_not(serve: Serve) -> None:
+    config = models("alpha/m", fallbacks=["blind", "spare"])
+    config["models"] |= {
+        "blind": {"deployments": [{**BLIND, "deployment": "beta/m"}]},
+        "spare": {"deployments": ["gamma/m"]},
+    }
+    fails = lambda _: refused("No room", 503)  # noqa: E731 - a script
+    async with serve(alpha=None, beta=answer("Hi"), gamma=answer("Hello"), config=config) as running:
+        running["alpha"].answers = fails
+        assert (await ask(running, "chat", of_tool("chat")))[:3] == (200, "gamma/m", None)
+        assert running["beta"].received == []
+        running["gamma"].answers = fails
+        assert (await ask(running, "chat", of_tool("chat")))[:3] == (200, "beta/m", NAMES["chat"][1])
+
+
 async def test_what_a_call_says_of_pictures_stays_as_it_is(serve: Serve) -> None:
     said = {"type": "image", "inlineData": {"mimeType": "image/png"}}
     call = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "draw", "input": said}]}
