@@ -38,7 +38,7 @@ from providers.exchange.forms import (
 from providers.exchange.places import FieldPlace, Fields, place_of, spelt, value_at, with_humps, within
 from providers.exchange.prefill import begun
 from providers.exchange.quotes import OF_CLIENTS, named_by_client
-from providers.refusals import NOTHING, Betas, Fact, Facts, Kind, RefusalReading, RefusedField, held, room_beside
+from providers.refusals import NOTHING, Betas, Fact, Facts, Kind, RefusalReading, RefusedField
 from providers.vendors import DEVELOPER, demand_of, is_mistaken, may_go, nearest_effort, nested_named, samples
 
 _TWO_EFFORTS = ("low", "high")  # every known effort is near to one of these
@@ -174,14 +174,14 @@ def _of_limits(reading: RefusalReading, fields: Fields, form_request: FormReques
             Fact(Kind.LEAST, name, dialect=form_request.api, tokens=reading.least) for name in parameters.answer_limits
         )
         return [fact for fact in least if limit_below(fields, fact, form_request)]
-    most = reading.longest or room_beside(reading, fields)
+    most = reading.longest or reading.room.left_by(fields)
     if not most or not form_request.request.is_ceiling:
         return []
     limits, here = form_request.formats.parameters.answer_limits, not reading.longest
     facts = [
         Fact(Kind.LIMIT, name, dialect=form_request.api, tokens=most, passing=here) for name in limits if name in fields
     ]
-    together = held(reading, fields) if here else None
+    together = reading.room.fact_of(fields) if here else None
     return facts if together is None else [*facts, together]
 
 

@@ -37,9 +37,7 @@ from .named_fields import mentions as mentions
 from .one_request import decide_by_request as decide_by_request
 from .rate_limits import headroom as headroom
 from .reading import RefusalReading as RefusalReading
-from .reading import held as held
 from .reading import read as read
-from .reading import room_beside as room_beside
 from .redaction import MASK as MASK
 from .redaction import SHORTEST_SECRET as SHORTEST_SECRET
 from .redaction import ClientSecrets as ClientSecrets

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
-from providers.refusals.learnt import LEAST_ROOM
+from providers.refusals.learnt import LEAST_ROOM, Fact, Kind
 
 # The limit of the answer is too low: Azure, in chat (dotnet/extensions/issues/6945), and OpenRouter, which asks vendors
 # in Responses (vectorize-io/hindsight/issues/58); read on 2026-11-29.
@@ -44,8 +45,42 @@ _UNCOUNTED = re.compile(
     r"|tokens=(?P<answer_2>\d{1,9}) cannot be greater than max_model_len=(?:max_total_tokens=)?(?P<context_2>\d{3,9})",
     re.IGNORECASE,
 )
-BYTES_PER_TOKEN = 3  # at least, of nearly all prompts
-MOST_BYTES_PER_TOKEN = 6  # of texts: pictures have more
+_BYTES_PER_TOKEN = 3  # at least, of nearly all prompts
+_MOST_BYTES_PER_TOKEN = 6  # of texts: pictures have more
+
+
+class Room(NamedTuple):
+    """How many tokens an answer may have beside the prompt of a request, as a refusal says; false: it says nothing."""
+
+    beside: int = 0  # tokens that the prompt leaves for the answer
+    holds: int = 0  # tokens that prompt and answer may have together, by the same words
+    context: int = 0  # tokens of the context, if prompt and answer have more and the prompt's are not stated
+    least_prompt: int = 0  # the prompt has at least so many of the context's tokens
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+    def left_by(self, fields: Mapping[str, msgspec.Raw]) -> int:
+        """Return how many tokens of an answer fit beside the prompt of ``fields``; 0: unknown.
+
+        A prompt that the refusal does not count is estimated, rather too long than too short.
+        """
+        if not self.context:
+            return self.beside
+        left = self.context - max(size_of(fields) // _BYTES_PER_TOKEN, self.least_prompt * 9 // 8)
+        return left if left >= LEAST_ROOM else 0
+
+    def fact_of(self, fields: Mapping[str, msgspec.Raw]) -> Fact | None:
+        """Return what the refusal of ``fields`` says about the longest prompt and answer; None: nothing."""
+        if self.context:
+            return Fact(Kind.ROOM, value=str(_BYTES_PER_TOKEN * 100), tokens=self.context)
+        if not self.beside:
+            return None
+        each = size_of(fields) * 100 // max(1, self.holds - self.beside)
+        return Fact(Kind.ROOM, value=str(max(100, min(each, _MOST_BYTES_PER_TOKEN * 100))), tokens=self.holds)
+
+
+_NO_ROOM = Room()
 
 
 def least_in(text: str) -> int:
@@ -54,25 +89,17 @@ def least_in(text: str) -> int:
     return int(match[1]) if match is not None and 1 < int(match[1]) <= _MOST_OF_LEAST else 0
 
 
-def room_in(text: str) -> tuple[int, int]:
-    """Return how many tokens a prompt leaves for the answer, and how many tokens the context has; 0, 0: unknown."""
+def room_in(text: str) -> Room:
+    """Return what a refusal says of the room beside a prompt."""
+    match = _UNCOUNTED.search(text)
+    if match is not None and (numbers := _numbers(match)).get("total") in {None, numbers["context"] + 1}:
+        return Room(context=numbers["context"], least_prompt=max(0, numbers["context"] - numbers["answer"]))
     match = _ROOM.search(text)
     if match is None:
-        return 0, 0
+        return _NO_ROOM
     numbers = _numbers(match)
-    room = numbers["context"] - numbers["prompt"] + numbers.get("answer", 0)
-    return (room, numbers["context"]) if room >= LEAST_ROOM else (0, 0)
-
-
-def uncounted_in(text: str) -> tuple[int, int]:
-    """Return the context, and the least tokens of a prompt that was not counted to its end."""
-    match = _UNCOUNTED.search(text)
-    if match is None:
-        return 0, 0
-    numbers = _numbers(match)
-    if "total" in numbers and numbers["total"] != numbers["context"] + 1:
-        return 0, 0
-    return numbers["context"], max(0, numbers["context"] - numbers["answer"])
+    beside = numbers["context"] - numbers["prompt"] + numbers.get("answer", 0)
+    return Room(beside, numbers["context"]) if beside >= LEAST_ROOM else _NO_ROOM
 
 
 def _numbers(match: re.Match[str]) -> Mapping[str, int]:

@@ -16,14 +16,14 @@ _OF_REQUESTS = re.compile(
 )
 
 # An error within an answer may have no code, or a code that says nothing.
-WITHIN_ANSWERS = kinds(lambda facts: facts.may_refuse_within)
+_WITHIN_ANSWERS = kinds(lambda facts: facts.may_refuse_within)
 _NO_STATUS = (None, 200)  # the second: the answer's own
-STATUSES_WITHIN = frozenset({*_NO_STATUS, 400, 403, 404, 422, 500, 501})
+_STATUSES_WITHIN = frozenset({*_NO_STATUS, 400, 403, 404, 422, 500, 501})
 
 
 def is_within_answer(error: UpstreamError) -> bool:
     """Whether an error within an answer may be a refusal of the request; the words of the error would show that."""
-    return error.kind in WITHIN_ANSWERS and error.status in STATUSES_WITHIN
+    return error.kind in _WITHIN_ANSWERS and error.status in _STATUSES_WITHIN
 
 
 def blames_request(text: str) -> bool:

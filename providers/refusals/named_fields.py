@@ -12,13 +12,13 @@ from providers.refusals.rules import RULES, Q
 
 # Places with names that a client has given: a refusal that speaks of one may mean a thermometer's reading by
 # ``temperature``. Groq, zod, JSON Schema and Python also use these words for a request's own fields.
-OF_NAMES = re.compile(
+_OF_NAMES = re.compile(
     r"schema|\bproperty\b|\bproperties\b|\btools?\b|\bfunctions?\b|\bmetadata\b|\blabels?\b"
     r"|\bstop (?:sequence|word|string)|\benum|(?<!\bextraneous )\bkeys?\b|\bkeywords?\b(?! argument)"
     r"|(?<!\bunknown )\bnames?\b|additionalProperties",
     re.IGNORECASE,
 )
-OF_FIELDS = re.compile(
+_OF_FIELDS = re.compile(
     rf"property {Q}[\w.]{{1,100}}{Q} is unsupported(?:, did you mean [^,]{{1,100}})?\W?"
     rf"|Unrecognized key\(s\) in object: {Q}\w{{1,100}}{Q}"
     rf"|Additional properties are not allowed \({Q}\w{{1,100}}{Q} was unexpected\)",
@@ -34,6 +34,11 @@ _EVERYDAY = frozenset({"speed", "user"})  # fields with such names are meant whe
 _CALLED = re.compile(rf"(?:\b{NOUN}|[:=])\s*$", re.IGNORECASE)
 _BARE_AFTER = re.compile(rf" (?!{NOUN}\b)|[.!?]?(?:\s|$)")
 _errors = msgspec.json.Decoder(dict[str, dict[str, Any]])
+
+
+def may_mean_clients(text: str) -> bool:
+    """Whether a refusal speaks of something with names that the client has given, such as a tool's schema."""
+    return _OF_FIELDS.fullmatch(text) is None and _OF_NAMES.search(text) is not None
 
 
 def details_in(text: str, param: str) -> Iterator[RefusedField]:

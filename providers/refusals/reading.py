@@ -7,18 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from providers.refusals.answer_limits import (
-    BYTES_PER_TOKEN,
-    MOST_BYTES_PER_TOKEN,
-    least_in,
-    room_in,
-    size_of,
-    uncounted_in,
-)
+from providers.refusals.answer_limits import Room, least_in, room_in
 from providers.refusals.betas import DATED, Betas, betas_in, words_of_betas
 from providers.refusals.errors import RefusalScope, UpstreamError
-from providers.refusals.learnt import LEAST_ROOM, Fact, Kind
-from providers.refusals.named_fields import OF_FIELDS, OF_NAMES, details_in, fields_named, param_of
+from providers.refusals.learnt import Fact
+from providers.refusals.named_fields import details_in, fields_named, may_mean_clients, param_of
 from providers.refusals.other_words import in_other_words, is_foreign, is_of_foreign_value, mentioned
 from providers.refusals.refused_fields import CONDITION, LONGEST, MOST_FIELDS, RefusedField, path_of
 from providers.refusals.streaming import OF_USAGE
@@ -60,10 +53,7 @@ class RefusalReading(NamedTuple):
     of_xhigh: bool = False  # the model does not take this effort if that is ``xhigh``, or the words only mention it
     longest: int = 0  # the most tokens of an answer
     least: int = 0  # the least limit of an answer, in tokens
-    room: int = 0  # tokens that the prompt of this request leaves for the answer
-    holds: int = 0  # tokens that prompt and answer may have together, by the same words as ``room``
-    context: int = 0  # tokens of the context, if prompt and answer have more and the prompt's are not stated
-    least_prompt: int = 0  # the prompt has at least so many of the context's tokens
+    room: Room = Room()  # of an answer, beside the prompt of this request
     of_history: bool = False  # the roles, or lists of texts, are not taken
     of_roles: bool = False  # a role's name is not taken
     of_prefill: bool = False  # an answer that the request begins is not continued
@@ -97,8 +87,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
     for each in (*fields_named(text, param), *by_code, *details_in(text, param)):
         if each.path and len(fields) < MOST_FIELDS:
             fields.setdefault(each.path, each)
-    thinking, uncounted = OF_THINKING.search(text), uncounted_in(text)
-    room, holds = (0, 0) if any(uncounted) else room_in(text)
+    thinking = OF_THINKING.search(text)
     reading = RefusalReading(
         tuple(fields.values()),
         of_thinking=thinking is not None,
@@ -107,10 +96,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_xhigh=any(match["listed"] is None for match in OF_XHIGH.finditer(text)),
         longest=longest_in(text),
         least=least_in(text),
-        room=room,
-        holds=holds,
-        context=uncounted[0],
-        least_prompt=uncounted[1],
+        room=room_in(text),
         of_history=OF_HISTORY.search(text) is not None,
         of_roles=OF_ROLES.search(text) is not None,
         of_prefill=OF_PREFILL.search(text) is not None,
@@ -137,34 +123,12 @@ def read(refusal: UpstreamError) -> RefusalReading:
         reading = reading._replace(
             mentioned=path, mentions_value=is_of_value, is_of_foreign_value=is_of_foreign_value(text), betas=dated
         )
-    of_names = OF_FIELDS.fullmatch(text) is None and OF_NAMES.search(text) is not None
-    return reading._replace(of_names=of_names)
-
-
-def room_beside(reading: RefusalReading, fields: Mapping[str, msgspec.Raw]) -> int:
-    """Return how many tokens of an answer fit beside the prompt of ``fields``, by a refusal of the request; 0: unknown.
-
-    A prompt that the refusal does not count is estimated, rather too long than too short.
-    """
-    if not reading.context:
-        return reading.room
-    room = reading.context - max(size_of(fields) // BYTES_PER_TOKEN, reading.least_prompt * 9 // 8)
-    return room if room >= LEAST_ROOM else 0
-
-
-def held(reading: RefusalReading, fields: Mapping[str, msgspec.Raw]) -> Fact | None:
-    """Return what a refusal of ``fields`` says about the longest prompt and answer; None: nothing."""
-    if reading.context:
-        return Fact(Kind.ROOM, value=str(BYTES_PER_TOKEN * 100), tokens=reading.context)
-    if not reading.room:
-        return None
-    each = size_of(fields) * 100 // max(1, reading.holds - reading.room)
-    return Fact(Kind.ROOM, value=str(max(100, min(each, MOST_BYTES_PER_TOKEN * 100))), tokens=reading.holds)
+    return reading._replace(of_names=may_mean_clients(text))
 
 
 def held_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> Fact | None:
-    """Return what ``refusal`` says so; None: nothing."""
-    return held(read(refusal), fields)
+    """Return what a refusal of ``fields`` says about the longest prompt and answer; None: nothing."""
+    return read(refusal).room.fact_of(fields)
 
 
 def room_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> int:
@@ -173,4 +137,4 @@ def room_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> int:
     0: unknown.
     """
     reading = read(refusal)
-    return reading.longest or room_beside(reading, fields)
+    return reading.longest or reading.room.left_by(fields)

@@ -2,7 +2,7 @@
 
 import re
 
-from providers.refusals.blame import WITHIN_ANSWERS
+from providers.refusals.blame import is_within_answer
 from providers.refusals.errors import UpstreamError
 from providers.refusals.named_fields import param_of
 from providers.refusals.refused_fields import LONGEST, NO_VALUE, NOUN
@@ -37,6 +37,6 @@ _REFUSING_STREAMS = frozenset({400, 403, 404, 405, 422, 501})  # HTTP statuses
 
 def refuses_to_stream(error: UpstreamError) -> bool:
     """Whether an error refuses to stream the answer, or to stream it with a parameter of the request."""
-    if error.status not in _REFUSING_STREAMS and not (error.status is None and error.kind in WITHIN_ANSWERS):
+    if error.status not in _REFUSING_STREAMS and not (error.status is None and is_within_answer(error)):
         return False
     return _OF_STREAMING.search(error.said[:LONGEST]) is not None or param_of(error.body)[0] == "stream"

@@ -2,7 +2,7 @@
 
 import re
 
-from providers.refusals.blame import STATUSES_WITHIN, WITHIN_ANSWERS
+from providers.refusals.blame import is_within_answer
 from providers.refusals.errors import UpstreamError
 from providers.refusals.refused_fields import LONGEST
 
@@ -86,7 +86,7 @@ def forced_in(text: str) -> str:
 
 def refuses_forced_calls(error: UpstreamError) -> bool:
     """Whether an error refuses a forced call of a tool, or any choice of tools but the model's own."""
-    if error.status not in STATUSES_WITHIN or error.kind not in WITHIN_ANSWERS:
+    if not is_within_answer(error):
         return False
     text = error.said[:LONGEST].replace("\\", "")
     return _OF_CALLS.search(text) is not None or _OF_FORCED.search(text) is not None
