@@ -17,10 +17,10 @@ Where new words of a vendor go, by what these say:
 - the account is spent, the key is refused: ``accounts.py``; another key, else another deployment is asked
 - a limit of the minute or the day, its headers: ``rate_limits.py``; the deployment rests for as long
 - what a client is told of all these: ``meanings.py``
-- JSON of another error in a message, or a list of zod's: ``enclosed.py``
+- JSON of another error in a message: ``enclosed.py``; a validator's list: ``complaints.py``, and ``zod_issues.py``
 
-``error_bodies.py`` finds code, type and message in a body, and decides by these and the status; ``one_request.py`` then
-decides by the request (``decide_by_request``), once.
+``error_shapes.py`` finds code, type and message in a body; ``error_kinds.py`` decides by these and the status;
+``one_request.py`` then decides by the request (``decide_by_request``), once. ``error_bodies.py`` makes the error.
 """
 
 import lazy_loader

@@ -1,25 +1,27 @@
-"""Errors inside the messages of other errors: the JSON of a vendor's error that a proxy quotes, and zod's lists.
+"""Errors inside the messages of other errors: the JSON of a vendor's error that a proxy quotes.
 
 For example, OpenRouter answers 400 "Provider returned error" with ``{"error": {"code": "tool_use_failed"}}`` of its
 vendor as a text, or "Invalid Responses API request" with a list of all that zod has found wrong, for each kind of item
 (openai/codex/issues/18307, CherryHQ/cherry-studio/issues/10477, zed-industries/zed/issues/46508, read on 2026-12-01).
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
+from providers.refusals.complaints import words_of
+from providers.refusals.error_shapes import error_object_in, message_of, status_of
 from providers.refusals.errors import UNREADABLE
+from providers.refusals.zod_issues import issues_in
 
-_LONGEST: Final = 64 * 1024  # characters of a message with JSON in it
-_DEEPEST: Final = 8  # unions within unions
-# What tells the kinds of a union apart, and the codes of a value that is of another kind.
-_DISCRIMINATORS: Final = frozenset({"type", "role", "object"})
-_OF_ANOTHER_KIND: Final = ("invalid_literal", "invalid_value", "invalid_enum", "invalid_union")
+_OPENED = ("code", "type", "param", "details")  # what an error that another one quotes has instead
+_MOST_ENCLOSED = 3  # errors inside errors
+_UNQUOTED = str.maketrans("'\"`", "   ")
+_LONGEST = 64 * 1024  # characters of a message with JSON in it
 
 
-class Enclosed(NamedTuple):
+class _Enclosed(NamedTuple):
     """JSON in a message, and the text around it."""
 
     before: str
@@ -27,64 +29,37 @@ class Enclosed(NamedTuple):
     after: str
 
 
-def enclosed_in(message: str) -> Enclosed | None:
+def unwrapped(error: dict[str, Any], own: Callable[[str], str]) -> dict[str, Any]:
+    """Return an error in which the JSON of its message is read: the words, code and type of a proxy's vendor.
+
+    JSON that the request has stays as it is.
+    """
+    for _ in range(_MOST_ENCLOSED):
+        if (found := _enclosed_in(message_of(error))) is None:
+            break
+        issues = issues_in(found.value)
+        inner = {"message": words_of(issues)} if issues else error_object_in(found.value)
+        said = "" if inner is None else message_of(inner)
+        quoted = f'got "{said.translate(_UNQUOTED)}"'
+        if inner is None or " " not in said or own(quoted) != quoted:
+            break
+        named = {name: value for name in _OPENED if (value := inner.get(name))}
+        if (status := status_of(error)) is not None:
+            named["http_status"] = status
+        if isinstance(metadata := error.get("metadata"), dict):
+            named["metadata"] = {**metadata, "raw": ""}  # the raw text is a part of the message
+        error = {**error, **named, "message": f"{found.before}{said}{found.after}"}
+    return error
+
+
+def _enclosed_in(message: str) -> _Enclosed | None:
     """Return the JSON object or list in a message; None: there is none, or more than one."""
     end = max(message.rfind("}"), message.rfind("]")) + 1
     if not end or len(message) > _LONGEST:
         return None
     for begin in sorted(at for sign in "{[" if 0 <= (at := message.find(sign)) < end):
         try:
-            return Enclosed(message[:begin], msgspec.json.decode(message[begin:end]), message[end:])
+            return _Enclosed(message[:begin], msgspec.json.decode(message[begin:end]), message[end:])
         except UNREADABLE:
             continue
     return None
-
-
-def issues_in(value: Any) -> list[dict[str, Any]]:
-    """Return the issues of a list of zod's, of a union those of the kind that comes nearest; []: no such list."""
-    if not isinstance(value, list) or not all(isinstance(each, dict) and "error" not in each for each in value):
-        return []
-    return list(_leaves(value, (), 0))
-
-
-def _leaves(issues: Sequence[Any], around: tuple[Any, ...], depth: int) -> Iterator[dict[str, Any]]:
-    for issue in issues:
-        if not isinstance(issue, dict):
-            continue
-        own = issue.get("path")
-        path = (*around, *own) if isinstance(own, list) else around
-        # zod 4 has paths within a union that begin at the union; those of zod 3 begin at the request.
-        kinds = [[*_leaves(each, path, depth + 1)] for each in _lists_in(issue.get("errors")) if depth < _DEEPEST]
-        kinds += [[*_leaves(each, (), depth + 1)] for each in _issues_of_unions(issue) if depth < _DEEPEST]
-        if nearest := min(filter(None, kinds), key=lambda kind: _distance(kind, path), default=None):
-            yield from nearest
-        elif isinstance(own, list):
-            yield {**issue, "path": [*path]}
-        else:
-            yield issue
-
-
-def _lists_in(value: Any) -> list[list[Any]]:
-    return [each for each in value if isinstance(each, list)] if isinstance(value, list) else []
-
-
-def _issues_of_unions(issue: dict[str, Any]) -> Iterator[list[Any]]:
-    """Yield zod 3's issues for each kind of a union."""
-    kinds = issue.get("unionErrors")
-    for each in kinds if isinstance(kinds, list) else ():
-        if isinstance(each, dict) and isinstance(issues := each.get("issues"), list):
-            yield issues
-
-
-def _distance(issues: Sequence[dict[str, Any]], union: tuple[Any, ...]) -> tuple[bool, int, int]:
-    """Return how far a value is from one kind of a union: whether of another kind, issues, and how deep these are."""
-    paths = [path if isinstance(path := each.get("path"), list) else [] for each in issues]
-    is_other = any(
-        (each.get("code") == "invalid_type" and path == [*union])
-        or (
-            str(each.get("code")).startswith(_OF_ANOTHER_KIND)
-            and any(path == [*union, name] for name in _DISCRIMINATORS)
-        )
-        for each, path in zip(issues, paths, strict=True)
-    )
-    return is_other, len(issues), -max(map(len, paths))

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from providers.refusals.error_bodies import COMPLAINTS, FIELDS_OF_ERRORS, LARGE_BYTES, error_in
+from providers.refusals.complaints import COMPLAINTS
+from providers.refusals.error_bodies import LARGE_BYTES, error_in
+from providers.refusals.error_shapes import FIELDS_OF_ERRORS
 from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
 
 # Where answers have what was asked for. A vendor's own shape has none of these, and passes.

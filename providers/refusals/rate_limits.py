@@ -10,6 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
+
+from providers.refusals.complaints import as_list
 
 # Of a rate, in words and codes: vendors and proxies say them with other statuses than 429 as well.
 _OF_A_RATE = re.compile(
@@ -175,3 +178,28 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+def google_retry_delay_s(error: Mapping[str, Any]) -> float | None:
+    """Return the delay in a google.rpc.RetryInfo, which Gemini sends instead of a ``retry-after`` header."""
+    delay = google_wait_s(error)
+    return None if delay is None else believable(delay)
+
+
+def google_wait_s(error: Mapping[str, Any]) -> float | None:
+    """Return the delay that Google states, however long; None: none."""
+    for detail in as_list(error.get("details")):
+        match detail:
+            case {"retryDelay": str(delay)}:
+                return duration_s(delay.strip())
+    return None
+
+
+def is_of_day(error: Mapping[str, Any]) -> bool:
+    """Whether a google.rpc.QuotaFailure names a limit of a day (google-gemini/gemini-cli/issues/8437)."""
+    return any(
+        isinstance(violation, dict) and "PerDay" in str(violation.get("quotaId"))
+        for detail in as_list(error.get("details"))
+        if isinstance(detail, dict)
+        for violation in as_list(detail.get("violations"))
+    )

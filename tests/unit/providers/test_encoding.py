@@ -305,7 +305,8 @@ SHORT = {  # of our own words, the operator's, or a field with a bound
     "gateway/ledger/reports/reports.py": 1, "gateway/live/events.py": 1, "gateway/memory/sealed.py": 1,
     "gateway/racing/services.py": 1, "gateway/steering/board.py": 1, "gateway/steering/redis_board.py": 1,
     "gateway/watching/logs.py": 2, "gateway/watching/series.py": 1, "providers/vendors/catalog.py": 1,
-    "providers/refusals/error_bodies.py": 4, "providers/upstreams/http_upstream.py": 1,
+    "providers/refusals/complaints.py": 1, "providers/refusals/error_bodies.py": 2,
+    "providers/refusals/error_shapes.py": 1, "providers/upstreams/http_upstream.py": 1,
     "providers/dialects/messages/events.py": 1,
 }  # fmt: skip
 CHECKED = {  # parts of an answer: each large block, whole answer and gathered one is checked before it is read

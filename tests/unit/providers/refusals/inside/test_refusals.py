@@ -14,7 +14,7 @@ from providers.exchange.forms import has_must
 from providers.exchange.quotes import VendorsWords
 from providers.exchange.taught import understood
 from providers.refusals import NOTHING, ErrorKind, Kind, UpstreamError, error_of_response, read
-from providers.refusals.error_bodies import _with_message
+from providers.refusals.complaints import with_message
 from providers.refusals.rules import RULES
 
 RESPONSES, MESSAGES, GEMINI = (DIALECTS[name] for name in ("responses", "messages", "gemini"))
@@ -689,7 +689,7 @@ def test_a_server_that_refuses_with_500_is_understood_unless_it_tells_a_failure(
 
 def test_complaints_of_a_long_list_are_gathered_as_far_as_somebody_reads_them() -> None:
     complaints = [{"field": f"field_{number}", "message": f"is unknown, {number}"} for number in range(1000)]
-    message = _with_message({"message": "wrong", "errors": complaints})["message"]
+    message = with_message({"message": "wrong", "errors": complaints})["message"]
     assert message.startswith("wrong; field_0: is unknown, 0; field_1: is unknown, 1;")
     assert 4096 <= len(message) < 5000
 
