@@ -78,7 +78,7 @@ def _alerts(
         return
     _write(rows, sql=sql)
     if all(row["state"] == "resolved" for row in rows):
-        more = " (conditions that are not alerts yet: --url GATEWAY)" if url is None else ""
+        more = " (with --url GATEWAY also conditions that are not alerts yet)" if url is None else ""
         say(f"no alert is open{more}")
 
 

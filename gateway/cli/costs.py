@@ -12,7 +12,7 @@ import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url
 from gateway.cli.invoices import EVERYTHING, Invoice, InvoiceError, InvoiceLine, read_invoice, through, undated
-from gateway.cli.terminal import MISUSED, fail, prose, write_json, write_table
+from gateway.cli.terminal import MISUSED, UNKNOWN, fail, prose, write_json, write_table
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     _Ask = Callable[[str], Awaitable[list[tuple[Any, ...]]]]
 
 _LATEST_DAYS = 7  # shown without a bill and a month
+_WIDE = 2.0  # times; above that the bound is explained: $4.95 beside $0.004 after thirty calls of the demo
+_WHY_WIDE = (
+    "low_usd, high_usd: the least and the most that vendors may bill. A cancelled attempt may be billed as the longest"
+    " answer that its request allows: with max_tokens in requests, high_usd is lower."
+    f" {UNKNOWN}: a price is not known."
+)
 ROUNDING_USD = 1e-6  # vendors round, and so do sums
 # One row for each day, deployment, version of the model and tier.
 _KEYS = "provider, deployment, model_version, tier_served"
@@ -164,6 +170,8 @@ def _show_spending(config: Path | None, providers: Sequence[str], month: str | N
         lines = [[day.isoformat(), name, *msgspec.structs.astuple(one)] for (day, name), one in rows.items()]
         lines.append(["all days", "all", *msgspec.structs.astuple(total)])
         write_table(["day", "deployment", "attempts", "low_usd", "known_usd", "high_usd"], lines)
+        if total.high_usd is None or total.high_usd > _WIDE * total.known_usd:
+            prose(_WHY_WIDE)
     else:
         prose(f"the ledger has no attempts from {first} to {last} (UTC)")
 

@@ -151,7 +151,7 @@ def test_without_a_url_the_ledger_alone_is_read_and_how_to_see_more_is_said(
     building(site)
     ledger = {**stored(tmp_path, is_open=False), "HOLESHOT_PORT": site.url.rpartition(":")[2], "HOLESHOT_KEY": "k"}
     listed = holeshot("alerts", **ledger)
-    last = "no alert is open (conditions that are not alerts yet: --url GATEWAY)"
+    last = "no alert is open (with --url GATEWAY also conditions that are not alerts yet)"
     assert (listed.exit_code, "past is out" in listed.stdout, listed.stdout.splitlines()[-1]) == (0, True, last)
     assert holeshot("alerts", "--open", **ledger).stdout == f"{last}\n"
     assert json.loads(holeshot("alerts", "--open", "--json", **ledger).stdout) == []
@@ -201,7 +201,7 @@ def test_an_empty_ledger_has_no_alerts(holeshot: Holeshot, tmp_path: Path) -> No
     asyncio.run(migrate(url))
     result = holeshot("alerts", HOLESHOT_DATABASE_URL=url)
     assert result.exit_code == 0
-    assert result.stdout == "no alert is open (conditions that are not alerts yet: --url GATEWAY)\n"
+    assert result.stdout == "no alert is open (with --url GATEWAY also conditions that are not alerts yet)\n"
 
 
 @pytest.mark.parametrize(

@@ -276,6 +276,8 @@ def test_without_a_bill_the_costs_of_the_last_days_are_shown_by_day_and_deployme
     assert one["rows"] == [groq]
     shown = holeshot("costs", "--config", str(config)).stdout
     assert [word in shown for word in ("groq/m", "all days")] == [True, True]
+    assert "A cancelled attempt may be billed as" in shown  # the sum has no upper bound
+    assert "may be billed as" not in holeshot("costs", "--provider", "anthropic", "--config", str(config)).stdout
 
 
 def test_without_a_bill_a_month_can_be_named(tmp_path: Path, config: Path, holeshot: Holeshot) -> None:
