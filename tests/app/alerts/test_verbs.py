@@ -231,7 +231,7 @@ def test_an_option_of_the_verb_given_before_it_is_a_wrong_use(holeshot: Holeshot
         ("{ url: 'https://x' }", "needs a secret"),
         ("{ url: 'https://x', secret: whsec_c2hvcnQ= }", "must be 24 to 64 bytes in base64"),
         ("{ url: 'https://x', secret: 'not base64 at all!' }", "must be 24 to 64 bytes in base64"),
-        ("{ url: 'https://x', fromat: slack, secret: ${NONE} }", "format"),
+        ("{ url: 'https://x', formatt: slack, secret: ${NONE} }", "format"),
     ],
 )
 def test_a_webhook_that_cannot_work_is_refused_without_its_secret(holeshot: Holeshot, webhook: str, words: str) -> None:
