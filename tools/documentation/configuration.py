@@ -50,7 +50,7 @@ def page() -> str:
     schema = json_schema()
     head = _HEAD.replace("{restart}", ", ".join(map(code, NEEDS_RESTART)))
     lines = [head, "## First level", ""]
-    last, shown, alike = "", dict[tuple[str, str, str], str](), dict[tuple[str, ...], str]()
+    last, shown, alike = "", dict[tuple[str, str, str], str](), dict[tuple[tuple[str, str, str], ...], str]()
     for path, section in sections():
         top = path.partition(".")[0]
         if top != last:
@@ -59,22 +59,21 @@ def page() -> str:
         if path != top:
             lines += [f"### {code(path)}", ""]
         lines += [_about(path, section), ""] if path else []
+        title = section["title"]
+        plain = {name: one for name, one in section["properties"].items() if not _section(schema, one)}
+        entries = {name: (name, reason(title, name), _type(schema, one)) for name, one in plain.items()}
+        if plain and (same := alike.setdefault(tuple(entries.values()), path)) != path:
+            lines += [f"Keys as in {code(same)}.", ""]
+            continue
         known: dict[str, list[str]] = {}  # keys that another section explains, by its path
-        for name, one in section["properties"].items():
-            if _section(schema, one):
-                continue
-            title = section["title"]
-            entry = (name, reason(title, name), _type(schema, one))
+        for name, one in plain.items():
+            entry = entries[name]
             if (before := shown.setdefault(entry, path)) != path:
                 known.setdefault(before, []).append(code(name))
             else:
                 lines += _entry(schema, title, name, one, is_required=name in section.get("required", ()))
         for before, names in known.items():
-            first = alike.setdefault((before, *names), path)
-            lines += [
-                f"{', '.join(names)}: as in {code(before)}." if first == path else f"Keys as in {code(first)}.",
-                "",
-            ]
+            lines += [f"{', '.join(names)}: as in {code(before)}.", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -12,27 +12,28 @@ Reasons = Mapping[str, str]
 _TIMEOUTS: Reasons = {
     "connect_timeout_s": "How long a connection to the provider may take: DNS, TCP and TLS.",
     "ttft_timeout_s": (
-        "How long the first token may take, from the launch on. Long, for models that think first: the next"
-        " deployment is started much sooner. By default up to 600 s where it may be a call of a tool that comes whole."
+        "How long the first token may take, from the launch on. Long, for models that think first: the next deployment"
+        " is started much sooner. Where a provider may be holding back a tool call until the call is whole, the default"
+        " is up to 600 s."
     ),
     "stall_timeout_s": (
-        "How long a stream may stand still; after text 60 s at most, or half of the setting if that is more."
-        " Comments, pings and empty events do not count, except where a call of a tool may be in the making"
-        " ([calls that come whole](../answers.md#calls-that-come-whole))."
+        "How long a stream may send nothing; after its first text 60 s at most, or half of this setting if that is"
+        " more. Comments, pings and empty events do not count as something, except while a tool call may be in the"
+        " making ([calls that come whole](../answers.md#calls-that-come-whole))."
     ),
     "total_timeout_s": "How long the whole answer may take.",
 }
 _USE: Reasons = {
-    "usd_per_hour": "US dollars in an hour of the clock of `limits_zone` at list price, losers included.",
-    "usd_per_day": "The same in a day of `limits_zone`.",
-    "usd_per_week": "The same in a week there, from Monday on (ISO 8601).",
-    "usd_per_month": "The same in a month there.",
-    "usd_total": "The same in all, for ever: a restart, and rows that are deleted, change nothing.",
+    "usd_per_hour": "US dollars in an hour of the clock of `limits_zone`, at list price, losers included.",
+    "usd_per_day": "US dollars in a day of `limits_zone`, at list price, losers included.",
+    "usd_per_week": "US dollars in a week of `limits_zone`, from Monday on (ISO 8601).",
+    "usd_per_month": "US dollars in a calendar month of `limits_zone`.",
+    "usd_total": "US dollars in all, for ever: a restart, and rows that are deleted, change nothing.",
     "tokens_per_hour": "Tokens of prompts and answers in an hour of the clock of `limits_zone`, without losers.",
-    "tokens_per_day": "The same in a day of `limits_zone`.",
-    "tokens_per_week": "The same in a week there.",
-    "tokens_per_month": "The same in a month there.",
-    "tokens_total": "The same in all, for ever.",
+    "tokens_per_day": "Tokens of prompts and answers in a day of `limits_zone`, without losers.",
+    "tokens_per_week": "Tokens in a week of `limits_zone`, from Monday on.",
+    "tokens_per_month": "Tokens in a calendar month of `limits_zone`.",
+    "tokens_total": "Tokens in all, for ever.",
 }
 _LIMITS: Reasons = {
     "rpm": "Requests in a minute.",
@@ -44,9 +45,9 @@ _LIMITS: Reasons = {
 _PRICE_CHANGE: Reasons = {
     "input": "Tokens of prompts.",
     "output": "Tokens of answers.",
-    "cached_input": "Tokens of prompts read from its prompt cache.",
-    "cache_write": "Tokens of prompts written to its prompt cache.",
-    "cache_write_1h": "Those written for an hour.",
+    "cached_input": "Tokens of prompts read from the prompt cache.",
+    "cache_write": "Tokens of prompts written to the prompt cache.",
+    "cache_write_1h": "Tokens of prompts written to the prompt cache for an hour.",
     "reasoning": "Tokens of thinking.",
     "audio_input": "Tokens of sound in prompts.",
     "audio_output": "Tokens of sound in answers.",
@@ -57,8 +58,8 @@ _PRICE_CHANGE: Reasons = {
 REASONS: Mapping[str, Reasons] = {
     "Settings": {
         "limits_zone": (
-            "The zone in which hours, days, weeks and months of limits begin, by its name in the IANA database."
-            " What was used on a date counts on when the zone is changed."
+            "The zone in which hours, days, weeks and months of limits begin, by its name in the IANA database. When"
+            " the zone is changed, what was used on a date still counts."
         ),
         "host": "The address to listen on. Any other than this machine's own, such as `0.0.0.0`, needs `clients`.",
         "port": "The TCP port. 0 takes any free one, which the log names.",
@@ -131,13 +132,16 @@ REASONS: Mapping[str, Reasons] = {
     },
     "LedgerSettings": {
         "keep_calls_days": "Older rows of `calls` are deleted each hour.",
-        "keep_attempts_days": "The same of `attempts`, which are more and larger: begin with these.",
-        "keep_rollups_days": (
-            "The same of sums by hour and day, which are small. Those behind limits in dollars are kept for 31 days"
-            " at least."
+        "keep_attempts_days": (
+            "Older rows of `attempts` are deleted. There are more of them than of calls, and they are larger: shorten"
+            " these first."
         ),
-        "keep_refusals_days": "The same of `refusals`, which strangers can make.",
-        "keep_outages_days": "The same of `outages` and `slowdowns`.",
+        "keep_rollups_days": (
+            "Older sums by hour and day are deleted. Sums are small. Those that limits in dollars need are kept for 31"
+            " days at least."
+        ),
+        "keep_refusals_days": "Older rows of `refusals` are deleted. Requests without a key make such rows.",
+        "keep_outages_days": "Older rows of `outages` and `slowdowns` are deleted.",
         "slowdowns": (
             "Whether the gateway looks for deployments that got slower"
             " ([detector](../monitoring.md#when-a-provider-gets-slower))."
@@ -146,7 +150,7 @@ REASONS: Mapping[str, Reasons] = {
             "Whether a call is refused with 503 `ledger_unavailable` while neither the database nor the disk takes"
             " its row. `ledger: required` means the same."
         ),
-        "keep_probes_days": "The same of `probes`.",
+        "keep_probes_days": "Older rows of `probes` are deleted.",
     },
     "RefusalSettings": {
         "addresses": "Whether ledger and log have the addresses that refused requests came from.",
@@ -166,7 +170,7 @@ REASONS: Mapping[str, Reasons] = {
         "ledger_behind_s": "Alert when a row waits for the database for so long.",
         "spending_share": "Alert when a client has spent this share of its `usd_per_day` or `usd_per_month`.",
         "usd_per_day": "Alert when all clients together have spent so much in a UTC day. It stops nobody.",
-        "usd_per_month": "The same in a UTC month.",
+        "usd_per_month": "Alert when all clients together have spent so much in a UTC month.",
         "burn_least_bad": "How many bad calls a target's burn rate needs before it opens an alert.",
         "resolve_after_s": "An alert ends when its cause was not seen for so long.",
     },
@@ -177,7 +181,7 @@ REASONS: Mapping[str, Reasons] = {
             " none."
         ),
         "format": "`json` for programs, `slack` for Slack, Mattermost or Rocket.Chat.",
-        "tickets": "Whether it also gets alerts that can wait until tomorrow.",
+        "tickets": "Whether this webhook also gets alerts that can wait until tomorrow.",
     },
     "BodyLimits": {
         "max_values": (
@@ -199,9 +203,9 @@ REASONS: Mapping[str, Reasons] = {
     "OverloadSettings": {
         "max_in_flight": "Most calls at once, for each worker. Not set: what memory and file descriptors allow.",
         "loop_delay_ms": (
-            "While turns of the event loop, in which all that is ready runs once, take longer, fewer calls are let in."
-            " A first token is late by some turns; short ones cost more. From a quarter of it on, tokens come in"
-            " batches, at most 50 ms apart. 0: neither."
+            "A turn of the event loop runs once all that is ready, and a first token waits for some turns. While turns"
+            " take longer than this, fewer calls are let in. From a quarter of this on, tokens are sent in batches, at"
+            " most 50 ms apart. 0: neither."
         ),
         "queue": "How many calls may wait for room, ordered by their client's `priority`. 0: none waits.",
         "queue_timeout_s": "How long they may wait. Then they get 503. 0: not at all.",
@@ -222,8 +226,10 @@ REASONS: Mapping[str, Reasons] = {
     "DefaultTimeouts": _TIMEOUTS,
     "Timeouts": _TIMEOUTS,
     "ClientTimeouts": {
-        "body_timeout_s": "How long the body of a request may take. Then it gets 408.",
-        "body_kib_per_s": "And one second more for every so many KiB received, for large bodies over slow networks.",
+        "body_timeout_s": "How long the body of a request may take. A slower request gets 408.",
+        "body_kib_per_s": (
+            "For every so many KiB received, a body gets one second more: for large bodies over slow networks."
+        ),
         "write_timeout_s": "A client that reads no byte of its answer for so long is disconnected.",
     },
     "ProviderSettings": {
@@ -252,51 +258,53 @@ REASONS: Mapping[str, Reasons] = {
         "headers": "Sent with every request, and kept secret.",
         "query": "Parameters of every URL, such as Azure's `api-version`. No place for secrets.",
         "omits_finish_reason": (
-            "Its streams of chat and completions end with `[DONE]` and no finish reason, and count as whole all the"
-            " same. `holeshot check --live` sees which servers need it."
+            "Whether this server's streams of chat and completions end with `[DONE]` and no finish reason; such"
+            " streams then count as whole. `holeshot check --live` sees which servers need it."
         ),
         "store": (
-            "`false` is added to requests of chat and generateContent that do not have `store`. Not set: Google's are"
-            " sent it where they are translated or in chat, and pass as they are in generateContent"
-            " ([what vendors keep](../security.md#what-vendors-keep))."
+            "The value of `store` in requests of chat and generateContent that have none. Not set: requests to Google"
+            " get `false` if they are in chat or translated; in generateContent they pass as they are ([what vendors"
+            " keep](../security.md#what-vendors-keep))."
         ),
         "connection_age_s": (
-            "At this age, or up to a quarter sooner, a connection gives way to one to another of its name's addresses,"
-            " if that has fewer: so a server that came later gets its share. What runs on it goes on to its end."
-            " `null`: never. A name with one address keeps its connections."
+            "Where a host name has several addresses: a connection of this age, or up to a quarter younger, is"
+            " replaced by one to an address that has fewer, so that a server that was added later gets its share."
+            " Running requests go on to their end. `null`: never."
         ),
         "http_version": "`auto` is HTTP/2 where TLS negotiates it, else 1.1. `2` without TLS is by prior knowledge.",
     },
     "HistorySettings": {
-        "assistant_fields": "The fields of assistant messages that it takes. Not set: all.",
-        "call_fields": "The fields of tool calls that it takes. Not set: all.",
+        "assistant_fields": "The fields of assistant messages that the server takes. Not set: all.",
+        "call_fields": "The fields of tool calls that the server takes. Not set: all.",
         "refused_fields": (
-            "Fields of both that answers of other vendors have, and that it refuses. `thinking`: also thoughts among"
-            " the parts of an answer, as Mistral has them."
+            "Fields of messages and tool calls that other vendors' answers have and this server refuses. `thinking`:"
+            " also thoughts among the parts of an answer, as Mistral has them."
         ),
         "missing_reasoning": (
-            "The text sent as `reasoning_content` beside tool calls where there is none, as it demands some."
+            "The text sent as `reasoning_content` beside tool calls that have none, for a server that demands some."
         ),
-        "user_after_tool": "`false`: a user's text goes to the end of the tool's result before it.",
-        "one_system": "Instructions at the beginning become one system message; later ones the user's text.",
-        "alternating": "Messages of one role in a row become one.",
-        "plain_texts": "A list of texts becomes one text.",
+        "user_after_tool": "`false`: a user's text after a tool's result is put at the end of that result.",
+        "one_system": "`true`: instructions at the beginning become one system message, later ones a user's text.",
+        "alternating": "`true`: several messages of one role in a row become one.",
+        "plain_texts": "`true`: a list of texts becomes one text.",
     },
     "CallIdsSettings": {
-        "longest": "Characters of the longest id that it takes, at least 9.",
-        "shortest": "Characters of the shortest.",
+        "longest": "Characters of the longest id that the server takes, at least 9.",
+        "shortest": "Characters of the shortest id that the server takes.",
         "letters": "`alphanumeric` are letters and digits, `word` also `_` and `-`.",
     },
     "ModelSettings": {
         **_USE,
         "usd_per_day": (
-            "What all its calls may cost in a day of `limits_zone`. Then its fallbacks answer, else 429. So with the"
-            " other limits in dollars and tokens."
+            "US dollars that all calls of the model may cost in a day of `limits_zone`. When they are spent, its"
+            " fallbacks answer; without any, calls get 429. The other limits in dollars and tokens work in the same"
+            " way."
         ),
         "fallback_after": (
-            "When its fallbacks are asked beside it, if it has no first token ([how](../policy.md#a-late-model))."
-            " `auto`: after three times what nine of ten of its first tokens take, 10 s, or less, while fewer than"
-            " ten are known. Or seconds, from 0.05. `failure`: only when all of its deployments have failed."
+            "When its fallbacks are asked beside the model, if it has sent no first token"
+            " ([how](../policy.md#a-late-model)). `auto`: after three times the 90th percentile of its time to first"
+            " token; while fewer than ten are known, after 10 s, or less after calls that hung. A number: after so many"
+            " seconds. `failure`: only when all of its deployments have failed."
         ),
         "keepalive_s": (
             "Sends a sign of life after each so many seconds of silence, before the first token and within the answer,"
@@ -308,16 +316,16 @@ REASONS: Mapping[str, Reasons] = {
         "maximums": "The largest values that requests may use, such as `{max_tokens: 8000}`.",
         "probes": "Whether its quiet deployments are probed. Not set: `probes.enabled`.",
         "cache_marks": (
-            "`auto`: Claude, at Anthropic's API and at Bedrock's Converse, and GPT from 5.6 to 6.1 are told to cache"
-            " what was asked before,"
-            " where the client tells it nothing ([when, and what it costs](../guides/coding-agents.md#cache-marks))."
+            "`auto`: the gateway marks what is to be cached, in requests whose client marks nothing, for Claude at"
+            " Anthropic's API and Bedrock's Converse, and for GPT from 5.6 to 6.1 ([when, and what it"
+            " costs](../guides/coding-agents.md#cache-marks))."
         ),
         "system_prefix": "Put before the system prompt of each request.",
     },
     "DeploymentSettings": {
         "deployment": (
-            "`provider/model`, as the provider names the model. A star in it is what the name of a model"
-            " [that ends in a star](../providers.md#names-that-end-in-a-star) has in its place."
+            "`provider/model`, as the provider names the model. A star stands for what the client's name has in place"
+            " of the star of the model's name ([names that end in a star](../providers.md#names-that-end-in-a-star))."
         ),
         "as": "Its name in the ledger and on the leaderboard. Needed where `provider/model` is listed twice.",
         "enabled": "False: no new calls; running ones end normally.",
@@ -325,13 +333,13 @@ REASONS: Mapping[str, Reasons] = {
         "canary": "It gets this share of calls and no others, whatever its speed.",
         "apis": "Which APIs it has. Not set: its provider's.",
         "forced_tools": (
-            "What becomes of a call that a request forces (`tool_choice`) where its model takes no such choice, as"
-            " Claude since Opus 5.5. `adapt`: it is asked for JSON, which is given back as the call, and only where"
-            " no other deployment obeys. `refuse`: it is not asked."
+            "What happens to a request that forces a tool call (`tool_choice`) if the model takes no such choice, as"
+            " Claude since Opus 5.5. `adapt`: the model is asked for JSON, which the client gets as the call, but only"
+            " if no other deployment can be forced. `refuse`: the deployment is not asked."
         ),
         "drop_params": (
-            "Whether parameters that it does not support are left out, and listed in `x-holeshot-dropped`. Else it"
-            " is not asked."
+            "`true`: parameters that the model does not support are left out, and listed in `x-holeshot-dropped`."
+            " `false`: the deployment does not get requests that have such parameters."
         ),
         "zdr": "Whether the deployment stores no prompts and answers. Clients may require it. Not set: unknown.",
         "region": "Where the deployment runs. Clients may require a region.",
@@ -355,7 +363,8 @@ REASONS: Mapping[str, Reasons] = {
         "max_in_flight": "Most requests to it at a time from this replica, of all models. For servers of your own.",
         "max_in_flight_fleet": (
             "Most requests to it from all replicas together, which lease them from Redis"
-            " ([how](../overload.md#one-limit-for-all-replicas)). Without `redis_url` each replica has so many."
+            " ([how](../overload.md#one-limit-for-all-replicas)). Without `redis_url` this is the limit of each"
+            " replica."
         ),
     },
     "CapabilitySettings": {
@@ -364,7 +373,7 @@ REASONS: Mapping[str, Reasons] = {
         "vision": "Whether it gets requests with pictures.",
         "audio": "Whether it gets requests with sound.",
         "documents": "Whether it gets requests with PDF files.",
-        "reasoning": "Whether the model thinks. False: translated requests have no `reasoning_effort`.",
+        "reasoning": "Whether the model thinks. False: translated requests are sent without `reasoning_effort`.",
         "context_tokens": "The longest prompt in tokens.",
         "max_output_tokens": "The longest answer in tokens. Requests that ask for more are not sent to it.",
         "max_documents": "The most documents of a rerank.",
@@ -372,7 +381,10 @@ REASONS: Mapping[str, Reasons] = {
     },
     "PriceSettings": {
         **_PRICE_CHANGE,
-        "web_search": "Each search by the vendor's own tool, in dollars. Not set: unknown, as is then the call's cost.",
+        "web_search": (
+            "US dollars for each search by the vendor's own tool. Not set: unknown, and then so is the cost of a call"
+            " that searches."
+        ),
     },
     "PriceChange": _PRICE_CHANGE,
     "TierPrice": _PRICE_CHANGE,
@@ -382,7 +394,10 @@ REASONS: Mapping[str, Reasons] = {
             "[What to optimize](../concepts.md#objective): `first_token`, `reading`, `completion`, `cost`. `auto`:"
             " reading for streamed chat, completion for whole answers, tools and JSON."
         ),
-        "ttft_ms": "The deadline of the first token: who keeps it is asked first, and hedges start in time.",
+        "ttft_ms": (
+            "The deadline of the first token: deployments that keep it are asked first, and hedges start in time for"
+            " it."
+        ),
         "reading_tok_s": "With objective reading: how fast answers are read; about 100 where they are spoken.",
         "min_tok_s": "A deployment that is slower after its first token is a last resort.",
         "mode": f"{', '.join(f'`{mode}` ({said.about})' for mode, said in SAID.items())}.",
@@ -403,9 +418,9 @@ REASONS: Mapping[str, Reasons] = {
             " with `usd_per_day` the value at which that lasts all day. 0: the budget alone."
         ),
         "worth_ms": (
-            "With mode auto and no such value, a further attempt starts with its call only where it should save so"
-            " many milliseconds ([more](../policy.md#the-budget)); else it is a hedge. 0: the budget alone decides. A"
-            " request may set a higher one only."
+            "With mode auto, where `value_usd_per_s` does not decide, a further attempt starts with its call only if it"
+            " should save so many milliseconds ([more](../policy.md#the-budget)); else it is a hedge. 0: the budget"
+            " alone decides. A request can raise this value, not lower it."
         ),
         "win_on": (
             "What wins: `any` first token, `answer` (thinking alone does not win),"
@@ -420,10 +435,10 @@ REASONS: Mapping[str, Reasons] = {
             " every 25 s. It costs no tokens."
         ),
         "keep_rival": (
-            "Whether the second attempt runs on behind the winner, and answers if that breaks: of whole answers to"
-            " their end, which costs two whole answers; of spoken streams (`win_on: sentence`, with `takeover` on)"
-            " while it says the same, and until the voice has 8 s of text. Unset, of spoken streams under"
-            " `profile: voice`, and of nothing else."
+            "Whether the second attempt runs on behind the winner, and answers if the winner breaks. A whole answer's"
+            " rival runs to its end, which costs two whole answers. A spoken stream's (`win_on: sentence`, with"
+            " `takeover` on) runs while it says the same, and until the voice has 8 s of text. Not set: only for spoken"
+            " streams under `profile: voice`."
         ),
         "third_request": (
             "With `profile: voice`, whether another deployment is asked as soon as all attempts of a call are late"
@@ -436,7 +451,9 @@ REASONS: Mapping[str, Reasons] = {
         "invalid": (
             "With `win_on: valid`, if no answer is valid: `error` (502), or `best`, the one with the least flaw."
         ),
-        "sentence_words": "With `win_on: sentence`: so many words can be spoken, without a sentence's end.",
+        "sentence_words": (
+            "With `win_on: sentence`: after so many words an answer can be spoken, also without the end of a sentence."
+        ),
         "max_prompt_tokens": "Longer prompts are hedged instead of raced, as every attempt pays for the prompt.",
         "audit_share": (
             "Share of calls whose losers run on until their first token, which may be billed, to measure what racing"
@@ -450,8 +467,8 @@ REASONS: Mapping[str, Reasons] = {
     },
     "SlowSettings": {
         "below_tps": (
-            "Tokens per second: a stream that is faster is never rescued, nor one that has a fifth of the usual"
-            " speed, or a quarter of its own deployment's."
+            "Tokens per second. A stream that is faster is never rescued, and neither is one that still has a fifth of"
+            " the usual speed, or a quarter of its own deployment's."
         ),
         "budget": "Rescues per streamed answer that could be rescued; at most ten are saved up.",
     },
@@ -504,11 +521,11 @@ REASONS: Mapping[str, Reasons] = {
     },
     "IssuerSettings": {
         "issuer": "The token's `iss`, to the letter. Its discovery document is below this address.",
-        "audience": "What must be in the token's `aud`. Of several, one must.",
+        "audience": "What must be in the token's `aud`; of several, one.",
         "algorithms": "The algorithms with which its tokens may be signed.",
         "jwks_url": "Where its public keys are. Not set: as its discovery document says.",
         "typ": "The `typ` of its tokens' header: `at+jwt` (RFC 9068), or `JWT` for issuers that write this or none.",
-        "claim": "The claim whose value names the client. Of a list, any item may.",
+        "claim": "The claim whose value names the client. If the value is a list, any item may name it.",
         "clients": (
             "Which client a value of the claim stands for. Not set: the value is the name of a client, which must"
             " have the role `client`."
@@ -525,7 +542,7 @@ REASONS: Mapping[str, Reasons] = {
             "By claim: the team of each of its values, as `{ groups: { eng: platform } }`. The first that a token has"
             " counts. Needs `client`."
         ),
-        "team": "The team of tokens with none of these. Not set: they are refused.",
+        "team": "The team of tokens to which `teams` gives none. Not set: such tokens are refused.",
         "requires": "Other claims, and a value that each must be or contain.",
         "company_only": (
             "Says that all who have an account at this issuer are of your company. Needed with `client` where the"
@@ -535,8 +552,11 @@ REASONS: Mapping[str, Reasons] = {
         "leeway_s": "How far the issuer's clock may be from the gateway's.",
     },
     "LoginSettings": {
-        "client_id": "The name at the issuer of the client that laptops are. Everybody may know it.",
-        "client_secret": "Where even public clients have one (Google). Each laptop is told it: set no other.",
+        "client_id": "The client id at the issuer with which laptops sign in. It is no secret.",
+        "client_secret": (
+            "For issuers where even public clients have one (Google). Every laptop gets it, so it must protect nothing"
+            " else."
+        ),
         "scopes": "What is asked for. `offline_access` renews the sign-in at most issuers.",
         "sends": (
             "Which token laptops send here. `id`: the ID token, of this client alone, where access tokens are no JWTs"
@@ -590,8 +610,10 @@ REASONS: Mapping[str, Reasons] = {
         "url": "Where `holeshot models --prices` looks for a newer table. A gateway never asks there by itself.",
     },
     "ResponsesMemorySettings": {
-        "max_mb": "How many megabytes are kept in each process. If it is full, who has most loses the oldest.",
-        "ttl_s": "For how long after its last use.",
+        "max_mb": (
+            "How many megabytes are kept in each process. If that is full, the client that has most loses its oldest."
+        ),
+        "ttl_s": "How long each is kept after its last use.",
         "redis": "Whether other replicas find them in Redis, encrypted with the answer's id.",
     },
     "ProbeSettings": {
@@ -605,8 +627,8 @@ REASONS: Mapping[str, Reasons] = {
     },
     "SecretSettings": {
         "exec": "Whether `${exec:command}` may run programs, as the gateway's user, for whoever can write the file.",
-        "exec_every_s": "Each command runs again so often.",
-        "exec_timeout_s": "Then it is killed, with what it started.",
+        "exec_every_s": "How often each command runs again.",
+        "exec_timeout_s": "A command that takes longer is killed, with all processes that it started.",
     },
     "TenantKeySettings": {
         "header": (
@@ -638,7 +660,8 @@ DEFAULTS: Mapping[tuple[str, str], str] = {
 SECTIONS: Mapping[str, str] = {
     "teams.NAME": "What all keys of a team may use together.",
     "teams.NAME.end_users": "What each end user of the team may use. Not set: as `end_users` says.",
-    "end_users.named.NAME": "Other limits, instead of these, for an end user whom clients call so.",
+    "teams.NAME.end_users.named.NAME": "Other limits, instead of these, for an end user whom requests call NAME.",
+    "end_users.named.NAME": "Other limits, instead of these, for an end user whom requests call NAME.",
     "end_users": (
         "What each end user of a client may use, unless its team says otherwise. Requests say who it is: this"
         " protects against accidents, not against a client that lies."
@@ -660,11 +683,11 @@ SECTIONS: Mapping[str, str] = {
         "By number of tokens: the prices of calls whose prompt has more, for the whole call."
     ),
     "models.NAME.deployments[].price_per_mtok.tiers.NAME": (
-        "By `service_tier`, as `priority` or `flex`: the prices of calls that it served. Without any, all tiers cost"
-        " the same; with some, others are unknown."
+        "Prices by `service_tier`, such as `priority` or `flex`. If none is listed, all tiers cost the same; if some"
+        " are, the prices of the others are unknown."
     ),
     "models.NAME.deployments[].price_per_mtok.tiers.NAME.above_tokens.NAME": (
-        "As `above_tokens` of the price, in this tier; else unknown."
+        "As `above_tokens` of the price, for calls in this tier. Not set: such prices are unknown."
     ),
     "clients.NAME": (
         "Who may call, known by the SHA-256 of a key. [Limits](../limits.md) are those of all its keys and all"
