@@ -201,19 +201,17 @@ class _ErrorBody(msgspec.Struct, frozen=True):
     error: _ErrorObject = _ErrorObject()
 
 
-# Statuses unknown to clients: of a tier without room (Groq), of filters (Portkey, Xiaomi, and what a law forbids), and
-# of a template that does not take the request.
-_KNOWN_AS = {498: 429, 446: 400, 421: 400, 451: 400, 500: 400}
-_UNPROCESSABLE = 422  # MiniMax's status for its filter, not OpenAI's
+# Statuses unknown to clients: of a tier without room (Groq), and of a template that does not take the request.
+_KNOWN_AS = {498: 429, 500: 400}
 
 
 class RejectedByProvider(RaceFailed):
     """The provider says that the request is invalid: passed on with its status and message."""
 
-    # Means: A provider says that the request is wrong. Its own status (400, 413, 422; 403 if it flagged the text, 429
-    # if it is too large for a minute, or its tier has no room; 400 for OpenRouter's 404 of what a request needs),
-    # message and code are passed on, or what they mean in the words of the client's API; `bad_request` is the ledger's
-    # and the metrics' word.
+    # Means: A provider says that the request is wrong. Its own status (400, 413, 422; 429 if it is too large for a
+    # minute, or its tier has no room; 400 if a filter refused the text, and for OpenRouter's 404 of what a request
+    # needs), message and code are passed on, or what they mean in the words of the client's API; `bad_request` is the
+    # ledger's and the metrics' word.
     # Retry: no.
     # Caller: Correct what the message names.
     # Operator: If only one provider refuses it, set its deployment's `drop_params: true`, or say under `capabilities`
@@ -229,8 +227,8 @@ class RejectedByProvider(RaceFailed):
         self._status = _KNOWN_AS.get(error.status or 400, error.status or 400)
         if self.meaning is Meaning.TOO_LONG:
             self._status, self.lengths = 400, stated_lengths(error.said)
-        elif self.meaning is Meaning.CONTENT and self._status == _UNPROCESSABLE:
-            self._status = 400
+        elif self.meaning is Meaning.CONTENT:
+            self._status = 400  # programs take a 403 for a wrong key: Claude Code asks its user to sign in again
         elif self._status == HTTPStatus.NOT_FOUND and error.said.startswith(_LACKS):
             self._status = 400  # programs take a 404 for a missing model
         self._body = error.body
@@ -255,7 +253,7 @@ class RejectedByProvider(RaceFailed):
 
     @property
     def status_code(self) -> int:
-        """The provider's status: 400, 403, 413, 422 or 429."""
+        """The provider's status: 400, 413, 422 or 429."""
         return self._status
 
     def body(self) -> bytes:

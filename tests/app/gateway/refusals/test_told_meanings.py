@@ -88,6 +88,32 @@ REFUSED: Mapping[str, tuple[Meaning, str, Status]] = {
         "messages",
         anthropic(400, "invalid_request_error", "Output blocked by content filtering policy"),
     ),
+    "xAI, filter": (  # the status and code of a key without permission
+        Meaning.CONTENT,
+        "chat",
+        Status(
+            403,
+            {
+                "code": "The caller does not have permission to execute the specified operation",
+                "error": "Content violates usage guidelines. Team: t, API key ID: k, Model: grok-4.6,"
+                " Failed check: SAFETY_CHECK_TYPE_BIO",
+            },
+        ),
+    ),
+    "OpenRouter, filter": (
+        Meaning.CONTENT,
+        "chat",
+        Status(
+            403,
+            {
+                "error": {
+                    "message": 'm requires moderation on Anthropic. Your input was flagged for "violence/graphic".',
+                    "code": 403,
+                    "metadata": {"reasons": ["violence/graphic"], "flagged_input": "a text", "provider_name": "P"},
+                }
+            },
+        ),
+    ),
     "a law, in chat": (Meaning.CONTENT, "chat", openai(451, "Unavailable for legal reasons", None)),
     "a law, in messages": (
         Meaning.CONTENT,
