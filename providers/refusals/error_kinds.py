@@ -23,16 +23,27 @@ QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # types of AWS's errors,
 # 2026-11-29.
 _OF_WHAT_IT_WROTE = frozenset({"tool_use_failed", "json_validate_failed", "output_parse_failed"})
 # Likewise in words, of vLLM and servers made of it, where gpt-oss has written no Harmony: also with status 200
-# (tenstorrent/vllm/issues/386, ovh/public-cloud-roadmap/issues/993, openai/harmony/issues/60), and of Bedrock and
-# others of a call; read on 2026-12-01.
+# (tenstorrent/vllm/issues/386, ovh/public-cloud-roadmap/issues/993, openai/harmony/issues/60), of Bedrock and others
+# of a call, of Cerebras (vybestack/llxprt-code/issues/221) and TGI likewise, and of MiniMax and SambaNova of JSON; read
+# on 2026-12-01.
 _WROTE_BADLY = re.compile(
     r"\bunexpected token \d+ while expecting start token\b|\bunexpected tokens remaining in message header\b"
     r"|\bunknown role: <\|start\|>|\bchannel marker present but no channel value\b|\bSee 'failed_generation' for\b"
     r"|\bmodel (?:generated|produced|output|returned) an? (?:invalid|malformed) (?:tool|function|sequence|json)\b"
-    r"|\bmodel produced invalid sequence\b|^tool call validation failed\b",
+    r"|\bmodel produced invalid sequence\b|^tool call validation failed\b|^failed to generate tool[_ ]calls?\b"
+    r"|^model did not output (?:a )?valid (?:json|tool)|^tool error: no (?:valid )?function found in generated text\b",
     re.IGNORECASE,
 )
 _CODES_OF_OVERLOAD = frozenset({"overloaded_error", "server_is_overloaded", "engine_overloaded_error"})
+# What a server says of itself with 400: NVIDIA NIM (tashfeenahmed/freellmapi/issues/522,
+# diegosouzapw/OmniRoute/issues/8248), LM Studio (lmstudio-ai/lmstudio-bug-tracker/issues/1057 and 914), Together of an
+# endpoint of one's own, and new-api, where its operator has set no price; read on 2026-12-01.
+_OF_ITS_OWN = re.compile(
+    r"^function id '[\w-]{1,64}': DEGRADED function cannot be invoked"
+    r"|^(?:the )?model (?:is |was |has been )?unloaded\b|^the model has crashed\b|^endpoint is not running\b"
+    r"|^模型 ?\S{1,200} ?(?:的)?(?:倍率或)?价格未配置",
+    re.IGNORECASE,
+)
 
 
 def kind_of(
@@ -99,8 +110,10 @@ def _kind_in_words(
         return ErrorKind.PROVIDER_AUTH
     if is_of_a_rate(names_of(error), said) and not is_outsized(error):
         return ErrorKind.RATE_LIMITED
-    is_overloaded = may_say and not _CODES_OF_OVERLOAD.isdisjoint(names_of(error))
-    return ErrorKind.SERVER_ERROR if is_overloaded else kind
+    is_its_own = may_say and (
+        not _CODES_OF_OVERLOAD.isdisjoint(names_of(error)) or _OF_ITS_OWN.search(message_of(error)) is not None
+    )
+    return ErrorKind.SERVER_ERROR if is_its_own else kind
 
 
 def speaks_of_limits(kind: ErrorKind, wait_s: float | None) -> bool:

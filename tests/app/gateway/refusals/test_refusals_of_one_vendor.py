@@ -61,6 +61,21 @@ WROTE: Mapping[str, Said] = {
     "Groq, a call": Said(400, f"Failed to call a function. Please adjust your prompt. {FAILED}", "tool_use_failed"),
     "Groq, JSON": Said(400, f"Failed to validate JSON. Please adjust your prompt. {FAILED}", "json_validate_failed"),
     "Groq, Harmony": Said(400, f"Parsing failed. {FAILED}", "output_parse_failed"),
+    "Cerebras, a call": Said(
+        400,
+        "Failed to generate tool_calls. Exception: Failed to generate tool call. Tool is not present in the tools"
+        " list.",
+    ),
+    "TGI, a call": Said(422, "Tool error: No function found in generated text"),
+    "MiniMax, JSON": Said(400, "Model did not output valid JSON. The output was truncated"),
+}
+# What a vendor's server says of itself with the status of a wrong request.
+ITS_OWN: Mapping[str, Said] = {
+    "NVIDIA": Said(400, "Function id '87ea0ddc-cff1-4bca-bf8b-3bd98a35ddd0': DEGRADED function cannot be invoked"),
+    "LM Studio, no model": Said(400, "Model unloaded."),
+    "LM Studio, a crash": Said(400, "The model has crashed without additional information. (Exit code: null)"),
+    "Together": Said(400, "Endpoint is not running. Please start the endpoint and try again.", "endpoint_not_running"),
+    "new-api": Said(400, "模型 m 倍率或价格未配置,请联系管理员设置 (request id: x)", "model_price_error"),
 }
 LIMITS: Mapping[str, Said] = {
     "OpenAI, tools": Said(400, tools(128), "array_above_max_length", param="tools"),
@@ -264,7 +279,7 @@ MISTAKES: Mapping[str, Said] = {
     "a file of another account": Said(400, "File with id file_123 is not available"),
     "a picture that is none": anthropic(400, "messages.0.content.1.image.source.base64: invalid base64 data"),
 }
-REFUSED = {**WROTE, **LIMITS, **LACKS, **FILTERS}
+REFUSED = {**WROTE, **ITS_OWN, **LIMITS, **LACKS, **FILTERS}
 ORDERS: Mapping[str, Any] = {
     "single": {"mode": "single", "budget": 0},
     "raced": {"mode": "race", "width": 2, "budget": 1.0},
@@ -289,7 +304,7 @@ def counts(running: RunningGateway, *names: str) -> list[int]:
 
 @STREAMS
 @ORDERED
-@pytest.mark.parametrize("vendor", [*WROTE, *LIMITS, *LACKS])
+@pytest.mark.parametrize("vendor", [*WROTE, *ITS_OWN, *LIMITS, *LACKS])
 async def test_the_third_answers_what_two_vendors_or_their_models_alone_refuse(
     shared: SharedGateways, vendor: str, order: str, stream: bool
 ) -> None:
@@ -399,6 +414,16 @@ async def test_alone_it_is_told_in_the_vendors_words_and_takes_nobody_out(
         assert deployment.state == "ok"
         running["alpha"].script = answer("Hello")
         assert (await asked(running, "chat"))[0] == 200
+
+
+@STREAMS
+@pytest.mark.parametrize("vendor", [*WROTE, *ITS_OWN])
+async def test_alone_what_is_no_fault_of_the_request_is_told_as_what_programs_ask_again(
+    shared: SharedGateways, vendor: str, stream: bool
+) -> None:
+    async with shared.row(alpha=REFUSED[vendor].whole()) as running:
+        status, told = await asked(running, "chat", stream=stream)
+    assert status == 502, told
 
 
 NO_ENDPOINT = 'No endpoints found that support tool use. Try disabling "f".'
