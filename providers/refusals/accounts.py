@@ -40,6 +40,7 @@ _CODES: Final = frozenset(
         "insufficient_balance_error",  # MiniMax, with 429: github.com/modelscope/modelscope/issues/1691
         # Alibaba, with 400, and with 429: alibabacloud.com/help/model-studio/error-code
         *("arrearage", "prepaidbilloverdue", "postpaidbilloverdue", "commoditynotpurchased"),
+        "allocationquota.freetieronly",
         # Tencent's, of a package of tokens or an unpaid bill: cloud.tencent.com/document/product/1729/97732
         *("failedoperation.freeresourcepackexhausted", "failedoperation.resourcepackexhausted"),
         *("failedoperation.servicestoparrears", "resourceunavailable.inarrears", "resourceunavailable.lowbalance"),
@@ -47,7 +48,8 @@ _CODES: Final = frozenset(
         *("accountoverdueerror", "setlimitexceeded"),
         "insufficient_balance",  # Venice; Novita has NOT_ENOUGH_BALANCE: github.com/veniceai/api-docs/pull/149
         "not_enough_balance",
-        "insufficient_user_quota",  # one-api, and servers made of one-api
+        # one-api, and servers made of one-api; of one of their keys: github.com/QuantumNous/new-api/issues/1737
+        *("insufficient_user_quota", "pre_consume_token_quota_failed"),
         "budget_exceeded",  # litellm's proxy, with 400 or 429: github.com/BerriAI/litellm/pull/37000
         "spend_limit_exceeded",  # Cline, with 429: github.com/cline/cline/pull/10207
         # Anthropic's type of a 402, and other vendors' types of a 402, also inside a stream.
@@ -80,6 +82,8 @@ _MESSAGES: Final = re.compile(
     r"|organization has been restricted"  # Groq
     # Of Cohere, whose minute's limit is told in the same way: docs.cohere.com/docs/rate-limits
     r"|you are using a trial key, which is limited to [\d,]+ api calls / month"
+    r"|key limit exceeded \("  # OpenRouter, of what one key may cost: openrouter.ai/docs/api_reference/limits
+    r"|model access is denied due to invalid_payment_instrument"  # Bedrock, with 403
     r"|you have (?:exceeded|depleted) your monthly included credits"  # Hugging Face
     r"|(?:exceededbudget|budget has been exceeded)"  # litellm's proxy: github.com/BerriAI/litellm/issues/14144
     r"|your credit balance is too low|you have reached your specified (?:workspace )?api usage limits"
@@ -203,8 +207,9 @@ _CODES_OF_KEYS: Final = re.compile(
 )
 # Limits that end by themselves, or are of one user of a proxy's client, whatever the code is called.
 _PASSING: Final = re.compile(
-    r"rate.?limit|\bper[ -](?:minute|second|hour|day)\b|/ ?(?:min|sec|hour|day)|\b[rt]p[msd]\b"
-    r"|(?:retry|try again|come back) (?:in|after) \d|allocated quota|\bend user\b|\breset|in-flight"
+    r"(?<!higher )rate.?limit|\bper[ -](?:minute|second|hour|day)\b|/ ?(?:min|sec|hour|day)|\b[rt]p[msd]\b"
+    r"|(?<!fixed this issue, )(?:retry|try again|come back) (?:in|after) \d|allocated quota|\bend user\b|\breset"
+    r"|in-flight"
     r"|每[日天秒]|每分钟|每小时|[今明][日天]",
     re.IGNORECASE,
 )

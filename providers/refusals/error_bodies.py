@@ -21,7 +21,14 @@ from providers.refusals.error_shapes import (
 )
 from providers.refusals.errors import UNREADABLE, ErrorKind, Findings, UpstreamError, identifier
 from providers.refusals.one_request import RefusedPart, refused
-from providers.refusals.rate_limits import google_retry_delay_s, headroom, is_of_day, retry_after_s, told_delay_s
+from providers.refusals.rate_limits import (
+    google_retry_delay_s,
+    headroom,
+    is_of_day,
+    is_of_days,
+    retry_after_s,
+    told_delay_s,
+)
 from providers.refusals.redaction import redact, redact_json, redact_word
 from providers.refusals.texts import LONGEST_TEXT, is_page, message_of_text, presentable, without_tags
 from providers.refusals.words import names_of
@@ -97,7 +104,7 @@ def error_of_response(
             is_certain=(error_object is closed and is_certain(kind, status, error or {"message": message}))
             or (kind is ErrorKind.RATE_LIMITED and headroom(headers) == 0.0)
             or (kind is ErrorKind.PROVIDER_AUTH and headers.get("x-amzn-errortype", "").startswith(_KEYS_OF_AWS)),
-            is_of_day=error is not None and is_of_day(error),
+            is_of_day=is_of_days(wait_s) or (error is not None and is_of_day(error)),
         ),
     )
     if (id_of_request := request_id(headers)) is not None:

@@ -42,16 +42,20 @@ _OVERLOADED_BY_429 = frozenset(
 )
 _CODES_OF_OVERLOAD = _OVERLOADED_BY_429 | {"overloaded_error", "server_is_overloaded", "slow_down"}
 _OF_OVERLOAD = re.compile(
-    r"\boverload(?:ed)?\b|\b(?:at|over) capacity\b|\bhigh (?:demand|traffic|load)\b"
-    r"|\b(?:no|out of|insufficient|not enough) (?:\w+ )?capacity\b|\b(?:is|are|server|service) (?:\w+ )?busy\b"
+    r"\boverload(?:ed)?\b|\b(?:at|over) (?:maximum |full )?capacity\b|\bhigh (?:demand|traffic|load)\b"
+    r"|\b(?:no|out of|insufficient|not enough) (?:\w+ )?capacity\b|\b(?:is|are|server|service|model) (?:\w+ )?busy\b"
     r"|\bcapacity (?:is )?(?:temporarily )?(?:exceeded|exhausted)|\bqueue is full\b|\bpending requests exceeded\b"
     # In other languages, of servers whose operators have translated their words.
     r"|\büberlastet|\bausgelastet|\bsurchargée?s?\b|\bsaturée?s?\b|\bsobrecargad|\bsaturad[oa]s?\b|\bsovraccaric"
-    r"|перегружен|繁忙|访问量过大|過負荷|负载过高|过载|混雑|混み合|과부하|혼잡",
+    r"|перегружен|繁忙|访问量过大|過負荷|负载过高|过载|负载已?饱和|混雑|混み合|과부하|혼잡",
     re.IGNORECASE,
 )
 _OF_LIMITS = re.compile(r"\b(?:rate|limit\w*|quota|too many|per (?:second|minute|hour))\b", re.IGNORECASE)
-_OF_DAYS = re.compile(r"\bper day\b|\b[RT]PD\b|\bdaily\b", re.IGNORECASE)
+# Also in GitHub's words, "50 per 86400s exceeded for UserByModelByDay"; limits of a week or a month likewise.
+_OF_DAYS = re.compile(
+    r"\bper (?:day|86400s)\b|\b[RT]PD\b|\bdaily\b|ByDay\b|\b(?:weekly|monthly)\b.{0,20}\b(?:limit|quota|usage)\b",
+    re.IGNORECASE,
+)
 
 
 def meaning_of(error: UpstreamError) -> Meaning | None:

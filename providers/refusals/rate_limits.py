@@ -40,6 +40,9 @@ _OF_A_RATE = re.compile(
 )
 _CODES_OF_A_RATE = re.compile(r"rate.?limit|too.?many.?requests|throttl", re.IGNORECASE)
 LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
+# Who is asked to come back so much later has met a limit of a day or a week (router-for-me/CLIProxyAPI/issues/1655:
+# 459202 s). Beyond a month the header is wrong.
+_OF_DAYS_S = (3_600.0, 31 * 86_400.0)
 NO_LIMIT = -1.0  # what some vendors send as the remainder if no limit is known
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
@@ -82,6 +85,11 @@ def told_delay_s(headers: Mapping[str, str], now_s: float) -> float | None:
     if (delay := _milliseconds(headers.get("retry-after-ms"))) is not None:
         return delay
     return _delay_s(text, now_s) if (text := headers.get("retry-after")) else None
+
+
+def is_of_days(wait_s: float | None) -> bool:
+    """Whether a provider that asks to come back after ``wait_s`` has no room until tomorrow, or for longer."""
+    return wait_s is not None and _OF_DAYS_S[0] <= wait_s <= _OF_DAYS_S[1]
 
 
 def headroom(headers: Mapping[str, str]) -> float | None:

@@ -34,7 +34,8 @@ _BY_A_FLAG = re.compile(r"\benable_thinking\b|required or object", re.IGNORECASE
 # (platform.claude.com/docs/en/models/opus-5-5/migration-guide), Z.AI ("Tool choice must be auto",
 # vectorize-io/hindsight/issues/4246), Bedrock ("doesn't support the toolConfig.toolChoice.any field",
 # strands-agents/harness-sdk/issues/1241), and Gemini ("Function calling mode `ANY` is not enabled",
-# google-gemini/deprecated-generative-ai-js/issues/241); read on 2026-11-29.
+# google-gemini/deprecated-generative-ai-js/issues/241); read on 2026-11-29; DeepSeek of its older model, and OpenRouter
+# ("No endpoints found that support the provided 'tool_choice' value", zed-industries/zed/issues/36094, on 2026-12-01).
 _CHOICE = r"\btool_?\s?_?choice\b"
 _MODE = r"\bfunction[ _]?calling(?:[ _]?config)?(?:[ _.]mode)?\b"
 # Narrower than ``_REFUSES`` of ``other_words.py``, where a field's name has to be there as well: these are read beside
@@ -54,7 +55,8 @@ _OF_CALLS = re.compile(
     rf"|{_NO_SUPPORT}[^;!?\n]{{0,80}}(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,20}}{_FORCES}"
     rf"|{_NO_SUPPORT}[^;!?\n]{{0,40}}{_FORCES}[^;!?\n]{{0,40}}(?:{_CHOICE}|{_MODE})"
     rf"|\bforced? (?:tool|function)[^;!?\n]{{0,60}}(?:{_IS_NOT}|{_NO_SUPPORT})"
-    rf"|{_NO_SUPPORT}[^;!?\n]{{0,40}}\bforc(?:ed|ing) (?:a |any )?(?:tool|function|call)",
+    rf"|{_NO_SUPPORT}[^;!?\n]{{0,40}}\bforc(?:ed|ing) (?:a |any )?(?:tool|function|call)"
+    rf"|{_NO_SUPPORT} this {_CHOICE}|\bsupport the provided ['\"`]?{_CHOICE}",
     re.IGNORECASE,
 )
 

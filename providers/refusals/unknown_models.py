@@ -5,7 +5,8 @@ import re
 from providers.refusals.errors import ErrorKind, UpstreamError
 from providers.refusals.refused_fields import SENTENCES
 
-# Vendors that say with 400 what others answer with 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, Z.ai
+# Vendors that say with 400 what others answer with 404: Vertex AI of a region, OpenAI of ChatGPT's accounts
+# (openai/codex/issues/26053, read on 2026-12-01), DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, Z.ai
 # (github.com/JailbrokenAI/wallbreaker/issues/20, read on 2026-11-29), OpenRouter, LiteLLM, Together, Bedrock
 # (anthropics/claude-code/issues/65208; for a model that needs an inference profile, with another apostrophe:
 # cline/cline/issues/2482, read on 2026-11-30), xAI, GitHub Models and Copilot, Cloudflare.
@@ -23,6 +24,8 @@ _UNKNOWN_MODEL = re.compile(
     r"|(?:has been|was|is) (?:deprecated|retired|discontinued|shut down)\b"
     r"|(?:has )?reached (?:the|its) end of (?:its )?life|is no longer (?:available|supported|served))"
     rf"|{_NAMED.format('id')} is not a valid model ID"
+    rf"|Publisher Model(?: {_NAMED.format('published')})? is not servable in region\b"
+    rf"|The {_NAMED.format('barred')} model is not supported when using \w+ with an? \w+ account\b"
     rf"|(?:(?:Unknown|Unsupported|Unavailable|No such) model|Model not found):? {_NAMED.format('unknown')}"
     r"(?=[.,]?(?:\s|$))"
     rf"|Failed to load model {_NAMED.format('loaded')}\. Error: Model not found)",
@@ -116,4 +119,4 @@ def is_unknown(model: str, error: UpstreamError) -> bool:
     if found is None:
         return False
     named = next(filter(None, found.groups()), None)
-    return named is None or model in {named, named.removeprefix("models/")}
+    return named is None or model in {named, named.removeprefix("models/"), named.rpartition("/models/")[2]}

@@ -87,6 +87,11 @@ RULES: Final = (
     ),
     LimitRule(
         PICTURES,
+        rf"\bsupports? at most {_N} images?\b",
+        "a vendor of OpenRouter's: github.com/diegosouzapw/OmniRoute/issues/3044, read on 2026-12-01",
+    ),
+    LimitRule(
+        PICTURES,
         rf"too many images and documents: \d+ \+ \d+ > {_N}",
         f"Anthropic, Bedrock: github.com/anthropics/claude-code/issues/23392, cline/cline/issues/1844, {_READ}",
     ),

@@ -82,6 +82,7 @@ LIMITS: Mapping[str, Said] = {
     "OpenAI, functions": Said(400, tools(128).replace("tools", "functions"), "array_above_max_length"),
     "Copilot, tools": Said(400, tools(128), "invalid_request_body"),
     "Groq, tools": Said(400, "'tools' : maximum number of items is 128"),
+    "of OpenRouter's, pictures": Said(400, "Model 'moonshotai/kimi-k2.6' supports at most 1 image per prompt."),
     "Google, tools": google(
         400,
         "The GenerateContentRequest proto is invalid:\n  * tools[0].function_declarations: [FIELD_INVALID] At most 512"

@@ -77,13 +77,13 @@ def text_in(spoken: str, text: str) -> list[Step]:
 class Server:
     """Answers of one that refuses choices of tools with these words, all but those that it ``takes``."""
 
-    def __init__(self, spoken: str, words: str, takes: Sequence[str] = ("auto", "none")) -> None:
-        self.spoken, self.words, self.takes, self.refusals = spoken, words, takes, 0
+    def __init__(self, spoken: str, words: str, takes: Sequence[str] = ("auto", "none"), *, status: int = 400) -> None:
+        self.spoken, self.words, self.takes, self.status, self.refusals = spoken, words, takes, status, 0
 
     def __call__(self, body: Json) -> Sequence[Step]:
         if choice_of(self.spoken, body) not in self.takes:
             self.refusals += 1
-            return refused(self.words)
+            return refused(self.words, self.status)
         return text_in(self.spoken, json.dumps(ARGUMENTS) if asks_for_json(self.spoken, body) else "I will not.")
 
 
@@ -140,6 +140,24 @@ async def test_who_takes_no_other_choice_than_its_own_is_left_to_choose_after_tw
         for _ in range(3):
             assert await asked(running) == (200, [], "tool_choice")
             assert server.refusals == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "deepseek-reasoner does not support this tool_choice"),
+        (404, "No endpoints found that support the provided 'tool_choice' value. To learn more, visit our site"),
+        (400, "Unsupported tool_choice: type='function' function=Choice(name='weather'). Expected 'auto' or 'none'."),
+    ],
+    ids=["DeepSeek", "OpenRouter", "Cerebras"],
+)
+async def test_vendors_that_refuse_a_choice_in_words_of_their_own(serve: Serve, status: int, words: str) -> None:
+    server = Server("chat", words, status=status)
+    async with serve(alpha=None, config=settings("chat")) as running:
+        running["alpha"].answers = server
+        for _ in range(2):
+            assert await asked(running) == CALLED
+            assert server.refusals == 1
 
 
 async def test_ten_clients_meet_it_by_two_refusals_in_all(serve: Serve) -> None:

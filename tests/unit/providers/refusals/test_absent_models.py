@@ -43,7 +43,15 @@ def test_a_404_that_names_what_was_asked_for_is_of_the_model(said: str) -> None:
     assert meaning_of(error.again(ErrorKind.NOT_FOUND)) is Meaning.GONE
 
 
-@pytest.mark.parametrize("said", [each for each in GONE if "qwen" in each])
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(each for each in GONE if "qwen" in each),
+        "Publisher Model `projects/p/locations/eu/publishers/x/models/qwen-3-8b` is not servable in region eu.",
+        "Publisher Model is not servable in region us-central1.",
+        "The 'qwen-3-8b' model is not supported when using Codex with a ChatGPT account.",
+    ],
+)
 def test_a_400_that_says_nothing_else_is_of_the_model(said: str) -> None:
     error = told(400, said)
     assert (error.kind, error.findings.is_certain, meaning_of(error)) == (ErrorKind.NOT_FOUND, True, Meaning.GONE)
@@ -77,6 +85,7 @@ def test_a_404_of_another_thing_is_not_of_the_model(said: str) -> None:
         "seed is unknown to qwen-3-8b",
         "Not found: qwen-3-8b-instruct",
         "no such deployment",
+        "The 'other' model is not supported when using Codex with a ChatGPT account.",
     ],
 )
 def test_a_400_that_says_more_stays_the_requests(said: str) -> None:

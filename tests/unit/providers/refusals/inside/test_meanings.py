@@ -175,10 +175,63 @@ def test_a_path_that_a_server_does_not_have_is_no_model_that_is_gone(said: str) 
         (openai("Rate limit reached for requests", "rate_limit_exceeded"), "rate"),
         ({"error": {"code": "1302", "message": "您当前使用该API的并发数过高"}}, "rate"),
         (openai("Rate limit reached on requests per day (RPD): Limit 200", "rate_limit_exceeded"), "day"),
+        (openai("Rate limit of 50 per 86400s exceeded for UserByModelByDay. Please wait."), "day"),  # GitHub Models
+        (
+            {"error": {"code": "1310", "message": "Weekly/Monthly Limit Exhausted. It will reset at 10:20"}},
+            "day",
+        ),  # Z.ai
+        (openai("you have reached your weekly usage limit, upgrade for higher limits"), "day"),  # Ollama's cloud
+        (openai("Rate limit exceeded. Upgrade to a monthly plan"), "rate"),
+        ({"detail": "Infrastructure is at maximum capacity, try again later"}, "overloaded"),  # Chutes
+        (openai("Model busy, retry later"), "overloaded"),  # DeepInfra
+        (openai("当前分组上游负载已饱和,请稍后再试"), "overloaded"),  # new-api
     ],
 )
 def test_a_server_that_is_overloaded_is_told_apart_from_a_limit(body: object, meant: str) -> None:
     assert meaning(429, body) == meant
+
+
+@pytest.mark.parametrize(
+    ("after", "meant"),
+    [
+        *(("459202", "day"), ("21600", "day"), ("Wed, 02 Dec 2026 00:00:00 GMT", "day"), ("17", "rate")),
+        *(("315360000", "rate"), ("-5", "rate"), ("Fri, 31 Dec 1999 23:59:59 GMT", "rate"), ("soon", "rate")),
+    ],
+)
+def test_a_limit_is_of_a_day_if_there_is_no_room_for_hours(after: str, meant: str) -> None:
+    body = json.dumps(openai("All credentials are cooling down", "model_cooldown")).encode()
+    error = error_of_response(429, {"retry-after": after}, body, (), now_s=1_796_000_000.0)
+    assert meaning_of(error) == meant
+    assert error.retry_after_s is None or 0 <= error.retry_after_s <= 60
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (
+            403,
+            openai("token quota is not enough, token remain quota: 0.25", "pre_consume_token_quota_failed"),
+        ),  # new-api
+        (403, openai("The free tier of the model has been exhausted.", "AllocationQuota.FreeTierOnly")),  # Alibaba
+        (403, openai("Key limit exceeded (total limit). Manage it using https://openrouter.ai/settings/keys")),
+        (
+            403,
+            {
+                "message": "Model access is denied due to INVALID_PAYMENT_INSTRUMENT:A valid payment instrument must be"
+                " provided. If you recently fixed this issue, try again after 15 minutes."
+            },
+        ),
+        (
+            429,
+            {
+                "message": "You are using a Trial key, which is limited to 1000 API calls / month. You can continue to"
+                " use the Trial key for free or upgrade to a Production key with higher rate limits"
+            },
+        ),
+    ],
+)
+def test_an_account_without_money_is_known(status: int, body: object) -> None:
+    assert meaning(status, body) is Meaning.UNPAID
 
 
 @pytest.mark.parametrize(
