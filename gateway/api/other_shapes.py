@@ -1,9 +1,12 @@
 """Requests for chat completions in another API's shape, as Cursor sends them; the answer has chat's shape all the same.
 
+Mistral's SDKs write the address of a picture as a text, where chat has an object with ``url``.
+
 For OpenAI's models Cursor's agent sends the body of Responses (``input``), or tools of Responses among chat's; for
 Claude's models Messages' tools, with their calls and results as blocks within chat's messages.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -31,6 +34,8 @@ _CHOICE = ("tool_choice", "parallel_tool_calls")
 _BLOCKS = frozenset({b'"tool_use"', b'"tool_result"', b'"thinking"', b'"redacted_thinking"'})
 _SAY: Mapping[str, msgspec.Raw] = {"messages": raw_json([{"role": "user", "content": "-"}]), "max_tokens": raw_json(1)}
 _ASK: Mapping[str, msgspec.Raw] = {"input": raw_json("-")}
+_NULL = msgspec.Raw(b"null")
+_AS_TEXT = re.compile(rb'"image_url"\s*:\s*"')
 _ANY = raw_json({})  # with a thread, a result may stand without its call
 
 
@@ -81,6 +86,28 @@ def with_chat_tools(fields: Fields, values: int | None) -> list[str]:
     if has_messages:
         fields["messages"] = _with_chat_calls(fields["messages"], lost)
     return lost
+
+
+def with_chat_pictures(fields: Fields) -> None:
+    """Put pictures that are given as a text, as Mistral's SDKs do, into chat's form, which Mistral takes as well.
+
+    ``{"type": "image_url", "image_url": "https://…"}`` (mistralai 3.7.0, and @ai-sdk/mistral 3.0.69, read on
+    2026-12-01).
+    """
+    if _AS_TEXT.search(fields["messages"]) is None:
+        return
+    messages = _decoded(_OBJECTS, fields["messages"], "messages")
+    for message in messages:
+        content = message.get("content", _NULL)
+        if _AS_TEXT.search(content) is None or bytes(memoryview(content)[:1]) != b"[":
+            continue
+        parts = _decoded(_OBJECTS, content, "messages")
+        for part in parts:
+            url = part.get("image_url", _NULL)
+            if bytes(memoryview(url)[:1]) == b'"' and bytes(part.get("type", _NULL)) == b'"image_url"':
+                part["image_url"] = raw_json({"url": url})
+        message["content"] = raw_json(parts)
+    fields["messages"] = raw_json(messages)
 
 
 def _choose(fields: Fields) -> None:

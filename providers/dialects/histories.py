@@ -25,6 +25,7 @@ from providers.dialects.wording import (
     Wording,
     as_users,
     bound_reasoning,
+    is_no_prefix,
     is_string,
     raw_json,
     sealed_data,
@@ -563,7 +564,7 @@ class _Conversation:
             self.changed = True
             if name == "refusal" and bytes(value) not in SAYS_NOTHING:  # a refusal is the answer of the assistant
                 message["content"] = _joined(message.get("content", _NULL), value)
-            elif name not in _UNTOLD and bytes(value) not in SAYS_NOTHING:
+            elif name not in _UNTOLD and bytes(value) not in SAYS_NOTHING and not is_no_prefix(name, value):
                 reason = "this provider refuses reasoning of others" if name in THOUGHTS else "this provider refuses it"
                 self.losses.append(Loss(f"messages[{number}].{name}", reason, hint=name in THOUGHTS))
 

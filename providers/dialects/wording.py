@@ -141,7 +141,7 @@ class Losses:
         ``repeated``: fields that are hints here, as the object around this one has them too.
         """
         for name, value in given.items():
-            if name in said or is_null(value) or (self.keeps_marks and name == MARK):
+            if name in said or is_null(value) or (self.keeps_marks and name == MARK) or is_no_prefix(name, value):
                 continue
             at = f"{path}.{name}" if path else name
             if name in repeated:
@@ -186,6 +186,15 @@ def _compact(raw: msgspec.Raw) -> bytes:
 
 
 _LONGEST_DEFAULT = 64  # bytes
+
+
+def is_no_prefix(name: str, value: msgspec.Raw) -> bool:
+    """Whether a member of a message only says that the message is not the beginning of the answer.
+
+    Mistral's SDKs write ``"prefix": false`` into each answer that becomes part of the next request (mistralai 3.7.0,
+    assistantmessage.py, read on 2026-12-01).
+    """
+    return name == "prefix" and bytes(value) == b"false"
 
 
 def is_null(raw: msgspec.Raw) -> bool:

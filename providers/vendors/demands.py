@@ -122,6 +122,8 @@ _DETAILS: Final = frozenset({"messages.content.image_url.detail", "input.content
 _LISTS: Final = ("contents.", "input.", "messages.", "tools.")
 # The ids of items in Responses, which no server needs that is sent the whole items. An id alone names what is stored.
 _IDS: Final = "input.id"
+_PREFIX: Final = "messages.prefix"  # in chat: the last message is the beginning of the answer, or it is not
+_IS_PREFIX = re.compile(rb'"prefix"\s*:\s*true')
 _WHOLE_ITEMS: Final = frozenset({
     *(b"message", b"reasoning", b"function_call", b"custom_tool_call", b"shell_call", b"apply_patch_call"),
     *(b"function_call_output", b"custom_tool_call_output", b"shell_call_output", b"apply_patch_call_output"),
@@ -154,7 +156,7 @@ def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> D
         return Demand.PREFERENCE
     if name in _TIERS:
         return Demand.MUST if bytes(fields.get(field, b"")).lower() in _DEARER else Demand.HINT
-    if name in {_OF_CALLS, _IDS}:
+    if name in {_OF_CALLS, _IDS, _PREFIX}:
         return _of_others(name, fields)
     if (name.startswith(_PROMPTS) and name.endswith(".detail")) or _is_within(name, _PREFERENCES):
         return Demand.PREFERENCE
@@ -168,6 +170,8 @@ def _of_others(name: str, fields: Fields) -> Demand | None:
     """Return how much the client depends on a field that only means something beside others of its request."""
     if name == _OF_CALLS:
         return None if "tools" in fields and runs_among(fields["tools"]) else Demand.PREFERENCE
+    if name == _PREFIX:
+        return None if _IS_PREFIX.search(bytes(fields.get("messages", b""))) else Demand.HINT
     raw = bytes(fields.get("input", b""))
     types = _TYPE.findall(raw)
     is_whole = _WHOLE_ITEMS.issuperset(types) and types.count(b"reasoning") <= len(_ENCRYPTED.findall(raw))
@@ -195,7 +199,7 @@ def members_named(name: str) -> list[str]:
     """Return the paths that end with ``name``, of fields in lists that are no must."""
     return sorted(
         path
-        for path in _PREFERENCES | _HINTS | _DETAILS | {_IDS}
+        for path in _PREFERENCES | _HINTS | _DETAILS | {_IDS, _PREFIX}
         if path.startswith(_LISTS) and path.endswith(f".{name}")
     )
 

@@ -78,20 +78,23 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
         lost += other_shapes.with_chat_tools(fields, contents.values)
         messages = fields["messages"]
     options, answer = value_of("stream_options"), value_of("response_format")
+    needs = needs_of(
+        messages,
+        contents,
+        CHAT_MEDIA,
+        max_tokens=least(value_of("max_tokens"), value_of("max_completion_tokens")),
+        tools=bool(tools),
+        json_schema=answer is not None and answer.type == "json_schema",
+    )
+    if needs.vision:
+        other_shapes.with_chat_pictures(fields)
     return ParsedRequest(
         dialect=CHAT,
         model=model,
         fields=fields,
         size=contents.size,
         values=contents.values,
-        needs=needs_of(
-            messages,
-            contents,
-            CHAT_MEDIA,
-            max_tokens=least(value_of("max_tokens"), value_of("max_completion_tokens")),
-            tools=bool(tools),
-            json_schema=answer is not None and answer.type == "json_schema",
-        ),
+        needs=needs,
         race=race,
         preferences=preferences,
         stream=bool(value_of("stream")),

@@ -1,5 +1,6 @@
 """What is null in a request says nothing, and is not sent: vendors refuse it."""
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,36 @@ async def test_what_an_sdk_repeats_of_an_answer_in_its_parts_is_refused_by_nobod
         async with running.post({**body, "model": name}, path="/v1/chat/completions") as response:
             assert response.status == 200, (name, await response.text())
         assert vendors[name].refusals == [], name
+
+
+PNG = f"data:image/png;base64,{base64.b64encode(bytes.fromhex('89504e470d0a1a0a') + bytes(24)).decode()}"
+# As Mistral's SDK for Python (3.7.0) sends an answer back, and a picture.
+OF_MISTRAL: list[Json] = [
+    {"role": "user", "content": [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": PNG}]},
+    {"role": "assistant", "content": "", "tool_calls": [{**CALL, "index": 0}], "prefix": False},
+    {"role": "tool", "content": "ok", "tool_call_id": "abcdefghi"},
+]
+
+
+async def test_what_mistrals_sdk_writes_is_refused_by_nobody(stand_ins: Any) -> None:
+    running, vendors = stand_ins
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+    for name in sorted(PLACES):
+        said = OF_MISTRAL if name != "groq" else [*HI, *OF_MISTRAL[1:]]  # this model sees nothing
+        async with running.post({"model": name, "messages": said, "tools": tools}) as response:
+            assert response.status == 200, (name, await response.text())
+            assert "prefix" not in response.headers.get("x-holeshot-dropped", ""), name
+        assert vendors[name].refusals == [], name
+    assert vendors["mistral"].seen[0].body["messages"][0]["content"][1]["image_url"] == {"url": PNG}
+
+
+async def test_the_beginning_of_an_answer_is_not_left_out(stand_ins: Any) -> None:
+    running, vendors = stand_ins
+    said = [*HI, {"role": "assistant", "content": "It is", "prefix": True}]
+    for name in ("openai", "azure", "groq", "gemini"):
+        async with running.post({"model": name, "messages": said}) as response:
+            assert (response.status, "prefix" in await response.text()) == (400, True), name
+        assert vendors[name].seen == []
 
 
 async def test_a_null_that_says_something_is_sent(stand_ins: Any) -> None:
