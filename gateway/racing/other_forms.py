@@ -31,6 +31,7 @@ from providers import (
     MissingFeature,
     Request,
     UpstreamError,
+    VendorsWords,
     amount,
     blames_request_within,
     held_of,
@@ -149,13 +150,25 @@ def note_refusal(attempt: FormAttempt, call: Call, error: UpstreamError) -> None
     """Remember what an ``error`` says of the size of requests, and of reasoning that cannot be read."""
     if blames_request_within(error):
         error.turn_into(ErrorKind.BAD_REQUEST)
-    if error.is_too_long:
-        _note_length(attempt.deployment, call, error)
-        _note_room(attempt.deployment, call, error)
-    if (limit := error.limit or error.lack) is not None:
-        _note_limit(attempt.deployment, call, limit, error)
+    if error.is_too_long or error.limit is not None or error.lack is not None:
+        _note_size(attempt.deployment, call, _unrepeated(attempt.deployment, call, error))
     if error.findings.is_bound and error.edited_from is None:  # else the maker itself would not take the reasoning
         _note_bound(attempt.deployment, call, error)
+
+
+def _unrepeated(deployment: Deployment, call: Call, error: UpstreamError) -> UpstreamError:
+    """Return ``error`` without words that stand in the request: these may be a prompt that the vendor echoes."""
+    told = error.again(error.kind)
+    told.said = VendorsWords(call.request.fields, call.sent_to(deployment.name)).unrepeated(error.said)
+    return told
+
+
+def _note_size(deployment: Deployment, call: Call, error: UpstreamError) -> None:
+    if error.is_too_long:
+        _note_length(deployment, call, error)
+        _note_room(deployment, call, error)
+    if (limit := error.limit or error.lack) is not None:
+        _note_limit(deployment, call, limit, error)
 
 
 async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamError, reword: Reword) -> After:

@@ -9,7 +9,7 @@ out, unless it is the refused value, or the message presents the name as a tool'
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -162,15 +162,28 @@ class VendorsWords:
             words = self._said[message] = "" if self._request is None else _vendors_words(message, self._request)
         return words
 
+    def unrepeated(self, message: str) -> str:
+        """Return a ``message`` without all that stands in the request, however the message presents it.
+
+        For what holds for others, too: a prompt may be echoed as if the vendor had said it ("Could not process …").
+        """
+        self(message)
+        return "" if self._request is None else _in_forms(message, self._request, _all_repeats)
+
 
 def _vendors_words(message: str, request: _Request) -> str:
+    return _in_forms(message, request, _quotes)
+
+
+def _in_forms(message: str, request: _Request, find: Callable[[str, _Request], list[tuple[int, int]]]) -> str:
+    """Return ``message``, or the first of its decoded forms in which anything is found, with that blanked out."""
     message = message[:_EXAMINED_CHARS]
     forms = [message]
     while len(forms) <= _DECODED_TIMES and (form := decoded(forms[-1])) != forms[-1]:
         forms.append(form)
     try:
         for form in reversed(forms):
-            if (blanked := _without(form, request)) != form:
+            if (blanked := _without(form, find(form, request))) != form:
                 return blanked
     except TooCostlyError:
         return ""
@@ -274,15 +287,31 @@ def _is_sentence(text: str) -> bool:
     return not text.isascii() and len(_WITHOUT_SPACES.findall(text)) >= _LEAST_PARTS
 
 
-def _without(text: str, request: _Request) -> str:
-    """Return ``text`` with each quote from the request replaced by as many letters that form no words."""
+def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return ``text`` with each of the ``spans`` replaced by as many letters that form no words."""
+    for begin, end in spans:
+        text = text[:begin] + _BLANK * (end - begin) + text[end:]
+    return text
+
+
+def _letters_of(text: str) -> tuple[bytes, list[int]]:
+    """Return the letters and digits of a text, and where in the text each stands."""
     letters, places = bytearray(), list[int]()
     for place, character in enumerate(text):
         folded = squeezed(character)
         letters += folded
         places += [place] * len(folded)
-    remaining = bytes(letters)
-    spans = [
+    return bytes(letters), places
+
+
+def _all_repeats(text: str, request: _Request) -> list[tuple[int, int]]:
+    letters, places = _letters_of(text)
+    return [(places[begin], places[end - 1] + 1) for begin, end in runs(letters, places, request.texts)]
+
+
+def _quotes(text: str, request: _Request) -> list[tuple[int, int]]:
+    remaining, places = _letters_of(text)
+    return [
         *_in_quotes(text, request),
         *_whole(text, remaining, places, request),
         *_tools(text, request),
@@ -295,9 +324,6 @@ def _without(text: str, request: _Request) -> str:
             if _GIVES.search(text[max(0, places[begin] - _AROUND_CHARS) : places[begin]]) is not None
         ),
     ]
-    for begin, end in spans:
-        text = text[:begin] + _BLANK * (end - begin) + text[end:]
-    return text
 
 
 def _in_quotes(text: str, request: _Request) -> Iterator[tuple[int, int]]:

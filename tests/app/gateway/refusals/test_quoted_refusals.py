@@ -1,7 +1,9 @@
 """What one client writes, and a provider quotes when it refuses it, changes nothing for the requests of others."""
 
+import html
 import json
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -102,6 +104,49 @@ async def test_a_prompt_that_is_quoted_without_marks_takes_a_field_from_nobody(s
         async with running.chat(bearer("hs-fair"), top_p=0.3) as response:
             assert (response.status, response.headers.get("x-holeshot-dropped")) == (200, None)
         assert running["alpha"].received[-1].body["top_p"] == 0.3
+
+
+LENGTHS = "This model's maximum context length is 10 tokens. However, your messages resulted in 20 tokens."
+TEXTS_ALONE = "This model does not support image input"
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8gd29ybGQsIGhlbGxvIQ=="}}
+BARE: Mapping[str, Callable[[str], str]] = {
+    "as it is": lambda text: f"Could not process {text}",
+    "upper": lambda text: f"Could not process {text}".upper(),
+    "as HTML": lambda text: html.escape(f"Could not process {text}"),
+    "with other marks": lambda text: f"Could not process \u201c{text}\u201d".replace("'", "\u2019"),
+    "in lines": lambda text: "\n".join(textwrap.wrap(f"Could not process {text}", 30)),
+    "before the vendor's words": lambda text: f"{text} was in your request",
+    "alone": str,
+}
+
+
+@pytest.mark.parametrize("echo", BARE)
+@pytest.mark.parametrize("text", [LENGTHS, TEXTS_ALONE], ids=["a length", "pictures"])
+async def test_a_prompt_that_is_echoed_as_if_the_vendor_said_it_teaches_no_size(
+    serve: Serve, text: str, echo: str
+) -> None:
+    said = {"error": {"message": BARE[echo](text), "type": "invalid_request_error"}}
+    asked = "Hi" if text is LENGTHS else [{"type": "text", "text": "Hi"}, PICTURE]
+    messages = [{"role": "system", "content": text}, {"role": "user", "content": asked}]
+    async with serve(alpha=[Status(400, said)], config={"clients": CLIENTS}) as running:
+        for name in ("ann", "bob"):
+            async with running.chat(bearer(f"hs-{name}"), messages=messages) as response:
+                assert response.status == 400
+        learnt = running.gateway.fleets.learnt("alpha")
+        assert learnt is None or not learnt.is_any
+
+
+@pytest.mark.parametrize("pasted", ["", "Why do I get: prompt is too long: 210021 tokens > 200000 maximum?"])
+async def test_a_prompt_that_is_too_long_is_learnt_though_it_speaks_of_lengths(serve: Serve, pasted: str) -> None:
+    said = "This model's maximum context length is 400 tokens. However, your messages resulted in 801 tokens."
+    messages = [{"role": "system", "content": pasted}, {"role": "user", "content": "word " * 800}]
+    async with serve(alpha=[Status(400, {"error": {"message": said}})], config={"clients": CLIENTS}) as running:
+        for name in ("ann", "bob"):
+            async with running.chat(bearer(f"hs-{name}"), messages=messages) as response:
+                assert response.status == 400
+        learnt = running.gateway.fleets.learnt("alpha")
+        assert learnt is not None
+        assert [each.met.is_for_all for each in learnt.listed()] == [True]
 
 
 @pytest.mark.parametrize("clients", [{"clients": CLIENTS}, {}], ids=["clients", "no clients"])
