@@ -42,7 +42,7 @@ class Watched(msgspec.Struct, frozen=True, tag="watched", gc=False):
     call: CallStart  # with the watched attempts only
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused", gc=False):
+class RefusedRequests(msgspec.Struct, frozen=True, tag="refused", gc=False):
     """The refusals of a minute: rows of ``refusals``."""
 
     refusals: tuple[RefusalRecord, ...]
@@ -67,8 +67,8 @@ class Named(msgspec.Struct, frozen=True, tag="named", gc=False):
     names: tuple[StoredName, ...]
 
 
-Entry = Started | Finished | Audited | Watched | Refused | Outage | Lasting | Named
-Shippable = Finished | Audited | Refused | Outage | Named
+Entry = Started | Finished | Audited | Watched | RefusedRequests | Outage | Lasting | Named
+Shippable = Finished | Audited | RefusedRequests | Outage | Named
 NO_ROWS = (Started, Watched, Lasting)  # become rows only if the gateway dies
 
 
@@ -219,7 +219,7 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
             records = entry.call.attempts
         elif isinstance(entry, Audited):
             records = entry.attempts
-        elif isinstance(entry, Watched | Refused | Outage | Lasting | Named):
+        elif isinstance(entry, Watched | RefusedRequests | Outage | Lasting | Named):
             continue
         else:
             records = [interrupted(attempt, entry.call) for attempt in entry.call.attempts]
@@ -229,7 +229,7 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
 def refusal_rows(entries: Iterable[Entry]) -> Iterator[Row]:
     """Yield the rows of refusals."""
     for entry in entries:
-        if isinstance(entry, Refused):
+        if isinstance(entry, RefusedRequests):
             yield from map(_REFUSALS.plain, entry.refusals)
 
 

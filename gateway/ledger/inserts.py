@@ -25,7 +25,7 @@ from gateway.ledger.entries import (
     Entry,
     Named,
     Outage,
-    Refused,
+    RefusedRequests,
     Row,
     attempt_rows,
     call_rows,
@@ -196,7 +196,7 @@ def _tables(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[str, ...], It
     yield "calls", CALL_COLUMNS, call_rows(entries)
     yield "attempts", ATTEMPT_COLUMNS, attempt_rows(entries)
     kinds = {*map(type, entries)}
-    if Refused in kinds:  # in one batch a minute, at most
+    if RefusedRequests in kinds:  # in one batch a minute, at most
         yield "refusals", REFUSAL_COLUMNS, refusal_rows(entries)
     if Outage in kinds:
         yield "outages", OUTAGE_COLUMNS, outage_rows(entries)

@@ -34,7 +34,7 @@ from gateway.ledger.entries import (
     Named,
     OpenOutages,
     Outage,
-    Refused,
+    RefusedRequests,
     Shippable,
     Started,
     Watched,
@@ -249,7 +249,7 @@ class Spool:
 
     def refused(self, refusals: tuple[RefusalRecord, ...]) -> None:
         """Append the refusals of a minute."""
-        self._append(Refused(refusals))
+        self._append(RefusedRequests(refusals))
 
     def outage(self, outage: OutageRecord) -> None:
         """Append the beginning or the end of an outage."""

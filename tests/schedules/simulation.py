@@ -30,7 +30,7 @@ from gateway.core.ids import uuid7
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.records import StoredName
 from gateway.ledger import Finished, Retention
-from gateway.ledger.entries import Audited, Entry, Outage, Refused, Started, decode, encode
+from gateway.ledger.entries import Audited, Entry, Outage, RefusedRequests, Started, decode, encode
 from gateway.ledger.folding import FoldResult
 from gateway.ledger.used import OwnRows
 from gateway.racing import Attempt, Race, Rescue
@@ -92,7 +92,7 @@ class MemoryStore:
                 attempts = entry.call.attempts
             elif isinstance(entry, Audited):
                 attempts = entry.attempts
-            elif isinstance(entry, Refused):
+            elif isinstance(entry, RefusedRequests):
                 for refusal in entry.refusals:
                     self._note(self.refusals, refusal.id, refusal.n)
             elif isinstance(entry, Outage):

@@ -17,7 +17,7 @@ from gateway.ledger.entries import (
     Audited,
     Columns,
     Entry,
-    Refused,
+    RefusedRequests,
     Started,
     decode,
     encode,
@@ -123,7 +123,7 @@ def test_audited_attempts_come_without_their_call() -> None:
 
 def test_refusals_are_rows_of_their_own_and_no_calls() -> None:
     known, unknown = refusal(client="search", n=3), refusal(address=None)
-    rows = Rows(Refused((known, unknown)))
+    rows = Rows(RefusedRequests((known, unknown)))
     assert (rows.calls, rows.attempts) == ([], [])
     stored = [dict(zip(REFUSAL_COLUMNS, row, strict=True)) for row in rows.refusals]
     assert stored == [msgspec.structs.asdict(known), msgspec.structs.asdict(unknown)]
