@@ -48,7 +48,7 @@ class RefusedRequests(msgspec.Struct, frozen=True, tag="refused", gc=False):
     refusals: tuple[RefusalRecord, ...]
 
 
-class Outage(msgspec.Struct, frozen=True, tag="outage", gc=False):
+class OutageChange(msgspec.Struct, frozen=True, tag="outage", gc=False):
     """An outage has begun or ended: a new row of ``outages``, or the end in that row."""
 
     outage: OutageRecord
@@ -67,8 +67,8 @@ class Named(msgspec.Struct, frozen=True, tag="named", gc=False):
     names: tuple[StoredName, ...]
 
 
-Entry = Started | Finished | Audited | Watched | RefusedRequests | Outage | Lasting | Named
-Shippable = Finished | Audited | RefusedRequests | Outage | Named
+Entry = Started | Finished | Audited | Watched | RefusedRequests | OutageChange | Lasting | Named
+Shippable = Finished | Audited | RefusedRequests | OutageChange | Named
 NO_ROWS = (Started, Watched, Lasting)  # become rows only if the gateway dies
 
 
@@ -219,7 +219,7 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
             records = entry.call.attempts
         elif isinstance(entry, Audited):
             records = entry.attempts
-        elif isinstance(entry, Watched | RefusedRequests | Outage | Lasting | Named):
+        elif isinstance(entry, Watched | RefusedRequests | OutageChange | Lasting | Named):
             continue
         else:
             records = [interrupted(attempt, entry.call) for attempt in entry.call.attempts]
@@ -237,7 +237,7 @@ def outage_rows(entries: Iterable[Entry]) -> Iterator[Row]:
     """Yield one row for each outage, with the end if an entry has one."""
     outages: dict[str, OutageRecord] = {}
     for entry in entries:
-        if isinstance(entry, Outage) and (entry.outage.ended_at is not None or entry.outage.id not in outages):
+        if isinstance(entry, OutageChange) and (entry.outage.ended_at is not None or entry.outage.id not in outages):
             outages[entry.outage.id] = entry.outage
     yield from map(_OUTAGES.plain, outages.values())
 
@@ -362,14 +362,14 @@ class Unfinished:
             self._watch(entry.call)
         elif isinstance(entry, Audited):
             self._end(entry.call_id, [attempt.id for attempt in entry.attempts])
-        elif isinstance(entry, Outage):
+        elif isinstance(entry, OutageChange):
             self._lasting.note(entry.outage)
         elif isinstance(entry, Lasting):
             self._lasting.see(entry)
 
-    def outages(self) -> list[Outage]:
+    def outages(self) -> list[OutageChange]:
         """Return the outages without an end, ended at the last instant at which the gateway noted them."""
-        return [Outage(outage) for outage in self._lasting.ended()]
+        return [OutageChange(outage) for outage in self._lasting.ended()]
 
     def calls(self) -> list[Started]:
         """Return the calls without an end."""

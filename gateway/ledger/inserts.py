@@ -24,7 +24,7 @@ from gateway.ledger.entries import (
     TABLES,
     Entry,
     Named,
-    Outage,
+    OutageChange,
     RefusedRequests,
     Row,
     attempt_rows,
@@ -198,7 +198,7 @@ def _tables(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[str, ...], It
     kinds = {*map(type, entries)}
     if RefusedRequests in kinds:  # in one batch a minute, at most
         yield "refusals", REFUSAL_COLUMNS, refusal_rows(entries)
-    if Outage in kinds:
+    if OutageChange in kinds:
         yield "outages", OUTAGE_COLUMNS, outage_rows(entries)
     if Named in kinds:
         yield "stored_names", NAME_COLUMNS, name_rows(entries)

@@ -33,7 +33,7 @@ from gateway.ledger.entries import (
     Finished,
     Named,
     OpenOutages,
-    Outage,
+    OutageChange,
     RefusedRequests,
     Shippable,
     Started,
@@ -254,7 +254,7 @@ class Spool:
     def outage(self, outage: OutageRecord) -> None:
         """Append the beginning or the end of an outage."""
         self._outages.note(outage)
-        self._append(Outage(outage))
+        self._append(OutageChange(outage))
 
     def named(self, names: tuple[StoredName, ...]) -> None:
         """Append names of resources at a provider."""

@@ -30,7 +30,7 @@ from gateway.core.ids import uuid7
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.records import StoredName
 from gateway.ledger import Finished, Retention
-from gateway.ledger.entries import Audited, Entry, Outage, RefusedRequests, Started, decode, encode
+from gateway.ledger.entries import Audited, Entry, OutageChange, RefusedRequests, Started, decode, encode
 from gateway.ledger.folding import FoldResult
 from gateway.ledger.used import OwnRows
 from gateway.racing import Attempt, Race, Rescue
@@ -95,7 +95,7 @@ class MemoryStore:
             elif isinstance(entry, RefusedRequests):
                 for refusal in entry.refusals:
                     self._note(self.refusals, refusal.id, refusal.n)
-            elif isinstance(entry, Outage):
+            elif isinstance(entry, OutageChange):
                 self.outages[entry.outage.id] = entry.outage
             else:
                 assert isinstance(entry, Started)
