@@ -235,7 +235,7 @@ _NO_MESSAGES = msgspec.Raw(b"[]")
 _Message = TypeVar("_Message", bound=Mapping[str, Any])
 
 
-class Calls:
+class HistoryCalls:
     """The tool calls of one history, in the order in which they are read.
 
     Finds what no API takes: a result without a call, a second result of a call, one id for two calls of a turn. An id
@@ -333,7 +333,7 @@ def check_calls(fields: Fields) -> None:
         messages = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
     except UNREADABLE:  # the reader of the messages reports the error
         return
-    calls = Calls()
+    calls = HistoryCalls()
     for number, message in enumerate(messages):
         if answered := _text(message.get("tool_call_id", "")):
             calls.answer(answered, f"messages[{number}].tool_call_id")

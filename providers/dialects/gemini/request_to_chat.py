@@ -27,7 +27,7 @@ from providers.dialects.wording import (
     OURS,
     SEE_BELOW,
     SHOWN_LATER,
-    Calls,
+    HistoryCalls,
     Losses,
     Malformed,
     Wording,
@@ -88,7 +88,7 @@ class _Conversation:
 
         ``elsewhere``: turns before these are in Google's cache.
         """
-        self._ids = Calls(elsewhere=elsewhere)
+        self._ids = HistoryCalls(elsewhere=elsewhere)
         self._given: set[str] = set()  # ids that the client has set
         self.said: list[Object] = []
         self._losses = losses

@@ -15,7 +15,7 @@ from providers.dialects.wording import (
     OURS,
     SEE_BELOW,
     SHOWN_LATER,
-    Calls,
+    HistoryCalls,
     Losses,
     Malformed,
     Wording,
@@ -65,7 +65,7 @@ class _Conversation:
         ``elsewhere``: steps before these are stored at Google.
         """
         self.said: list[Object] = []
-        self._ids = Calls(elsewhere=elsewhere)
+        self._ids = HistoryCalls(elsewhere=elsewhere)
         self._losses = losses
         self._thoughts = thoughts
         self._signed = signed

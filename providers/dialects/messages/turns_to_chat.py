@@ -18,8 +18,8 @@ from providers.dialects.wording import (
     SEE_BELOW,
     SHOWN_LATER,
     SIGNED,
-    Calls,
     Fields,
+    HistoryCalls,
     Losses,
     Malformed,
     as_error,
@@ -64,7 +64,7 @@ def conversation(
     turns = objects_at(asked.get("messages"), "messages")
     if not turns:
         raise Malformed("messages: at least one message is required", "messages")
-    calls = Calls(elsewhere="thread" in asked)
+    calls = HistoryCalls(elsewhere="thread" in asked)
     role, changes, before = "", None, 0
     for number, turn in enumerate(turns):
         path = f"messages[{number}]"
@@ -209,7 +209,7 @@ def _summarize(block: RawObject, at: str, said: list[Object], losses: Losses) ->
     return bool(text)
 
 
-def _history_to_chat_user(turn: RawObject, path: str, losses: Losses, calls: Calls) -> list[Object]:
+def _history_to_chat_user(turn: RawObject, path: str, losses: Losses, calls: HistoryCalls) -> list[Object]:
     """Return a message for each tool result, then the user's message."""
     content = turn.get("content")
     if content is None or is_null(content):
@@ -276,7 +276,14 @@ class _Thinking:
 
 
 def _assistant(
-    turn: RawObject, path: str, losses: Losses, calls: Calls, before: list[Object], *, thoughts: bool, signed: str
+    turn: RawObject,
+    path: str,
+    losses: Losses,
+    calls: HistoryCalls,
+    before: list[Object],
+    *,
+    thoughts: bool,
+    signed: str,
 ) -> list[Object]:
     """Return the turn as one message, its texts joined; nothing, if the turn had only thinking.
 

@@ -33,7 +33,7 @@ from providers.dialects.wording import (
     OF_CALL,
     SEE_BELOW,
     SHOWN_LATER,
-    Calls,
+    HistoryCalls,
     Loss,
     Losses,
     Malformed,
@@ -118,7 +118,7 @@ class Conversation:
         ``elsewhere``: the items before these are at a provider. ``is_summed_up``: the last item asks for a summary.
         """
         self._is_summed_up = is_summed_up
-        self._calls = Calls(elsewhere=elsewhere)
+        self._calls = HistoryCalls(elsewhere=elsewhere)
         self.updates: dict[str, RawObject] = {}  # what items have changed of the request's fields
         self._answered: list[tuple[str, str]] = []  # ids of the calls that have results, and the paths of the results
         self._said: list[dict[str, Any]] = []
