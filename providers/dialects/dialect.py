@@ -14,7 +14,7 @@ import msgspec
 from providers.dialects.cache_marks import LastingPart
 from providers.dialects.continuing import Continuing
 from providers.dialects.events import CUT_SHORT, FILTERED, Chunk, Gathering, Pattern, Run
-from providers.dialects.histories import History
+from providers.dialects.histories import HistoryRules
 from providers.dialects.meanings import OPENAI, Details
 from providers.dialects.recalling import Recalling
 from providers.dialects.sealed import Seal
@@ -392,7 +392,7 @@ class VendorsDiffer(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     takes_quirks: bool = False  # the parameters are OpenAI's, so quirks of vendors apply
     takes_rules: bool = False  # rules of vendors' models apply, as the parameters are OpenAI's
     # Adapts a conversation to what a provider accepts in a history. None: all providers accept the same.
-    with_history: Callable[[Fields, History], Wording] | None = None
+    with_history: Callable[[Fields, HistoryRules], Wording] | None = None
     # Has the user say the system prompt, for models that take none. None: the system prompt stays where it is.
     without_system: Callable[[Fields], Wording] | None = None
     # Puts the schemas of tools and formats into words that every server takes. None: there are no schemas.

@@ -89,7 +89,7 @@ class FittedIds:
         return "".join(letters)
 
 
-class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HistoryRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a provider accepts in a history. The default accepts everything."""
 
     # By API. Mistral refuses others with "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."
@@ -150,13 +150,13 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether instructions among the messages (in Messages) are sent as the user's."""
         return self.one_system or not self.system_turns
 
-    def with_ids(self, api: str, letters: str, longest: int) -> "History":
+    def with_ids(self, api: str, letters: str, longest: int) -> "HistoryRules":
         """Return these rules with other ids of calls. Mistral's, of letters and digits alone, have one length."""
         shortest = longest if letters == "alphanumeric" else 1
         form = msgspec.convert({"letters": letters, "shortest": shortest, "longest": longest}, CallIds)
         return msgspec.structs.replace(self, call_ids={**self.call_ids, api: form})
 
-    def strictest(self) -> "History":
+    def strictest(self) -> "HistoryRules":
         """Return the strictest form of these rules, for a server that refuses roles, or lists of texts."""
         strict = {"one_system": True, "user_first": True, "alternating": True, "plain_texts": True}
         refused = self.refused_fields | {PARTS_OF_THOUGHTS}
@@ -166,9 +166,9 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 PARTS_OF_THOUGHTS = "thinking"
-_ANY = History()
-_NO_PARTS = History(refused_fields=frozenset({PARTS_OF_THOUGHTS}))
-_UNINSTRUCTED = History(instructions=False, alternating=True)
+_ANY = HistoryRules()
+_NO_PARTS = HistoryRules(refused_fields=frozenset({PARTS_OF_THOUGHTS}))
+_UNINSTRUCTED = HistoryRules(instructions=False, alternating=True)
 SYSTEM_FIRST = "system prompts go first: this one goes into the user's message, in <system> tags"
 
 # A chat conversation.
@@ -198,7 +198,7 @@ _BEFORE = _Message(role=msgspec.Raw(_USER), content=raw_json(LEFT_OUT))
 _READ = _Message(role=msgspec.Raw(_ASSISTANT), content=msgspec.Raw(b'"I have read the results."'))
 
 
-def chat_history(fields: Fields, history: History) -> Wording:
+def chat_history(fields: Fields, history: HistoryRules) -> Wording:
     """Return a chat completion request with messages as ``history`` wants; anything but a list of objects stays."""
     if history == _ANY:  # nearly all requests: no long prompt is copied for them
         return Wording(fields)
@@ -267,7 +267,7 @@ def offering(wording: Wording, offered: Sequence[str], called: Sequence[str], to
 _CALLED_BEFORE = "this provider needs the tools that were called before, so they are offered again"
 
 
-def messages_history(fields: Fields, history: History) -> Wording:
+def messages_history(fields: Fields, history: HistoryRules) -> Wording:
     """Return a Messages request with system prompts among its messages as the user's texts, if ``history`` says so.
 
     Claude Code sends system prompts among the messages, and templates of people's own servers refuse them there. If the
@@ -333,7 +333,7 @@ def _with_ids_of_blocks(fields: Fields, raw: bytes, ids: FittedIds) -> Fields:
     return {**fields, "messages": raw_json(messages)} if changed else fields
 
 
-def _fitted(fields: Fields, raw: bytes, history: History, fit: "Callable[[_Conversation], None]") -> Wording:
+def _fitted(fields: Fields, raw: bytes, history: HistoryRules, fit: "Callable[[_Conversation], None]") -> Wording:
     """Return a request whose messages, ``raw``, are changed by ``fit``."""
     try:
         conversation = _Conversation(_messages_decoder.decode(raw), history)
@@ -346,7 +346,7 @@ def _fitted(fields: Fields, raw: bytes, history: History, fit: "Callable[[_Conve
     return Wording({**fields, "messages": raw_json(messages)}, tuple(conversation.losses))
 
 
-def _concerns(raw: bytes, history: History) -> bool:
+def _concerns(raw: bytes, history: HistoryRules) -> bool:
     has_tools = _TOOL in raw or b'"tool_calls"' in raw
     return (
         history.alternating
@@ -456,7 +456,7 @@ _NO_REASONING = "this provider demands the reasoning before a tool call, and the
 class _Conversation:
     """Messages, each with its number in the request (for losses; -1: the gateway added it)."""
 
-    def __init__(self, messages: list[_Message], history: History) -> None:
+    def __init__(self, messages: list[_Message], history: HistoryRules) -> None:
         self.messages = list(enumerate(messages))
         self.changed = False
         self.losses: list[Loss] = []
@@ -507,7 +507,7 @@ class _Conversation:
             nothing = _NULL if "tool_calls" in message else msgspec.Raw(_NO_TEXT)
             self._set(message, "content", raw_json(kept) if kept else nothing)
 
-    def _fit_contents(self, history: History) -> None:
+    def _fit_contents(self, history: HistoryRules) -> None:
         for number, message in self.messages:
             parts = message.get("content", _NULL)
             if not history.null_contents and parts == _NULL and _role(message) == _ASSISTANT:
@@ -777,12 +777,12 @@ def _without_blank_texts(message: _Message) -> _Message | None:
     return without if left else _without_blank_texts(without | {"content": _NULL})
 
 
-def _refused(given: _Message, known: frozenset[str] | None, history: History) -> list[str]:
+def _refused(given: _Message, known: frozenset[str] | None, history: HistoryRules) -> list[str]:
     """Return the fields of a message or a call that a provider refuses; ``known``: the only fields that it takes."""
     return [name for name in given if name in history.refused_fields or (known is not None and name not in known)]
 
 
-def _fitted_function(function: msgspec.Raw, history: History) -> msgspec.Raw | None:
+def _fitted_function(function: msgspec.Raw, history: HistoryRules) -> msgspec.Raw | None:
     """Return a call's function with arguments, without what a provider refuses; None: the function stays as it is.
 
     Blank arguments are no JSON. Models send blank arguments to a function without parameters, and clients send them

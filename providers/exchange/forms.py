@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from providers.bodies import raw_json
-from providers.dialects import DIALECTS, PIVOT, History, Malformed, RequestFormat
+from providers.dialects import DIALECTS, PIVOT, HistoryRules, Malformed, RequestFormat
 from providers.exchange import betas, members
 from providers.exchange.interface import Request
 from providers.exchange.places import (
@@ -365,7 +365,7 @@ def has_must(must: Fact, fields: Fields, formats: RequestFormat) -> bool:
         texts = (call["arguments"] for call in calls if isinstance(call.get("arguments"), str))
         return any(not isinstance(decoded(text.encode()), dict) for text in texts)
     if must.value == DOCUMENT and formats.vendors.with_history is not None:
-        return any(loss.kept for loss in formats.vendors.with_history(fields, History(documents=False)).losses)
+        return any(loss.kept for loss in formats.vendors.with_history(fields, HistoryRules(documents=False)).losses)
     return must.field in fields and must.value in {"", bytes(fields[must.field]).decode(errors="replace")}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from providers.dialects import History, RequestFormat
+from providers.dialects import HistoryRules, RequestFormat
 from providers.exchange import betas, members
 from providers.exchange.forms import (
     ARGUMENTS,
@@ -114,7 +114,7 @@ def _of_texts(reading: RefusalReading, fields: Fields, form_request: FormRequest
     with_history = form_request.formats.vendors.with_history
     if not reading.of_texts or with_history is None:
         return NOTHING
-    is_other = with_history(fields, History(plain_blocks=True)).fields is not fields
+    is_other = with_history(fields, HistoryRules(plain_blocks=True)).fields is not fields
     return (Fact(Kind.HISTORY, TEXTS, dialect=form_request.api),) if is_other else NOTHING
 
 
@@ -125,7 +125,7 @@ def _of_turns(reading: RefusalReading, fields: Fields, form_request: FormRequest
         return (Fact(Kind.PREFILL, dialect=api),)
     if (fitted := formats.vendors.with_history) is None:
         return NOTHING
-    if reading.of_blanks and fitted(fields, History(blank_turns=False)).losses:
+    if reading.of_blanks and fitted(fields, HistoryRules(blank_turns=False)).losses:
         return (Fact(Kind.HISTORY, BLANK, dialect=api),)
     if reading.of_system or reading.of_ids is not None:
         letters, longest = reading.of_ids or ("", 0)
@@ -140,7 +140,7 @@ def _of_calls(reading: RefusalReading, fields: Fields, form_request: FormRequest
     """Return the fact that a name of a tool, or the arguments of a call, are not taken, if the request has such."""
     formats = form_request.formats
     if reading.of_calls == CALL_ARGUMENTS and formats.vendors.with_history is not None:
-        fitted = formats.vendors.with_history(fields, History(blank_arguments=False))
+        fitted = formats.vendors.with_history(fields, HistoryRules(blank_arguments=False))
         if fitted.fields is not fields:
             return (Fact(Kind.HISTORY, ARGUMENTS, dialect=form_request.api),)
     must = Fact(Kind.MUST, formats.prompt, value=reading.of_calls, dialect=form_request.api)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from providers.dialects import DOORS, History
+from providers.dialects import DOORS, HistoryRules
 from providers.exchange import Upstream
 from providers.http import ALONE, Connecting
 from providers.keys import KeyRing, Keys, RotatedKey, Rotation
@@ -46,7 +46,7 @@ class Setup(MaskedRecord, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}  # besides the row's; their values must not appear in messages
     query: Mapping[str, str] = {}  # likewise
     omits_finish_reason: bool = False
-    history: Mapping[str, Any] = {}  # by the fields of ``History``
+    history: Mapping[str, Any] = {}  # by the fields of ``HistoryRules``
 
     def shown(self) -> Iterator[tuple[str, object]]:
         """Return its name: the rest may have secrets."""
@@ -193,5 +193,5 @@ def _quirks(row: Vendor, setup: Setup) -> Quirks:
         quirks = msgspec.structs.replace(quirks, repairs=quirks.repairs | {"finish_reason"})
     if setup.history:
         own = {**msgspec.to_builtins(quirks.history), **setup.history}
-        quirks = msgspec.structs.replace(quirks, history=msgspec.convert(own, History))
+        quirks = msgspec.structs.replace(quirks, history=msgspec.convert(own, HistoryRules))
     return quirks

@@ -18,7 +18,7 @@ from providers.dialects import (
     PIVOT,
     Fields,
     Habits,
-    History,
+    HistoryRules,
     Loss,
     Way,
     Wording,
@@ -110,7 +110,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # The same signature at OpenRouter, as an encrypted detail beside the call, by the beginning of models' names.
     unsigned_details: Mapping[str, str] = {}
     repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of streamed chunks
-    history: History = History()  # what is accepted in the history of a conversation
+    history: HistoryRules = HistoryRules()  # what is accepted in the history of a conversation
     # parameter → kinds of values (``kind_of``) that are answered whole, but not streamed; "*": any value.
     whole: Mapping[str, tuple[str, ...]] = {}
     least_answers: Mapping[str, int] = {}  # by API, the fewest tokens that an answer may be limited to
@@ -171,7 +171,7 @@ def is_plain(quirks: Quirks) -> bool:
         and not (quirks.signed_details or quirks.unsigned_details)
         and quirks.unsigned_call is None
         and quirks.usage_option == "stream_options"
-        and quirks.history == History()
+        and quirks.history == HistoryRules()
     )
 
 

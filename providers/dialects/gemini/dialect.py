@@ -56,7 +56,7 @@ from providers.dialects.gemini.own_tools import COMPUTERS_FUNCTIONS
 from providers.dialects.gemini.request_from_chat import from_chat
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
-from providers.dialects.histories import SYSTEM_FIRST, History
+from providers.dialects.histories import SYSTEM_FIRST, HistoryRules
 from providers.dialects.plain_schemas import NOT_TAKEN, PlainSchema, with_plain
 from providers.dialects.wording import GOOGLE, Fields, Loss, Malformed, Wording, as_users, decoded, raw_json
 from providers.models import Traits
@@ -99,7 +99,7 @@ def _without_foreign(fields: Fields, habits: Habits) -> Wording:
     return without_foreign(fields, signs=habits.signs)
 
 
-def _history(fields: Fields, history: History) -> Wording:
+def _history(fields: Fields, history: HistoryRules) -> Wording:
     """Return a request as ``history`` says."""
     if history.blank_turns:  # nearly all requests
         return Wording(fields)

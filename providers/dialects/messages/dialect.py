@@ -33,7 +33,7 @@ from providers.dialects.dialect import (
     json_format_within,
 )
 from providers.dialects.events import learned
-from providers.dialects.histories import History, messages_history
+from providers.dialects.histories import HistoryRules, messages_history
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.continuing import MessageContinuing
 from providers.dialects.messages.events import error_body, read_event
@@ -171,7 +171,7 @@ class _Tool(msgspec.Struct):
 _tools = msgspec.json.Decoder(list[_Tool] | None)
 
 
-def _history(fields: Fields, history: History) -> Wording:
+def _history(fields: Fields, history: HistoryRules) -> Wording:
     """Return a request as ``history`` says: without instructions in its conversation there are no changes of tools."""
     raw = bytes(fields.get("messages", b"")) if history.moves_system else b""
     if b'"tool_addition"' in raw or b'"tool_removal"' in raw:

@@ -11,7 +11,7 @@ from providers.dialects.histories import (
     SYSTEM_FIRST,
     CallIds,
     FittedIds,
-    History,
+    HistoryRules,
     offering,
     tagged,
     without_blanks,
@@ -284,14 +284,14 @@ def _without_reasoning(raw: msgspec.Raw) -> tuple[msgspec.Raw, list[int]]:
     return raw_json(plain), gone
 
 
-def responses_history(fields: Mapping[str, msgspec.Raw], history: History) -> Wording:
+def responses_history(fields: Mapping[str, msgspec.Raw], history: HistoryRules) -> Wording:
     """Return a Responses request with its conversation as ``history`` wants; anything but a list of items stays."""
     wording = _with_ids_and_system(fields, history)
     has_called = history.offers_called and "tools" in fields and b'"function_call"' in bytes(fields.get("input", b""))
     return _with_called(wording) if has_called else wording
 
 
-def _with_ids_and_system(fields: Mapping[str, msgspec.Raw], history: History) -> Wording:
+def _with_ids_and_system(fields: Mapping[str, msgspec.Raw], history: HistoryRules) -> Wording:
     form, raw = history.call_ids.get("responses"), bytes(fields.get("input", b""))
     has_ids = form is not None and b'"call_id"' in raw
     has_system = history.one_system and any(role in raw for role in _INSTRUCTING)

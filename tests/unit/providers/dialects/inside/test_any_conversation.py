@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from providers import load_catalog
-from providers.dialects import DIALECTS, Habits, History, Wording, converse_from_chat, rendered
+from providers.dialects import DIALECTS, Habits, HistoryRules, Wording, converse_from_chat, rendered
 from providers.dialects.histories import chat_history
 from providers.models import traits_of
 from tests.support.searched import examples
@@ -296,6 +296,6 @@ def test_a_conversation_is_valid_at_every_vendor_of_chat(source: str, said: dict
     )
     catalog = load_catalog()
     histories = {name: catalog[name].quirks.history for name in ("mistral", "deepseek", "openai", "groq")}
-    for name, history in {**histories, "strictest": History().strictest()}.items():
+    for name, history in {**histories, "strictest": HistoryRules().strictest()}.items():
         sent = msgspec.json.decode(msgspec.json.encode(chat_history(fields, history).fields))
         assert strict_apis.faults_at(name, sent) == []

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from providers import load_catalog
-from providers.dialects import DIALECTS, History, Loss, Wording
+from providers.dialects import DIALECTS, HistoryRules, Loss, Wording
 from providers.dialects.histories import CallIds, FittedIds, chat_history, messages_history
 
-STRICTEST = History().strictest()
+STRICTEST = HistoryRules().strictest()
 NINE = CallIds(9, 9, "alphanumeric")
 MISTRAL, OPENAI = (load_catalog()[name].quirks.history for name in ("mistral", "openai"))
 QUESTION = {"role": "user", "content": "weather?"}
@@ -32,18 +32,18 @@ def result(call_id: str = "call_1", content: Any = "rain") -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
-def fitted(history: History, *messages: dict[str, Any]) -> tuple[list[dict[str, Any]], tuple[Loss, ...]]:
+def fitted(history: HistoryRules, *messages: dict[str, Any]) -> tuple[list[dict[str, Any]], tuple[Loss, ...]]:
     wording = worded(history, *messages)
     return msgspec.json.decode(wording.fields["messages"]), wording.losses
 
 
-def worded(history: History, *messages: dict[str, Any]) -> Wording:
+def worded(history: HistoryRules, *messages: dict[str, Any]) -> Wording:
     return chat_history({"messages": msgspec.Raw(msgspec.json.encode(messages))}, history)
 
 
 def test_a_history_that_a_provider_takes_stays_byte_for_byte() -> None:
     raw = msgspec.Raw(b'[ {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"} ]')
-    for history in (History(), STRICTEST, MISTRAL, OPENAI):
+    for history in (HistoryRules(), STRICTEST, MISTRAL, OPENAI):
         assert chat_history({"messages": raw}, history).fields["messages"] is raw
 
 
@@ -75,7 +75,7 @@ def test_thoughts_among_the_parts_of_an_answer_go_to_mistral_alone() -> None:
         assert messages == [QUESTION, {**answer, "content": left}, *turns[2:]]
         parts = [at for at, part in enumerate(answer["content"]) if part != text]
         assert [(loss.field, loss.hint) for loss in losses] == [(f"messages[1].content[{at}]", True) for at in parts]
-        assert chat_history({"messages": msgspec.Raw(msgspec.json.encode(turns))}, History()).losses == ()
+        assert chat_history({"messages": msgspec.Raw(msgspec.json.encode(turns))}, HistoryRules()).losses == ()
         assert fitted(MISTRAL, *turns)[0][1]["content"] == answer["content"]
 
 
@@ -147,7 +147,7 @@ def test_a_picture_after_a_result_stays_the_users() -> None:
 
 def test_leading_instructions_are_one_system_message_and_later_ones_are_the_users() -> None:
     system, developer = ({"role": role, "content": f"of the {role}"} for role in ("system", "developer"))
-    messages, losses = fitted(History(one_system=True), system, developer, QUESTION, developer)
+    messages, losses = fitted(HistoryRules(one_system=True), system, developer, QUESTION, developer)
     assert messages == [
         {"role": "system", "content": "of the system\n\nof the developer"},
         QUESTION,
@@ -211,7 +211,7 @@ def test_each_field_of_a_call_is_looked_up_once_however_many_there_are() -> None
     names = [f"field_{number}" for number in range(500)]
     call = called()
     call["tool_calls"][0]["function"] |= dict.fromkeys([*names, "added"], 1)
-    messages, _ = fitted(History(refused_fields=CountedNames({"added"})), QUESTION, call, result())
+    messages, _ = fitted(HistoryRules(refused_fields=CountedNames({"added"})), QUESTION, call, result())
     assert messages[1]["tool_calls"][0]["function"].keys() == {"name", "arguments", *names}
     assert CountedNames.looks < 2 * len(names)
 
@@ -242,6 +242,6 @@ def test_the_mark_of_a_document_that_is_sent_as_a_text_is_its_texts() -> None:
     source = {"type": "text", "media_type": "text/plain", "data": "rain"}
     content = [{"type": "document", "source": source, "cache_control": mark}]
     fields = {"messages": msgspec.Raw(msgspec.json.encode([{"role": "user", "content": content}]))}
-    wording = messages_history(fields, History(documents=False))
+    wording = messages_history(fields, HistoryRules(documents=False))
     [message] = msgspec.json.decode(wording.fields["messages"])
     assert message["content"] == [{"type": "text", "text": "rain", "cache_control": mark}]

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from providers import load_catalog
-from providers.dialects import History
+from providers.dialects import HistoryRules
 from providers.vendors import Quirks, demanded, is_plain, losses, shape
 from providers.vendors.catalog import Restriction
 
@@ -39,7 +39,7 @@ OTHERS: dict[str, Any] = {
     "usage_option": "none",
     "unsigned_call": "whoever",
     "unsigned_details": {"m": "whoever"},
-    "history": History(one_system=True),
+    "history": HistoryRules(one_system=True),
 }
 
 
