@@ -60,7 +60,7 @@ from .exchange.sizes import amount as amount
 from .exchange.trying import why_of as why_of
 from .keys.availability import LONG_AGO_S as LONG_AGO_S
 from .keys.availability import Availability as Availability
-from .keys.availability import Readiness as Readiness
+from .keys.availability import KeyReadiness as KeyReadiness
 from .keys.availability import Waits as Waits
 from .keys.each import step_by_step as step_by_step
 from .keys.renewal import FileStates as FileStates

@@ -45,7 +45,7 @@ from gateway.steering.constants import (
     TOLD_FROM,
     UNPROBED_S,
 )
-from providers import LONG_AGO_S, Availability, Readiness, Waits, kinds, without_addresses
+from providers import LONG_AGO_S, Availability, KeyReadiness, Waits, kinds, without_addresses
 
 # Load: how a deployment's time to first token grows with this replica's attempts in flight there. Fits ln(ttft) = a + b
 # ln(1 + in flight) over the first tokens of the last minutes, with an ``a`` for each prompt class, and uses a cautious
@@ -676,8 +676,8 @@ class Health:
 
     def _state(self, now_s: float) -> HealthState:
         readiness = self._availability.readiness(now_s)
-        if readiness is not Readiness.READY:
-            return HealthState.COOLING if readiness is Readiness.COOLING else HealthState.OUT
+        if readiness is not KeyReadiness.READY:
+            return HealthState.COOLING if readiness is KeyReadiness.COOLING else HealthState.OUT
         if self._open_until_s is None:
             return HealthState.OK
         if now_s < self._open_until_s:

@@ -23,7 +23,7 @@ import msgspec
 LONG_AGO_S = float("-inf")
 
 
-class Readiness(Enum):
+class KeyReadiness(Enum):
     """Whether requests may be sent."""
 
     READY = auto()
@@ -53,11 +53,11 @@ class Availability:
         self._headroom: float | None = None  # None: it was never reported
         self._told_at_s = LONG_AGO_S
 
-    def readiness(self, now_s: float) -> Readiness:
+    def readiness(self, now_s: float) -> KeyReadiness:
         """Return the state at ``now_s``."""
         if now_s < self.cooling_until_s:
-            return Readiness.COOLING
-        return Readiness.REFUSED if self.refused else Readiness.READY
+            return KeyReadiness.COOLING
+        return KeyReadiness.REFUSED if self.refused else KeyReadiness.READY
 
     def cooling_s(self, now_s: float) -> float:
         """Return the remaining wait for the key's rate limit, in seconds; 0 without one."""

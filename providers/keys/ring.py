@@ -30,7 +30,7 @@ from providers.exchange import (
     UpstreamAnswer,
     WrappedExchange,
 )
-from providers.keys.availability import Availability, Readiness, Waits
+from providers.keys.availability import Availability, KeyReadiness, Waits
 from providers.keys.each import step_by_step
 from providers.models import Listing
 from providers.refusals import OF_ONE_KEY, About, ErrorKind, Facts, Findings, UpstreamError, headroom
@@ -239,12 +239,12 @@ class _Key:
             self.failed(model, error, now_s)
 
     def is_ready(self, model: str, now_s: float) -> bool:
-        return all(each.readiness(now_s) is Readiness.READY for each in self.both(model))
+        return all(each.readiness(now_s) is KeyReadiness.READY for each in self.both(model))
 
     def may_be_asked(self, model: str, now_s: float, client: str | None = None) -> bool:
         """Whether the key is ready, or refused and due for a try."""
         known = self.of(model, client)
-        return all(each.readiness(now_s) is Readiness.READY or each.is_due(now_s) for each in known)
+        return all(each.readiness(now_s) is KeyReadiness.READY or each.is_due(now_s) for each in known)
 
     def tried(self, model: str, now_s: float, client: str | None = None) -> None:
         """Note that a refused key is being tried: no second request tries it."""

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from providers import Availability, Readiness, Waits
+from providers import Availability, KeyReadiness, Waits
 from tests.support.searched import examples
 
 WAITS = Waits(cool_min_s=0.5, cool_max_s=60.0, try_every_s=30.0, refill_s=40.0)
@@ -86,11 +86,11 @@ class Automaton(RuleBasedStateMachine):
     @invariant()
     def is_in_the_state_that_the_history_says(self) -> None:
         if self.history.is_cooling(self.now_s):
-            expected = Readiness.COOLING
+            expected = KeyReadiness.COOLING
         else:
-            expected = Readiness.REFUSED if self.history.is_refused else Readiness.READY
+            expected = KeyReadiness.REFUSED if self.history.is_refused else KeyReadiness.READY
         assert self.availability.readiness(self.now_s) is expected
-        assert (self.availability.cooling_s(self.now_s) > 0.0) is (expected is Readiness.COOLING)
+        assert (self.availability.cooling_s(self.now_s) > 0.0) is (expected is KeyReadiness.COOLING)
         assert self.availability.is_due(self.now_s) is self.history.is_due(self.now_s)
 
     @invariant()
