@@ -27,7 +27,7 @@ from gateway.racing.measurement import (
     ToolCalls,
     WatchEnd,
 )
-from gateway.racing.other_forms import Refusal, RetryForm
+from gateway.racing.other_forms import ApiRefusal, RetryForm
 from gateway.racing.reader import LONG_BYTES, Block, drain
 from gateway.racing.records import Ending, decide_within, keep_words, mark_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
@@ -306,7 +306,7 @@ class Attempt:
         self.deployment = deployment
         self.refused = refused  # the attempt whose request this one repeats, in another form or with another key
         self.again: RetryForm | None = None  # how the deployment was asked again after this attempt
-        self.lacks: Refusal | None = None  # what the API of this attempt lacks, such as tools
+        self.lacks: ApiRefusal | None = None  # what the API of this attempt lacks, such as tools
         self.start = start
         self.state = AttemptState.ASKED
         entry.open_call.running += 1

@@ -86,7 +86,7 @@ class RetryForm(msgspec.Struct, frozen=True):
     facts: Facts = ()  # about the model, by which this form is made
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ApiRefusal(msgspec.Struct, frozen=True):
     """A refusal that is about the API in which a deployment was asked."""
 
     spoken: Dialect
@@ -101,7 +101,7 @@ class FormAttempt(Protocol):
 
     deployment: Deployment
     start: AttemptStart
-    lacks: Refusal | None
+    lacks: ApiRefusal | None
     again: RetryForm | None
     whole: bool
     exchange: Exchange | None
@@ -204,7 +204,7 @@ async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamErr
 
 
 def _supposed(
-    attempt: FormAttempt, call: Call, refusals: Sequence[Refusal], error: UpstreamError, reworded: RewordedRequest
+    attempt: FormAttempt, call: Call, refusals: Sequence[ApiRefusal], error: UpstreamError, reworded: RewordedRequest
 ) -> RetryForm:
     """Return ``reworded`` as the next form, and suppose at once that the deployment takes such requests.
 
@@ -218,14 +218,14 @@ def _supposed(
     return RetryForm(Role.API, reworded)
 
 
-def _refusal_of(deployment: Deployment, call: Call, error: UpstreamError) -> Refusal | None:
+def _refusal_of(deployment: Deployment, call: Call, error: UpstreamError) -> ApiRefusal | None:
     """Return what the API that was asked lacks, by the words of ``error``; None if the words do not say so."""
     dialect, lacks = deployment.spoken_in(call), lacking(error)
     if lacks is not None:
-        return Refusal(dialect, lacks, error, error.kind)
+        return ApiRefusal(dialect, lacks, error, error.kind)
     fields = call.sent_to(deployment.name)
     tool = refused_tool(error, types_by_place(fields), items_of_tools(fields))
-    return None if tool is None else Refusal(dialect, MissingFeature.TOOL, error, error.kind, tool)
+    return None if tool is None else ApiRefusal(dialect, MissingFeature.TOOL, error, error.kind, tool)
 
 
 def _learnt_of(deployment: Deployment) -> LearntFacts | None:
@@ -571,7 +571,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARS]
 
 
-def _told(refusals: Sequence[Refusal]) -> UpstreamError:
+def _told(refusals: Sequence[ApiRefusal]) -> UpstreamError:
     """Return the error of a request that no API took: of the API in which the deployment is usually asked."""
     first = refusals[0]
     is_unknown = first.lacks is MissingFeature.MODEL and first.kind is ErrorKind.NOT_FOUND
@@ -582,13 +582,13 @@ def _told(refusals: Sequence[Refusal]) -> UpstreamError:
     return first.error
 
 
-def _facts(refusals: Iterable[Refusal], instead: Dialect) -> list[Fact]:
+def _facts(refusals: Iterable[ApiRefusal], instead: Dialect) -> list[Fact]:
     """Return what ``refusals`` teach if the request is taken in the dialect ``instead``."""
     kinds = {MissingFeature.TOOL: Kind.TOOL, MissingFeature.TOOLS: Kind.TOOLS}
     return [Fact(kinds.get(each.lacks, Kind.API), each.spoken.name, instead.name, each.tool) for each in refusals]
 
 
-def _refusals(attempt: FormAttempt) -> Iterator[Refusal]:
+def _refusals(attempt: FormAttempt) -> Iterator[ApiRefusal]:
     """Yield the refusals before ``attempt``, oldest first."""
     before = attempt.refused
     if before is not None:
@@ -597,7 +597,7 @@ def _refusals(attempt: FormAttempt) -> Iterator[Refusal]:
             yield before.lacks
 
 
-def _suppose_another(deployment: Deployment, call: Call, refusal: Refusal) -> None:
+def _suppose_another(deployment: Deployment, call: Call, refusal: ApiRefusal) -> None:
     """Have the next request sent in another API at once, if this request must not be sent twice."""
     others = deployment.others(offered(refusal.error.said))
     instead = next((each for each in others if each is not refusal.spoken), None)
