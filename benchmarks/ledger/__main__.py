@@ -26,7 +26,7 @@ from benchmarks.harness.report import Grid, bad
 from benchmarks.ledger.rows import fill_by_shipping, fill_postgres, ship
 from benchmarks.ledger.starts import GOAL, Starts, measured_starts
 from gateway.core.reports import By, CallEnd, CallsFilter, HeatFilter, HeatMetric, HistoryFilter, Window
-from gateway.ledger import LedgerReports, Reader, Replays, create_engine, fold_all, is_sqlite, migrate, queries
+from gateway.ledger import LedgerReports, Reader, ReplayRunner, create_engine, fold_all, is_sqlite, migrate, queries
 from tests.support.measured.servers import ROOT
 from tests.support.servers import postgres
 
@@ -220,7 +220,7 @@ def open_reports(url: str) -> LedgerReports:
     """Return the reports of a ledger, of which nothing is in memory."""
     return LedgerReports(
         Reader(url, timeout_s=60.0),
-        replays=Replays(url, clock=time.monotonic),
+        replays=ReplayRunner(url, clock=time.monotonic),
         unshipped=tuple,
         running=lambda _: None,
         utc_now=lambda: datetime.now(UTC),

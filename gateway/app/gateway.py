@@ -58,7 +58,7 @@ from gateway.ledger import (
     LedgerPool,
     LedgerReports,
     Reader,
-    Replays,
+    ReplayRunner,
     Retention,
     is_sqlite,
     ledger_id,
@@ -542,7 +542,7 @@ class Gateway:
     def _reports_of(self, address: Address, reader: Reader, runtime: Runtime) -> LedgerReports:
         return LedgerReports(
             reader,
-            replays=Replays(address, clock=runtime.clock),
+            replays=ReplayRunner(address, clock=runtime.clock),
             unshipped=self.ledger.unshipped,
             running=self.ledger.open_call,
             utc_now=runtime.utc_now,

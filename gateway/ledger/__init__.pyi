@@ -49,7 +49,7 @@ from .reports.reader import ResultRows as ResultRows
 from .reports.reader import Words as Words
 from .reports.reader import rows as rows
 from .reports.reports import LedgerReports as LedgerReports
-from .reports.reports import Replays as Replays
+from .reports.reports import ReplayRunner as ReplayRunner
 from .retention import Retention as Retention
 from .retention import expired as expired
 from .retention import prune as prune

@@ -127,7 +127,7 @@ _CHILD = "gateway.cli.replaying"
 _AWAY = "the ledger cannot be read, so nothing can be replayed now; the gateway's log says why"
 
 
-class Replays:
+class ReplayRunner:
     """Runs replays in a child process at low priority, so that no replay delays a call."""
 
     def __init__(
@@ -223,7 +223,7 @@ class LedgerReports:
         self,
         reader: Reader,
         *,
-        replays: Replays,
+        replays: ReplayRunner,
         unshipped: Callable[[], Sequence[Shippable]],
         running: Callable[[str], CallStart | None],
         utc_now: Callable[[], datetime],

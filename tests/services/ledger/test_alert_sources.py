@@ -45,7 +45,7 @@ from gateway.core.calls import NearLimit
 from gateway.core.race_failures import SkippedDeployment
 from gateway.core.reports import ReportsUnreachable
 from gateway.core.targets import Burn
-from gateway.ledger import Ledger, LedgerReports, Reader, Replays, create_engine, queries
+from gateway.ledger import Ledger, LedgerReports, Reader, ReplayRunner, create_engine, queries
 from tests.unit.ledger.records import call, failed, new_id, won
 
 NOW = datetime.now(UTC)
@@ -396,7 +396,7 @@ def _reports(url: str) -> LedgerReports:
         running=lambda _: None,
         utc_now=lambda: NOW,
         clock=lambda: 0.0,
-        replays=Replays(url, clock=lambda: 0.0),
+        replays=ReplayRunner(url, clock=lambda: 0.0),
     )
 
 

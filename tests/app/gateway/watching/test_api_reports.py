@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from gateway.admin import ROUTES
-from gateway.ledger import Replays
+from gateway.ledger import ReplayRunner
 from providers.simulator.script import Status
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
@@ -322,7 +322,7 @@ async def test_who_waits_too_long_for_another_replay_is_told_to_ask_again(serve:
     async with database, serve() as running:
         port = database.sockets[0].getsockname()[1]
         url = f"postgresql://reader@127.0.0.1:{port}/ledger"
-        running.gateway._reports._replays = Replays(url, clock=time.monotonic, turn_s=0.01)
+        running.gateway._reports._replays = ReplayRunner(url, clock=time.monotonic, turn_s=0.01)
         first = asyncio.create_task(read(running, "/api/replay?model=first"))
         holding = await begun.get()  # its child reads now, and goes on until the database answers or hangs up
         paths = [f"/api/replay?model={number}" for number in range(7)]
@@ -342,7 +342,7 @@ async def test_who_waits_too_long_for_another_replay_is_told_to_ask_again(serve:
 
 
 def test_a_request_waits_eight_seconds_for_another_replay() -> None:
-    assert inspect.signature(Replays).parameters["turn_s"].default == 8
+    assert inspect.signature(ReplayRunner).parameters["turn_s"].default == 8
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/api/history"])

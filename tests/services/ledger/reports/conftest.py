@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.core.calls import CallRecord, CallStart
-from gateway.ledger import Finished, Ledger, LedgerReports, Reader, Replays
+from gateway.ledger import Finished, Ledger, LedgerReports, Reader, ReplayRunner
 from tests.services.ledger.asking import asked
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Library:
         self.now = NOW
         self.reports = LedgerReports(
             Reader(url),
-            replays=Replays(url, clock=lambda: 0.0, kept_s=0.0),
+            replays=ReplayRunner(url, clock=lambda: 0.0, kept_s=0.0),
             unshipped=lambda: self.waiting,
             running=self.running.get,
             utc_now=lambda: self.now,

@@ -9,7 +9,7 @@ import pytest
 from gateway.alerts import TargetWatch
 from gateway.app.gauges import TargetFigures
 from gateway.core.targets import Definition, Target
-from gateway.ledger import LedgerReports, Reader, Replays, TargetCounting
+from gateway.ledger import LedgerReports, Reader, ReplayRunner, TargetCounting
 from gateway.watching import Metrics
 from tests.services.ledger.targets.conftest import Desk, some_calls
 from tests.unit.ledger.records import call, failed, new_id, won
@@ -25,7 +25,7 @@ async def reports(desk: Desk) -> AsyncIterator[LedgerReports]:
         Reader(desk.url),
         unshipped=list,
         running=lambda _: None,
-        replays=Replays(desk.url, clock=lambda: 0.0, kept_s=0.0),
+        replays=ReplayRunner(desk.url, clock=lambda: 0.0, kept_s=0.0),
         utc_now=lambda: desk.now,
         clock=lambda: 0.0,
         kept_s=0.0,
