@@ -67,7 +67,7 @@ from .keys.renewal import FileStates as FileStates
 from .keys.renewal import file_states as file_states
 from .keys.ring import has_several_keys as has_several_keys
 from .keys.rotation import Keys as Keys
-from .keys.rotation import Rotation as Rotation
+from .keys.rotation import RotationOutcome as RotationOutcome
 from .keys.rotation import succeeded as succeeded
 from .models.datasheets import UNKNOWN as UNKNOWN
 from .models.datasheets import UNLISTED as UNLISTED

@@ -21,7 +21,7 @@ from providers import (
     LearntFacts,
     LiteLLM,
     Met,
-    Rotation,
+    RotationOutcome,
     Setup,
     Upstream,
     Vendor,
@@ -138,8 +138,8 @@ class Upstreams:
             {place: key.get_secret_value() for place, key in places.items()}, before if known_at == address else {}
         )
 
-        def on_rotation(rotation: Rotation) -> None:
-            if rotation is Rotation.DONE:
+        def on_rotation(rotation: RotationOutcome) -> None:
+            if rotation is RotationOutcome.DONE:
                 # Event key.replaced: A provider's new key has answered, and the one before is forgotten.
                 # Do: The former key can be revoked.
                 get_logger().info("key.replaced", provider=name)

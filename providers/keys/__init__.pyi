@@ -8,4 +8,4 @@ from .renewal import file_states as file_states
 from .ring import KeyRing as KeyRing
 from .rotation import Keys as Keys
 from .rotation import RotatedKey as RotatedKey
-from .rotation import Rotation as Rotation
+from .rotation import RotationOutcome as RotationOutcome

@@ -47,7 +47,7 @@ def succeeded(places: Mapping[int | str, str], before: Mapping[int | str, Keys])
     return found
 
 
-class Rotation(Enum):
+class RotationOutcome(Enum):
     """The outcome of a new key."""
 
     DONE = auto()  # it has answered, and the former ones are forgotten
@@ -62,7 +62,7 @@ class RotatedKey:
         keys: Keys,
         opened: Callable[[str], Upstream],  # opens the upstream of one key
         *,
-        tell: Callable[[Rotation], object],  # each at most once
+        tell: Callable[[RotationOutcome], object],  # each at most once
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``keys``: at least two; forgotten ones are removed from this list."""
@@ -206,7 +206,7 @@ class RotatedKey:
         del self._upstreams[place + 1 :], self._keys[place + 1 :]
         self._in_use = upstream
         if upstream is self._new:
-            self._tell(Rotation.DONE)
+            self._tell(RotationOutcome.DONE)
         elif is_new_refused and not self._has_told_refused:
             self._has_told_refused = True
-            self._tell(Rotation.REFUSED)
+            self._tell(RotationOutcome.REFUSED)

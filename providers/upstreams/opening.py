@@ -8,7 +8,7 @@ import msgspec
 from providers.dialects import DOORS, HistoryRules
 from providers.exchange import Upstream
 from providers.http import ALONE, Connecting
-from providers.keys import KeyRing, Keys, RotatedKey, Rotation
+from providers.keys import KeyRing, Keys, RotatedKey, RotationOutcome
 from providers.refusals import ClientSecrets, LearntFacts, MaskedRecord
 from providers.upstreams.http_upstream import HttpUpstream, Server
 from providers.upstreams.litellm_library import LiteLLM
@@ -60,7 +60,7 @@ class Credentials(MaskedRecord, frozen=True, kw_only=True):
     names: Sequence[str | None] = ()  # theirs in the ledger; None where the operator set none
     former: Sequence[Keys] = ()  # each again, with the keys that it replaces and that are not forgotten yet
     # Called when a new key has answered, and when it is refused while a former one is not.
-    on_rotation: Callable[[Rotation], object] = lambda _: None
+    on_rotation: Callable[[RotationOutcome], object] = lambda _: None
     secrets: Sequence[str] = ()  # must not appear in messages either
     for_client: bool = False  # they are one client's, and nothing of them stays once the upstream is forgotten
 

@@ -6,7 +6,7 @@ import pytest
 
 from providers import step_by_step, succeeded
 from providers.exchange import Request
-from providers.keys import RotatedKey, Rotation
+from providers.keys import RotatedKey, RotationOutcome
 from providers.keys.rotation import TRY_NEW_EVERY_S
 from providers.refusals import ErrorKind, UpstreamError
 from tests.unit.providers.keys.inside.test_key_ring import REQUEST, OneKey, limited, refused
@@ -19,7 +19,7 @@ class Keys:
     def __init__(self, *names: str) -> None:
         self.now_s = 1000.0
         self.names = list(names)
-        self.told: list[Rotation] = []
+        self.told: list[RotationOutcome] = []
         self.upstreams: dict[str, OneKey] = {}
         self.asked: list[str] = []
         self.place = RotatedKey(self.names, self._opened, tell=self.told.append, clock=lambda: self.now_s)
@@ -44,9 +44,9 @@ def test_a_new_key_that_answers_ends_the_former_at_once() -> None:
     async def main() -> None:
         keys = Keys("new", "old")
         assert await keys.ask() == ["new"]
-        assert (keys.names, keys.told) == (["new"], [Rotation.DONE])
+        assert (keys.names, keys.told) == (["new"], [RotationOutcome.DONE])
         assert await keys.ask() == ["new"]
-        assert keys.told == [Rotation.DONE]
+        assert keys.told == [RotationOutcome.DONE]
 
     run(main())
 
@@ -59,11 +59,11 @@ def test_while_the_new_key_is_refused_the_former_is_asked_first_and_the_new_one_
         assert await keys.ask() == ["old"]
         keys.now_s += TRY_NEW_EVERY_S
         assert await keys.ask() == ["new", "old"]
-        assert keys.told == [Rotation.REFUSED]  # once
+        assert keys.told == [RotationOutcome.REFUSED]  # once
         keys.refuse()
         keys.now_s += TRY_NEW_EVERY_S
         assert await keys.ask() == ["new"]
-        assert keys.told == [Rotation.REFUSED, Rotation.DONE]
+        assert keys.told == [RotationOutcome.REFUSED, RotationOutcome.DONE]
 
     run(main())
 
