@@ -26,11 +26,11 @@ from .slowdowns import WINDOW_S as WINDOW_S
 from .slowdowns import AttemptTally as AttemptTally
 from .slowdowns import AttemptWindow as AttemptWindow
 from .slowdowns import Counts as Counts
+from .slowdowns import DetectedSlowdown as DetectedSlowdown
 from .slowdowns import Happened as Happened
 from .slowdowns import Histogram as Histogram
 from .slowdowns import Metric as Metric
 from .slowdowns import PastSlowdown as PastSlowdown
-from .slowdowns import Slowdown as Slowdown
 from .slowdowns import SlowdownChange as SlowdownChange
 from .slowdowns import Windows as Windows
 from .sources import RULES as RULES

@@ -19,10 +19,10 @@ from gateway.alerts.slowdowns import (
     HOUR_S,
     SPEEDS,
     WINDOW_S,
+    DetectedSlowdown,
     Happened,
     Metric,
     PastSlowdown,
-    Slowdown,
     SlowdownChange,
     Windows,
 )
@@ -86,7 +86,7 @@ class Detection:
         self._log = structlog.get_logger()
 
     @property
-    def slower(self) -> list[Slowdown]:
+    def slower(self) -> list[DetectedSlowdown]:
         """The open slowdowns; none unless this process is elected."""
         state = self._state
         return [] if state is None else [slowdown for watch in state.models.values() for slowdown in watch.open]

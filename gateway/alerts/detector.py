@@ -19,9 +19,9 @@ from gateway.alerts.slowdowns import (
     WINDOW_S,
     AttemptTally,
     AttemptWindow,
+    DetectedSlowdown,
     Happened,
     Metric,
-    Slowdown,
     SlowdownChange,
     SlowdownEnd,
 )
@@ -163,7 +163,7 @@ class MetricWatch:
         self._back = ShiftEvidence(0.0, BACK)
         self._last_s = 0  # start of the newest window
         self._since_s = 0  # earlier windows do not count
-        self.open: Slowdown | None = None
+        self.open: DetectedSlowdown | None = None
 
     def _copied(self, new: _OTHER) -> _OTHER:
         new._evidence = [one.copy() for one in self._evidence]  # noqa: SLF001 - the same class
@@ -171,7 +171,7 @@ class MetricWatch:
         new._last_s, new._since_s, new.open = self._last_s, self._since_s, self.open  # noqa: SLF001 - likewise
         return new
 
-    def began(self, slowdown: Slowdown) -> None:
+    def began(self, slowdown: DetectedSlowdown) -> None:
         """Note a slowdown that was detected elsewhere, or before a restart."""
         self.open = slowdown
         self._forget()
@@ -202,7 +202,7 @@ class MetricWatch:
 
     def _begin(self, found: ShiftEvidence, noticed_s: int, log_ratio: float, error: float) -> SlowdownChange:
         model, deployment, metric = self._key
-        slowdown = Slowdown(
+        slowdown = DetectedSlowdown(
             model=model,
             deployment=deployment,
             metric=metric,
@@ -479,7 +479,7 @@ class ModelWatch:
             self._past.append(change)
 
     @property
-    def open(self) -> list[Slowdown]:
+    def open(self) -> list[DetectedSlowdown]:
         """The open slowdowns."""
         found = [watch.open for one in self.deployments.values() for watch in one.watches.values()]
         return [slowdown for slowdown in found if slowdown is not None]

@@ -56,7 +56,7 @@ class AttemptWindow(msgspec.Struct, frozen=True):
 Windows = Mapping[int, Mapping[str, Mapping[str, AttemptWindow]]]  # by begin, model and deployment
 
 
-class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
+class DetectedSlowdown(msgspec.Struct, frozen=True, kw_only=True):
     """A deployment is worse than usual by one metric.
 
     ``ratio``: how many times as long, slow or frequent as expected, with an interval of 95 %; ``n``: the number of
@@ -94,7 +94,7 @@ class SlowdownChange(msgspec.Struct, frozen=True):
     """The begin or the end of a slowdown."""
 
     happened: Happened
-    slowdown: Slowdown
+    slowdown: DetectedSlowdown
     ended_s: int | None = None
     ending: SlowdownEnd | None = None
 
@@ -102,5 +102,5 @@ class SlowdownChange(msgspec.Struct, frozen=True):
 class PastSlowdown(msgspec.Struct, frozen=True):
     """A slowdown that was stored; ``ended_s`` is None while it lasts."""
 
-    slowdown: Slowdown
+    slowdown: DetectedSlowdown
     ended_s: int | None

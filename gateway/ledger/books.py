@@ -26,12 +26,12 @@ from gateway.alerts import (
     BookAway,
     Counts,
     DeliveryResult,
+    DetectedSlowdown,
     Happened,
     Histogram,
     Metric,
     PastSlowdown,
     Severity,
-    Slowdown,
     SlowdownChange,
     Windows,
 )
@@ -448,7 +448,9 @@ class Slowdowns:
         slowdowns = []
         for row in rows(answer):
             fields = {name: row[name] for name in ("model", "deployment", "ratio", "low", "high", "n")}
-            slowdown = Slowdown(**fields, metric=Metric(row["metric"]), began_s=row["began"], noticed_s=row["noticed"])
+            slowdown = DetectedSlowdown(
+                **fields, metric=Metric(row["metric"]), began_s=row["began"], noticed_s=row["noticed"]
+            )
             slowdowns.append(PastSlowdown(slowdown, row["ended"]))
         return slowdowns
 
@@ -483,7 +485,7 @@ class Slowdowns:
             raise ReportsUnreachable(str(unreachable(self._engine.url, error))) from error
 
 
-def evidence_sql(words: Words, slowdown: Slowdown) -> str:
+def evidence_sql(words: Words, slowdown: DetectedSlowdown) -> str:
     """Return a query that shows the deployment and its peers by the hour, before and after the slowdown began."""
     began = _at(slowdown.began_s)
     since, until = began - _EVIDENCE_BEFORE, began + _EVIDENCE_AFTER

@@ -14,11 +14,11 @@ from gateway.alerts import (
     HOUR_S,
     WINDOW_S,
     AttemptWindow,
+    DetectedSlowdown,
     Detection,
     Happened,
     Histogram,
     Metric,
-    Slowdown,
     detection,
 )
 from gateway.alerts import SlowdownChange as Began
@@ -127,7 +127,7 @@ class Looking:
         self.detection = Detection(self.ledger, lambda: sums.now_s + 61 + self.ahead_s, leaves=leaves)
 
     @property
-    def shown(self) -> Sequence[Slowdown]:
+    def shown(self) -> Sequence[DetectedSlowdown]:
         """The slowdowns that go on."""
         return self.detection.slower
 
@@ -205,7 +205,7 @@ async def test_a_slowdown_that_nobody_has_looked_at_for_weeks_ends_with_the_next
     sums = Sums(ledger_url)
     one = Looking(ledger_url, sums, "one")
     began_s = sums.now_s
-    found = Slowdown(
+    found = DetectedSlowdown(
         model="m",
         deployment="d0",
         metric=Metric.TTFT,

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.alerts import AlertEvent, AlertKind, Happened, Metric, Slowdown, SlowdownChange
+from gateway.alerts import AlertEvent, AlertKind, DetectedSlowdown, Happened, Metric, SlowdownChange
 from gateway.alerts.stated_models import FIRST_LOOK, LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
 from gateway.ledger import Reader, Slowdowns
 from providers.simulator.script import Hang, Raw, Status, Step
@@ -126,7 +126,7 @@ async def test_a_slowdown_is_said_only_where_somebody_looks_for_its_end(serve: S
     ) as running:
         url = running.gateway.context.settings.database_url.get_secret_value()
         slowdowns = Slowdowns(url, Reader(url), "the one before")
-        found = Slowdown(
+        found = DetectedSlowdown(
             model="llama",
             deployment="alpha/m",
             metric=Metric.TTFT,
