@@ -52,9 +52,9 @@ from gateway.ledger import (
     LedgerReports,
     Reader,
     SharedClock,
-    Slowdowns,
     SqlAlertBook,
     SqlProbeBook,
+    SqlSlowdownBook,
     TargetCounting,
 )
 from gateway.limits import UTC_ZONE
@@ -241,7 +241,7 @@ def slowdown_watch(database: Database, clock: SharedClock, metrics: Metrics, *, 
         DatabaseUrlError: the ledger's address is invalid.
 
     """
-    book = Slowdowns(database, Reader(database), holder)
+    book = SqlSlowdownBook(database, Reader(database), holder)
     detection = Detection(book, clock.unix_s, leaves=lambda: clock.leaves_turns)
     metrics.read_series(SLOWER, detection.ratios)
     return detection

@@ -2,9 +2,9 @@ from . import queries as queries
 from .blocked import Patience as Patience
 from .blocked import SchemaBlockedError as SchemaBlockedError
 from .board import counts_since as counts_since
-from .books import Slowdowns as Slowdowns
 from .books import SqlAlertBook as SqlAlertBook
 from .books import SqlProbeBook as SqlProbeBook
+from .books import SqlSlowdownBook as SqlSlowdownBook
 from .calls_to_replay import MOST_CALLS as MOST_CALLS
 from .calls_to_replay import models as models
 from .calls_to_replay import raced_calls as raced_calls

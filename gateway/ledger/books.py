@@ -358,7 +358,7 @@ def _failures(outcomes: list[str | None]) -> int:
 
 
 # Slowdowns in the ledger: the process that may look for slowdowns, the slowdowns, and the sums to look at.
-# ``Slowdowns`` reads windows with the reader of reports and writes few rows, so one connection is enough.
+# ``SqlSlowdownBook`` reads windows with the reader of reports and writes few rows, so one connection is enough.
 
 CUT = "ttft_cut"  # the histogram of the ages at which attempts were cut
 _METRICS = (Metric.TTFT, Metric.TPS, Metric.ITL)
@@ -368,7 +368,7 @@ _EVIDENCE_AFTER = timedelta(hours=24)
 _EVIDENCE_BEFORE = timedelta(days=8)
 
 
-class Slowdowns:
+class SqlSlowdownBook:
     """The detector's book, and its view of the ledger. Without a database, methods raise ReportsUnreachable."""
 
     def __init__(self, database: Database, reader: Reader, holder: str) -> None:

@@ -25,7 +25,7 @@ from gateway.alerts import SlowdownChange as Began
 from gateway.alerts.slowdowns import SlowdownEnd
 from gateway.core.calls import CallRecord
 from gateway.core.ids import new_id
-from gateway.ledger import Ledger, Reader, Slowdowns, create_engine, is_sqlite, queries
+from gateway.ledger import Ledger, Reader, SqlSlowdownBook, create_engine, is_sqlite, queries
 from tests.services.ledger.asking import asked
 from tests.support.slowed import Change, Model, Noise, World
 from tests.unit.ledger import records
@@ -122,7 +122,7 @@ class Looking:
     """A process that may look."""
 
     def __init__(self, url: str, sums: Sums, holder: str, *, leaves: Callable[[], bool] = lambda: False) -> None:
-        self.ledger = Slowdowns(url, Reader(url), holder)
+        self.ledger = SqlSlowdownBook(url, Reader(url), holder)
         self.ahead_s = 0  # how far its clock is
         self.detection = Detection(self.ledger, lambda: sums.now_s + 61 + self.ahead_s, leaves=leaves)
 
@@ -227,8 +227,8 @@ async def test_a_slowdown_that_nobody_has_looked_at_for_weeks_ends_with_the_next
 
 async def test_another_process_looks_once_the_first_one_is_silent(ledger_url: str) -> None:
     now, lease = datetime(2026, 11, 22, tzinfo=UTC), timedelta(minutes=11)
-    one = Slowdowns(ledger_url, Reader(ledger_url), "one")
-    other = Slowdowns(ledger_url, Reader(ledger_url), "other")
+    one = SqlSlowdownBook(ledger_url, Reader(ledger_url), "one")
+    other = SqlSlowdownBook(ledger_url, Reader(ledger_url), "other")
     assert await one.elected(now, lease)
     assert not await other.elected(now + timedelta(minutes=10), lease)
     assert await one.elected(now + timedelta(minutes=10), lease)
@@ -253,7 +253,7 @@ async def test_a_defect_in_one_look_does_not_end_the_search(tmp_path: Path) -> N
 
 async def test_a_process_that_has_never_looked_ends_without_asking_the_database(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
-    slowdowns = Slowdowns(url, Reader(url), "one")
+    slowdowns = SqlSlowdownBook(url, Reader(url), "one")
     await slowdowns.resign()
     await slowdowns.aclose()
     assert not (tmp_path / "ledger.db").exists()
@@ -267,7 +267,7 @@ async def test_attempts_that_were_cut_are_counted_by_their_age_and_hours_without
     ledger.call_finished(raced_call(now - timedelta(minutes=1)))
     await ledger.flush()
     await ledger.close()
-    slowdowns = Slowdowns(ledger_url, Reader(ledger_url), "one")
+    slowdowns = SqlSlowdownBook(ledger_url, Reader(ledger_url), "one")
     until_s = int(now.timestamp()) + 600
     found = await slowdowns.windows(HOUR_S, until_s - 3 * HOUR_S, until_s)
     [windows] = [window for models in found.values() for window in models.values()]

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.alerts import AlertEvent, AlertKind, DetectedSlowdown, Happened, Metric, SlowdownChange
 from gateway.alerts.stated_models import FIRST_LOOK, LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
-from gateway.ledger import Reader, Slowdowns
+from gateway.ledger import Reader, SqlSlowdownBook
 from providers.simulator.script import Hang, Raw, Status, Step
 from tests.app.alerts.receiver import Receiver
 from tests.app.gateway.running_gateway import RunningGateway, Serve, serving
@@ -125,7 +125,7 @@ async def test_a_slowdown_is_said_only_where_somebody_looks_for_its_end(serve: S
         alpha=stating("m"), config={"ledger": {"slowdowns": is_on}, "alerts": {"enabled": False}}
     ) as running:
         url = running.gateway.context.settings.database_url.get_secret_value()
-        slowdowns = Slowdowns(url, Reader(url), "the one before")
+        slowdowns = SqlSlowdownBook(url, Reader(url), "the one before")
         found = DetectedSlowdown(
             model="llama",
             deployment="alpha/m",
