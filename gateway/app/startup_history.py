@@ -8,7 +8,7 @@ from datetime import datetime
 import structlog
 
 from gateway.api import InBackground
-from gateway.core.calls import Used
+from gateway.core.calls import LimitUse
 from gateway.core.tasks import end_if_cancelled
 from gateway.ledger import Ledger, LedgerError
 from gateway.limits import Leases, Zones, began_s, spent_by_owners, used_by_quota
@@ -150,7 +150,7 @@ class StartupHistory:
         unix_s, zones = self._unix_clock(), self._zones()
         waiting = await self._ledger.spooled(began_s(zones, unix_s))
         teams, payer_of = self._teams(), self._payer_of()
-        used: list[list[Used]] = [[], []]
+        used: list[list[LimitUse]] = [[], []]
         for each in waiting.used:
             used[each.team is not None or each.end_user is not None].append(each)
         self._of_payers = self._of_payers or used_by_quota(used[True], unix_s, teams, payer_of, zones)
@@ -218,7 +218,7 @@ class StartupHistory:
         since the start, to which nothing is added. ``names``: the limits of teams and end users, if any of these are
         new. ``until``: when the limits were set: calls that began later are counted by the limits themselves.
         """
-        unix_s, payers_used = self._unix_clock(), list[Used]()
+        unix_s, payers_used = self._unix_clock(), list[LimitUse]()
         async with self._adding:  # a limit set later includes this use
             while True:
                 try:

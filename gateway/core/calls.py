@@ -526,7 +526,7 @@ class Spent(msgspec.Struct, frozen=True, gc=False):
     lost_usd: float = 0.0  # of this model's attempts that lost a race; only where client is None
 
 
-class Used(msgspec.Struct, frozen=True, gc=False):
+class LimitUse(msgspec.Struct, frozen=True, gc=False):
     """The use of limits by an owner since an instant: a client, a team, an end user, or a model."""
 
     since_s: float  # Unix seconds; -inf: ever

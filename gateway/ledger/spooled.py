@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.core.attempts import Outcome
-from gateway.core.calls import Spent, Used
+from gateway.core.calls import LimitUse, Spent
 from gateway.core.rules import BEATEN
 from gateway.ledger.folders import segment_numbers, segment_path
 
@@ -65,10 +65,10 @@ class SpoolSums:
         return [Spent(client, model, *usd) for (client, model), usd in self._spent.items()]
 
     @property
-    def used(self) -> list[Used]:
+    def used(self) -> list[LimitUse]:
         """The usage of clients, models, teams and end users, as the ledger sums it."""
         return [
-            Used(since_s, usd, tokens, *who)
+            LimitUse(since_s, usd, tokens, *who)
             for who, sums in self._used.items()
             for since_s, (usd, tokens) in zip(self._since_s, sums, strict=True)
         ]

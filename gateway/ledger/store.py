@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Row, TextClause, text
 
-from gateway.core.calls import CallRecord, HourlySum, Spent, Used
+from gateway.core.calls import CallRecord, HourlySum, LimitUse, Spent
 from gateway.core.records import PROBES, StoredName
 from gateway.ledger import ends, folding, inserts, queries, retention
 from gateway.ledger.connections import (
@@ -266,7 +266,7 @@ class Store(Protocol):
 
         """
 
-    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[LimitUse]:
         """Return the usage of clients and models before ``until``, since each of ``since_s`` (-inf: ever).
 
         In windows, the usage of others in the five minutes around ``until`` counts, too; that of ``own`` rows does not.
@@ -276,7 +276,7 @@ class Store(Protocol):
 
         """
 
-    async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+    async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[LimitUse]:
         """Return the usage of teams and end users before ``until``, since each of ``since_s`` (-inf: ever).
 
         Raises:
@@ -384,12 +384,12 @@ class SqlStore:
         await self.fold_all()
         return await spent(self._database, now, until)
 
-    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows | None = None) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows | None = None) -> list[LimitUse]:
         """Return the usage of clients and models, also in rows that a killed gateway left out of the sums."""
         await self.fold_all()
         return await used(self._database, since_s, until, own)
 
-    async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+    async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[LimitUse]:
         """Return the usage of teams and end users, from rows; of totals, from sums."""
         if -inf in since_s:
             await self.fold_all()

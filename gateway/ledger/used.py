@@ -13,7 +13,7 @@ from math import inf
 
 import msgspec
 
-from gateway.core.calls import Used
+from gateway.core.calls import LimitUse
 from gateway.core.records import PROBES
 from gateway.ledger import queries
 from gateway.ledger.connections import Database
@@ -130,7 +130,9 @@ class OwnRows(msgspec.Struct, frozen=True):
     since: datetime
 
 
-async def used(database: Database, since_s: Sequence[float], until: datetime, own: OwnRows | None = None) -> list[Used]:
+async def used(
+    database: Database, since_s: Sequence[float], until: datetime, own: OwnRows | None = None
+) -> list[LimitUse]:
     """Return the usage of clients and models before ``until``, since each of ``since_s`` (Unix seconds; -inf: ever).
 
     In windows, the usage of others in the five minutes around ``until`` counts, too; that of ``own`` rows does not.
@@ -171,13 +173,13 @@ async def used(database: Database, since_s: Sequence[float], until: datetime, ow
     ]
     pairs_own = {(client, model): (usd, tokens) for place, client, model, usd, tokens in rows if place == _ITS_OWN}
     return [
-        _without(Used(since_s[place], usd, tokens, client=client, model=model), pairs_own)
+        _without(LimitUse(since_s[place], usd, tokens, client=client, model=model), pairs_own)
         for place, client, model, usd, tokens in rows
         if place != _ITS_OWN and (usd or tokens)
     ]
 
 
-def _without(each: Used, own: Mapping[tuple[str | None, str | None], tuple[float, float]]) -> Used:
+def _without(each: LimitUse, own: Mapping[tuple[str | None, str | None], tuple[float, float]]) -> LimitUse:
     """Return the usage without a replica's own part; totals have no such part."""
     usd, tokens = (0.0, 0.0) if each.since_s == -inf else own.get((each.client, each.model), (0.0, 0.0))
     return msgspec.structs.replace(each, usd=max(0.0, each.usd - usd), tokens=max(0.0, each.tokens - tokens))
@@ -208,7 +210,7 @@ limit {most}
 """
 
 
-async def used_by_payers(database: Database, since_s: Iterable[float], until: datetime) -> list[Used]:
+async def used_by_payers(database: Database, since_s: Iterable[float], until: datetime) -> list[LimitUse]:
     """Return the usage of teams and end users before ``until``, since each of ``since_s`` (-inf: ever).
 
     Raises:
@@ -218,7 +220,7 @@ async def used_by_payers(database: Database, since_s: Iterable[float], until: da
     words, since_s = words_of(database), sorted(since_s)
     names = {"team": words.tag("team"), "end_user": words.tag("end_user"), "until": words.instant(until)}
     finite = [each_s for each_s in since_s if each_s > -inf and each_s < until.timestamp()]
-    uses: list[Used] = []
+    uses: list[LimitUse] = []
     if finite:
         starts = [words.instant(datetime.fromtimestamp(each_s, UTC)) for each_s in finite]
         sums = ", ".join(
@@ -229,14 +231,14 @@ async def used_by_payers(database: Database, since_s: Iterable[float], until: da
         sql = _PAYERS.format(**names, sums=sums, tokens=_TOKENS, since=starts[0], most=MOST_PAYERS)
         for client, team, end_user, *amounts in (await queries.run(database, sql, timeout_s=TIMEOUT_S)).rows:
             uses += [
-                Used(each_s, float(usd), float(tokens), client=client, team=team, end_user=end_user)
+                LimitUse(each_s, float(usd), float(tokens), client=client, team=team, end_user=end_user)
                 for each_s, usd, tokens in zip(finite, amounts[::2], amounts[1::2], strict=True)
                 if usd or tokens
             ]
     if -inf in since_s:
         sql = _PAYERS_TOTALS.format(**names, tokens=_TOKENS, most=MOST_PAYERS, new_calls=_is_new(words, "calls"))
         uses += [
-            Used(
+            LimitUse(
                 -inf,
                 max(0.0, float(usd or 0.0)),
                 max(0.0, float(tokens or 0.0)),

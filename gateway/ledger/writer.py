@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from gateway.core.attempts import AttemptRecord
-from gateway.core.calls import CallRecord, CallStart, HourlySum, Spent, Used
+from gateway.core.calls import CallRecord, CallStart, HourlySum, LimitUse, Spent
 from gateway.core.log import StandingFault
 from gateway.core.records import OutageRecord, RefusalRecord, StoredName
 from gateway.core.tasks import pause
@@ -608,7 +608,7 @@ class Ledger:
         now = self.clock.now()
         return await self._store.spent(now, self._began(now))
 
-    async def used(self, since_s: Sequence[float], until: datetime | None = None) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime | None = None) -> list[LimitUse]:
         """Return the usage of clients and models since each of ``since_s``, when this process began; as for ``spent``.
 
         ``until``: another end, by this machine's clock, which rows have, too. Waiting rows are stored before.
@@ -621,7 +621,7 @@ class Ledger:
         until = await self._stored(until)
         return await self._store.used(since_s, self._shared(until), OwnRows(self._replica, until))
 
-    async def used_by_payers(self, since_s: Sequence[float], until: datetime | None = None) -> list[Used]:
+    async def used_by_payers(self, since_s: Sequence[float], until: datetime | None = None) -> list[LimitUse]:
         """Return the usage of teams and end users since each of ``since_s``, when this process began; as for ``spent``.
 
         ``until``: as for ``used``.

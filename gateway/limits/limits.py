@@ -14,7 +14,7 @@ from math import inf
 import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, TokensSource
-from gateway.core.calls import CallRecord, Level, NearLimit, Used
+from gateway.core.calls import CallRecord, Level, LimitUse, NearLimit
 from gateway.limits.accounts import BEFORE_BODY, Account, name_in
 from gateway.limits.admission import Admission, Wanted, is_left_beside, settle, without_dollars
 from gateway.limits.admission import hold as hold_all
@@ -631,7 +631,7 @@ def _window_of(quota: Quota) -> tuple[str, float, float]:
 
 
 def used_by_quota(
-    rows: Iterable[Used],
+    rows: Iterable[LimitUse],
     unix_s: float,
     teams: Mapping[str, str] = {},
     payer_of: Callable[[str], str] = str,
@@ -655,7 +655,7 @@ def used_by_quota(
 
 
 def _owners(
-    row: Used, teams: Mapping[str, str], payer_of: Callable[[str], str], zones: Zones
+    row: LimitUse, teams: Mapping[str, str], payer_of: Callable[[str], str], zones: Zones
 ) -> Iterator[tuple[str, str]]:
     """Yield the owners of the accounts that count the usage in a row, each with the zone of the owner's windows."""
     zone, client = zones.of_client(row.client), owner_of_client(row.client)

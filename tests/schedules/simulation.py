@@ -25,7 +25,7 @@ from msgspec import structs
 
 from gateway.app import Gateway, Runtime
 from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed
-from gateway.core.calls import Call, CallRecord, CallStart, HourlySum, Recorder, Spent, Used
+from gateway.core.calls import Call, CallRecord, CallStart, HourlySum, LimitUse, Recorder, Spent
 from gateway.core.ids import uuid7
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.records import StoredName
@@ -129,10 +129,10 @@ class MemoryStore:
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
-    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[LimitUse]:
         return []
 
-    async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+    async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[LimitUse]:
         return []
 
     async def lately(self, now: datetime, until: datetime) -> dict[str, dict[int, dict[str, float]]]:

@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.core.attempts import Outcome
-from gateway.core.calls import Used
+from gateway.core.calls import LimitUse
 from gateway.core.errors import InvalidRequest
 from gateway.core.records import PROBES
 from gateway.http import read_model
@@ -65,7 +65,7 @@ MADE_BY_HAND = (
 )
 
 
-def of_clients(rows: Iterable[Used]) -> list[Used]:
+def of_clients(rows: Iterable[LimitUse]) -> list[LimitUse]:
     return [each for each in rows if each.model is None]
 
 

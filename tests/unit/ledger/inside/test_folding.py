@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.core.calls import CallRecord, HourlySum, Spent, Used
+from gateway.core.calls import CallRecord, HourlySum, LimitUse, Spent
 from gateway.core.records import StoredName
 from gateway.ledger import DatabaseUnreachableError, Retention
 from gateway.ledger.entries import Entry
@@ -63,10 +63,10 @@ class Notes:
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
-    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[LimitUse]:
         return []
 
-    async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+    async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[LimitUse]:
         return []
 
     async def lately(self, now: datetime, until: datetime) -> dict[str, dict[int, dict[str, float]]]:

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from gateway.app.startup_history import StartupHistory
-from gateway.core.calls import HourlySum, Spent, Used
+from gateway.core.calls import HourlySum, LimitUse, Spent
 from gateway.ledger import DatabaseUnreachableError, Ledger
 from gateway.ledger.entries import Entry
 from gateway.ledger.used import OwnRows
@@ -35,8 +35,8 @@ class AtMidnight(Notes):
         self._clock.now_s = MIDNIGHT_S + 1
         return [Spent("team", "llama", 1.0, 0.5)]
 
-    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
-        return [Used(each_s, 1.0, client="team") for each_s in since_s]
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[LimitUse]:
+        return [LimitUse(each_s, 1.0, client="team") for each_s in since_s]
 
 
 async def test_what_is_read_at_midnight_counts_on_the_day_of_which_it_is(tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ class Away(Notes):
             raise DatabaseUnreachableError("connection refused")
         return []
 
-    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
-        found = [Used(each_s, 1.0, client="team") for each_s in since_s]
-        return [*found, *(Used(each_s, 1.0, model="llama") for each_s in since_s)]
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[LimitUse]:
+        found = [LimitUse(each_s, 1.0, client="team") for each_s in since_s]
+        return [*found, *(LimitUse(each_s, 1.0, model="llama") for each_s in since_s)]
 
 
 USER = level_of_end_user("team:research", "ann", {"usd_per_day": 2.0, "usd_per_month": 2.0})
@@ -219,10 +219,10 @@ class Growing(Notes):
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
-    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[LimitUse]:
         self.untils.append(until)
         usd = 1.0 if until == min(self.untils) else 1.5
-        return [Used(each_s, usd, client=client) for each_s in since_s for client in ("new", "old")]
+        return [LimitUse(each_s, usd, client=client) for each_s in since_s for client in ("new", "old")]
 
 
 async def test_what_a_start_reads_late_does_not_replace_what_a_limit_set_meanwhile_has_found(tmp_path: Path) -> None:

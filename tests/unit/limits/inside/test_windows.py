@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.core.calls import Used
+from gateway.core.calls import LimitUse
 from gateway.limits import (
     LimitReached,
     Limits,
@@ -219,9 +219,9 @@ async def test_a_start_goes_on_from_what_each_window_of_each_zone_has_used() -> 
     instants = began_s(zones, NOON_S)
     assert instants[0] == -inf
     assert len(instants) == 2 + 2 * 3  # the hour and the total are those of all
-    rows = [Used(since_s, 0.5, 100.0, client="team") for since_s in instants]
-    rows += [Used(since_s, 0.25, 50.0, model="llama") for since_s in instants]
-    rows += [Used(since_s, 0.125, 25.0, client="other", team="research", end_user="ann") for since_s in instants]
+    rows = [LimitUse(since_s, 0.5, 100.0, client="team") for since_s in instants]
+    rows += [LimitUse(since_s, 0.25, 50.0, model="llama") for since_s in instants]
+    rows += [LimitUse(since_s, 0.125, 25.0, client="other", team="research", end_user="ann") for since_s in instants]
     clock = Process().clock
     leases = OwnShare(1, clock=clock, unix_clock=clock)
     leases.recollect(used_by_quota(rows, NOON_S, {"team": "crew"}, zones=zones))
