@@ -7,7 +7,7 @@ from .auth import TOKEN as TOKEN
 from .auth import VISITOR as VISITOR
 from .auth import KeyAdmission as KeyAdmission
 from .auth import Trust as Trust
-from .auth import WrongKeys as WrongKeys
+from .auth import WrongKeyCounter as WrongKeyCounter
 from .auth import counted_address as counted_address
 from .auth import counted_as as counted_as
 from .auth import demand_local_host as demand_local_host

@@ -150,7 +150,7 @@ class _Guesser(msgspec.Struct):
         return max(0.0, self.wrong - (now_s - self.at_s) / FORGOTTEN_S)
 
 
-class WrongKeys:
+class WrongKeyCounter:
     """Counts wrong keys by address (IPv6: by /64), and delays the answers after the first few.
 
     ``waiting``: answers delayed now; ``delayed``: answers delayed so far; ``at_once``: answers sent at once, as too

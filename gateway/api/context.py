@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from gateway.access import Client, KeyAdmission, WrongKeys
+from gateway.access import Client, KeyAdmission, WrongKeyCounter
 from gateway.api.call_context import CallContext
 from gateway.api.payers import Payers
 from gateway.api.refusals import Refusals
@@ -93,7 +93,7 @@ class Context(CallContext):
         self.refusals = refusals
         self.vectors = vectors
         self.body_work = BodyWork(services.clock)
-        self.wrong_keys = WrongKeys()
+        self.wrong_keys = WrongKeyCounter()
         self.sockets = OpenSockets()
         self.phase = GatewayPhase.SERVING
         self.drains = asyncio.Event()  # set when the phase becomes DRAINING

@@ -7,7 +7,7 @@ from functools import partial
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from gateway.access import WrongKeys
+from gateway.access import WrongKeyCounter
 from gateway.app.engine import Peers
 from gateway.core.targets import Standing, duration
 from gateway.core.tasks import LongestTurns
@@ -45,7 +45,7 @@ def add_gauges(
     board: "RedisBoard | None",
     log: CallLog,
     seats: Seats,
-    wrong_keys: WrongKeys,
+    wrong_keys: WrongKeyCounter,
     leases: Leases,
     keys: Keys[Any],
     intake: Intake,
@@ -134,7 +134,7 @@ def _add_ledger(metrics: Metrics, ledger: Ledger) -> None:
     )
 
 
-def _add_wrong_keys(metrics: Metrics, wrong_keys: WrongKeys) -> None:
+def _add_wrong_keys(metrics: Metrics, wrong_keys: WrongKeyCounter) -> None:
     metrics.gauge(
         "holeshot_guessing_addresses",
         "Addresses with so many wrong keys that answers to more of them are delayed.",

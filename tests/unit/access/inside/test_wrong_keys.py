@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from gateway.access import WrongKeys
+from gateway.access import WrongKeyCounter
 from gateway.access.auth import ADDRESSES, FREE, LONGEST_S, WAITING, WAITING_PER_ADDRESS
 from tests.unit.racing.virtual_time import run
 
@@ -16,13 +16,13 @@ def now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def took_s(wrong_keys: WrongKeys, address: str | None = HERE) -> float:
+async def took_s(wrong_keys: WrongKeyCounter, address: str | None = HERE) -> float:
     began_s = now_s()
     assert await wrong_keys.hold(address)
     return now_s() - began_s
 
 
-async def guess(wrong_keys: WrongKeys, times: int, address: str = HERE) -> None:
+async def guess(wrong_keys: WrongKeyCounter, times: int, address: str = HERE) -> None:
     for _ in range(times):
         await wrong_keys.hold(address)
 
@@ -34,13 +34,13 @@ async def started(holds: Iterable[asyncio.Task[bool]]) -> list[asyncio.Task[bool
     return tasks
 
 
-def hold(wrong_keys: WrongKeys, address: str = HERE) -> asyncio.Task[bool]:
+def hold(wrong_keys: WrongKeyCounter, address: str = HERE) -> asyncio.Task[bool]:
     return asyncio.get_running_loop().create_task(wrong_keys.hold(address))
 
 
 def test_the_first_five_are_answered_at_once_and_each_further_one_later() -> None:
     async def main() -> list[float]:
-        wrong_keys = WrongKeys()
+        wrong_keys = WrongKeyCounter()
         wait_s = [await took_s(wrong_keys) for _ in range(FREE)]
         at_once = [hold(wrong_keys) for _ in range(8)]  # together, so that nothing is forgotten meanwhile
         began_s = now_s()
@@ -55,7 +55,7 @@ def test_the_first_five_are_answered_at_once_and_each_further_one_later() -> Non
 
 def test_who_tries_one_after_the_other_waits_longer_and_longer() -> None:
     async def main() -> list[float]:
-        wrong_keys = WrongKeys()
+        wrong_keys = WrongKeyCounter()
         return [await took_s(wrong_keys) for _ in range(60)]
 
     wait_s = run(main())
@@ -67,7 +67,7 @@ def test_who_tries_one_after_the_other_waits_longer_and_longer() -> None:
 
 def test_five_a_minute_are_never_delayed() -> None:
     async def main() -> float:
-        wrong_keys, waited_s = WrongKeys(), 0.0
+        wrong_keys, waited_s = WrongKeyCounter(), 0.0
         for _ in range(100):
             waited_s += await took_s(wrong_keys)
             await asyncio.sleep(12.0)
@@ -78,7 +78,7 @@ def test_five_a_minute_are_never_delayed() -> None:
 
 def test_an_address_is_forgotten_after_two_quiet_minutes() -> None:
     async def main() -> None:
-        wrong_keys = WrongKeys()
+        wrong_keys = WrongKeyCounter()
         await guess(wrong_keys, 50)
         assert wrong_keys.guessing(now_s()) == 1
         await asyncio.sleep(60.0)
@@ -96,7 +96,7 @@ def test_an_address_is_forgotten_after_two_quiet_minutes() -> None:
 )
 def test_only_the_same_address_is_delayed(other: str | None, is_same: bool) -> None:
     async def main() -> float:
-        wrong_keys = WrongKeys()
+        wrong_keys = WrongKeyCounter()
         await guess(wrong_keys, 10)
         return await took_s(wrong_keys, other)
 
@@ -105,7 +105,7 @@ def test_only_the_same_address_is_delayed(other: str | None, is_same: bool) -> N
 
 def test_all_addresses_of_an_ipv6_network_are_one() -> None:
     async def main() -> tuple[float, float]:
-        wrong_keys = WrongKeys()
+        wrong_keys = WrongKeyCounter()
         for host in range(10):
             await wrong_keys.hold(f"2001:db8::{host:x}")
         return await took_s(wrong_keys, "2001:db8::ffff"), await took_s(wrong_keys, "2001:db8:0:1::1")
@@ -116,7 +116,7 @@ def test_all_addresses_of_an_ipv6_network_are_one() -> None:
 
 def test_one_address_holds_few_answers_and_the_others_come_at_once() -> None:
     async def main() -> None:
-        wrong_keys = WrongKeys()
+        wrong_keys = WrongKeyCounter()
         await guess(wrong_keys, FREE)
         waiting = await started(hold(wrong_keys) for _ in range(WAITING_PER_ADDRESS))
         assert wrong_keys.waiting == WAITING_PER_ADDRESS
@@ -132,7 +132,7 @@ def test_one_address_holds_few_answers_and_the_others_come_at_once() -> None:
 
 def test_all_addresses_together_hold_a_bounded_number_of_answers() -> None:
     async def main() -> None:
-        wrong_keys = WrongKeys()
+        wrong_keys = WrongKeyCounter()
         addresses = [f"198.51.100.{number}" for number in range(2 * WAITING // WAITING_PER_ADDRESS)]
         for address in addresses:
             await guess(wrong_keys, FREE, address)
@@ -146,7 +146,7 @@ def test_all_addresses_together_hold_a_bounded_number_of_answers() -> None:
 
 def test_who_hangs_up_gives_the_place_back_at_once() -> None:
     async def main() -> None:
-        wrong_keys = WrongKeys()
+        wrong_keys = WrongKeyCounter()
         await guess(wrong_keys, FREE)
         began_s = now_s()
         for _ in range(3):
@@ -164,7 +164,7 @@ def test_who_hangs_up_gives_the_place_back_at_once() -> None:
 
 def test_nobody_waits_once_the_gateway_stops() -> None:
     async def main() -> None:
-        wrong_keys = WrongKeys()
+        wrong_keys = WrongKeyCounter()
         await guess(wrong_keys, FREE)
         waiting = await started(hold(wrong_keys) for _ in range(WAITING_PER_ADDRESS))
         began_s = now_s()
@@ -178,7 +178,7 @@ def test_nobody_waits_once_the_gateway_stops() -> None:
 
 def test_what_is_remembered_of_addresses_is_bounded_and_the_latest_are_known() -> None:
     async def main() -> None:
-        wrong_keys = WrongKeys()
+        wrong_keys = WrongKeyCounter()
         await guess(wrong_keys, FREE)
         for number in range(ADDRESSES - 1):
             await wrong_keys.hold(f"10.0.{number >> 8}.{number & 255}")
@@ -193,7 +193,7 @@ def test_what_is_remembered_of_addresses_is_bounded_and_the_latest_are_known() -
 
 def test_an_address_that_is_forgotten_while_its_answers_wait_gives_its_places_back() -> None:
     async def main() -> None:
-        wrong_keys = WrongKeys()
+        wrong_keys = WrongKeyCounter()
         await guess(wrong_keys, FREE)
         waiting = await started(hold(wrong_keys) for _ in range(4))
         for number in range(ADDRESSES):
