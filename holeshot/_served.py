@@ -22,10 +22,10 @@ class Served(msgspec.Struct, frozen=True):
 
     status: int
     headers: Mapping[str, str]
-    body: "bytes | Events"
+    body: "bytes | ServedEvents"
 
 
-class Events:
+class ServedEvents:
     """The events of an answer, read once. ``aclose`` cancels all attempts, and waits until they have ended."""
 
     def __init__(self, call: RunningCall, dialect: Dialect) -> None:
@@ -68,7 +68,7 @@ async def served(racer: Racer, path: str, body: bytes, race_header: str | None) 
             call = racer.running(request)
             await call.begin()
             fields = _headers(call.sink.winner, "text/event-stream; charset=utf-8")
-            return Served(200, {**fields, **request.response_headers}, Events(call, dialect))
+            return Served(200, {**fields, **request.response_headers}, ServedEvents(call, dialect))
         sink, _ = await racer.gathered(request)
         return Served(200, {**_headers(sink.winner, JSON), **request.response_headers}, sink.body())
     except ApiError as error:

@@ -14,7 +14,7 @@ from holeshot import Racer
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    from holeshot._served import Events
+    from holeshot._served import ServedEvents
 
 _BASE_URL = "http://holeshot"  # no connection is made: frameworks show this name as the provider in their metrics
 _RACE_HEADER = "x-holeshot-race"
@@ -87,7 +87,7 @@ class _Transport:
 class _Body:
     """The body of a streamed response: events, each within the time that the client waits for one."""
 
-    def __init__(self, events: "Events", wait_s: float | None, late: Exception) -> None:
+    def __init__(self, events: "ServedEvents", wait_s: float | None, late: Exception) -> None:
         self._events = events
         self._wait_s = wait_s
         self._late = late
