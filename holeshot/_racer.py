@@ -37,7 +37,7 @@ from gateway.http import Contents
 from gateway.racing import GatheringSink
 from gateway.settings import ConfigurationError, Problem, TracingSettings, load
 from gateway.tracing import Tracing
-from holeshot._running import BlockSink, RunningCall, Task, ended, result_of
+from holeshot._running import BlockSink, StreamedCall, Task, ended, result_of
 from providers import UpstreamError, encoded, events
 
 __all__ = [
@@ -103,10 +103,10 @@ class Stream:
     cost_usd: float | None = None
     attempts: Sequence[Attempt] = ()
 
-    def __init__(self, start: Callable[[], RunningCall], text_of: Callable[[Mapping[str, Any]], str]) -> None:
+    def __init__(self, start: Callable[[], StreamedCall], text_of: Callable[[Mapping[str, Any]], str]) -> None:
         self._start = start
         self._text_of = text_of
-        self._call: RunningCall | None = None
+        self._call: StreamedCall | None = None
 
     async def __aiter__(self) -> AsyncIterator[Chunk]:
         """Make the call, and yield its chunks.
@@ -315,9 +315,9 @@ class Racer:
             )
         return request
 
-    def running(self, request: ParsedRequest) -> RunningCall:
+    def running(self, request: ParsedRequest) -> StreamedCall:
         """Start a call whose answer streams."""
-        return RunningCall(partial(self._start, request))
+        return StreamedCall(partial(self._start, request))
 
     async def gathered(self, request: ParsedRequest) -> tuple[GatheringSink, CallRecord]:
         """Make a call whose answer comes whole; return the sink with the answer, and the call's record.

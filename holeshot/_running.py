@@ -75,7 +75,7 @@ class BlockSink(ClientSink):
         self._arrived.set()
 
 
-class RunningCall:
+class StreamedCall:
     """A call whose answer is read block by block, once. Leaving the loop, or ``aclose``, cancels all attempts."""
 
     def __init__(self, start: Callable[[BlockSink], Task]) -> None:

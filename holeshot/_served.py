@@ -9,7 +9,7 @@ from gateway.core.errors import ApiError, NotFound
 from gateway.http import JSON, headers
 from gateway.racing import Winner
 from holeshot._racer import Racer
-from holeshot._running import RunningCall
+from holeshot._running import StreamedCall
 from providers import UpstreamError, encoded
 from providers.dialects import Dialect
 
@@ -28,7 +28,7 @@ class Served(msgspec.Struct, frozen=True):
 class ServedEvents:
     """The events of an answer, read once. ``aclose`` cancels all attempts, and waits until they have ended."""
 
-    def __init__(self, call: RunningCall, dialect: Dialect) -> None:
+    def __init__(self, call: StreamedCall, dialect: Dialect) -> None:
         self._call = call
         self._dialect = dialect
 
