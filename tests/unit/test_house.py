@@ -258,7 +258,7 @@ def _words_read(function: ast.AST) -> Iterator[str]:
                 of = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
                 if any(map(is_whole, of)):
                     yield ast.unparse(node)
-            case ast.Compare(ops=[ast.In() | ast.NotIn()]) if is_whole(node.comparators[0]):
+            case ast.Compare(ops=[ast.In() | ast.NotIn()]) if is_whole(node.comparators[0]):  # codespell:ignore notin
                 yield ast.unparse(node)
 
 

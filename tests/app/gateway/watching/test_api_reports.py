@@ -46,8 +46,8 @@ async def test_a_report_without_calls_is_an_answer_too(serve: Serve, name: str) 
 @pytest.mark.parametrize("name", [name for name in REPORTS if name != "explain"])
 async def test_an_unknown_name_in_a_query_is_a_400_that_names_the_nearest(serve: Serve, name: str) -> None:
     async with serve() as running:
-        status, body = await read(running, f"/api/{name}?wnidow=1h&modle=x")
-    assert (status, body["error"]["param"]) == (400, "wnidow")
+        status, body = await read(running, f"/api/{name}?windows=1h&models=x")
+    assert (status, body["error"]["param"]) == (400, "windows")
     assert "did you mean" in body["error"]["message"] or "known:" in body["error"]["message"]
 
 

@@ -214,14 +214,14 @@ class Growing(Notes):
 
     def __init__(self) -> None:
         super().__init__()
-        self.untils: list[datetime] = []
+        self.instants: list[datetime] = []
 
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
     async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[LimitUse]:
-        self.untils.append(until)
-        usd = 1.0 if until == min(self.untils) else 1.5
+        self.instants.append(until)
+        usd = 1.0 if until == min(self.instants) else 1.5
         return [LimitUse(each_s, usd, client=client) for each_s in since_s for client in ("new", "old")]
 
 

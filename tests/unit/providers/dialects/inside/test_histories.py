@@ -33,11 +33,11 @@ def result(call_id: str = "call_1", content: Any = "rain") -> dict[str, Any]:
 
 
 def fitted(history: HistoryRules, *messages: dict[str, Any]) -> tuple[list[dict[str, Any]], tuple[Loss, ...]]:
-    wording = worded(history, *messages)
+    wording = wording_of(history, *messages)
     return msgspec.json.decode(wording.fields["messages"]), wording.losses
 
 
-def worded(history: HistoryRules, *messages: dict[str, Any]) -> Wording:
+def wording_of(history: HistoryRules, *messages: dict[str, Any]) -> Wording:
     return chat_history({"messages": msgspec.Raw(msgspec.json.encode(messages))}, history)
 
 
