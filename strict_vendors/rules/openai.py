@@ -33,7 +33,11 @@ EFFORT = Text(
     only=("none", "minimal", "low", "medium", "high", "xhigh", "max"), nullable=True, page=f"{SPEC} ReasoningEffort"
 )
 VERBOSITY = Text(only=("low", "medium", "high"), nullable=True, page=f"{SPEC} Verbosity")
-TIER = Text(only=("auto", "default", "flex", "scale", "priority", "fast"), nullable=True, page=f"{SPEC} ServiceTier")
+TIER = Text(  # the last one: https://openai.com/index/previewing-ultrafast
+    only=("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
+    nullable=True,
+    page=f"{SPEC} ServiceTier",
+)
 CACHE = Record(
     fields={"ttl": Text(), "mode": Text(), "comparison_response_id": Text(nullable=True), "prewarm": Flag()},
     page=f"{SPEC} PromptCacheOptionsParam",

@@ -427,7 +427,7 @@ async def test_a_tier_that_the_newest_gpt_lacks_is_left_out_and_told(gateway: Ga
     running, vendors = gateway
     body = {**said(api, "say: well"), **(offering(api, "weather") if tools else {})}
     for model in ("gpt-6.2-astra", "gpt-6.2-sol", "gpt-6.3-sol"):
-        for tier, told in (("flex", "service_tier"), ("priority", None)):
+        for tier, told in (("flex", "service_tier"), ("priority", None), ("ultrafast", None)):
             _, headers = await answered(running, api, model, {**body, "service_tier": tier})
             assert headers.get("x-holeshot-dropped") == told
             assert vendors["openai"].seen[-1].body.get("service_tier") == (None if told else tier)
