@@ -1,6 +1,6 @@
 """Requests for chat completions in another API's shape, as Cursor sends them; the answer has chat's shape all the same.
 
-Mistral's SDKs write the address of a picture as a text, where chat has an object with ``url``.
+Mistral's SDKs and Strands write pictures in a form of their own.
 
 For OpenAI's models Cursor's agent sends the body of Responses (``input``), or tools of Responses among chat's; for
 Claude's models Messages' tools, with their calls and results as blocks within chat's messages.
@@ -35,7 +35,7 @@ _BLOCKS = frozenset({b'"tool_use"', b'"tool_result"', b'"thinking"', b'"redacted
 _SAY: Mapping[str, msgspec.Raw] = {"messages": raw_json([{"role": "user", "content": "-"}]), "max_tokens": raw_json(1)}
 _ASK: Mapping[str, msgspec.Raw] = {"input": raw_json("-")}
 _NULL = msgspec.Raw(b"null")
-_AS_TEXT = re.compile(rb'"image_url"\s*:\s*"')
+_ODD_PICTURE = re.compile(rb'"image_url"\s*:\s*"|"format"\s*:\s*"image/')
 _ANY = raw_json({})  # with a thread, a result may stand without its call
 
 
@@ -89,25 +89,31 @@ def with_chat_tools(fields: Fields, values: int | None) -> list[str]:
 
 
 def with_chat_pictures(fields: Fields) -> None:
-    """Put pictures that are given as a text, as Mistral's SDKs do, into chat's form, which Mistral takes as well.
+    """Put pictures into the form that every chat server takes.
 
-    ``{"type": "image_url", "image_url": "https://…"}`` (mistralai 3.7.0, and @ai-sdk/mistral 3.0.69, read on
-    2026-12-01).
+    Mistral's SDKs give an address as a text, ``"image_url": "https://…"`` (mistralai 3.7.0 and @ai-sdk/mistral 3.0.69).
+    Strands says beside data what these say themselves, ``"format": "image/png"`` (strands-agents 1.62.0). Read on
+    2026-12-01.
     """
-    if _AS_TEXT.search(fields["messages"]) is None:
+    if _ODD_PICTURE.search(fields["messages"]) is None:
         return
     messages = _decoded(_OBJECTS, fields["messages"], "messages")
     for message in messages:
         content = message.get("content", _NULL)
-        if _AS_TEXT.search(content) is None or bytes(memoryview(content)[:1]) != b"[":
-            continue
-        parts = _decoded(_OBJECTS, content, "messages")
-        for part in parts:
-            url = part.get("image_url", _NULL)
-            if bytes(memoryview(url)[:1]) == b'"' and bytes(part.get("type", _NULL)) == b'"image_url"':
-                part["image_url"] = raw_json({"url": url})
-        message["content"] = raw_json(parts)
+        if bytes(memoryview(content)[:1]) == b"[" and _ODD_PICTURE.search(content) is not None:
+            message["content"] = raw_json([_with_picture(part) for part in _decoded(_OBJECTS, content, "messages")])
     fields["messages"] = raw_json(messages)
+
+
+def _with_picture(part: Fields) -> Fields:
+    picture = part.get("image_url", _NULL)
+    begin = bytes(memoryview(picture)[:1])
+    if bytes(part.get("type", _NULL)) != b'"image_url"' or begin not in {b'"', b"{"}:
+        return part
+    said = {"url": picture} if begin == b'"' else _decoded(_FIELDS, picture, "messages")
+    if bytes(memoryview(said.get("url", _NULL))[:6]) == b'"data:':
+        said.pop("format", None)
+    return {**part, "image_url": raw_json(said)}
 
 
 def _choose(fields: Fields) -> None:

@@ -86,6 +86,7 @@ _HINTS: Final = frozenset({
     *("messages.tool_calls.index", "messages.tool_calls.extra_content", "messages.tool_calls.provider_specific_fields"),
     "messages.tool_calls.function.provider_specific_fields",
     *("messages.name", "messages.phase", "input.phase"),
+    "messages.content.image_url.format",  # LiteLLM's: what is behind an address
     # Google's: ids by which calls have their results, else by name and order; who made a call; what a file is called.
     *("contents.parts.function_call.id", "contents.parts.function_response.id", "contents.parts.thought_signature"),
     "input.signature",

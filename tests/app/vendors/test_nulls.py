@@ -113,6 +113,17 @@ async def test_what_mistrals_sdk_writes_is_refused_by_nobody(stand_ins: Any) -> 
     assert vendors["mistral"].seen[0].body["messages"][0]["content"][1]["image_url"] == {"url": PNG}
 
 
+async def test_what_is_said_twice_of_a_picture_is_refused_by_nobody(stand_ins: Any) -> None:
+    running, vendors = stand_ins
+    shown = {"url": PNG, "detail": "auto", "format": "image/png"}  # as Strands' model for OpenAI (1.62.0)
+    said = [{"role": "user", "content": [{"type": "image_url", "image_url": shown}]}]
+    for name in sorted(PLACES.keys() - {"groq"}):  # this model sees nothing
+        async with running.post({"model": name, "messages": said}) as response:
+            assert response.status == 200, (name, await response.text())
+        assert vendors[name].refusals == [], name
+    assert vendors["openai"].seen[0].body["messages"][0]["content"][0]["image_url"] == {"url": PNG, "detail": "auto"}
+
+
 async def test_the_beginning_of_an_answer_is_not_left_out(stand_ins: Any) -> None:
     running, vendors = stand_ins
     said = [*HI, {"role": "assistant", "content": "It is", "prefix": True}]
