@@ -115,9 +115,9 @@ def test_what_changes_cost_and_speed_alone_is_a_hint(field: str) -> None:
 
 @pytest.mark.parametrize("field", ["service_tier", "serviceTier"])
 def test_a_tier_for_which_the_client_pays_more_is_a_must_and_others_are_hints(field: str) -> None:
-    assert [demand(field, tier) for tier in ("flex", "scale", "priority", "PRIORITY")] == [
+    assert [demand(field, tier) for tier in ("flex", "scale", "priority", "PRIORITY", "ultrafast")] == [
         *(HINT, HINT),
-        *(MUST, MUST),
+        *(MUST, MUST, MUST),
     ]
 
 
