@@ -97,7 +97,7 @@ class FallbackChain:
     async def begin(self) -> PlannedCall:
         """Build the call for the requested model, or for the first usable fallback.
 
-        What the request names may be stored at a fallback, which has answered an earlier turn: it answers this one.
+        If a fallback answered an earlier turn, what the request names is stored there: then the fallback answers.
 
         Raises:
             ApiError: no model can be used.

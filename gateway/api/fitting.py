@@ -205,7 +205,7 @@ def _add(deployment: Deployment, question: Question, fitting: Fitting) -> None:
 def fit_to_count(question: Question, fitting: Fitting) -> None:
     """Add to ``fitting`` the prompt as a call would send it to each of the deployments, which are to count its tokens.
 
-    A count is never translated, and no reason for which a call would be refused keeps a deployment from counting.
+    A count is never translated. A deployment that could not answer the call may still count: each is asked.
     """
     translations = _Translations(question)
     for deployment in fitting.deployments:
@@ -446,7 +446,7 @@ class _Translations:
     def _called(self, deployment: Deployment, dialect: Dialect, wording: Wording, fitting: Fitting) -> Wording:
         """Return a request that forces a call of a tool in a way that the model takes.
 
-        This is without thinking, if the model obeys then; else as a request for JSON, if no other deployment obeys.
+        Some models obey when thinking is switched off. The others are asked for JSON, if no other deployment obeys.
         """
         traits = deployment.traits
         if traits.forced_tools == "taken":

@@ -256,10 +256,10 @@ def _planned_with_last(decision: _Decided, call: Call, terms: Terms, in_vain: Co
 
 
 def _with_supposed(terms: Terms, call: Call, model: Model, names: Sequence[str]) -> Terms:
-    """Return the ``terms`` with those of ``names`` that have refused something which a ``call`` asks for.
+    """Return the ``terms`` with the deployments among ``names`` that have refused something in this ``call``.
 
-    Of what has been refused to this client itself, and is left out since, preferences alone count: a hint changes no
-    answer.
+    What a deployment refused to this client is left out of its requests there. Such a deployment counts only if that
+    was a preference, as without it the answer differs: not if a hint was refused.
     """
     supposed = [name for name in names if _is_supposed_at(model.deployments[name], call)]
     return msgspec.structs.replace(terms, supposed=(*terms.supposed, *supposed)) if supposed else terms
@@ -341,7 +341,8 @@ def _resolved(asked: _Asked) -> ResolvedModel:
         is_unseen=asked.is_unseen,
         refuses_unpriced=(
             client.unpriced == REFUSE
-            and parsed.relayed is None  # ``relayed_plans`` knows what else such an answer may be paid by
+            and parsed.relayed
+            is None  # else ``relayed_plans`` decides, as an answer may be billed by the second or page
             and limits_dollars(asked.client_context.levels, model)
         ),
     )

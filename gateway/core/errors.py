@@ -470,7 +470,7 @@ class NothingEnabled(ApiError):
     code = "no_deployment_enabled"
 
 
-# The errors about clients' keys: those of requests, and those with which calls end when their key ends.
+# The errors about clients' keys: of requests, and of calls that are cut because their key has ended.
 
 
 class KeyExpired(Unauthorized):
@@ -577,9 +577,9 @@ class KeysUnreachable(ApiError):
 class NamesUnreachable(ApiError):
     """The database or Redis does not answer when asked for a name in a request."""
 
-    # Means: The request names what a provider stores, and this process does not know it: it would look it up in the
-    # ledger, whose database does not answer. Or it deletes an answer that other replicas may find in Redis, which does
-    # not answer: the provider and this process have deleted it, the others not yet.
+    # Means: The request names something that a provider stores. This process does not know the name, and the ledger,
+    # where it would be looked up, has a database that does not answer. Or the request deletes an answer, and Redis
+    # does not answer: the provider and this process have deleted the answer, other replicas may still have it.
     # Retry: after `retry-after`.
     # Caller: Nothing is lost. A deletion is complete when it is answered with 200.
     # Operator: Make the database reachable (`ledger.database_unreachable` in the log), or Redis

@@ -13,7 +13,7 @@ from gateway.core.columns import Column, Sql
 
 
 class OutageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An outage of one deployment, as one process sees it: a row of ``outages``, written at its begin and end."""
+    """An outage of one deployment as one process saw it: a row of ``outages``, written as it begins and ends."""
 
     id: Annotated[str, Column("A UUID.", sql=Sql.UUID)]
     deployment: Annotated[str, Column("Which one was out.")]

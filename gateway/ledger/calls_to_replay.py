@@ -29,8 +29,8 @@ _OF_ATTEMPT = (
     " overtaken_at_ms, decode_tps, cost_usd, cost_low_usd, cost_high_usd, price, headers_ms"
 )
 _TRIED = f"coalesce(error_kind, '') not in {listed(STEPS)}"
-# Calls that were raced, or could have been: without invalid requests, APIs that are not raced, and calls that something
-# kept from the race that their settings ask for.
+# Calls that were raced, or could have been. Left out are invalid requests, APIs that are not raced, and calls that got
+# fewer attempts than their settings ask for, such as by a limit in dollars (``narrowed``).
 _PLAYABLE = (
     "launched > 0 and total_ms is not null and prompt_class < 10 and answered_model is null"
     " and status_code not in (400, 401, 403, 404, 413, 422)"

@@ -201,9 +201,9 @@ class Keeper:
             except OSError as error:
                 cause = error.strerror or str(error)
         if self._is_time_to_say():
-            # Event ledger.spool_missing: Files of waiting rows were deleted while the gateway ran. It can still read
-            # them, but with this process they would be lost. New rows go to a new file, unless `cause` says why not;
-            # `lost` rows are gone.
+            # Event ledger.spool_missing: Files of waiting rows were deleted while the gateway ran. This process can
+            # still read these rows, but they are lost if it ends now. New rows go to a new file, unless `cause` says
+            # why not; `lost` rows are gone.
             # Do: Keep the gateway running until `ledger.spool_recovered`, and find out who deletes there. With a
             # `cause`, make `spool_dir` writable now.
             self._say(

@@ -92,8 +92,8 @@ class OpenCall:
         self._kept = (fleet, body)  # kept until no attempt of the call needs them
         self.cancelled_as = cancelled_as
         self.launched = 0  # attempts, at all models
-        self.running = 0  # of the attempts, those that may answer, or are answering
-        self.extras = 0  # of the attempts, those that started while another one ran, whatever their role
+        self.running = 0  # attempts that may answer, or are answering
+        self.extras = 0  # attempts that started while another one ran, in any role
         self.width_asked: int | None = None  # attempts to start with, as the current model's plan says; None: no race
         self.narrowed: Narrowed | None = None  # why there were fewer attempts, or no later extra one
         self.cached: Mapping[str, int] | None = None  # deployment → tokens that should be in its prompt cache

@@ -71,7 +71,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class SentPrompt(msgspec.Struct, frozen=True):
-    """The tokens of a prompt that an attempt was sent, if its own provider did not count them, and their bounds."""
+    """The estimated tokens, with bounds, of a prompt that was sent to a provider which reported no count."""
 
     tokens: int
     low_tokens: float

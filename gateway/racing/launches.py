@@ -45,10 +45,10 @@ class LaunchSchedule:
     told each extra launch that gets no seat.
     """
 
-    # Of the last launch that waited for an attempt that had begun to speak: for when it was planned, and when it is
-    # due, in seconds after the start. None: no launch has waited.
+    # When the last launch that had to wait for a speaking attempt was planned, and when that launch is due now, in
+    # seconds after the start: (0.3, 1.1). None: no launch has waited.
     _waited: tuple[float, float] | None = None
-    # The same times of the last rescue that was launched. None: no rescue was launched.
+    # When the last rescue that was launched was planned and due. None: no rescue was launched.
     _rescued: tuple[float, float] | None = None
 
     def __init__(

@@ -69,7 +69,7 @@ class Terms(msgspec.Struct, frozen=True):
     hedged_part: float = 1.0  # the part of the budget that hedges should need, so that few late calls are refused
     asked: RaceSettings | None = None  # the settings that were asked for, if those of the plan have fewer attempts
     cached: Mapping[str, int] | None = None  # by deployment: tokens of the prompt that its cache should have
-    # Deployments that ignore a preference of this call, or have refused a field of this call when others sent it.
+    # Deployments that ignore a preference of this call, or have refused to other clients a field that this call has.
     supposed: Collection[str] = ()
     learnt_as: Mapping[str, str] | None = None  # by deployment: the name for what its own key teaches
     ttft_s: Mapping[str, float] = {}  # by deployment: the time-out of the first token; a rescue must come before that

@@ -122,8 +122,8 @@ LATE_FACTOR = 3.0  # judgement: at this many times the q90 of first tokens anoth
 LATE_QUANTILE = 0.9  # judgement: the quantile for LATE_FACTOR: the p95 is useless where one attempt in twenty hangs
 # judgement: an effort whose median and q90 differ by less than this factor is no population of its own
 EFFORT_ALIKE = 1.5
-SILENT_SHARE = 0.25  # judgement: of ttft_timeout_s: a model that is asked and silent for so long is reported as out
-SILENT_ATTEMPTS = 3  # judgement: so many attempts must wait for that: one long thought is no outage
+SILENT_SHARE = 0.25  # judgement: a model that is silent for this share of ttft_timeout_s is reported as out
+SILENT_ATTEMPTS = 3  # judgement: attempts that must be silent for SILENT_SHARE: one long thought is no outage
 LATE_UNKNOWN_S = 10.0  # judgement: with fewer than KNOWN_EVENTS first tokens no other model is asked sooner
 # judgement: at a deployment that never answered, two calls that hang halve the time until another model is asked,
 # three make it a third, four or more a quarter
@@ -251,7 +251,7 @@ FLAWED_RATE_MAX = 0.9  # bound: if the peers' own rate is near this, none is wor
 FLAW_RATE_Z = 2.58  # statistics: standard errors, for the upper end of the peers' rate
 FLAW_RATE_MIN = 0.005  # bound: with a rate of 0, one flaw would be a proof
 QUALITY_MEMORY = 2_000.0  # judgement: after so many answers of a deployment the older ones count half
-EXPLORE_FLAWED_SHARE = 0.01  # judgement: of calls that a demoted deployment answers, so that it can return
+EXPLORE_FLAWED_SHARE = 0.01  # judgement: the share of calls that a demoted deployment gets, so that it can return
 
 # The published leaderboard
 PUBLISH_EVENTS = 3  # judgement: with fewer first tokens a quantile is not published

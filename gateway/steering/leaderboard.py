@@ -136,7 +136,7 @@ class Row(WithOldNames, frozen=True):
     flaw_high_rate: float | None
     in_flight: int | None  # of this replica, now
     probed_s_ago: float | None  # if this replica's last attempt there was a probe of its own
-    held: tuple[str, ...] = ()  # what single clients have met there, by which only their own calls avoid it
+    held: tuple[str, ...] = ()  # what single clients have met there; only their own calls avoid the deployment
     refuses: tuple[str, ...] = ()  # of requests, by its refusals of the last day: fields, values, orders of roles, APIs
     events: Annotated[int, formerly("n_first_token")] = 0
     censored: Annotated[int, formerly("n_censored")] = 0

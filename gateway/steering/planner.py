@@ -440,7 +440,7 @@ class Draft:
         return rescue_s
 
     def _last_resort(self) -> Sequence[Candidate]:
-        """Return the best of the broken deployments if there are no others: it may have recovered, so ask, not wait."""
+        """Return the best of the broken deployments if no other is left: it may have recovered."""
         others = any(each is not self._primary for each in (*self._spare, *self._lineup.reserve))
         return () if others or len(self.launches) > 1 else self._lineup.tripped[:1]
 
@@ -456,8 +456,8 @@ class Draft:
     def _soon_s(self) -> float | None:
         """Return when a listener's call that has several attempts needs one more, in seconds; None for other calls.
 
-        All attempts are seldom so late, and a caller hears the silence. With a hedge, which started as the primary was
-        late, this is rarer still.
+        A listener hears the silence, and it is seldom that all attempts are so late. It is rarer still if one of them
+        is a hedge, which started because the primary was late.
         """
         if not self._terms.spoken or len(self.launches) == 1 or not self.race.third_request:
             return None

@@ -208,7 +208,7 @@ class Steering:
     def first_token_s(
         self, model: str, deployments: Iterable[str], prompt_class: PromptClass, prompt_tokens: int
     ) -> float | None:
-        """Return by when nine of ten first tokens of the fastest deployment come, seconds; None if not known."""
+        """Return within how many seconds nine of ten first tokens of the fastest deployment come; None: unknown."""
         standings = self._snapshots.of(model, prompt_class, prompt_tokens)
         estimates = [each for each in map(standings.of, deployments) if each.is_known]
         return min((each.answered_s(LATE_QUANTILE) for each in estimates), default=None)
@@ -313,7 +313,7 @@ class Steering:
         return turn_at_s - now_s
 
     def left_out(self, model: str, plan: Plan) -> None:
-        """Count the attempts that a narrowed ``plan`` does not start with, like those that ``draw_extra`` refuses."""
+        """Count the attempts that a narrowed ``plan`` does not start with, as ``draw_extra`` does for refused ones."""
         reason = plan.narrowed or plan.withheld_by
         if reason is not None and self._on_refused is not None:
             begun = sum(launch.delay_s <= 0 and launch.role is not Role.PROBE for launch in plan.launches)

@@ -193,10 +193,10 @@ def _has_developer(fields: Fields, formats: RequestFormat) -> bool:
 def _of_betas(
     refused_betas: Betas, fields: Fields, headers: Mapping[str, str], form_request: FormRequest
 ) -> Facts | None:
-    """Return which betas are not taken: those that a refusal names, else all that the body does not need, else all.
+    """Return the facts that the vendor takes no such betas; None if the request has none.
 
-    None: the request has no betas. If the request needs the betas, the facts say that other deployments are asked. If
-    the refusal names no beta, one fact is about all betas together.
+    The betas are those that the refusal names; if it names none, those that the body does not need, or else all, in
+    one fact about all of them together. If the request needs a beta, the fact says that other deployments are asked.
     """
     own = of_operator(form_request.request)
     all_asked = [each for each in betas.asked_for(headers, fields) if each.place not in own]
