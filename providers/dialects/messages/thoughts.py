@@ -101,9 +101,9 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
     is_whole = not any(each in conversation for each in (_UNSIGNED if habits.signs else _EMPTY))
     is_whole = is_whole and GOOGLES not in conversation and b'"redacted_thinking"' not in conversation
     if is_whole and not (habits.signs and _lacks_signatures(conversation)):
-        return _without_thinking_on(fields) if habits.signs and b'"tool_result"' in conversation else Wording(fields)
+        return _thinking_on(fields, conversation, habits)
     refused = NOT_SIGNED | {b"", b"null"} if habits.signs else NOT_SIGNED
-    return _without_thoughts(
+    left = _without_thoughts(
         fields,
         lambda kind, block: (
             (
@@ -114,6 +114,7 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
         ),
         "Messages refuses thinking blocks that it did not sign",
     )
+    return left if left.losses else _thinking_on(fields, conversation, habits)
 
 
 def _in_words(fields: Mapping[str, msgspec.Raw], conversation: bytes) -> Wording:
@@ -129,14 +130,15 @@ def _in_words(fields: Mapping[str, msgspec.Raw], conversation: bytes) -> Wording
     )
 
 
-def _without_thinking_on(fields: Mapping[str, msgspec.Raw]) -> Wording:
+def _thinking_on(fields: Mapping[str, msgspec.Raw], conversation: bytes, habits: Habits) -> Wording:
     """Return a request that does not ask to think on after calls of tools that another model made without thoughts.
 
     Raises:
         Malformed: the conversation is not valid in Messages; only checked where thinking is enabled.
 
     """
-    if b'"enabled"' not in bytes(fields.get("thinking", msgspec.Raw())):
+    is_enabled = b'"enabled"' in bytes(fields.get("thinking", msgspec.Raw()))
+    if not (is_enabled and habits.signs and b'"tool_result"' in conversation):
         return Wording(fields)
     turns: list[dict[str, Any]] = [dict(turn) for turn in objects_at(fields["messages"], "messages")[-2:]]
     for turn in turns:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects import Malformed
+from providers.dialects import Habits, Malformed
 from providers.dialects.messages.request_to_chat import to_chat
 from providers.dialects.messages.thoughts import without_unsigned_thoughts
 from providers.dialects.wording import NOBODYS
@@ -209,6 +209,20 @@ def test_a_request_without_such_thoughts_keeps_its_bytes() -> None:
     for content in ("Hi", 'I wrote "signature":""', [{"type": "text", "text": "x", "signature": ""}]):
         fields = {"messages": msgspec.Raw(b" " + msgspec.json.encode([{"role": "user", "content": content}]))}
         assert without_unsigned_thoughts(fields).fields is fields
+
+
+@pytest.mark.parametrize("bound", [{"thinking": "a", "signature": "c2ln"}, {"data": "c2ln"}], ids=["signed", "sealed"])
+def test_after_a_call_without_thoughts_no_model_is_to_think_on_whatever_its_earlier_thoughts_are(bound: dict[str, str]) -> None:
+    thought = {"type": "redacted_thinking" if "data" in bound else "thinking", **bound}
+    call = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "rain"}]}
+    asked = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
+    earlier = [*ASK, {"role": "assistant", "content": [thought, {"type": "text", "text": "b"}]}, *ASK]
+    for calling, kept in (([call], {}), ([thought, call], asked)):
+        turns = [*earlier, {"role": "assistant", "content": calling}, result]
+        wording = without_unsigned_thoughts(raw({**asked, "messages": turns}), Habits(signs=True))
+        assert said(wording) == {**kept, "messages": turns}
+        assert lost(wording) == ({} if kept else {"thinking": True})
 
 
 def test_a_last_turn_without_content_is_the_providers_to_refuse() -> None:
