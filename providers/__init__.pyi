@@ -200,6 +200,7 @@ from .vendors.catalog import parameters_of as parameters_of
 from .vendors.catalog import stores_responses as stores_responses
 from .vendors.demands import Demand as Demand
 from .vendors.demands import demanded as demanded
+from .vendors.demands import is_neutral as is_neutral
 from .vendors.demands import of_loss as of_loss
 from .vendors.hosted import ALSO_BY_CLIENTS as ALSO_BY_CLIENTS
 from .vendors.hosted import BY_CLIENTS as BY_CLIENTS

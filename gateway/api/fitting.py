@@ -26,6 +26,7 @@ from providers import (
     fitted_to,
     has_must,
     is_demanded,
+    is_neutral,
     last_turn,
     maker_of,
     may_begin,
@@ -319,7 +320,7 @@ class _Translations:
             fitting.rendered[deployment.name] = RenderedRequest(
                 None if wording.fields is self._fields else wording.fields,
                 None if dialect is usual else dialect,
-                tuple(dict.fromkeys(loss.field for loss in losses)),
+                tuple(dict.fromkeys(loss.field for loss in losses if not is_neutral(loss.field, self._fields))),
                 lowered,
             )
         if losses:

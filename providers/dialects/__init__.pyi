@@ -111,6 +111,7 @@ from .wording import CANNOT_STOP_THINKING as CANNOT_STOP_THINKING
 from .wording import GEMINIS as GEMINIS
 from .wording import MARK as MARK
 from .wording import OURS as OURS
+from .wording import SAYS_NOTHING as SAYS_NOTHING
 from .wording import SEALED_MARK as SEALED_MARK
 from .wording import SEARCHED_BYTES as SEARCHED_BYTES
 from .wording import Fields as Fields

@@ -36,7 +36,6 @@ from providers.exchange.places import (
     object_of,
     place_of,
     set_at,
-    spelt,
     texts_of,
     value_at,
 )
@@ -50,18 +49,17 @@ from providers.refusals import (
     Kind,
 )
 from providers.vendors import (
-    DEFAULTS,
     OF_ANSWERS,
     Demand,
     Quirks,
     demand_of,
+    is_neutral,
     may_go,
     runs_among,
     runs_there,
     types_of_tools,
 )
 
-_NONE = (b"null",)
 # Fields that decide which answer is meant, where the answer is stored, or who may see it.
 KEPT = frozenset(
     {
@@ -70,23 +68,6 @@ KEPT = frozenset(
         *("store", "stream", "suffix", "tool_choice", "toolConfig"),
     }
 )
-# Values that say what their API does anyway, by path in snake case and without Google's ``generationConfig``.
-_OTHER_DEFAULTS: Mapping[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("functions", "mcp_servers", "safety_settings", "stop_sequences", "tools"), ([],)),
-    **dict.fromkeys(("background", "echo", "response_logprobs"), (False,)),
-    **dict.fromkeys(("best_of", "candidate_count"), (1,)),
-    **dict.fromkeys(("response_format", "text.format"), ({"type": "text"},)),
-    "encoding_format": ("float",),
-    "function_call": ("auto",),
-    "response_mime_type": ("text/plain",),
-    "response_modalities": (["TEXT"],),
-    "text": ({"format": {"type": "text"}},),
-    "tool_choice": ("auto", {"type": "auto"}),
-    "tool_config": ({}, {"functionCallingConfig": {"mode": "AUTO"}}),
-    "tool_config.function_calling_config": ({"mode": "AUTO"},),
-    "tool_config.function_calling_config.mode": ("AUTO",),
-}
-_LONGEST_DEFAULT = 100  # bytes
 # Fields of an assistant's message that only say how the message was made; and the fields that every such message has.
 OF_MAKING = OF_ANSWERS | {"function_call", "refusal"}
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
@@ -366,7 +347,9 @@ def has_must(must: Fact, fields: Fields, formats: RequestFormat) -> bool:
         return any(not isinstance(decoded(text.encode()), dict) for text in texts)
     if must.value == DOCUMENT and formats.vendors.with_history is not None:
         return any(loss.kept for loss in formats.vendors.with_history(fields, HistoryRules(documents=False)).losses)
-    return must.field in fields and must.value in {"", bytes(fields[must.field]).decode(errors="replace")}
+    if must.field not in fields or demand_of(must.field, fields) is Demand.HINT:
+        return False
+    return must.value in {"", bytes(fields[must.field]).decode(errors="replace")}
 
 
 def _calls_in(value: Any, levels: int = _LEVELS) -> Iterator[Mapping[str, Any]]:
@@ -401,7 +384,7 @@ def may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _W
     is_clients = name in request.fields and name not in request.added
     if value == b"false" and (top == formats.storing or (top == "store" and formats.stores_unasked)):
         return _may_be_stored(form_request, is_clients=is_clients)
-    if _is_default(place, value):
+    if is_neutral(place.path, fields):
         return _Why(is_told=False)
     if _is_preferred(fields, place, form_request) or top in _optional(formats, fields):
         return _Why(is_told=is_clients or top in OF_USAGE)
@@ -410,14 +393,6 @@ def may_lose(fields: Fields, place: FieldPlace, form_request: FormRequest) -> _W
     if name not in request.fields:  # the gateway has added the field
         return _Why(is_told=False)
     return _Why(is_told=True) if request.drop_params else None
-
-
-def _is_default(place: FieldPlace, value: bytes) -> bool:
-    """Whether a value is its field's default, so that nothing is lost without the field."""
-    if not place.inner and value in DEFAULTS.get(place.top, _NONE):
-        return True
-    others = _OTHER_DEFAULTS.get(spelt(place.path).removeprefix("generation_config."), ())
-    return bool(others) and len(value) <= _LONGEST_DEFAULT and decoded(value) in others
 
 
 def _is_preferred(fields: Fields, place: FieldPlace, form_request: FormRequest) -> bool:

@@ -39,7 +39,16 @@ from providers.exchange.places import FieldPlace, Fields, place_of, spelt, value
 from providers.exchange.prefill import begun
 from providers.exchange.quotes import OF_CLIENTS, named_by_client
 from providers.refusals import NOTHING, Betas, Fact, Facts, Kind, RefusalReading, RefusedField
-from providers.vendors import DEVELOPER, demand_of, is_mistaken, may_go, nearest_effort, nested_named, samples
+from providers.vendors import (
+    DEVELOPER,
+    demand_of,
+    is_mistaken,
+    is_neutral,
+    may_go,
+    nearest_effort,
+    nested_named,
+    samples,
+)
 
 _TWO_EFFORTS = ("low", "high")  # every known effort is near to one of these
 _OF_TYPES = "tools.type"  # some servers refuse even the default, such as ``custom`` in Messages
@@ -305,7 +314,7 @@ def _of_mentioned(reading: RefusalReading, fields: Fields, form_request: FormReq
 
 
 def _of_value(reading: RefusalReading, fields: Fields, form_request: FormRequest) -> Facts:
-    """Return the fact that a value is refused which other vendors take: a temperature of 1.5, or an effort of "max"."""
+    """Return the fact that a value is refused which others take: a temperature of 1.5, an effort of "max", ``[]``."""
     place = _find(fields, reading.mentioned, form_request)
     if place is None or place.top in form_request.request.extra_body:
         return NOTHING
@@ -313,7 +322,7 @@ def _of_value(reading: RefusalReading, fields: Fields, form_request: FormRequest
     effort, is_of_thinking = value.strip('"'), place.path in form_request.formats.thinking.paths
     is_effort = is_of_thinking and nearest_effort(effort, [each for each in _TWO_EFFORTS if each != effort])
     is_chance = samples(place.path) and demand_of(place.path, fields, form_request.request.unchosen) is not None
-    if not (is_effort or is_chance):
+    if not (is_effort or is_chance or is_neutral(place.path, fields)):
         return NOTHING
     is_clients = _may_be_clients(reading, fields)
     return (Fact(Kind.FIELD, place.path, value=value, dialect=form_request.api, passing=is_clients),)
@@ -399,6 +408,8 @@ def _may_be_told(place: FieldPlace, value: str, formats: RequestFormat) -> bool:
     """Whether a value may be in a fact, which the log and the page show: the value must not reveal a client's words."""
     if place.path in formats.thinking.paths:
         return not value.startswith('"') or _SHORT.fullmatch(value) is not None
+    if is_neutral(place.path, {place.path: msgspec.Raw(value.encode())}):
+        return True  # nobody's words
     return place.top not in _PRIVATE and _SHORT.fullmatch(value) is not None
 
 

@@ -132,6 +132,11 @@ RULES: tuple[Rule, ...] = (
         r"(?P<loc>[^\])]{1,200})[\])](?!, ?['\"]msg)",
         "pydantic, without its words",
     ),
+    Rule(
+        rf"{_LOC}(?:List|Tuple|Set|Dictionary|String) should have at least \d{{1,4}} (?:item|character)",
+        "pydantic, of an empty value: docs.pydantic.dev/latest/errors/validation_errors, read on 2026-12-01",
+        is_of_value=True,
+    ),
     Rule(r"\bextra_forbidden: (?P<field>[A-Za-z_][\w.\[\]-]{0,99})", "likewise, of proxies"),
     Rule(
         r"(?P<field>[A-Za-z_][\w.\[\]-]{0,99}):? Extra (?:inputs are|fields) not permitted",

@@ -1,5 +1,4 @@
 from .catalog import CLAUDES as CLAUDES
-from .catalog import DEFAULTS as DEFAULTS
 from .catalog import DEVELOPER as DEVELOPER
 from .catalog import Auth as Auth
 from .catalog import ProviderKind as ProviderKind
@@ -17,6 +16,7 @@ from .demands import Demand as Demand
 from .demands import demand_of as demand_of
 from .demands import demanded as demanded
 from .demands import is_mistaken as is_mistaken
+from .demands import is_neutral as is_neutral
 from .demands import may_go as may_go
 from .demands import members_named as members_named
 from .demands import nested_named as nested_named

@@ -27,7 +27,7 @@ from providers.dialects import (
 )
 from providers.models import Traits
 from providers.refusals import UNREADABLE, Fact, Facts, Kind
-from providers.vendors.demands import at_top, details_of_tools
+from providers.vendors.demands import at_top, details_of_tools, is_neutral
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog lists
 # the parameters that the vendor rejects or renames, so that one client request can be sent to all vendors. Only the top
@@ -38,25 +38,6 @@ _CALLING = frozenset({"parallel_tool_calls", "tool_choice", "tools"})
 _NO_TOOLS = b"[]"
 _NOT_FORCING = frozenset({b"null", b'"auto"', b'"none"'})  # choices among no tools that say nothing
 _UNSET = frozenset({b"", b"null", b"false"})
-DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
-    "frequency_penalty": (b"null", b"0", b"0.0"),
-    "include": (b"null", b"[]"),
-    "logit_bias": (b"null", b"{}"),
-    "logprobs": (b"null", b"false"),
-    "modalities": (b"null", b'["text"]', b'["TEXT"]'),
-    "n": (b"null", b"1"),
-    "parallel_tool_calls": (b"null", b"true"),
-    "presence_penalty": (b"null", b"0", b"0.0"),
-    "service_tier": (b"null", b'"auto"', b'"default"'),
-    "stop": (b"null", b"[]"),
-    "store": (b"null", b"false"),
-    "temperature": (b"null", b"1", b"1.0"),
-    "tool_choice": (b"null", b'"auto"'),
-    "top_logprobs": (b"null", b"0"),
-    "top_p": (b"null", b"1", b"1.0"),
-    "truncation": (b"null", b'"disabled"'),
-    "verbosity": (b"null", b'"medium"'),
-}
 DEVELOPER = b'"developer"'  # a role
 _SYSTEM = msgspec.Raw(b'"system"')
 _CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'
@@ -229,7 +210,7 @@ def losses(
     return tuple(
         Loss(name, "this provider does not support it", hint=name in hints and hints[name].issuperset(_texts(value)))
         for name, value in fields.items()
-        if name in dropped and bytes(value) not in DEFAULTS.get(name, _NOTHING)
+        if name in dropped and not is_neutral(name, fields)
     )
 
 
@@ -297,20 +278,20 @@ def _set_temperature(said: dict[str, msgspec.Raw], taken: tuple[float, float], l
 
 def _leave_out(said: dict[str, msgspec.Raw], names: Sequence[str], within: Collection[str]) -> list[Loss]:
     """Leave parameters out of a request, and those at the paths ``within`` its objects; return what that loses."""
-    taken = {name: bytes(said.pop(name)) for name in names}
+    taken = {name: said.pop(name) for name in names}
     for path in within:
         top, _, name = path.partition(".")
         holder = _read(said[top], dict[str, msgspec.Raw]) if top in said else None
         if not holder or name not in holder:
             continue
-        taken[path] = bytes(holder.pop(name))
+        taken[path] = holder.pop(name)
         said[top] = raw_json(holder)
         if not holder:
             del said[top]
     return [
         Loss(path, "this model does not take it", hint=path in _LEAST)
         for path, value in taken.items()
-        if value not in DEFAULTS.get(path.rpartition(".")[2], _NOTHING)
+        if not is_neutral(name := path.rpartition(".")[2], {name: value})
     ]
 
 
@@ -321,7 +302,7 @@ def _with_one_of(names: Sequence[str], said: dict[str, msgspec.Raw], losses: lis
         return said
     kept = _deciding(said, both)
     for name in both:
-        if name != kept and bytes(said[name]) not in DEFAULTS.get(name, _NOTHING):
+        if name != kept and not is_neutral(name, said):
             reason = f"this model takes one of {', '.join(names)}"
             losses.append(Loss(name, reason, hint=bytes(said[kept]) in _ZERO))
     return {name: value for name, value in said.items() if name == kept or name not in both}
@@ -330,7 +311,7 @@ def _with_one_of(names: Sequence[str], said: dict[str, msgspec.Raw], losses: lis
 def _deciding(said: Fields, names: Sequence[str]) -> str:
     """Return the most specific of ``names``: one that leaves nothing to chance, else the first with no default."""
     zero = next((name for name in names if bytes(said[name]) in _ZERO), None)
-    return zero or next((name for name in names if bytes(said[name]) not in DEFAULTS.get(name, _NOTHING)), names[0])
+    return zero or next((name for name in names if not is_neutral(name, said)), names[0])
 
 
 class _Reasoning(msgspec.Struct):

@@ -4,9 +4,9 @@ A *must* keeps a deployment out that cannot fulfil it, unless its ``drop_params`
 how to answer the same question: deployments that take the preference come first, others are asked without it. A *hint*
 affects cost or speed alone. Whatever is left out, the client is told.
 
-A field that is not in the table is a must. Values that decide the answer (a temperature of 0) are no preferences. Nor
-are values that no API takes: these are the client's mistake. The fields and values that programs send unasked are a
-table of their own: ``defaults.toml``.
+A field that is not in the table is a must, unless its value asks for nothing: ``stop: []``, ``n: 1``. Values that
+decide the answer (a temperature of 0) are no preferences. Nor are values that no API takes: these are the client's
+mistake. The fields and values that programs send unasked are a table of their own: ``defaults.toml``.
 """
 
 import re
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from providers.dialects import MARK, Fields, Loss, raw_json
+from providers.dialects import MARK, SAYS_NOTHING, Fields, Loss, raw_json
 from providers.vendors.hosted import runs_among
 
 
@@ -110,11 +110,43 @@ _SAMPLING: Final[Mapping[str, tuple[float, float]]] = {
     "repetition_penalty": (0, 10),
     "repeat_penalty": (0, 10),
 }
+# Values that ask for nothing, by path in snake case and without Google's ``generationConfig``. An empty value asks for
+# nothing whatever its field is, so only others stand here.
+_NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
+    # ``false`` of any other field may say something: that nothing is kept, that nobody else answers. The last ones are
+    # Alibaba's and Perplexity's.
+    **dict.fromkeys(("background", "echo", "logprobs", "response_logprobs", "store"), (False,)),
+    **dict.fromkeys(("enable_search", "return_images", "return_related_questions"), (False,)),
+    **dict.fromkeys(("best_of", "candidate_count", "n", "temperature", "top_p"), (1,)),
+    **dict.fromkeys(("frequency_penalty", "no_repeat_ngram_size", "presence_penalty", "top_logprobs"), (0,)),
+    **dict.fromkeys(("min_completion_tokens", "min_tokens"), (0,)),
+    **dict.fromkeys(("modalities", "response_modalities"), (["text"], ["TEXT"])),
+    **dict.fromkeys(("response_format", "text.format"), ({"type": "text"},)),
+    "encoding_format": ("float",),
+    "function_call": ("auto",),
+    "parallel_tool_calls": (True,),
+    "response_mime_type": ("text/plain",),
+    "service_tier": ("auto", "default"),
+    "text": ({"format": {"type": "text"}},),
+    "tool_choice": ("auto", {"type": "auto"}),
+    "tool_config": ({"functionCallingConfig": {"mode": "AUTO"}},),
+    "tool_config.function_calling_config": ({"mode": "AUTO"},),
+    "tool_config.function_calling_config.mode": ("AUTO",),
+    "truncation": ("disabled",),
+    "usage": ({"include": False},),
+    "verbosity": ("medium",),
+}
+# Objects that ask for something also when they are empty: ``web_search_options: {}`` is a search.
+_ASK_EMPTY: Final = frozenset(
+    {"audio", "compaction", "container", "moderation", "search_parameters", "web_search_options", "webhook_config"}
+)
+_ASKED: Final = frozenset({"contents", "input", "messages", "model", "prompt"})  # what is answered, and by whom
 _DECIDING: Final[Mapping[str, float]] = {"temperature": 0, "top_p": 0, "top_k": 1}  # nothing is left to chance
 _SWITCHED_OFF: Final = frozenset({"top_k"})  # servers of one's own have numbers for none: 0, -1
 _NONE: Final = frozenset[str]()
 _NO_MUSTS: Final = frozenset({Demand.PREFERENCE, Demand.HINT})
 _TIERS: Final = frozenset({"service_tier"})
+_KEEPS: Final = frozenset({"store"})  # ``false`` is some vendors' default and not others'
 _DEARER: Final = frozenset({b'"priority"', b'"fast"', b'"ultrafast"'})  # tiers for which the client pays more
 _LONGEST_DEFAULT: Final = 500  # bytes of a field in which a default is looked for
 _OF_CALLS: Final = "max_tool_calls"  # of tools that run at the provider
@@ -153,18 +185,33 @@ def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> D
     in the table, or not with this value.
     """
     name = _plain(field)
-    if name in _SAMPLING and _is_chance(name, fields.get(field), unchosen):
-        return Demand.PREFERENCE
+    if name not in _KEEPS and is_neutral(field, fields):
+        return Demand.HINT
     if name in _TIERS:
         return Demand.MUST if bytes(fields.get(field, b"")).lower() in _DEARER else Demand.HINT
     if name in {_OF_CALLS, _IDS, _PREFIX}:
         return _of_others(name, fields)
-    if (name.startswith(_PROMPTS) and name.endswith(".detail")) or _is_within(name, _PREFERENCES):
+    is_chance = name in _SAMPLING and _is_chance(name, fields.get(field), unchosen)
+    if is_chance or (name.startswith(_PROMPTS) and name.endswith(".detail")) or _is_within(name, _PREFERENCES):
         return Demand.PREFERENCE
     is_added = name.startswith(_CALLS) and not _is_within(name.removeprefix(_CALLS), _IN_CALLS)
     if is_added or _is_within(name, _HINTS) or MARK in name.split("."):
         return Demand.HINT
     return Demand.PREFERENCE if _is_unasked(name, _said(field, fields)) else None
+
+
+def is_neutral(field: str, fields: Fields) -> bool:
+    """Whether the field at this path asks for nothing, by its value: ``stop: []``. Nothing is lost without it."""
+    name, raw = _plain(field), bytes(fields.get(field, b""))
+    if raw in SAYS_NOTHING:
+        return not (name in _ASKED or "[" in field or (raw == b"{}" and name in _ASK_EMPTY))
+    values = _NEUTRAL.get(name)
+    return values is not None and any(_is_same(each, _said(field, fields)) for each in values)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same in JSON: to Python, ``False`` is 0, and ``logprobs: 0`` asks for some."""
+    return bool(one == other) and isinstance(one, bool) is isinstance(other, bool)
 
 
 def _of_others(name: str, fields: Fields) -> Demand | None:

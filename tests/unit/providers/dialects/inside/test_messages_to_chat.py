@@ -212,7 +212,9 @@ def test_a_request_without_such_thoughts_keeps_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("bound", [{"thinking": "a", "signature": "c2ln"}, {"data": "c2ln"}], ids=["signed", "sealed"])
-def test_after_a_call_without_thoughts_no_model_is_to_think_on_whatever_its_earlier_thoughts_are(bound: dict[str, str]) -> None:
+def test_after_a_call_without_thoughts_a_claude_is_not_to_think_on_whatever_it_thought_before(
+    bound: dict[str, str],
+) -> None:
     thought = {"type": "redacted_thinking" if "data" in bound else "thinking", **bound}
     call = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
     result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "rain"}]}

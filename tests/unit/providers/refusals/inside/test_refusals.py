@@ -85,6 +85,8 @@ CASES = [
     Case("Mistral", {"object": "error", "message": {"detail": pydantic("reasoning_effort", "max_completion_tokens")}, "type": "invalid_request_error"}, EFFORT | {"max_completion_tokens": 9}, {"max_tokens": 9}, told=("reasoning_effort",)),
     Case("vLLM", {"object": "error", "message": str(pydantic("reasoning_effort")), "type": "BadRequestError", "code": 400}, EFFORT, {}),
     Case("FastAPI", {"detail": pydantic("metadata")}, {"metadata": {"a": "b"}}, {}),
+    Case("vLLM, of an empty list", str([{"type": "too_short", "loc": ("body", "stop"), "msg": "List should have at least 1 item after validation, not 0", "input": []}]), {"stop": []}, {}, told=()),
+    Case("OpenAI, of an empty list", openai("Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array instead.", "tools", "empty_array"), {"tools": []}, {}, told=()),
     Case("Anthropic", {"type": "error", "error": {"type": "invalid_request_error", "message": "output_config: Extra inputs are not permitted"}}, CLAUDE_CODE, {"thinking": CLAUDE_CODE["thinking"]}, MESSAGES),
     Case("Anthropic, of thinking", {"type": "error", "error": {"type": "invalid_request_error", "message": "adaptive thinking is not supported on this model"}}, CLAUDE_CODE | {"max_tokens": 8000}, {"max_tokens": 8000, "thinking": {"type": "enabled", "budget_tokens": 4096}, "output_config": {"effort": "high"}}, MESSAGES, told=("thinking.type",)),
     Case("Anthropic, of a short answer", openai("adaptive thinking is not supported on this model"), {"thinking": {"type": "adaptive"}, "max_tokens": 9}, {"max_tokens": 9}, MESSAGES, told=("thinking.type",)),
@@ -269,7 +271,7 @@ def test_a_number_that_unknown_words_refuse_says_nothing_of_other_numbers() -> N
 
 @pytest.mark.parametrize(
     ("stop", "is_passing", "concerns_others"),
-    [([""], False, False), ([], None, None), ("", False, False), (["", "END"], True, True), (["END"], False, True)],
+    [([""], False, False), ([], None, None), ("", None, None), (["", "END"], True, True), (["END"], False, True)],
     ids=str,
 )
 def test_an_empty_text_may_be_what_is_refused_and_says_nothing_of_other_texts(
@@ -279,7 +281,7 @@ def test_an_empty_text_may_be_what_is_refused_and_says_nothing_of_other_texts(
     asked = FormRequest(one, "chat", CHAT.requests)
     [fact] = understood(read(refusal("'stop' geht so nicht")), one.fields, asked)
     if is_passing is None:
-        assert fact.kind is Kind.FIELD  # an empty list asks for nothing
+        assert fact.kind is Kind.FIELD  # an empty list or text asks for nothing
         return
     assert (fact.kind, fact.passing) == (Kind.MUST, is_passing)
     assert has_must(fact, another.fields, CHAT.requests) is concerns_others

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from providers import Demand, demanded, of_loss
+from providers import Demand, demanded, is_neutral, of_loss
 from providers.dialects import DIALECTS, Loss, raw_json
 from providers.vendors.demands import unasked
 
@@ -61,7 +61,6 @@ def test_sampling_that_shapes_chance_is_a_preference(field: str, value: float) -
         ("temperature", 3),
         ("top_p", 2),
         ("temperature", "warm"),
-        ("temperature", None),
     ],
 )
 def test_what_leaves_nothing_to_chance_and_what_no_api_takes_is_a_must(field: str, value: object) -> None:
@@ -81,7 +80,7 @@ def test_what_programs_of_an_api_send_unasked_is_a_preference_for_its_clients_wh
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *[(name, 1) for name in ("seed", "n", "generationConfig.candidateCount", "max_tokens", "logit_bias")],
+        *[(name, 2) for name in ("seed", "n", "generationConfig.candidateCount", "max_tokens", "logit_bias")],
         *[(name, "x") for name in ("stop", "inference_geo", "store", "safetySettings[0]", "response_format")],
         *[(name, "x") for name in ("tool_choice", "tools[0]", "text.format", "output_config.format", "logprobs")],
         ("output_config", {"format": {}}),
@@ -175,7 +174,6 @@ def test_a_value_that_programs_send_unasked_is_a_preference(field: str, value: o
         ("vl_high_resolution_images", "yes"),
         ("skip_special_tokens", False),
         ("usage", {"include": True, "detail": "all"}),
-        ("usage", {}),
         ("stream_options", {"include_usage": True, "continuous_usage_stats": True}),
         ("chat_template_kwargs", {"preserve_thinking": True, "persona": "x"}),
         ("top_k", -2),
@@ -184,6 +182,49 @@ def test_a_value_that_programs_send_unasked_is_a_preference(field: str, value: o
 )
 def test_another_value_of_the_same_field_is_a_must(field: str, value: object) -> None:
     assert demand(field, value) is MUST
+
+
+# What asks for nothing.
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[(name, []) for name in ("stop", "stop_token_ids", "tools", "documents", "safetySettings", "any_field")],
+        *[(name, {}) for name in ("logit_bias", "provider", "usage", "generationConfig.imageConfig", "any_field")],
+        *[(name, "") for name in ("suffix", "inference_geo", "cachedContent", "guided_regex")],
+        *[(name, None) for name in ("stop", "seed", "temperature", "any_field")],
+        *[
+            (name, 0)
+            for name in ("min_tokens", "presence_penalty", "top_logprobs", "generationConfig.frequencyPenalty")
+        ],
+        *[("n", 1), ("n", 1.0), ("best_of", 1), ("generationConfig.candidateCount", 1), ("temperature", 1)],
+        *[("logprobs", False), ("background", False), ("echo", False), ("parallel_tool_calls", True)],
+        *[("response_format", {"type": "text"}), ("text", {"format": {"type": "text"}}), ("tool_choice", "auto")],
+        ("generationConfig.responseModalities", ["TEXT"]),
+        ("toolConfig", {"functionCallingConfig": {"mode": "AUTO"}}),
+    ],
+)
+def test_a_value_that_asks_for_nothing_is_no_must_and_nobody_is_told(field: str, value: object) -> None:
+    assert demand(field, value) is HINT
+    assert is_neutral(field, {field: raw_json(value)})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("temperature", 0), ("seed", 0), ("max_tokens", 0), ("max_completion_tokens", 0), ("max_tool_calls", 0)],
+        *[("store", False), ("add_generation_prompt", False), ("skip_special_tokens", False), ("any_field", False)],
+        *[("stop", [""]), ("n", 2), ("n", True), ("logprobs", 0), ("prompt_logprobs", 0), ("min_tokens", 1)],
+        *[("any_field", 0), ("messages", []), ("input", ""), ("contents", []), ("container", {}), ("audio", {})],
+    ],
+)
+def test_a_value_that_may_ask_for_something_is_not_taken_for_none(field: str, value: object) -> None:
+    assert demand(field, value, tools=[{"type": "web_search"}]) is MUST
+
+
+def test_a_search_that_is_offered_by_an_empty_object_is_a_preference() -> None:
+    assert demand("web_search_options", {}) is PREFERENCE
 
 
 def test_no_default_of_a_program_is_a_temperature_of_0_a_seed_or_a_limit() -> None:
