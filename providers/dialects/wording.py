@@ -637,7 +637,6 @@ _BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what data must contain,
     ),
     (SEALED_MARK, re.compile(rb'%b[\w-]+\.\w+\.[\w-]+\.([^"]+)"' % SEALED_MARK)),
 ]
-_ESCAPED = ((b"\\u003d", b"="), (b"\\/", b"/"))  # as some write Base64
 SEARCHED_BYTES = 2**18  # in one go; longer data are for the thread, which gives way only between two searches
 BOUND_REASON = "only the key that made this reasoning can read it"
 OTHERS_REASON = "another maker's model made this reasoning, which only that one can read"
@@ -665,9 +664,13 @@ def bound_reasoning(data: bytes) -> list[bytes]:
 
 
 def _plain(text: bytes) -> bytes:
-    for escaped, plain in _ESCAPED if b"\\" in text else ():
-        text = text.replace(escaped, plain)
-    return text
+    """Return the text of a JSON string, up to its first quote, whatever of it is written in escapes."""
+    if b"\\" not in text:
+        return text
+    try:
+        return msgspec.json.decode(b'"%b"' % text.removesuffix(b"\\"), type=str).encode()
+    except (ValueError, *UNREADABLE):
+        return text
 
 
 # Names of tools, no longer than every API accepts.

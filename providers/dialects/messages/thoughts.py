@@ -83,6 +83,7 @@ _ANY = Habits()
 _THOUGHT, _SIGNATURE = b'"thinking":', b'"signature":'
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 _NO_TEXT = msgspec.Raw(b'""')
+_NO_DATA = frozenset({b"", b'""', b"null"})
 
 
 def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
@@ -110,7 +111,10 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
                 kind == "thinking"
                 and (bytes(block.get("signature", b"")) in refused or bool(googles(block.get("signature"))[1]))
             )
-            or (kind == "redacted_thinking" and signer_of(block) != ANTHROPIC)
+            or (
+                kind == "redacted_thinking"
+                and (signer_of(block) != ANTHROPIC or bytes(block.get("data", b"")) in _NO_DATA)
+            )
         ),
         "Messages refuses thinking blocks that it did not sign",
     )

@@ -21,6 +21,7 @@ from tests.unit.providers.dialects.inside.messages_wordings import (
     said,
 )
 
+TEXT = {"type": "text", "text": "x"}
 CALLED = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}
 
 
@@ -203,6 +204,13 @@ def test_thoughts_that_nobody_signed_do_not_go_to_messages(signature: str) -> No
     kept = {"role": "assistant", "content": [signed, text]}
     assert said(wording) == {"model": "m", "messages": [*ASK, kept, *ASK, *ASK]}
     assert lost(wording) == {"messages[1].content[0]": True, "messages[3].content[0]": True}
+
+
+def test_a_sealed_thought_without_anything_in_it_does_not_go_to_messages() -> None:
+    turns = [*ASK, {"role": "assistant", "content": [{"type": "redacted_thinking", "data": ""}, TEXT]}, *ASK]
+    wording = without_unsigned_thoughts(raw({"messages": turns}), Habits(signs=True))
+    assert said(wording)["messages"][1]["content"] == [TEXT]
+    assert lost(wording) == {"messages[1].content[0]": True}
 
 
 def test_a_request_without_such_thoughts_keeps_its_bytes() -> None:

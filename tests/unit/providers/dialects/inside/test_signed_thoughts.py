@@ -8,6 +8,7 @@ platform.openai.com/docs/guides/reasoning, docs.litellm.ai/docs/reasoning_conten
 openrouter.ai/docs/use-cases/reasoning-tokens)
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -275,3 +276,13 @@ def test_an_answer_of_signed_thoughts_alone_tells_them_once(
     else:
         parts = body["candidates"][0]["content"]["parts"]
         assert [part["text"] for part in parts if part.get("thought")] == [TEXT]
+
+
+def test_reasoning_is_the_same_one_however_its_text_is_escaped() -> None:
+    # Ollama's encrypted content is the thought itself: github.com/ollama/ollama/blob/main/openai/responses.go
+    for thought in ("Hmm é, 天", 'He said "no" é', "a\nb/c=", "c2lnbmVk+/=="):
+        item = {"type": "reasoning", "summary": [], "encrypted_content": thought}
+        made = bound_reasoning(msgspec.json.encode(item))
+        assert len(made) == 1
+        assert bound_reasoning(json.dumps(item).encode()) == made  # as aiohttp and older clients of Python write it
+        assert bound_reasoning(json.dumps(item).replace("/", "\\/").encode()) == made
