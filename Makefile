@@ -18,6 +18,7 @@ help:  ## list the verbs
 
 run: install  ## from nothing to a running gateway on port 4000
 	@$(BIN)/python tools/requirements/install.py --needed
+	@echo "Starting Holeshot; the first start takes some seconds longer ..."
 	@$(BIN)/holeshot serve
 
 install: $(VENV)/.runtime  ## install into .venv: .venv/bin/holeshot (make run adds litellm for providers that need it)

@@ -372,6 +372,7 @@ _VALUES: Mapping[str | int, Any] = {
     "issuer": "https://left.out",
     "audience": ["left-out"],
     "client_id": "left-out",
+    "secret": "whsec_" + "A" * 32,  # a webhook without any would be a second complaint
     "from": ["192.0.2.1/32"],  # reserved for documentation
 }
 
