@@ -208,10 +208,10 @@ _KNOWN_AS = {498: 429, 500: 400}
 class RejectedByProvider(RaceFailed):
     """The provider says that the request is invalid: passed on with its status and message."""
 
-    # Means: A provider says that the request is wrong. Its own status (400, 413, 422; 429 if it is too large for a
-    # minute, or its tier has no room; 400 if a filter refused the text, and for OpenRouter's 404 of what a request
-    # needs), message and code are passed on, or what they mean in the words of the client's API; `bad_request` is the
-    # ledger's and the metrics' word.
+    # Means: A provider says that the request is wrong. The client gets the provider's own status, message and code, or
+    # what these mean in the words of the client's API. The status is mostly 400, 413 or 422. It is 429 if the request
+    # is too large for a minute, or its tier has no room; it is 400 if a filter refused the text, and for a 404 of
+    # OpenRouter's that is about what the request needs. `bad_request` is the word of the ledger and the metrics.
     # Retry: no.
     # Caller: Correct what the message names.
     # Operator: If only one provider refuses it, set its deployment's `drop_params: true`, or say under `capabilities`
@@ -407,8 +407,8 @@ _FAULT_OF_OPERATOR = (
 _FAULT_OF_CALLER = "can answer: the provider lacks the requested model or API, or refuses the operator's key"
 _LACKING = "has this API: use another model, or let the gateway's operator correct 'base_url' or 'apis'"
 CODES_OF_OPERATORS = {
-    # Error 424 provider_auth: Every provider refuses the operator's key (401, 403), or wants to be paid first (402,
-    # or another status whose code says so; all of them: then clients are told `insufficient_quota`).
+    # Error 424 provider_auth: Every provider refuses the operator's key (401, 403), or wants to be paid first (402, or
+    # another status with a code that says so). If all want to be paid, clients are told `insufficient_quota`.
     # Retry: no.
     # Caller: Tell the operator.
     # Operator: Set a valid key and reload, or pay. Without a reload each is tried again once a minute.
