@@ -14,7 +14,8 @@ from providers import ErrorKind, Meaning, RefusalScope, UpstreamError, kinds, me
 
 # Errors in a provider's configuration, until the operator changes it.
 OPERATORS = frozenset(kind for kind in ErrorKind if kind.lasts)
-_LACKS = "No endpoints found that "  # OpenRouter, with 404: "support tool use", "support image input"
+# With 404: OpenRouter ("support tool use", "support image input"), and Azure of a field.
+_LACKS = ("No endpoints found that ", "Unrecognized request argument")
 RETRY_FULL_S = 1.0  # retry-after of a call without a free slot, which has already waited for queue_timeout_s
 _TIMEOUTS = kinds(lambda facts: facts.clock is not None)
 

@@ -24,6 +24,13 @@ _TAKEN = re.compile(
     r"(?:values|betas|flags|headers|ones)\b",
     re.IGNORECASE,
 )
+# Of the one beta with another name there, which an account does not have (anthropics/claude-code/issues/27944, /23700,
+# /9653, NousResearch/hermes-agent/pull/21231, read on 2026-12-01).
+_OF_LONG_CONTEXT = re.compile(
+    r"\blong context beta\b[^.;!?\n]{0,40}\bnot (?:yet )?available\b|\bincompatible with the long context beta\b",
+    re.IGNORECASE,
+)
+_LONG_CONTEXT = "context-1m-2025-08-07"
 _IS_OF_BETAS = re.compile(r"(?:anthropic|openai)[-_]beta", re.IGNORECASE)
 
 
@@ -37,6 +44,8 @@ class Betas(NamedTuple):
 
 def betas_in(text: str, paths: Iterable[tuple[str, ...]]) -> Betas | None:
     """Return what a refusal says of betas, also where one of ``paths`` is theirs; None: nothing."""
+    if _OF_LONG_CONTEXT.search(text) is not None:
+        return Betas(frozenset({_LONG_CONTEXT}), frozenset(), is_sure=False)
     is_said = _UNEXPECTED.search(text) is not None and _FOR_BETAS.search(text) is not None
     if (
         not is_said

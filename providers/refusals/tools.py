@@ -61,20 +61,26 @@ _OF_CALLS = re.compile(
 )
 
 # A strict schema breaks the rules for strict schemas: OpenAI, in whose Responses schemas are strict by default
-# (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
-OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
+# (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484). Or some are strict and others
+# are not: Cerebras (RooCodeInc/Roo-Code/issues/10334).
+OF_SCHEMAS = re.compile(
+    r"Invalid schema for (?:function|response_format|text\.format)\b"
+    r"|^tools with mixed values for 'strict' are not allowed",
+    re.IGNORECASE,
+)
 
 # A schema has words, or a form, that a server does not take: Moonshot (MoonshotAI/kimi-cli/issues/2061 and 2531),
 # OpenAI and Anthropic of the top of a tool's parameters (langchain-ai/langchainjs/issues/9804,
-# anthropics/claude-code/issues/5319), Google (vercel/ai/issues/9761 and 12183); read on 2026-12-01. Other words of
-# Google's, and those of Groq and llama.cpp, are from memory.
+# anthropics/claude-code/issues/5319), Google (vercel/ai/issues/9761 and 12183), Cerebras
+# (musistudio/claude-code-router/issues/708); read on 2026-12-01. Other words of Google's, and those of Groq and
+# llama.cpp, are from memory.
 OF_WORDS = re.compile(
     r"not a valid \w+[- ]flavored json schema|schema must have (?:a )?type ['\"]object['\"] and not have"
     r"|\bdoes not support oneOf, allOf,? or anyOf\b|schema didn't specify the schema type field"
     r"|parameters schema should be of type OBJECT|\bshould be non-empty for OBJECT type|\bitems: missing field"
     r"|Proto field is not repeating, cannot start list|\bwhen using any_of, it must be the only field set"
     r"|\benum\[\d{1,4}\]: cannot be empty|\bonly allowed for STRING type|\brequired\[\d{1,4}\]: property is not defined"
-    r"|\binvalid JSON schema for (?:tool|function)\b|JSON schema conversion failed",
+    r"|\binvalid JSON schema for (?:tool|function)\b|JSON schema conversion failed|^unsupported JSON schema fields: \{",
     re.IGNORECASE,
 )
 

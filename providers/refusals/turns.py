@@ -4,14 +4,17 @@ import re
 
 # A history is refused, by chat templates and by vendors that use them, for its roles ("roles must alternate"), or for
 # a list of texts in place of a text (Gitlawb/openclaude/issues/774, kvcache-ai/ktransformers/issues/773,
-# router-for-me/CLIProxyAPI/issues/4737, theroyallab/tabbyAPI/issues/117).
+# router-for-me/CLIProxyAPI/issues/4737, theroyallab/tabbyAPI/issues/117; of Perplexity:
+# perplexityai/api-discussion/issues/265; of SambaNova: musistudio/claude-code-router/issues/965).
 OF_HISTORY = re.compile(
-    r"roles? must alternate|unexpected (message )?role|system message must be|only .{0,60}roles are supported"
+    r"roles? (?:must|should) (?:alternate|be alternating)|unexpected (message )?role|system message must be"
+    r"|only .{0,60}roles are supported"
     r"|system (?:messages?|prompts?) (?:is|are) not supported"
     r"|(invalid|unknown|unsupported).{0,20}\brole\b|role.{0,40}(not supported|is invalid|must be one of)"
     r"|invalid type: sequence, expected a string|input should be a valid string"
     r"|untagged enum \w*MessageContent|content.{0,20} must be a string"
     r"|content\W{1,4}expected a (?:valid )?string, (?:but )?got (?:an array|a list|null|none)"
+    r"|invalid 'content' type\. expected one of: \['str'\]"
     r"|content\W{1,4}none is not an allowed value|missing field .content.",
     re.IGNORECASE,
 )

@@ -154,7 +154,9 @@ def offered(message: str) -> str | None:
 def kind_of_404(message: str, names: Container[str]) -> ErrorKind:
     """Return the kind of a 404 with this message, and with the code and type ``names``.
 
-    A 404 may be about one request, which names something stored: an item, a response, a file.
+    A 404 may be about one request, which names something stored (an item, a response, a file), or has a field that the
+    vendor does not know (Azure: 567-labs/instructor/issues/381, read on 2026-12-01).
     """
     is_of_stored = "previous_response_not_found" in names or _OF_STORED.search(message) is not None
-    return ErrorKind.BAD_REQUEST if is_of_stored else ErrorKind.NOT_FOUND
+    is_of_field = message.startswith("Unrecognized request argument")
+    return ErrorKind.BAD_REQUEST if is_of_stored or is_of_field else ErrorKind.NOT_FOUND

@@ -97,6 +97,26 @@ async def test_where_a_refusal_names_none_those_that_the_body_needs_stay(serve: 
         assert vendor.asked[-1] == list(KNOWN)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The long context beta is not yet available for this subscription.",
+        "This authentication style is incompatible with the long context beta header.",
+    ],
+)
+async def test_the_long_context_that_an_account_does_not_have_is_left_out_alone(serve: Serve, said: str) -> None:
+    long = "context-1m-2025-08-07"
+    async with serve(alpha=None, **AT_MESSAGES) as running:
+        vendor = Vendor(running, said, *KNOWN)
+        for sendings in (2, 3):
+            assert await call(running, (*KNOWN, long)) == (200, f"anthropic-beta: {long}")
+            assert (len(vendor.asked), vendor.asked[-1]) == (sendings, list(KNOWN))
+    async with serve(alpha=None, **AT_MESSAGES) as running:
+        running["alpha"].script = [Status(400, error_of(said))]
+        assert await call(running, KNOWN) == (400, "")
+        assert len(running["alpha"].received) == 1
+
+
 async def test_a_preference_goes_with_the_beta_that_it_needs(serve: Serve) -> None:
     managing = "context-management-2025-06-27"
     body = ASKED | {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}

@@ -9,7 +9,16 @@ from structlog.typing import EventDict
 
 from providers.simulator.script import Status, Step
 from tests.app.gateway.apis.test_dialects import speaking
-from tests.app.gateway.refusals.test_refused_fields import ANSWERS, QUESTION, refused, strictly, told
+from tests.app.gateway.refusals.test_refused_fields import (
+    ANSWERS,
+    CALLED,
+    QUESTION,
+    learnt,
+    refused,
+    refusing,
+    strictly,
+    told,
+)
 from tests.app.gateway.responses.test_named_items import NAME, at
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.shared_gateway import SharedGateways
@@ -440,3 +449,40 @@ async def test_another_role_that_is_refused_stays_wrong(serve: Serve) -> None:
         async with running.post({"model": MODEL, "messages": [{"role": "model", "content": "Hi"}]}) as response:
             assert (response.status, said in await response.text()) == (400, True)
         assert len(running["alpha"].received) == 1
+
+
+async def test_a_404_that_names_a_field_takes_nobody_out(serve: Serve) -> None:
+    field = {"functions": [{"name": "f", "parameters": {"type": "object", "properties": {}}}]}
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("functions", status=404)
+        assert (await told(running, {"messages": QUESTION, **field}))[0] == 400
+        assert (await told(running, {"messages": QUESTION}))[0] == 200
+
+
+# Words of Perplexity, SambaNova and Cerebras, learnt by one refusal.
+
+
+async def test_turns_of_one_role_are_one_turn_where_roles_should_be_alternating(serve: Serve) -> None:
+    words = "After the (optional) system message(s), user and assistant roles should be alternating."
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: refused(words) if len(body["messages"]) > 1 else ANSWERS["chat"]
+        await learnt(running, {"messages": [*QUESTION, *QUESTION]}, dropped=None)
+
+
+async def test_contents_are_texts_where_a_server_expected_one_of_them(serve: Serve) -> None:
+    words = "Unable to tokenize message for model m: Invalid 'content' type. Expected one of: ['str'], got list."
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: (
+            refused(words) if any(isinstance(each["content"], list) for each in body["messages"]) else ANSWERS["chat"]
+        )
+        await learnt(running, {"messages": CALLED}, dropped=None)
+
+
+async def test_tools_of_which_some_are_strict_are_sent_as_none_is_where_they_may_not_be_mixed(serve: Serve) -> None:
+    words = "Tools with mixed values for 'strict' are not allowed. Please set all tools to 'strict: true'"
+    tools = [*strictly("f", additionalProperties=False)["tools"], {"type": "function", "function": {"name": "g"}}]
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: (
+            refused(words, 422) if body["tools"][0]["function"].get("strict") else ANSWERS["chat"]
+        )
+        await learnt(running, {"messages": QUESTION, "tools": tools}, dropped="tools.strict")
