@@ -87,10 +87,12 @@ TELLINGS: Mapping[Meaning, Mapping[str, RefusalWords]] = {
             ),
         ),
         # Claude Code reads status 400 and these words; at the last entry it asks for a shorter answer (2.1.332, tried).
+        # Strands looks for "prompt is too long:", with the colon: models/anthropic.py of strands-agents 1.62.0, tried
+        # on 2026-12-01.
         ANTHROPIC: RefusalWords(
             type="invalid_request_error",
-            own=re.compile(r"prompt is too long|input length and `max_tokens` exceed context limit", re.IGNORECASE),
-            words="prompt is too long",
+            own=re.compile(r"prompt is too long:|input length and `max_tokens` exceed context limit", re.IGNORECASE),
+            words="prompt is too long: more tokens than the maximum",
             long="prompt is too long: {prompt} tokens > {most} maximum",
             beside=(
                 "input length and `max_tokens` exceed context limit: {prompt} + {answer} > {most}, decrease input"

@@ -111,7 +111,7 @@ ASKED: Mapping[str, tuple[str, dict[str, Any]]] = {
 KNOWN = {
     "chat": r"maximum context length is \d+ tokens|exceeds the context window",
     "responses": r"maximum context length is \d+ tokens|exceeds the context window",
-    "messages": r"prompt is too long",
+    "messages": r"prompt is too long: ",
     "gemini": r"input token count.*exceeds the maximum number of tokens",
     "interactions": r"input token count.*exceeds the maximum number of tokens",
 }
