@@ -93,13 +93,13 @@ class DeploymentSettings(Section):
     canary: Share | None = None  # the share of calls it gets, whatever its score; it gets no others
     apis: tuple[Api, ...] | None = None  # default: those of its provider
     capabilities: CapabilitySettings = CapabilitySettings()
-    forced_tools: Literal["adapt", "refuse"] = "adapt"  # of a forced tool call that its model does not accept
+    forced_tools: Literal["adapt", "refuse"] = "adapt"  # for a forced tool call that its model does not accept
     drop_params: bool = False  # leave out unsupported parameters, and report them, instead of not using the deployment
     zdr: bool | None = None  # whether it stores neither prompts nor answers (zero data retention)
     region: str | None = None
     hardware: str | None = None
     quantization: str | None = None
-    same_as: str | None = None  # its model, if the name does not tell: embeddings of different models are not mixed
+    same_as: str | None = None  # another of the same model, if the names do not show it: models' embeddings differ
     extra_body: dict[str, object] = {}
     extra_headers: dict[str, SecretStr] = {}
     upstream_stream: bool = True  # False: it cannot stream, and is raced by its whole answer
@@ -172,16 +172,16 @@ class ProviderSettings(Section):
     # Instead of api_key: several, each with its own rate limits. A list, or names for the ledger with their keys.
     api_keys: dict[int | str, SecretStr] = {}
     organization: str | None = None  # sent as openai-organization
-    account: str | None = None  # models read only thoughts of this account; default: one for all keys
+    account: str | None = None  # models read only thoughts of their account; default: the provider's own
     headers: dict[str, SecretStr] = {}  # sent with every request
     query: dict[str, str] = {}  # parameters in every request's URL: Azure's api-version; not for secrets
     http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 if TLS negotiates it
-    # The age at which a connection may give way to one to an address of the name with fewer connections; None: never.
+    # The age at which a connection is replaced by one to an address of the host that has fewer; None: never.
     connection_age_s: Annotated[float, Field(ge=1)] | None = 60.0
     # Streams (chat, completions) that end with [DONE] and no finish reason count as whole, not as broken off.
     omits_finish_reason: bool = False
     history: HistorySettings = HistorySettings()
-    store: bool | None = None  # what requests that do not say `store` are sent as it; default: as known of the vendor
+    store: bool | None = None  # the value for requests without `store`; default: as known of the vendor
     timeouts: Timeouts = Timeouts()
 
     @property

@@ -97,10 +97,10 @@ class LoginSettings(Section):
     """Signing in at an issuer with `holeshot login`, by its device flow, as this client, which is a public one."""
 
     client_id: str
-    client_secret: str | None = None  # where even public clients have one (Google's): each laptop is told it
+    client_secret: str | None = None  # for issuers where even public clients have one (Google): every laptop gets it
     scopes: tuple[str, ...] = ("openid", "offline_access")
-    sends: Literal["access", "id"] = "access"  # the token; id: where access tokens are no JWTs (Google's)
-    parameters: dict[str, str] = {}  # more for the device flow: Auth0 wants `audience`
+    sends: Literal["access", "id"] = "access"  # which token; id: where access tokens are no JWTs (Google)
+    parameters: dict[str, str] = {}  # further parameters of the device flow: Auth0 wants `audience`
 
 
 EndUserClaim = Literal["sub", "oid", "email"]  # email: only where ``email_verified`` is true
@@ -119,13 +119,13 @@ class IssuerSettings(Section):
     typ: Literal["at+jwt", "JWT"] = "at+jwt"  # in the header; JWT: also none, but no token marked as an ID token
     claim: str = "client_id"  # the claim that names the client
     clients: dict[str, str] = {}  # by the claim's value; empty: the value is the name of a client of role client
-    client: str | None = None  # instead of both: the one client that all valid tokens of this issuer are
+    client: str | None = None  # instead of both: all valid tokens of this issuer are of this client
     end_user: EndUserClaim | None = None  # the claim that names the end user, whose limits then bind; with ``client``
-    teams: dict[str, dict[str, str]] = {}  # by claim: the team of each of its values, the first that a token has
-    team: str | None = None  # of tokens with none of these; None: they are refused, unless there are none
+    teams: dict[str, dict[str, str]] = {}  # by claim and value: the team; the first that a token has counts
+    team: str | None = None  # of tokens with none of these values; None: refused, if ``teams`` is set
     requires: dict[str, bool | int | str] = {}  # other claims, and their required values
-    company_only: bool = False  # all who have an account there are of the company; with ``client``
-    deny: tuple[str, ...] = ()  # each a `sub` or `jti` that is refused, and whose calls are cut
+    company_only: bool = False  # everybody with an account there belongs to the company; with ``client``
+    deny: tuple[str, ...] = ()  # each a `sub` or `jti`: its tokens are refused, and its calls cut
     leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0  # by how much the issuer's clock may differ
     login: LoginSettings | None = None  # people sign in on their laptops with `holeshot login`
 
@@ -169,11 +169,11 @@ class PageSettings(Section):
 
     public_url: str | None = None  # the gateway's URL for browsers, with its prefix; sign_in needs it
     sign_in: SignInSettings | None = None
-    people: tuple[str, ...] = ()  # of ``issuers``: whose people see their own calls, by a token or by ``sign_in``
+    people: tuple[str, ...] = ()  # names in ``issuers`` whose people see their own calls, by a token or ``sign_in``
     trusted_header: TrustedHeader | None = None
-    # Sessions are signed with a key derived from the hash of the visitor's key and this, the same in all replicas.
-    # Default: the database's password, with SQLite a random key in a file beside it. So the hashes alone are not enough
-    # to forge a session. With a key derived from it reasoning is sealed that goes through clients of other APIs.
+    # Signs sessions, with the hash of the visitor's key: so nobody can forge a session from these hashes alone.
+    # The same in all replicas. Default: the database's password, with SQLite a random key in a file beside it. Another
+    # key derived from this one seals reasoning that goes through clients of other APIs.
     signing_key: SecretStr = SecretStr("")
 
 
@@ -328,9 +328,9 @@ class ClientSettings(LimitSettings):
     only: tuple[str, ...] | None = None  # providers that may see its prompts; None: all
     ignore: tuple[str, ...] = ()  # providers that may not see its prompts
     require: DataPolicy = DataPolicy()  # requirements for a deployment that sees its prompts
-    limits_zone: ZoneName | None = None  # of its hours, days, weeks and months; None: as ``limits_zone`` of all
+    limits_zone: ZoneName | None = None  # of its hours, days, weeks and months; None: the ``limits_zone`` of all
     team: str | None = None  # its calls also count against this team's limits
-    end_user: Annotated[str, Field(min_length=1, max_length=512)] | None = None  # of all its calls, over their own
+    end_user: Annotated[str, Field(min_length=1, max_length=512)] | None = None  # of its calls, whatever they say
     priority: int = 0  # under overload, calls of a higher one are served first and refused last
     # Its own keys of providers, by the provider's name: its calls use these providers only (``tenant_keys``).
     provider_keys: dict[str, SecretStr] = {}
@@ -376,18 +376,18 @@ class TlsSettings(Section):
 
 
 class LedgerSettings(Section):
-    """For how many days rows are kept. Default: for ever, but for refusals: they can be made without a key."""
+    """For how many days rows are kept. Default: for ever; refusals, which need no key, for 30 days."""
 
     keep_calls_days: Days | None = None
-    keep_attempts_days: Days | None = None  # there are more of them, and they are larger
-    # The sums of hours and days: small. Those that limits in dollars go on from are kept for a month at least.
+    keep_attempts_days: Days | None = None  # rows of attempts are more and larger
+    # Sums of hours and days, which are small. Those of the last month are always kept, as limits in dollars need them.
     keep_rollups_days: Days | None = None
     keep_refusals_days: Days = 30.0  # refused requests, with the addresses they came from
     keep_outages_days: Days | None = None  # when breakers were open
     slowdowns: bool = (
         True  # whether a deployment that got slower is noticed (docs/monitoring.md#when-a-provider-gets-slower)
     )
-    # A day's spending is counted from them.
+    # More than a day, as a day's spending on probes is counted from these rows.
     keep_probes_days: Annotated[float, Field(gt=1, le=MOST_DAYS)] | None = None
     clickhouse: ClickHouseSettings | None = None  # a second store of calls and attempts (docs/guides/clickhouse.md)
     # Whether calls are refused (503) while neither the database nor the disk takes their rows. `ledger: required` too.
@@ -416,8 +416,8 @@ class ConnectionSettings(Section):
     # before its first call; connections with an admitted request do not count.
     max_per_address: Annotated[int, Field(ge=1)] = 1024
     headers_timeout_s: Seconds = 10.0  # for TLS and a request's headers
-    # All headers of a request, and each alone; its path at most 8 KB. nginx takes as much (large_client_header_buffers
-    # 4 8k), but a single header of 8 KB only: less than a proxy's sign-in with many groups, or its cookies, may have.
+    # The most for all headers of a request, and for each of them; a path may have 8 KB. nginx takes as much in all
+    # (large_client_header_buffers 4 8k), but 8 KB for one header: too little for a sign-in with many groups or cookies.
     headers_max_kb: Annotated[int, Field(ge=8, le=256)] = 32
 
 
@@ -441,7 +441,7 @@ class Settings(Section):
     database_url: SecretStr = SecretStr("sqlite:///var/holeshot.db")
     reports_database_url: SecretStr | None = None
     redis_url: SecretStr | None = None
-    # Of all keys there: an own one for each environment that shares a Redis.
+    # The beginning of all keys in Redis. Environments that share a Redis need one each.
     redis_prefix: Annotated[str, Field(pattern="^[A-Za-z0-9_.:-]{1,64}$")] = "holeshot"
     spool_dir: str = "var/spool"
     ledger: LedgerSettings = LedgerSettings()
@@ -472,8 +472,8 @@ class Settings(Section):
     # never reached a provider do not count. None: by the rings of keys (``most_requests``).
     max_requests: Annotated[int, Field(ge=1, le=1000)] | None = None
     client_timeouts: ClientTimeouts = ClientTimeouts()
-    # `store` in a request for a response or an interaction that does not set it: the APIs' own default, true, would
-    # prevent a race.
+    # The value of `store` for responses and interactions whose request has none: with the APIs' own default, true, they
+    # could not be raced.
     responses_store: bool = False
     # Recent responses and interactions that were not stored, kept for `previous_response_id`, `item_reference` and
     # `previous_interaction_id`.

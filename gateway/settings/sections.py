@@ -203,9 +203,9 @@ class OverloadSettings(Section):
     """What a process takes on; each worker counts for itself. A call without room waits a moment, or gets a 503."""
 
     max_in_flight: Annotated[int, Field(ge=1)] | None = None  # calls; default: by memory and descriptors
-    # While turns of the event loop take longer than this, fewer calls are let in. A first token is late by some turns;
-    # but short ones cost more, as each answer is read in each. From a quarter of it on, tokens come in batches, at most
-    # 50 ms apart. 0: neither.
+    # A turn of the event loop runs once all that is ready, and a first token waits for some turns. While turns take
+    # longer than this, fewer calls are let in. Very short turns cost more CPU, as each turn reads every answer: from a
+    # quarter of this on, tokens are sent in batches, at most 50 ms apart. 0: neither.
     loop_delay_ms: Annotated[float, Field(ge=0)] = 20.0
     # Calls that may wait for room in a burst, by their client's priority. Under lasting overload only a few may wait,
     # and only briefly: see gateway/overload/call_queue.py.
@@ -223,7 +223,7 @@ class ResponsesMemorySettings(Section):
     """
 
     max_mb: Annotated[float, Field(ge=0)] = (
-        64.0  # of each process; if it is full, the client with the most loses what it has not used for longest
+        64.0  # in each process; when full, the client with most loses what it has not used for longest
     )
     ttl_s: Seconds = 3600.0  # after its last use
     redis: bool = True  # whether other replicas find them in Redis, encrypted under a key made of the answer's id
@@ -242,7 +242,7 @@ class ProbeSettings(Section):
     usd_per_day: Annotated[float, Field(ge=0)] = 0.10  # the most that they cost in a UTC day
     max_per_day: Annotated[int, Field(ge=0)] = 500  # the most in a UTC day
     prompt: Annotated[str, Field(min_length=1, max_length=500)] = "Count from one to twenty, in words."
-    max_tokens: Annotated[int, Field(ge=1, le=256)] = 16  # of an answer: enough for a first token and some speed
+    max_tokens: Annotated[int, Field(ge=1, le=256)] = 16  # of an answer: enough for a first token and a speed
     # The assumed cost of a probe without a known price; default: such deployments are not probed.
     usd_if_unknown: Annotated[float, Field(ge=0)] | None = None
 
@@ -319,7 +319,7 @@ class UseLimits(Section):
     """What may be used in an hour or longer, over all replicas. None: no limit. The page 'Limits' has the rules."""
 
     usd_per_hour: _Dollars | None = None  # in an hour of the zone, at list price, losers included
-    usd_per_day: _Dollars | None = None  # likewise in a day of ``limits_zone``
+    usd_per_day: _Dollars | None = None  # in a day of ``limits_zone``, at list price, losers included
     usd_per_week: _Dollars | None = None  # in a week there, from Monday on
     usd_per_month: _Dollars | None = None
     usd_total: _Dollars | None = None  # ever
@@ -510,7 +510,7 @@ PROFILE_TAKEOVERS: Mapping[Profile, TakeoverSettings] = MappingProxyType(
 
 
 class Timeouts(Section):
-    """The four timeouts of an attempt; each has its own error kind. Unset ones: the model's, the provider's, these."""
+    """The four timeouts of an attempt; each has its own error kind. Not set: as model, provider or file say."""
 
     connect_timeout_s: Seconds | None = None
     ttft_timeout_s: Seconds | None = None  # from the launch, DNS included, to the first meaningful delta
