@@ -46,7 +46,8 @@ _OF_OVERLOAD = re.compile(
     r"|\b(?:no|out of|insufficient|not enough) (?:\w+ )?capacity\b|\b(?:is|are|server|service|model) (?:\w+ )?busy\b"
     r"|\bcapacity (?:is )?(?:temporarily )?(?:exceeded|exhausted)|\bqueue is full\b|\bpending requests exceeded\b"
     # In other languages, of servers whose operators have translated their words.
-    r"|\büberlastet|\bausgelastet|\bsurchargée?s?\b|\bsaturée?s?\b|\bsobrecargad|\bsaturad[oa]s?\b|\bsovraccaric"
+    r"|\büberlastet|\bausgelastet|\bsurchargée?s?\b|\bsaturée?s?\b|\bsobrecarr?eg?ad|\bsaturad[oa]s?\b|\bsovraccaric"
+    r"|\bprzeciąż|\bpřetíž|\böverbelast|\boverbelast|перевантаж"
     r"|перегружен|繁忙|访问量过大|過負荷|负载过高|过载|负载已?饱和|混雑|混み合|과부하|혼잡",
     re.IGNORECASE,
 )

@@ -240,3 +240,13 @@ def test_an_account_without_money_is_known(status: int, body: object) -> None:
 def test_an_unavailable_server_that_speaks_of_its_load_is_overloaded(said: str) -> None:
     assert meaning(503, openai(said)) is Meaning.OVERLOADED
     assert meaning(503, openai("The database is gone")) is None
+
+
+def test_a_server_may_speak_of_its_load_in_other_languages() -> None:
+    for said in (
+        "Usługa przeciążona",
+        "Servidor sobrecarregado",
+        "De server is overbelast",
+        "Сервер перевантажений",
+    ):
+        assert meaning(503, openai(said)) is Meaning.OVERLOADED
