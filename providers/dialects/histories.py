@@ -125,6 +125,9 @@ class HistoryRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Of chat: no two messages of the user, or of the assistant, in a row. Templates raise "Conversation roles
     # must alternate user/assistant/user/assistant/...".
     alternating: bool = False
+    # Of chat: answers of the assistant may follow each other, as programs write one that broke off and went on. Google
+    # refuses a call in the second: "function call turn comes immediately after a user turn".
+    answers_in_a_row: bool = True
     plain_texts: bool = False  # of chat: contents are a text, not a list of texts
     plain_blocks: bool = False  # of Messages: the same, also in the system prompt and in results of tools
     null_contents: bool = True  # of chat: beside calls, a content may be null
@@ -350,7 +353,7 @@ def _concerns(raw: bytes, history: HistoryRules) -> bool:
     has_tools = _TOOL in raw or b'"tool_calls"' in raw
     return (
         history.alternating
-        or (history.user_first and _ASSISTANT in raw)
+        or ((history.user_first or not history.answers_in_a_row) and _ASSISTANT in raw)
         or (has_tools and ("chat" in history.call_ids or history.missing_reasoning is not None))
         or (has_tools and not history.user_after_tool)
         or (not history.blank_turns and (_ASSISTANT in raw or _NO_TEXT in raw))
@@ -484,7 +487,7 @@ class _Conversation:
             self._begin_with_user()
         if not history.user_after_tool:
             self.messages = list(self._without_users_after_tools())
-        if history.alternating:
+        if history.alternating or not history.answers_in_a_row:
             self.messages = list(self._alternating())
         if history.plain_texts or not history.null_contents:
             self._fit_contents(history)
@@ -721,19 +724,29 @@ class _Conversation:
             yield number, message
 
     def _alternating(self) -> Iterator[tuple[int, _Message]]:
-        """Yield the messages; consecutive messages of the user, or of the assistant, are joined."""
+        """Yield the messages; consecutive messages of the assistant, and if need be of the user, are joined."""
         before: _Message = {}
         for number, message in self.messages:
             role = _role(message)
-            if role == _role(before) and (
-                role == _USER or (role == _ASSISTANT and not (before.keys() | message.keys()) - {"role", "content"})
-            ):
+            if role == _role(before) and self._is_joined(role, before, message):
                 self._set(before, "content", _joined(before.get("content", _NULL), message.get("content", _NULL)))
+                before.update({name: value for name, value in message.items() if name not in _OF_TURNS})
+                self.changed = True
                 continue
             before = message
             yield number, message
 
+    def _is_joined(self, role: bytes, before: _Message, message: _Message) -> bool:
+        """Whether two messages of one role become one. A call joins an answer only where it may not stand alone."""
+        if role == _USER:
+            return self._history.alternating
+        if role != _ASSISTANT or not before.keys().isdisjoint({"function_call", "tool_calls"}):
+            return False
+        both = before.keys() | message.keys() if self._history.answers_in_a_row else before.keys() & message.keys()
+        return both <= _OF_TURNS
 
+
+_OF_TURNS = frozenset({"content", "role"})
 _Turns = list[tuple[int, _Message]]
 
 

@@ -44,6 +44,7 @@ def _history(history: Any) -> tuple[str, ...]:
             (history.one_system, "one system message, first"),
             (not history.user_after_tool, "no user's message after a result"),
             (history.alternating, "roles alternate"),
+            (not history.answers_in_a_row, "no two answers in a row"),
             (history.plain_texts, "texts in no lists"),
         )
         if says

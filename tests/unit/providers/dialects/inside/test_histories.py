@@ -14,7 +14,7 @@ from providers.dialects.histories import CallIds, FittedIds, chat_history, messa
 
 STRICTEST = HistoryRules().strictest()
 NINE = CallIds(9, 9, "alphanumeric")
-MISTRAL, OPENAI = (load_catalog()[name].quirks.history for name in ("mistral", "openai"))
+MISTRAL, OPENAI, GEMINI = (load_catalog()[name].quirks.history for name in ("mistral", "openai", "gemini"))
 QUESTION = {"role": "user", "content": "weather?"}
 
 
@@ -162,6 +162,15 @@ def test_in_the_strictest_form_roles_alternate() -> None:
     messages, _ = fitted(STRICTEST, system, QUESTION, parts, answer, answer, called(), result(), QUESTION)
     assert [each["role"] for each in messages] == ["system", "user", "assistant", "assistant", "tool"]
     assert messages[1]["content"] == "weather?\n\nmore"
+
+
+@pytest.mark.parametrize("content", [None, "Now"])
+def test_two_answers_in_a_row_are_one_where_a_call_must_follow_the_user(content: str | None) -> None:
+    said, call = {"role": "assistant", "content": "First"}, called(content=content)
+    one = {**called(), "content": "First" if content is None else "First\n\nNow"}
+    assert fitted(GEMINI, QUESTION, said, call, result()) == ([QUESTION, one, result()], ())
+    for steps in ([QUESTION, called(), result(), said, QUESTION, QUESTION], [QUESTION, called(), called("call_2")]):
+        assert fitted(GEMINI, *steps)[0] == steps  # results of the first follow; the user may say two things
 
 
 @pytest.mark.parametrize("vendor", ["deepseek", "moonshot"])
