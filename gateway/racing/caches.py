@@ -1,6 +1,6 @@
 """What a race costs in prompt caches: one deployment has the conversation in its cache, and others are asked too.
 
-A file of its own: the last step of a bill, and bills of calls without such a cache do not need it.
+This is the last step of a bill. It has a file of its own, as only calls with a cached conversation need this step.
 """
 
 from collections.abc import Mapping

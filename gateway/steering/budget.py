@@ -556,8 +556,9 @@ class Budgets:
 
         The room is infinite while one deployment has no limit, as that deployment takes what the others cannot. If all
         are limited, the room is what each was seen to take; then a single 429 of each counts. While most are limited,
-        or a deployment pauses that took many calls, a deployment without a known limit is not yet believed to have
-        none: it is expected to take as many calls as the others on average, until it has taken clearly more.
+        or one that took many calls pauses, a deployment without a known limit is assumed to have one, too: as many
+        calls as the others take on average, until it has taken clearly more. For example, after 429s of two of three
+        deployments at 30 calls a minute, the third is expected to take 30.
         """
         room_of = {health: min(health.limit(now_s), health.taken(now_s)) for health in healths if health.is_in_use}
         limits = [limit for limit in room_of.values() if limit < inf]
@@ -605,7 +606,7 @@ class Budgets:
         is_clients: bool = False,
         client: str | None = None,
     ) -> Narrowed | None:
-        """Charge an attempt that starts beside another one now; return the limit that refuses it, None: it may start.
+        """Charge an attempt that starts beside another one now; return the limit that refuses the attempt, or None.
 
         ``room`` is what rate limits leave for extra attempts in a minute: rescues and probes are not refused by it, but
         count there; a fallback runs at another model's deployments. ``is_needed``: the call's first rescue or fallback,

@@ -173,7 +173,7 @@ class Snapshots:
         return sizing
 
     def _sizings_of(self, model: str) -> dict[tuple[Measured, str], PromptSizeEffect]:
-        """Return a model's sizings; they are kept as long as its memory, even without calls."""
+        """Return a model's sizings, which are kept while the model is remembered, even without calls."""
         sizings = self._sizings.get(model)
         if sizings is None:
             sizings = self._sizings[model] = {}

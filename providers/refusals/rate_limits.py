@@ -55,7 +55,7 @@ _NEARLY_USED_UP = 0.05  # a longer limit begins to count when this part of it is
 
 
 def is_of_a_rate(names: Iterable[str], said: str) -> bool:
-    """Whether an error says that a rate is exceeded, by its codes or in its words; ``said``: "" if it says more."""
+    """Whether an error's codes, or its words (``said``), say that a rate is exceeded; "": they say more."""
     return bool(said) and (any(_CODES_OF_A_RATE.search(name) for name in names) or _OF_A_RATE.search(said) is not None)
 
 

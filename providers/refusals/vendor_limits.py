@@ -174,8 +174,9 @@ _LONGEST_ANSWERS: Final = re.compile(
     r"|maxOutputTokens value of \d{1,9} but the supported range is from 1 \(inclusive\) to (?P<below>\d{3,9}) \(excl",
     re.IGNORECASE,
 )
-# And of it in words that no list has: the field, and behind it a bound. Zhipu names a range in
-# Chinese (MoonshotAI/kimi-code/issues/834, read on 2026-11-30).
+# The longest answer, in words that no list has: the name of the field, and behind the name a bound. For example,
+# "max_tokens must be at most 8192". Zhipu names a range in Chinese (MoonshotAI/kimi-code/issues/834,
+# read on 2026-11-30).
 _BOUNDED_ANSWERS: Final = re.compile(
     r"\bmax_?(?:completion_?|output_?|new_?)?tokens\b[`'\"]?"
     r"(?:[^\d\[;!?\n]{0,60}\[ ?\d{1,3} ?, ?(\d{3,9}) ?\]"
