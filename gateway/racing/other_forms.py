@@ -151,7 +151,7 @@ def note_refusal(attempt: FormAttempt, call: Call, error: UpstreamError) -> None
     if blames_request_within(error):
         error.turn_into(ErrorKind.BAD_REQUEST)
     if error.is_too_long or error.limit is not None or error.lack is not None:
-        _note_size(attempt.deployment, call, _unrepeated(attempt.deployment, call, error))
+        _note_size(attempt, call, _unrepeated(attempt.deployment, call, error))
     if error.findings.is_bound and error.edited_from is None:  # else the maker itself would not take the reasoning
         _note_bound(attempt.deployment, call, error)
 
@@ -163,12 +163,12 @@ def _unrepeated(deployment: Deployment, call: Call, error: UpstreamError) -> Ups
     return told
 
 
-def _note_size(deployment: Deployment, call: Call, error: UpstreamError) -> None:
+def _note_size(attempt: FormAttempt, call: Call, error: UpstreamError) -> None:
     if error.is_too_long:
-        _note_length(deployment, call, error)
-        _note_room(deployment, call, error)
+        _note_length(attempt.deployment, call, error)
+        _note_room(attempt.deployment, call, error)
     if (limit := error.limit or error.lack) is not None:
-        _note_limit(deployment, call, limit, error)
+        _note_limit(attempt, call, limit, error)
 
 
 async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamError, reword: Reword) -> After:
@@ -623,20 +623,27 @@ def _note_room(deployment: Deployment, call: Call, error: UpstreamError) -> None
         learnt.note(deployment.model, fact, client=call.caller.client, why=why_of(error))
 
 
-def _note_limit(deployment: Deployment, call: Call, limit: Limit, error: UpstreamError) -> None:
+def _note_limit(attempt: FormAttempt, call: Call, limit: Limit, error: UpstreamError) -> None:
     """Remember a vendor's limit that ``call`` exceeds: such calls ask other deployments first."""
+    deployment = attempt.deployment
     if limit.most is None or (learnt := _learnt_of(deployment)) is None:
         return
     fact = Fact(Kind.SIZE, limit.what, tokens=limit.most)
-    if _is_more(deployment, call, fact, limit.turn):
+    # A stricter history has other numbers for its turns, as "messages[21].content must be a string" counts them.
+    is_moved = attempt.refused is not None or any(
+        each.kind is Kind.HISTORY for each in learnt.of(deployment.model, call.caller.client)
+    )
+    if _is_more(deployment, call, fact, limit.turn, is_moved=is_moved):
         learnt.note(deployment.model, fact, client=call.caller.client, why=why_of(error))
 
 
-def _is_more(deployment: Deployment, call: Call, fact: Fact, turn: int | None = None) -> bool:
+def _is_more(
+    deployment: Deployment, call: Call, fact: Fact, turn: int | None = None, *, is_moved: bool = False
+) -> bool:
     if fact.kind is not Kind.SIZE:
         return False
     fields, dialect = call.sent_to(deployment.name), deployment.spoken_in(call)
-    return amount(fact.field, fields, dialect.requests, turn) > fact.tokens
+    return amount(fact.field, fields, dialect.requests, turn, is_moved=is_moved) > fact.tokens
 
 
 def _is_long(deployment: Deployment, call: Call, error: UpstreamError) -> bool:

@@ -157,6 +157,34 @@ async def test_a_turn_that_has_to_be_a_text_says_so_if_it_is_the_users_and_has_a
 
 
 @APIS
+async def test_a_tools_picture_is_known_by_such_a_refusal_too(serve: Serve, api: str) -> None:
+    def answers(body: Any) -> Sequence[Step]:
+        [*shown] = (str(at) for at, turn in enumerate(body["messages"]) if '"image_url"' in json.dumps(turn))
+        return refused(f"messages[{shown[0]}].content must be a string") if shown else answer("Hello")
+
+    async with serve(alpha=None, config=models("alpha/m")) as running:  # a turn is put in before it is asked once more
+        running["alpha"].answers = answers
+        for sent in (3, 4):
+            assert (await ask(running, api, of_tool(api)))[:3] == (200, "alpha/m", NAMES[api][1])
+            assert len(running["alpha"].received) == sent
+
+
+async def test_that_a_tools_result_has_to_be_a_text_says_nothing_of_the_users_pictures(serve: Serve) -> None:
+    def answers(body: Any) -> Sequence[Step]:
+        tools = (str(at) for at, turn in enumerate(body["messages"]) if turn["role"] == "tool")
+        [*lists] = (at for at in tools if isinstance(body["messages"][int(at)]["content"], list))
+        return refused(f"messages[{lists[0]}].content must be a string") if lists else answer("Hello")
+
+    async with serve(alpha=None, config=models("alpha/m")) as running:
+        running["alpha"].answers = answers
+        shown = TURNS["chat"]("user", [SHOWN["chat"]])
+        call, result, _ = RESULTS["chat"]
+        assert (await ask(running, "chat", [shown, call, {**result, "content": [SHOWN["chat"]]}]))[0] == 400
+        assert (await ask(running, "chat", [shown]))[:3] == (200, "alpha/m", None)
+        assert "iVBORw0KGgo" in json.dumps(running["alpha"].received[-1].body)
+
+
+@APIS
 async def test_a_session_goes_on_behind_a_refused_picture_once_the_user_asks_something_else(
     serve: Serve, api: str
 ) -> None:
