@@ -109,6 +109,7 @@ from .unshown import TELLS as TELLS
 from .unshown import UnshownThought as UnshownThought
 from .wording import CANNOT_STOP_THINKING as CANNOT_STOP_THINKING
 from .wording import GEMINIS as GEMINIS
+from .wording import LEFT_OUT as LEFT_OUT
 from .wording import MARK as MARK
 from .wording import OURS as OURS
 from .wording import SAYS_NOTHING as SAYS_NOTHING

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from providers.bodies import raw_json
-from providers.dialects import HOLD_MARKS, MARK, Fields, Loss, Wording
+from providers.dialects import HOLD_MARKS, LEFT_OUT, MARK, Fields, Loss, Wording
 from providers.exchange.places import with_humps
 from providers.refusals import UNREADABLE
 from providers.vendors import members_named
@@ -19,6 +19,12 @@ from providers.vendors import members_named
 EVERYWHERE: Final = "*."
 OF_TOOLS: Final = f"tools.{MARK}"
 _MARKS: Final = frozenset({MARK, "cache_point", "caching"})  # Converse's name; "did not allow prompt caching"
+_OF_THOUGHTS: Final = ["thought"]  # of Google's parts: such a part goes as a whole, as without the mark it is an answer
+_NULL: Final = b"null"
+# What has turns, parts of turns and tools in it, and nothing with names of the client's own.
+_HOLDERS: Final = frozenset(
+    {"content", "contents", "function", "input", "messages", "output", "parts", "system", "tools"}
+)
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _lists = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -45,7 +51,8 @@ def found(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> 
 def _member(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> Member | None:
     names = [spelt(name) for name in named]
     if len(names) == 1 and names[0] not in fields:
-        return _named(fields, members_named(names[0]) if names[0] not in _MARKS else [OF_TOOLS, EVERYWHERE + MARK])
+        paths = members_named(names[0]) if names[0] not in _MARKS else [OF_TOOLS, EVERYWHERE + MARK]
+        return _named(fields, paths) or _null(fields, names[0], spelt)
     top = next((each for each in fields if spelt(each) == names[0]), None)
     if top == "system" and names[-1] == MARK:  # of all that can be marked the first: then no other is taken
         return _named(fields, [EVERYWHERE + MARK])
@@ -63,6 +70,25 @@ def _named(fields: Fields, paths: Iterable[str]) -> Member | None:
     """Return the first member among these that a request has, in the request's own spelling."""
     spelled = (own for path in paths for own in dict.fromkeys((path, with_humps(path))))
     return next((Member(own, None) for own in spelled if without(fields, own) is not fields), None)
+
+
+def _null(fields: Fields, name: str, spelt: Callable[[str], str]) -> Member | None:
+    """Return the first member of this name that says nothing: ``"citations": null`` in a block of a turn."""
+
+    def path_in(raw: msgspec.Raw) -> list[str] | None:
+        if b"null" not in bytes(raw):
+            return None
+        if items := _list(raw):
+            return next((path for item in items if (path := path_in(item)) is not None), None)
+        said = _object(raw)
+        own = next((each for each, value in said.items() if spelt(each) == name and bytes(value) == _NULL), None)
+        if own is not None:
+            return [own]
+        inner = ((each, path_in(said[each])) for each in _HOLDERS & said.keys())
+        return next(([each, *path] for each, path in inner if path is not None), None)
+
+    path = path_in(raw_json({top: fields[top] for top in _HOLDERS & fields.keys()}))
+    return None if path is None or len(path) == 1 else Member(".".join(path), msgspec.Raw(_NULL))
 
 
 def _found(
@@ -127,6 +153,9 @@ def _without(raw: msgspec.Raw, names: Sequence[str], value: str) -> msgspec.Raw:
     if f'"{names[-1]}"'.encode() not in bytes(raw):
         return raw
     if items := _list(raw):
+        if names == _OF_THOUGHTS and (kept := [item for item in items if not _is_thought(item)]) != items:
+            raw = raw_json(kept or [{"text": LEFT_OUT}])
+            items = _list(raw)
         return _each(raw, items, lambda item: _without(item, names, value))
     said = _object(raw)
     own = said.get(names[0])
@@ -161,6 +190,10 @@ def _each(raw: msgspec.Raw, items: Sequence[msgspec.Raw], left_of: Callable[[msg
     """Return a list, ``raw``, with what is left of each object; ``raw`` itself if nothing was left out."""
     left = [left_of(item) if _is_object(item) else item for item in items]
     return raw_json(left) if any(new is not old for new, old in zip(left, items, strict=True)) else raw
+
+
+def _is_thought(raw: msgspec.Raw) -> bool:
+    return _is_object(raw) and bytes(_object(raw).get("thought", b"")) == b"true"
 
 
 def _is_object(raw: msgspec.Raw) -> bool:

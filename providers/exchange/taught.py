@@ -353,7 +353,11 @@ def _member_of(refused: RefusedField, fields: Fields, form_request: FormRequest)
         # A wrong value of one request says nothing of others.
         return Fact(Kind.SCHEMAS, value=digest(fields, formats) if refused.is_of_value else "", dialect=api)
     path = f"{refused.path[0]}.{refused.path[-1]}"
+    if len(refused.path) == 1 and refused.path[0] not in fields:  # named without its place: ``type``
+        path = next((each for each in formats.omissible.in_tools if each.endswith(f".{refused.path[0]}")), path)
     without = formats.omissible.in_tools.get(path)
+    if without is not None and len(refused.path) == 1 and without(fields) is fields:
+        without = None
     if without is not None and (not refused.is_of_value or (path == _OF_TYPES and without(fields) is not fields)):
         return Fact(Kind.FIELD, path, dialect=api)
     return _listed_member_of(refused, fields, form_request)

@@ -89,6 +89,7 @@ _HINTS: Final = frozenset({
     "messages.content.image_url.format",  # LiteLLM's: what is behind an address
     # Google's: ids by which calls have their results, else by name and order; who made a call; what a file is called.
     *("contents.parts.function_call.id", "contents.parts.function_response.id", "contents.parts.thought_signature"),
+    "contents.parts.thought",
     "input.signature",
     *("contents.parts.inline_data.display_name", "contents.parts.file_data.display_name"),
     *("input.status", "input.content.annotations", "input.content.logprobs"),
