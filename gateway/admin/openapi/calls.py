@@ -81,7 +81,7 @@ _SENT: Mapping[str, tuple[type, str]] = {
     ),
     overrides.LLM_D_TTFT: (float, f"The same as `{overrides.DEADLINE}`, for llm-d."),
     overrides.LLM_D_TPOT: (float, "Milliseconds per token after the first: 20 stands for `min_tok_s: 50`."),
-    PLAN_HEADER: (str, "`1`: the answer has the plan of its race in this same header."),
+    PLAN_HEADER: (str, "`1`: the answer tells the plan of the race, in a header of the same name."),
 }
 CALL_HEADERS = tuple(parameter(name, about, of, "header") for name, (of, about) in _SENT.items())
 
@@ -94,16 +94,16 @@ _OF_CALLS: Mapping[str, Any] = {
     "x-holeshot-deployment": (str, "The deployment that answered."),
     "x-holeshot-mode": (
         str,
-        f"The mode of its race: {', '.join(f'`{mode}`' for mode in Mode)}.",
+        f"The mode of the call's race: {', '.join(f'`{mode}`' for mode in Mode)}.",
     ),
     "x-holeshot-launched": (
         str,
-        "How many attempts were launched, those that ask again with another key or in another form included.",
+        "How many attempts were launched, also those that repeat a request with another key or in another form.",
     ),
-    "x-holeshot-upstream-request-id": (str, "The provider's id of its request."),
+    "x-holeshot-upstream-request-id": (str, "The id that the provider gave to the request, for its support."),
     "x-holeshot-dropped": (
         str,
-        "What the deployment was not sent, or not so (hints, preferences, `drop_params`), or did not show its model.",
+        "Parts of the request (hints, preferences, `drop_params`) that were left out, changed, or kept from the model.",
     ),
     LOWERED: (str, "Parameters that were lowered to the model's maximum, or to the deployment's longest answer."),
     IGNORED: (str, "Preferences, and parts of a body in another API's shape, that have no effect here."),
@@ -114,7 +114,7 @@ _OF_CALLS: Mapping[str, Any] = {
     "x-holeshot-ttft-ms": (float, "Milliseconds from the receipt of the request to the first token."),
     "x-holeshot-overhead-ms": (
         float,
-        "Milliseconds of `x-holeshot-ttft-ms` that the gateway itself took, a wait for a seat included.",
+        "Milliseconds of `x-holeshot-ttft-ms` that the gateway itself took, also to wait for a free deployment.",
     ),
     "x-holeshot-deadline-met": (bool, "Whether the first token came within the deadline; only if there was one."),
 }
