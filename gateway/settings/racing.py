@@ -30,7 +30,7 @@ def can_race(model: ModelSettings) -> CanRace:
     why_not = _why_not(model, racers)
     if why_not:
         others = ", ".join(fallback.model for fallback in model.fallbacks)
-        instead = f"; where it fails or is late its fallback answers ({others})" if others else ""
+        instead = f"; if it fails or is late, its fallback answers ({others})" if others else ""
         return CanRace(races=False, why=f"{why_not}{instead}")
     providers = dict.fromkeys(each.deployment.partition("/")[0] for each in racers)
     who = f"{len(racers)} deployments at {', '.join(providers)}" if len(racers) > 1 else "with itself"

@@ -56,7 +56,7 @@ def test_init_and_check_say_of_each_model_whether_it_can_race_and_why_not(holesh
     said = [
         "small can race: 3 deployments at openai, groq, anthropic; extra attempts per call: 0.1",
         "large can race: 2 deployments at openai, anthropic; extra attempts per call: 0.1",
-        "gpt-6-luna cannot race: it has one deployment; where it fails or is late its fallback answers (small)",
+        "gpt-6-luna cannot race: it has one deployment; if it fails or is late, its fallback answers (small)",
     ]
     together = "gpt-6-luna, gpt-oss-120b, claude-haiku-5-5, claude-haiku-* each cannot race: it has one deployment; "
 
@@ -66,7 +66,7 @@ def test_init_and_check_say_of_each_model_whether_it_can_race_and_why_not(holesh
 
     assert [line for line in made.output.splitlines() if line in said] == said
     assert [line for line in checked.output.splitlines() if line in said] == said[:2]
-    assert f"{together}where it fails or is late its fallback answers (small)" in checked.output.splitlines()
+    assert f"{together}if it fails or is late, its fallback answers (small)" in checked.output.splitlines()
     assert [line for line in checked.output.splitlines() if line.startswith(("note", "warning"))] == []
     assert races["small"] == {"races": True, "why": said[0].partition(": ")[2]}
     assert {name for name, can in races.items() if can["races"]} == {"small", "large"}

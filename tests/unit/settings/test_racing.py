@@ -28,7 +28,7 @@ TWO = ["a/x", "b/x"]
         ),
         (
             {"deployments": ["a/x"], "fallbacks": ["other"]},
-            "cannot race: it has one deployment; where it fails or is late its fallback answers (other)",
+            "cannot race: it has one deployment; if it fails or is late, its fallback answers (other)",
         ),
         (
             {"deployments": ["a/x", {"deployment": "b/x", "enabled": False}]},

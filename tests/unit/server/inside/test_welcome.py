@@ -41,7 +41,7 @@ def test_of_each_model_it_is_said_whether_it_can_race() -> None:
 
     assert welcome(settings, "http://127.0.0.1:4000").splitlines()[2:4] == [
         "  m can race: 2 deployments at a, b; extra attempts per call: 1",
-        "  n cannot race: it has one deployment; where it fails or is late its fallback answers (m)",
+        "  n cannot race: it has one deployment; if it fails or is late, its fallback answers (m)",
     ]
 
 

@@ -239,7 +239,7 @@ def test_with_two_or_three_keys_a_small_model_of_each_vendor_races(keys: tuple[s
         assert can.races is (len(model.deployments) > 1)
         if not can.races and name in set(ALONE.values()) - {"gemini-3.8-flash", "grok-4.7"}:
             assert model.fallbacks[0].model == "small"
-            assert can.why == "it has one deployment; where it fails or is late its fallback answers (small)"
+            assert can.why == "it has one deployment; if it fails or is late, its fallback answers (small)"
 
 
 SIX = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GROQ_API_KEY", "GEMINI_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY")
