@@ -1,4 +1,4 @@
-"""``POST /v1/responses/compact`` where not every deployment has it: the answering model writes a summary."""
+"""``POST /v1/responses/compact`` where not every deployment can read it: the answering model writes a summary."""
 
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from gateway.api.request import ParsedRequest
 from gateway.core.errors import ApiError
 from gateway.fleet import Fleet
 from gateway.http import Contents
-from providers.dialects import items_of, joined, raw_json
+from providers.dialects import items_of, joined, may_have_others, raw_json
 
 _TRIGGER = b'{"type":"compaction_trigger"}'
 _FALSE = msgspec.Raw(b"false")
@@ -19,12 +19,18 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[dict[str, Any]])
 
 
-def all_compact(fleet: Fleet, model: str, *, adhoc: bool) -> bool:
-    """Whether all deployments of ``model`` and its fallbacks have ``compact``, or there is no such model.
+def passes_unread(fleet: Fleet, parsed: ParsedRequest, *, adhoc: bool) -> bool:
+    """Whether a request to compact goes to each deployment of its model and fallbacks as it is.
 
-    If not, a response is requested instead; deployments with ``compact`` come first. ``adhoc``: the client may name
-    deployments in place of a model.
+    If not, a response is requested instead, as deployments can read it; those with ``compact`` come first. Items of
+    another vendor's model, as thoughts of Claude's, are a 400 there. ``adhoc``: the client may name deployments in
+    place of a model.
     """
+    return not may_have_others(parsed.fields) and _all_compact(fleet, parsed.model, adhoc=adhoc)
+
+
+def _all_compact(fleet: Fleet, model: str, *, adhoc: bool) -> bool:
+    """Whether all deployments of ``model`` and its fallbacks have ``compact``, or there is no such model."""
     try:
         asked = fleet.find(model, adhoc=adhoc)
     except ApiError:

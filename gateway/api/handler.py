@@ -16,7 +16,7 @@ from gateway.api.bodies import LARGE_BYTES, address_of, read_contents
 from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import AnsweredHere, CallRunner
 from gateway.api.client_sinks import CONTENT_TYPE, SINKS, PassingSink, StreamingSink, is_plain
-from gateway.api.compacting import all_compact, read_compacting
+from gateway.api.compacting import passes_unread, read_compacting
 from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.endpoint import Endpoint
 from gateway.api.fallbacks import cause_of
@@ -131,7 +131,7 @@ def _read_unread(  # noqa: PLR0917 - as of every request
     header = request.headers.get(HEADER)
     original = msgspec.structs.replace(contents, fields=dict(contents.fields)) if api.by_summary else contents
     parsed = read_json(api, contents, header, partial(default_model, api, context.fleet, client))
-    if api.by_summary and not all_compact(context.fleet, parsed.model, adhoc=client.adhoc):
+    if api.by_summary and not passes_unread(context.fleet, parsed, adhoc=client.adhoc):
         return read_compacting(original, header)
     return parsed if endpoint.unpacked is None else endpoint.unpacked(parsed)
 

@@ -80,6 +80,7 @@ from .responses.turns import id_of as id_of
 from .responses.turns import is_bare as is_bare
 from .responses.turns import items_of as items_of
 from .responses.turns import joined as joined
+from .responses.turns import may_have_others as may_have_others
 from .responses.turns import single_items as single_items
 from .responses.turns import warmed_up as warmed_up
 from .sealed import Seal as Seal

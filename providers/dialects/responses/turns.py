@@ -268,6 +268,12 @@ def place_of(entry: UnshownEntry) -> str:
     return f"input[{entry.id}]" if _ID.fullmatch(entry.id) else "input"
 
 
+def may_have_others(fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether a conversation may have items that a model of another vendor has made."""
+    raw = bytes(fields.get("input", b""))
+    return _MARK in raw or _IN_WORDS in raw or _THINKING.search(raw) is not None
+
+
 def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> Wording:
     """Return a request without reasoning that its provider would not find, and with the gateway's summaries as text.
 
