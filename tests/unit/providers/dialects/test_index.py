@@ -60,10 +60,12 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
     "it says where each vendor's clients have their key": frozenset({"gateway/keys/keys.py"}),
     "it has OpenTelemetry's names for operations": frozenset({"gateway/tracing/naming.py"}),
     "the word means something else": frozenset(
-        {  # OpenAPI calls an answer so, alerts are told in messages, and the table of prices has modes
+        {  # OpenAPI calls an answer so, alerts are told in messages, the table of prices has modes, and it is a field
             "gateway/cli/alerts.py",
             "gateway/admin/openapi/document.py",
+            "providers/exchange/members.py",
             "providers/models/datasheets.py",
+            "providers/vendors/demands.py",
             "providers/simulator/wire.py",
         }
     ),
