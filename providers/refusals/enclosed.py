@@ -15,7 +15,7 @@ from providers.refusals.error_shapes import error_object_in, message_of, status_
 from providers.refusals.errors import UNREADABLE
 from providers.refusals.zod_issues import issues_in
 
-_OPENED = ("code", "type", "param", "details")  # what an error that another one quotes has instead
+_OPENED = ("code", "type", "param", "status", "details")  # what an error that another one quotes has instead
 _MOST_ENCLOSED = 3  # errors inside errors
 _UNQUOTED = str.maketrans("'\"`", "   ")
 _LONGEST = 64 * 1024  # characters of a message with JSON in it

@@ -167,10 +167,15 @@ def is_outsized(error: Mapping[str, Any]) -> bool:
     return error.get("code") == "rate_limit_exceeded" and message_of(error).startswith("Request too large")
 
 
+# Google's: of a key, and of the project that the operator has configured (ChatGPTNextWeb/NextChat/issues/6056, read on
+# 2026-12-01).
+_REASONS_OF_KEYS = frozenset({"API_KEY_INVALID", "RESOURCE_PROJECT_INVALID"})
+
+
 def _refuses_key(error: Mapping[str, Any]) -> bool:
     """Whether a 400 is about the key or its account, by its message or, at Gemini, by a google.rpc.ErrorInfo."""
     return message_of(error).startswith(REFUSED) or any(
-        isinstance(each, dict) and each.get("reason") == "API_KEY_INVALID" for each in as_list(error.get("details"))
+        isinstance(each, dict) and each.get("reason") in _REASONS_OF_KEYS for each in as_list(error.get("details"))
     )
 
 

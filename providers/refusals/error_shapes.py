@@ -92,6 +92,8 @@ def error_object_in(answer: Any) -> dict[str, Any] | None:
     """Return the error of a decoded answer as an object in OpenAI's shape, with ``message``; None if there is none."""
     if isinstance(answer, list):  # Gemini
         answer = answer[0] if answer else None
+    if isinstance(answer, str) and answer:  # a proxy's, with its vendor's JSON in it: continuedev/continue/issues/11305
+        return _openai_error(answer, {})
     if not isinstance(answer, dict):
         return None
     if code := base_code(answer.get("base_resp")):

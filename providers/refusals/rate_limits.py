@@ -38,7 +38,7 @@ _OF_A_RATE = re.compile(
     r"|요청이 너무 많|요청 ?(?:한도|제한|횟수)|속도 ?제한",
     re.IGNORECASE,
 )
-_CODES_OF_A_RATE = re.compile(r"rate.?limit|too.?many.?requests|throttl", re.IGNORECASE)
+_CODES_OF_A_RATE = re.compile(r"rate.?limit|too.?many.?requests|throttl|resource.?exhausted", re.IGNORECASE)
 LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
 # Who is asked to come back so much later has met a limit of a day or a week (router-for-me/CLIProxyAPI/issues/1655:
 # 459202 s). Beyond a month the header is wrong.

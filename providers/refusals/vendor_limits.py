@@ -271,6 +271,11 @@ LACKS: Final = (
         r"\bonly text \S{1,30} blocks are supported\b",
         "LM Studio, of a tool's picture: lmstudio-ai/lmstudio-bug-tracker/issues/2008, read on 2026-12-01",
     ),
+    LackRule(
+        r"\bmodel requires a newer version of codex\b|\bmodel is not supported when using x-openai-",
+        "ChatGPT, of a proxy that passes for an old Codex: github.com/openai/codex-plugin-cc/issues/468,"
+        " Wei-Shaw/sub2api/issues/4771, read on 2026-12-01",
+    ),
     LackRule(r"\bdo(?:es)? not meet the model restrictions\b", "Alibaba, of a picture's sides; no page"),
     LackRule(r"不支持(?:图|音|视|文件|多模态|工具|函数)", "in Chinese"),
 )

@@ -200,6 +200,13 @@ LACKS: Mapping[str, Said] = {
         400, "Built-in tools ({google_search}) and Function Calling cannot be combined in the same request."
     ),
     "a server, a tool": Said(400, "Tool 'computer_use_preview' is not supported with gpt-5."),
+    "ChatGPT, an old Codex": Said(
+        400,
+        "The 'gpt-6-astra' model requires a newer version of Codex..",
+    ),
+    "ChatGPT, an internal header": Said(
+        400, "This model is not supported when using X-OpenAI-Internal-Codex-Responses-Lite.", "unsupported_value"
+    ),
     "a server, a region": Said(400, "This tier is not available in your region"),
     "Zhipu, a picture": Said(400, "\u5f53\u524d\u6a21\u578b\u4e0d\u652f\u6301\u56fe\u7247\u8f93\u5165"),
 }

@@ -9,6 +9,7 @@ import pytest
 from providers.exchange import VendorsWords, mark
 from providers.refusals import ErrorKind, UpstreamError, decide_by_request, error_in, error_of_response, read
 
+CAPPED = "You have reached your specified API usage limits. You will regain access on 2027-01-01 at 00:00 UTC."
 LONG = "prompt is too long: 210000 tokens > 200000 maximum"
 ANTHROPICS = {"type": "error", "error": {"type": "invalid_request_error", "message": LONG}}
 GROQS = {"error": {"message": "Failed to call a function.", "type": "invalid_request_error", "code": "tool_use_failed"}}
@@ -65,6 +66,33 @@ ENCLOSED: dict[str, tuple[Any, ErrorKind, str]] = {
         ErrorKind.BAD_REQUEST,
         LONG,
     ),
+    "a proxy for Google, a rate": (
+        error(
+            json.dumps(error("Resource has been exhausted (e.g. check quota).", code=429, status="RESOURCE_EXHAUSTED")),
+            code=400,
+            status="UPSTREAM_ERROR",
+        ),
+        ErrorKind.RATE_LIMITED,
+        "Resource has been exhausted (e.g. check quota).",
+    ),
+    "a text that is JSON": (
+        json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": CAPPED}}),
+        ErrorKind.PROVIDER_AUTH,
+        CAPPED,
+    ),
+    "Google, a project": (
+        error(
+            json.dumps(
+                error(
+                    "Invalid resource field value in the request.",
+                    status="INVALID_ARGUMENT",
+                    details=[{**GOOGLES["error"]["details"][0], "reason": "RESOURCE_PROJECT_INVALID"}],
+                )
+            )
+        ),
+        ErrorKind.PROVIDER_AUTH,
+        "Invalid resource field value in the request.",
+    ),
     "Databricks": (
         {"error_code": "BAD_REQUEST", "message": json.dumps({"provider": "anthropic", **ANTHROPICS})},
         ErrorKind.BAD_REQUEST,
@@ -79,7 +107,7 @@ def test_the_vendors_words_and_code_count(proxy: str) -> None:
     found = told(body)
     assert (found.kind, found.message, found.is_too_long) == (kind, message, LONG in message)
     assert not found.findings.is_certain  # the JSON may be a client's
-    if isinstance(body.get("error"), dict):
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
         assert told(body, status=200).kind is kind
 
 

@@ -77,6 +77,7 @@ LACKING = [
     "auto tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
     "messages[0]: unknown variant `image_url`, expected `text` at line 1 column 219",
     "Only text tool_result blocks are supported when tool_result.content is an array.",
+    "The 'gpt-6-astra' model requires a newer version of Codex.",
     "The image length and width do not meet the model restrictions.",
     "\u5f53\u524d\u6a21\u578b\u4e0d\u652f\u6301\u56fe\u7247\u8f93\u5165",
 ]
