@@ -131,10 +131,6 @@ def translated(
     if source is call.request.dialect and called is None and not texts and not one_call and not most:
         return exchange
     read_event, secrets = source.answers.read_event, exchange.secrets
-    # A translation into chat knows only the choices that have begun; one into another API, how many were asked for.
-    is_exact = (
-        call.request.dialect.pivoting is not None or answers_asked(call.request.fields, call.request.dialect) == 1
-    )
 
     def unsaid(block: bytes, finishing: bool) -> None:
         clocks.alive_at = clocks.now()
@@ -142,7 +138,7 @@ def translated(
             for event in events(block):
                 if event.data and not (chunk := read_event(event.data, secrets)).idle:
                     clocks.heard(came(chunk), meaningful=chunk.meaningful)
-        if is_exact and finishing:
+        if finishing:
             clocks.finish()
 
     steps = translations(
@@ -186,7 +182,6 @@ class AnswerStream:
         "_keeps_last",
         "_kept",
         "_kept_bytes",
-        "_knows_all",
         "_last",
         "_measurement",
         "announced",
@@ -236,7 +231,6 @@ class AnswerStream:
             thoughts=thoughts,
             may_think=habit is not None,
         )
-        self._knows_all = dialect.pivoting is not None
         self._measurement = measurement
         self.clocks = clocks
         self._clock = clock
@@ -273,14 +267,9 @@ class AnswerStream:
         elif self.validity is not None:
             over = self.reader.finished and (self.reader.done or not data)
             self.validity.look(now, finished=self.reader.finished, over=over, kept_bytes=self._kept_bytes)
-        if (self.reader.finished or (finishing and self.has_begun)) and not self.reader.done:
+        if (self.reader.finished or finishing) and not self.reader.done:
             self.clocks.finish()
         return block
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether no choice is still to come, where a translation has the end of all choices that have begun."""
-        return self._knows_all or not self.reader.lacks_some
 
     def _note_speech(self, speech: "Speech", now: float) -> None:
         reader, measurement = self.reader, self._measurement

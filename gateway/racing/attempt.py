@@ -195,10 +195,6 @@ class Answer(Protocol):
         """The clocks of the answer's attempt."""
 
     @property
-    def has_begun(self) -> bool:
-        """Whether every part of the answer has begun."""
-
-    @property
     def waits(self) -> bool:
         """Whether the answer may bid only at its end."""
 
@@ -662,7 +658,7 @@ class Attempt:
         answer, exchange = self.answer, self.exchange
         if answer is None or exchange is None:
             return False
-        finishing = exchange.finishing and answer.has_begun
+        finishing = exchange.finishing
         is_whole = answer.reader.finished or finishing
         if self.state is AttemptState.WATCHED and is_whole:
             if not answer.reader.finished:

@@ -415,11 +415,6 @@ class AnswerReader:
         complaint, self._latest_complaint = self._latest_complaint, None  # a traceback will refer to this reader
         return complaint
 
-    @property
-    def lacks_some(self) -> bool:
-        """Whether some of several choices have not begun: a provider may send one choice after the other."""
-        return bool(self._begun) and len(self._begun) < self._asked
-
     def _end_of_stream(self) -> bytes:
         """Handle the end; return the data that are left."""
         self._asked = 0  # choices that have not begun will not come: the provider gives fewer than were asked for
@@ -427,7 +422,8 @@ class AnswerReader:
         return self._splitter.rest()
 
     def _all_ended(self) -> bool:
-        return bool(self._ended) and self._ended == self._begun and not self.lacks_some
+        """Whether all of several choices have ended: a provider may send one choice after the other."""
+        return bool(self._ended) and self._ended == self._begun and len(self._begun) >= self._asked
 
     def _each_finished(self, chunk: Chunk) -> bool:
         """Return whether each of several choices has ended."""

@@ -119,7 +119,6 @@ class RelayedMeasurement(Measurement):
 class RelayedAnswer:
     """An answer that passes unread, and its own reader."""
 
-    has_begun = True
     waits = False
     flaw: Flaw | None = None
     finished = False  # the bytes do not say that an answer is finished

@@ -27,7 +27,7 @@ from providers import (
     searches_by_field,
     tier_asked_by,
 )
-from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_object, requires_some
+from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, answers_in, arguments_object, requires_some
 
 # What a request requires of the form of the answer: text, calls of the offered tools, or JSON by a schema.
 
@@ -35,7 +35,6 @@ _EMPTY = frozenset({b"", b"null", b"[]"})
 _PROMPTS = re.compile(rb'\s*\[\s*["\[]')  # of texts, or of lists of tokens; one list of tokens is one prompt
 _CHOICES = ("tool_choice", "function_call", "toolConfig", "tool_config")  # of a tool, in all dialects
 _NO_TOOL = re.compile(rb'\s*(?:"none"|\{\s*"type"\s*:\s*"none"\s*\})\s*|.*"mode"\s*:\s*"NONE".*', re.DOTALL)
-_whole_number = msgspec.json.Decoder(int | None, strict=False)  # some servers take 2.0 and "2" for 2
 _MOST_COUNTED = 50_000  # prompts; each takes memory while the prompts are counted
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _NAMES = {
@@ -82,10 +81,8 @@ def may_call_tools(call: Call) -> bool:
 def answers_asked(fields: Fields, dialect: Dialect) -> int:
     """Return how many answers a request asks for, to all its prompts together; 1 if the number cannot be read."""
     requests = dialect.requests
-    number = 1
+    number = requests.answers_in(fields)
     with suppress(*UNREADABLE):
-        if requests.choices is not None and requests.choices in fields:
-            number = _at_least_one(fields[requests.choices])
         if requests.batched and _PROMPTS.match(prompts := fields.get(requests.prompt, b"")) is not None:
             text = bytes(prompts)
             is_long = text.count(b'",') + text.count(b"],") > _MOST_COUNTED
@@ -100,15 +97,9 @@ def answers_made(fields: Fields, dialect: Dialect) -> int:
     """
     number = answers_asked(fields, dialect)
     if "best_of" in fields:
-        with suppress(*UNREADABLE):
-            choices = dialect.requests.choices
-            of_each = _at_least_one(fields[choices]) if choices is not None and choices in fields else 1
-            number = number // of_each * max(of_each, _at_least_one(fields["best_of"]))
+        of_each = dialect.requests.answers_in(fields)
+        number = number // of_each * max(of_each, answers_in(fields, "best_of"))
     return min(MOST_ANSWERS, number)
-
-
-def _at_least_one(number: msgspec.Raw) -> int:
-    return max(1, _whole_number.decode(number) or 1)
 
 
 def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) -> RequiredForm | None:

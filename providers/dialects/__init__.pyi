@@ -120,6 +120,7 @@ from .wording import Fields as Fields
 from .wording import Loss as Loss
 from .wording import Malformed as Malformed
 from .wording import Wording as Wording
+from .wording import answers_in as answers_in
 from .wording import arguments_object as arguments_object
 from .wording import bound_reasoning as bound_reasoning
 from .wording import decoded as decoded

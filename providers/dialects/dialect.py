@@ -19,7 +19,7 @@ from providers.dialects.meanings import OPENAI, Details
 from providers.dialects.recalling import Recalling
 from providers.dialects.sealed import Seal
 from providers.dialects.unshown import UnshownThought
-from providers.dialects.wording import Fields, Wording
+from providers.dialects.wording import Fields, Wording, answers_in
 from providers.models import Traits, Usage
 from providers.refusals import UNREADABLE, ErrorKind, UpstreamError
 
@@ -437,6 +437,10 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     marks: CacheMarking = CacheMarking()
     vendors: VendorsDiffer = VendorsDiffer()
 
+    def answers_in(self, fields: Fields) -> int:
+        """Return how many answers a request asks for, to each of its prompts."""
+        return answers_in(fields, self.choices)
+
 
 class EventNumbers(msgspec.Struct, frozen=True, eq=False):
     """How an API numbers its events."""
@@ -482,7 +486,8 @@ class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     to_chat: Callable[..., Wording]  # ``ToChat``, with an argument more for each of ``keeps``
     from_chat: Callable[[Fields, Habits], Wording]
-    stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets to mask in errors
+    # Takes the secrets to mask in errors, and how many answers the client asked for.
+    stream_to_chat: Callable[[Sequence[str], int], Translation]
     stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # takes the client's request as well
 
     names: Mapping[str, str] = {}  # chat's fields by their names here, if not those of ``ParameterNames``

@@ -196,8 +196,8 @@ def translations(
     if source is target and called is None and not texts and not one_call and not most:
         return steps
     if source.pivoting is not None:
-        sealed = source.pivoting.stream_sealed
-        to_chat = source.pivoting.stream_to_chat(secrets) if sealed is None or seal is None else sealed(seal)
+        sealed, number = source.pivoting.stream_sealed, target.requests.answers_in(asked)
+        to_chat = source.pivoting.stream_to_chat(secrets, number) if sealed is None or seal is None else sealed(seal)
         steps.append(to_chat)
     if called is not None:
         steps.append(called)

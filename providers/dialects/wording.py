@@ -13,6 +13,7 @@ from providers.bodies import raw_json as raw_json  # noqa: PLC0414 - dialects im
 from providers.refusals import UNREADABLE
 
 _Made = TypeVar("_Made")
+_number = msgspec.json.Decoder(int | None, strict=False)  # some servers take 2.0 and "2" for 2
 Fields = Mapping[str, msgspec.Raw]  # a body's top level, values still raw JSON
 
 
@@ -221,6 +222,16 @@ def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
         return msgspec.json.decode(raw, type=type_)
     except UNREADABLE as error:
         raise Malformed(f"{field!r} is invalid: {error}", field) from None
+
+
+def answers_in(fields: Fields, name: str | None) -> int:
+    """Return how many answers a request asks for in the field ``name``; 1 if it has no number there."""
+    if name is None or name not in fields:
+        return 1
+    try:
+        return max(1, _number.decode(fields[name]) or 1)
+    except UNREADABLE:
+        return 1
 
 
 def is_string(raw: msgspec.Raw | None) -> bool:

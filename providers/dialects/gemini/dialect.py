@@ -43,6 +43,7 @@ from providers.dialects.gemini.events import (
     texts,
 )
 from providers.dialects.gemini.fields import (
+    CANDIDATES,
     IN_CONFIG,
     body_of,
     json_schema_of,
@@ -305,7 +306,7 @@ GEMINI = Dialect(
             lists=frozenset({IN_CONFIG + "stopSequences"}),
         ),
         system=SystemPrompt("systemInstruction", lambda text: {"text": text}, within="parts"),
-        choices=IN_CONFIG + "candidateCount",
+        choices=CANDIDATES,
         storing="store",
         decoded=frozenset({"generationConfig", "generation_config", "safetySettings", "toolConfig", "tools"}),
         essential=frozenset({"cachedContent"}),
@@ -364,7 +365,7 @@ GEMINI = Dialect(
         names={
             "max_completion_tokens": IN_CONFIG + "maxOutputTokens",
             "logprobs": IN_CONFIG + "responseLogprobs",
-            "n": IN_CONFIG + "candidateCount",
+            "n": CANDIDATES,
             "reasoning_effort": IN_CONFIG + "thinkingConfig",
             "response_format": IN_CONFIG + "responseMimeType",
             "service_tier": "serviceTier",
@@ -375,7 +376,7 @@ GEMINI = Dialect(
         keeps=frozenset({"signed", "beyond"}),
         takes_signed=GOOGLE,
         from_chat=_from_chat,
-        stream_to_chat=ToChat,
+        stream_to_chat=lambda secrets, answers: ToChat(secrets, answers=answers),
         takes_one_call=False,
         stream_from_chat=partial(FromChat, offered=_offered_tools),
         habits_of=habits_of,

@@ -31,6 +31,7 @@ from providers.dialects.wording import (
 
 CONFIG = "generationConfig"
 IN_CONFIG = f"{CONFIG}."
+CANDIDATES = f"{IN_CONFIG}candidateCount"  # how many answers are asked for
 _OF_THE_URL = frozenset({"model", "stream"})  # parts of the address, and in no body
 
 UNSIGNED = "skip_thought_signature_validator"  # Google's word in place of a signature, for calls of other models

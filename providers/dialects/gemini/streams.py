@@ -45,15 +45,14 @@ from providers.dialects.events import (
 )
 from providers.dialects.gemini import logprobs
 from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, usage_in
-from providers.dialects.gemini.fields import IN_CONFIG
+from providers.dialects.gemini.fields import CANDIDATES, IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.partial_calls import PartialCall, PartialCalls
-from providers.dialects.wording import SIGNED, UniqueIds, arguments_object, extra_content, with_blocks
+from providers.dialects.wording import SIGNED, UniqueIds, answers_in, arguments_object, extra_content, with_blocks
 from providers.models import Usage, completed, written_usage
-from providers.refusals import UNREADABLE, ErrorKind, UpstreamError, error_in
+from providers.refusals import ErrorKind, UpstreamError, error_in
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
-_number = msgspec.json.Decoder(int | None)
 _CUT_SHORT = "MAX_TOKENS"
 _FINISH_REASONS: Mapping[str, str] = {  # any other reason becomes STOP
     **dict.fromkeys(CUT_SHORT, _CUT_SHORT),
@@ -126,7 +125,7 @@ class FromChat(ChunkTranslation):
         self._shows_thoughts = _shows_thoughts(asked)
         self._names = _renamed(asked)
         self._ids = UniqueIds()
-        self._asked = _candidates(asked)
+        self._asked = answers_in(asked, CANDIDATES)
         self._choices: dict[int, _Choice] = {}
         self._facts: dict[str, Any] = {}  # fields that every event repeats
         self._references = ChunkReferences()
@@ -264,14 +263,6 @@ def _picture(url: str) -> dict[str, Any]:
     return {"fileData": {"mimeType": guess_type(url)[0] or "image/png", "fileUri": url}}
 
 
-def _candidates(asked: Mapping[str, msgspec.Raw]) -> int:
-    """Return how many candidates the request asks for; 1 if the request cannot be read."""
-    try:
-        return max(1, _number.decode(asked.get(IN_CONFIG + "candidateCount", b"1")) or 1)
-    except UNREADABLE:
-        return 1
-
-
 def _shows_thoughts(asked: Mapping[str, msgspec.Raw]) -> bool:
     try:
         config = msgspec.json.decode(asked.get(IN_CONFIG + "thinkingConfig", b"null"), type=dict[str, Any] | None) or {}
@@ -313,6 +304,7 @@ def _gemini_usage(usage: Usage) -> dict[str, Any] | None:
 
 
 _USUAL = "STOP"
+_BLOCKED = "SAFETY"  # of a prompt for whatever reason
 _SPOKEN = frozenset({"content", "tool_calls", "images", "audio"})  # fields of a delta that say something
 
 
@@ -322,7 +314,6 @@ class _Candidate(msgspec.Struct):
     calls: int = 0
     spoken: bool = False  # the candidate has said something besides thoughts
     reason: str | None = None  # why the candidate has finished, in Google's word
-    is_told: bool = False  # that it has finished
     cited: set[str] = msgspec.field(default_factory=set)  # addresses
 
 
@@ -369,8 +360,9 @@ class GoogleToChat(TranslationIntoChunks):
 
     def end(self) -> bytes:
         """Return the usage and [DONE], if the answer has its end."""
-        if not self.finishing:
-            return b""
+        return self._last() if self.finishing else b""
+
+    def _last(self) -> bytes:
         self._ended = True
         told = self._usage
         if told is None or (told.completion_tokens is None and told.prompt_tokens is None):
@@ -403,24 +395,36 @@ class ToChat(GoogleToChat):
         secrets: Sequence[str] = (),
         unix_s: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        *,
+        answers: int = 1,
     ) -> None:
+        """``answers``: how many candidates the request asks for."""
         super().__init__(secrets, unix_s, new_id)
+        self._asked = answers
         self._ids = UniqueIds()
         self._candidates: dict[int, _Candidate] = {}
-        self._is_blocked = False  # a filter has ended the answer
 
     @property
     def finishing(self) -> bool:
-        """Whether each candidate has its finish reason, and the chunks with reasons and usage are still to come."""
-        reasons = [each.reason for each in self._candidates.values()]
-        return not self._ended and (self._is_blocked or bool(reasons)) and all(reasons)
+        """Whether each candidate that was asked for has its finish reason, and the answer has no end yet."""
+        return len(self._candidates) >= self._asked and self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """Whether each candidate that has begun has its finish reason, and the answer has no end yet."""
+        return not self._ended and all(each.reason for each in self._candidates.values())
 
     def end(self) -> bytes:
-        """Return the finish reasons, the usage and [DONE]: some servers send a finish reason with each text."""
-        if not self.finishing:
+        """Return the finish reasons, the usage and [DONE]: some servers send a finish reason with each text.
+
+        A server may give fewer candidates than were asked for: then these are the answer.
+        """
+        if not self._candidates or not self._has_ended():
             return b""
-        untold = [self._ending(index, each) for index, each in sorted(self._candidates.items()) if not each.is_told]
-        return b"".join(untold) + super().end()
+        ends = [
+            self._of_choice(index, {}, chat_reason(each.reason or "", calls=each.calls))
+            for index, each in sorted(self._candidates.items())
+        ]
+        return b"".join(ends) + self._last()
 
     def _take(self, data: bytes, said: list[bytes]) -> None:
         fields = _decoder.decode(data)
@@ -449,32 +453,22 @@ class ToChat(GoogleToChat):
                 said.append(self._of_choice(index, {"annotations": annotations} if annotations else {}, **tokens))
             reason = _reason_in(given, candidate)
             if reason and candidate.reason in {None, _USUAL}:
-                self._finish(index, candidate, reason, said)
-        has_ended = self._is_blocked or any(each.reason for each in self._candidates.values())
-        if (reason := (fields.get("promptFeedback") or {}).get("blockReason")) and not has_ended:
-            said.append(self._blocked(reason))
+                candidate.reason = reason
+        if reason := (fields.get("promptFeedback") or {}).get("blockReason"):
+            self._block(reason)
 
-    def _finish(self, index: int, candidate: _Candidate, reason: str, said: list[bytes]) -> None:
-        """Keep why a candidate has finished; of several, say so at once: their servers send each reason once."""
-        candidate.reason = reason
-        if len(self._candidates) > 1 and not candidate.is_told:
-            candidate.is_told = True
-            said.append(self._ending(index, candidate))
-
-    def _ending(self, index: int, candidate: _Candidate) -> bytes:
-        return self._of_choice(index, {}, chat_reason(candidate.reason or "", calls=candidate.calls))
-
-    def _blocked(self, reason: str) -> bytes:
-        """Return the end of an answer that a filter ends.
+    def _block(self, reason: str) -> None:
+        """End all candidates that have not ended, as a filter does.
 
         Raises:
             UpstreamError: nothing was said before (bad_request).
 
         """
-        if not any(candidate.spoken for candidate in self._candidates.values()):
+        if not any(each.spoken or each.reason for each in self._candidates.values()):
             raise blocked(reason)
-        self._is_blocked = True
-        return self._of_choice(0, {}, "content_filter")
+        self._asked = len(self._candidates)  # no other begins
+        for each in self._candidates.values():
+            each.reason = each.reason or _BLOCKED
 
     def _delta(self, part: Mapping[str, Any], candidate: _Candidate) -> dict[str, Any]:
         signature = part.get("thoughtSignature")

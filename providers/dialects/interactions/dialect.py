@@ -324,7 +324,7 @@ INTERACTIONS = Dialect(
         takes_signed=GOOGLE,
         beyond=frozenset({"addresses"}),
         from_chat=_from_chat,
-        stream_to_chat=ToChat,
+        stream_to_chat=lambda secrets, _: ToChat(secrets),
         takes_one_call=False,
         stream_from_chat=partial(FromChat, offered=_offered_tools),
         habits_of=habits_of,

@@ -377,7 +377,7 @@ MESSAGES = Dialect(
         takes_signed=ANTHROPIC,
         beyond=frozenset({"results", "thinking_budget", "thoughts", "top_k", "addresses"}),
         from_chat=_from_chat,
-        stream_to_chat=ToChat,
+        stream_to_chat=lambda secrets, _: ToChat(secrets),
         stream_from_chat=partial(FromChat, offered=_offered_tools),
         habits_of=habits_of,
     ),

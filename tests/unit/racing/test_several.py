@@ -7,10 +7,10 @@ import pytest
 
 from gateway.core.attempts import Role
 from gateway.racing import GatheringSink, answers_asked
-from providers import ErrorKind, Exchange, Request, UpstreamError
+from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT, COMPLETIONS, GEMINI, Dialect
 from tests.unit.racing.test_race import answers
-from tests.unit.racing.track import DONE, RememberingSink, Step, Timetable, TimetableExchange, Track, event
+from tests.unit.racing.track import DONE, RememberingSink, Step, Timetable, Track, event
 from tests.unit.racing.virtual_time import run
 
 RESET = UpstreamError(ErrorKind.DISCONNECTED, "reset")
@@ -93,19 +93,12 @@ def test_a_provider_that_gives_one_of_two_and_ends_its_stream_has_answered(end: 
     assert track.outcomes == {"one": "won"}
 
 
-def test_a_translation_that_knows_of_the_first_only_hurries_none() -> None:
-    class Finishing(TimetableExchange):
-        finishing = True  # a translation knows the choices that have begun
-
-    class Translated(Timetable):
-        async def stream(self, request: Request) -> Exchange:
-            exchange = await super().stream(request)
-            assert isinstance(exchange, TimetableExchange)
-            exchange.__class__ = Finishing
-            return exchange
-
-    late: list[tuple[float, Step]] = [(9.0, of(1, "b")), (9.1, of(1, reason="stop")), (9.1, DONE), (9.1, None)]
-    track = Track(Translated("two", [*IN_TURN, *late]), fields=TWO)
+def test_a_translation_that_has_read_of_the_first_only_hurries_none() -> None:
+    in_turn: list[tuple[float, Step]] = [(0.1, candidate(0, "a")), (0.2, candidate(0, reason="STOP"))]
+    late: list[tuple[float, Step]] = [(9.0, candidate(1, "b")), (9.1, candidate(1, reason="STOP")), (9.1, None)]
+    track = Track(Timetable("two", [*in_turn, *late]), fields=TWO)
+    speaking = msgspec.structs.replace(track.model.deployments["two"], speaks=(GEMINI,))
+    track.model = msgspec.structs.replace(track.model, deployments={"two": speaking})
     assert run(track.run()).total_ms == pytest.approx(9100)
 
 

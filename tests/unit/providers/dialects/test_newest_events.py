@@ -87,7 +87,7 @@ STREAMS: list[tuple[str, list[Json], str]] = [
 def test_clients_of_other_apis_get_the_words_alone(source: str, events: list[Json], text: str, target: str) -> None:
     to_chat, from_chat = DIALECTS[source].pivoting, DIALECTS[target].pivoting
     assert to_chat is not None
-    translating = to_chat.stream_to_chat(())
+    translating = to_chat.stream_to_chat((), 1)
     said = translating.feed(wire(events)) + translating.end()
     if from_chat is not None:
         onwards = from_chat.stream_from_chat({"model": raw_json("m")}, ())

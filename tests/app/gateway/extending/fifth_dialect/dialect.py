@@ -171,7 +171,7 @@ ECHO = Dialect(
     pivoting=Pivoting(
         to_chat=to_chat,
         from_chat=from_chat,
-        stream_to_chat=lambda secrets: _EachEvent(_as_chunk),
+        stream_to_chat=lambda secrets, answers: _EachEvent(_as_chunk),
         stream_from_chat=lambda asked, secrets: _FromChat(),
     ),
 )

@@ -8,7 +8,18 @@ import msgspec
 import pytest
 
 from providers.bodies import events
-from providers.dialects import GEMINI, WHOLE_CALL, Chunk, Habits, JsonFormat, Malformed, Wording, flattened
+from providers.dialects import (
+    CHAT,
+    GEMINI,
+    WHOLE_CALL,
+    Chunk,
+    Habits,
+    JsonFormat,
+    Malformed,
+    Wording,
+    flattened,
+    translations,
+)
 from providers.dialects.gemini.dialect import habits_of
 from providers.dialects.gemini.events import GeminiGathering, error_body, events_of_answer, failure, read_event, texts
 from providers.dialects.gemini.fields import UNSIGNED, body_of, json_schema_of
@@ -746,6 +757,28 @@ def test_the_end_is_held_back_until_each_of_several_answers_has_its_own() -> Non
     assert not other.finishing
     other.feed(chunk({}, "stop", 1))
     assert other.finishing
+
+
+def test_an_answer_that_has_not_begun_holds_the_end_of_the_others_back_in_chat() -> None:
+    ended = [parts({"text": each}, finish="STOP", index=index) for index, each in enumerate("ab")]
+    [translation] = translations(GEMINI, CHAT, raw({"n": 2}), ())
+    said, held_back = translation.feed(ended[0]), [translation.finishing]
+    said += translation.feed(ended[1])
+    assert [*held_back, translation.finishing] == [False, True]
+    reasons = [choice["finish_reason"] for each in datas(said + translation.end()) for choice in each["choices"]]
+    assert reasons[-2:] == ["stop", "stop"]
+    [fewer] = translations(GEMINI, CHAT, raw({"n": 2}), ())
+    fewer.feed(ended[0])
+    assert (fewer.finishing, b"[DONE]" in fewer.end()) == (False, True)
+
+
+def test_a_prompt_that_is_blocked_behind_texts_ends_each_of_them_with_the_usage() -> None:
+    counts = {"promptTokenCount": 5, "candidatesTokenCount": 2}
+    said = parts({"text": "a"}) + parts({"text": "b"}, index=1)
+    *_, first, second, last = chunks_of(said, event(promptFeedback={"blockReason": "OTHER"}, usageMetadata=counts))
+    ends = [(each["choices"][0]["index"], each["choices"][0]["finish_reason"]) for each in (first, second)]
+    assert ends == [(0, "content_filter"), (1, "content_filter")]
+    assert last["usage"]["completion_tokens"] == 2
 
 
 @pytest.mark.parametrize("data", [b"5", b'{"candidates": 5}', b'{"candidates": [{"content": {"parts": [5]}}]}', b"no"])
