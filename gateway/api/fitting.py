@@ -7,10 +7,10 @@ from functools import cached_property
 import msgspec
 
 from gateway.api.preferences import policy_violation
-from gateway.api.request import Needs
+from gateway.api.request import Needs, ParsedRequest
 from gateway.core.calls import AS_ASKED, RenderedRequest
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits
-from gateway.fleet import Deployment
+from gateway.fleet import Deployment, Model
 from gateway.http import too_many_values
 from gateway.settings import DataPolicy
 from providers import (
@@ -97,6 +97,19 @@ def is_odd(dialect: Dialect, fields: Fields) -> bool:
 def is_foreign(names: frozenset[str], dialect: Dialect, fields: Fields) -> bool:
     """Whether a chat conversation, or its tools, may have fields of these ``names``, which a vendor refuses."""
     return dialect is PIVOT and stands(names, fields)
+
+
+def fits_all(parsed: ParsedRequest, model: Model) -> bool:
+    """Whether all deployments of a ``model``, which speak its dialect, take a request unchanged."""
+    dialect, fields, needs, common = parsed.dialect, parsed.fields, parsed.needs, model.common
+    return (
+        (needs.inline or not is_odd(dialect, fields))
+        and not (common.dropped and common.drops_from(dialect, fields))
+        and not (common.refused_fields and is_foreign(common.refused_fields, dialect, fields))
+        and needs.prompt_tokens <= common.context_tokens
+        and (needs.max_tokens or 0) <= common.max_output_tokens
+        and (common.thinks or dialect.requests.thinking.fields.isdisjoint(fields))
+    )
 
 
 class Fitting(msgspec.Struct, frozen=True):

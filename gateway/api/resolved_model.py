@@ -6,7 +6,7 @@ from contextlib import suppress
 import msgspec
 
 from gateway.access import Client
-from gateway.api.fitting import Fitting, Question, fit_to_count, fitted, is_foreign, is_odd
+from gateway.api.fitting import Fitting, Question, fit_to_count, fits_all, fitted, is_odd
 from gateway.api.preferences import CONSUMED, NOTHING, DeploymentChoice, is_passed_on, preferred
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
@@ -66,6 +66,8 @@ class ResolvedModel:
         self.configured = configured
         self.is_fallback = is_fallback
         self._is_unseen = is_unseen
+        # Whether other models are asked after this one.
+        self._has_fallbacks = bool(model.fallbacks or (parsed.preferences.models[1:] and not is_fallback))
         self.model = model
         self.is_race_set = is_race_set
         self.asked = parsed  # as the client sent it
@@ -195,7 +197,7 @@ class ResolvedModel:
         """
         if self._unpriced and not self._deployments:
             raise NoDeploymentFits(self.model.name, self._unpriced)
-        parsed, client, common, needs = self.parsed, self._client, self.model.common, self.parsed.needs
+        parsed, client, needs = self.parsed, self._client, self.parsed.needs
         is_to_be_stored = parsed.is_to_be_stored
         is_taught = False
         for learnt in self.model.learnt:
@@ -205,18 +207,12 @@ class ResolvedModel:
             and not (is_taught or is_to_be_stored)
             and not client.demanding
             and not self._unpriced
-            and parsed.dialect in common.speaks
+            and parsed.dialect in self.model.common.speaks
             and needs.ordinary
-            and (needs.inline or not is_odd(parsed.dialect, parsed.fields))
-            and not (common.dropped and common.drops_from(parsed.dialect, parsed.fields))
-            and not (common.refused_fields and is_foreign(common.refused_fields, parsed.dialect, parsed.fields))
-            and needs.prompt_tokens <= common.context_tokens
-            and (needs.max_tokens or 0) <= common.max_output_tokens
-            and (common.thinks or parsed.dialect.requests.thinking.fields.isdisjoint(parsed.fields))
+            and fits_all(parsed, self.model)
         ):
             return Fitting(self._deployments, {}, {})
         excluded = self._unpriced if self._chosen is None else {**self._chosen.excluded, **self._unpriced}
-        has_fallbacks = bool(self.model.fallbacks or (parsed.preferences.models[1:] and not self.is_fallback))
         question = Question(
             self.model.name,
             parsed.dialect,
@@ -229,8 +225,8 @@ class ResolvedModel:
             self._served(),
             is_to_be_stored,
             not self.model.fallbacks,  # these may give all of it
-            has_fallbacks,
-            (has_fallbacks or self.is_fallback) and not self._is_unseen,
+            self._has_fallbacks,
+            (self._has_fallbacks or self.is_fallback) and not self._is_unseen,
             self._client.name,
         )
         try:
@@ -298,8 +294,7 @@ class ResolvedModel:
         parsed = self.parsed
         has_threads = THREAD in parsed.dialect.requests.essential  # in other APIs the name has no meaning
         if has_threads and THREAD in parsed.fields and parsed.converses is None:
-            has_others = self.is_fallback or bool(self.model.fallbacks or parsed.preferences.models[1:])
-            may_lose = has_others or any(map(self._keeps_thread, self._deployments))
+            may_lose = self.is_fallback or self._has_fallbacks or any(map(self._keeps_thread, self._deployments))
             return _BEGINNING if may_lose else frozenset()
         return _STORING if parsed.stores and parsed.remembering is not None else frozenset()
 

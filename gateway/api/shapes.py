@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gateway.access import Client
-from gateway.api.fitting import Fitting, is_foreign, is_odd
+from gateway.api.fitting import Fitting, fits_all
 from gateway.api.overrides import NOTHING, RaceOverride
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.request import ParsedRequest
@@ -193,12 +193,7 @@ def kept_shape_of(model: Model | None, parsed: ParsedRequest, client: Client) ->
         or model.common.acts
         or (not model.common.takes_forced and parsed.dialect.requests.tools.choice in parsed.fields)
         or not (parsed.stream or model.common.whole_for.isdisjoint(parsed.fields))
-        or (not parsed.needs.inline and is_odd(parsed.dialect, parsed.fields))
-        or (model.common.dropped and model.common.drops_from(parsed.dialect, parsed.fields))
-        or (model.common.refused_fields and is_foreign(model.common.refused_fields, parsed.dialect, parsed.fields))
-        or parsed.needs.prompt_tokens > model.common.context_tokens
-        or (parsed.needs.max_tokens or 0) > model.common.max_output_tokens
-        or not (model.common.thinks or parsed.dialect.requests.thinking.fields.isdisjoint(parsed.fields))
+        or not fits_all(parsed, model)
     ):
         return None
     for learnt in model.learnt:
