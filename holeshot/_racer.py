@@ -15,6 +15,7 @@ from gateway.api import (
     CHAT_ENDPOINT,
     MESSAGES_ENDPOINT,
     RESPONSES_ENDPOINT,
+    CallAsked,
     CallContext,
     CallRunner,
     ClientContext,
@@ -371,9 +372,7 @@ class Racer:
         return task
 
     async def _run(self, context: CallContext, request: ParsedRequest, sink: BlockSink | GatheringSink) -> CallRecord:
-        client = ClientContext(client=LOCAL)
-
-        plan = partial(planned_call, context, request, client)
+        plan = partial(planned_call, CallAsked(context, request, ClientContext(client=LOCAL)))
 
         def cancelled_as() -> type[ApiError]:
             return ShuttingDown if self._is_closing else ClientDisconnected

@@ -41,6 +41,7 @@ from .models import models_for as models_for
 from .overrides import RaceOverride as RaceOverride
 from .overrides import with_override as with_override
 from .payers import Payers as Payers
+from .plan_call import CallAsked as CallAsked
 from .plan_call import PlannedCall as PlannedCall
 from .plan_call import plan_hypothetical as plan_hypothetical
 from .plan_call import planned_call as planned_call

@@ -107,9 +107,7 @@ class CallRunner:
         self._fleet = fleet
         self._answer_here = answer_here
         self._begun = begun
-        self.models = FallbackChain(
-            fleet, model, preferences.models[1:], partial(plan, fleet=fleet), may_fall_back=may_fall_back
-        )
+        self.models = FallbackChain(fleet, model, preferences.models[1:], plan, may_fall_back=may_fall_back)
         self.first_call: Call  # for the first usable model
         self.open_call: OpenCall
         self.response_headers = self.models.response_headers  # besides those of the answer

@@ -1,15 +1,14 @@
 """The fallbacks of the model that a request names, and when a fallback is asked beside a late model."""
 
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gateway.api.call_context import CallContext
-from gateway.api.plan_call import PlannedCall
+from gateway.api.plan_call import ModelTurn, PlanCall, PlannedCall
 from gateway.api.preferences import is_passed_on
 from gateway.api.purse import Allowance, Purse
-from gateway.core.calls import Call
 from gateway.core.errors import ApiError, NoDeploymentFits, NothingEnabled, NothingStored, ResponseNotFound
 from gateway.core.race_failures import RaceFailed, RejectedByProvider
 from gateway.fleet import Fleet, Model
@@ -18,6 +17,9 @@ from gateway.limits import LimitReached
 from gateway.racing import FallbackModel, Sink
 from gateway.settings import Cause, FallbackAfter, When
 from providers import Meaning, RefusalScope
+
+if TYPE_CHECKING:
+    from gateway.core.calls import Call
 
 # The cause why a model could not answer; it decides which fallback models are tried.
 
@@ -45,21 +47,6 @@ def cause_of(error: ApiError) -> Cause | None:
 FALLBACK = "x-holeshot-fallback"  # the model that answers instead of the requested one
 
 
-class PlanModel(Protocol):
-    """Builds the call for a model: a ``PlanCall`` of one fleet."""
-
-    def __call__(
-        self,
-        name: str,
-        instead_of: Call | None,
-        *,
-        beside: str | None = None,
-        in_vain: Collection[str] = (),
-        is_unseen: bool = False,
-    ) -> Coroutine[Any, Any, PlannedCall]:
-        """As ``PlanCall``."""
-
-
 class FallbackChain:
     """The current model of a call, and the next one. Each model is tried once.
 
@@ -70,16 +57,16 @@ class FallbackChain:
     in_vain: frozenset[str] = frozenset()  # deployments that have failed in this call, or keep its late model waiting
 
     def __init__(
-        self, fleet: Fleet, asked: str, wanted: Sequence[str], plan_model: PlanModel, *, may_fall_back: bool = True
+        self, fleet: Fleet, asked: str, wanted: Sequence[str], plan_call: PlanCall, *, may_fall_back: bool = True
     ) -> None:
         """``asked``: the requested model; ``wanted``: the request's own fallbacks. ``begin`` must be called first.
 
-        ``plan_model`` must not refer to this object, or there would be a reference cycle.
+        ``plan_call`` must not refer to this object, or there would be a reference cycle.
         """
         self.response_headers: dict[str, str] = {}  # besides those of the answer
         self._fleet = fleet
         self._wanted = wanted
-        self._plan_model = plan_model
+        self._plan_call = plan_call
         self._may_fall_back = may_fall_back
         self._asked = asked
         self._tried = {asked}
@@ -104,7 +91,7 @@ class FallbackChain:
 
         """
         try:
-            planned = self.planned = await self._plan_model(self._asked, None)
+            planned = self.planned = await self._plan_call(ModelTurn(self._asked, self._fleet))
             self.own = planned.model.name
             if planned.response_headers or planned.plan.explanation is not None:
                 self._set_headers(planned)
@@ -126,7 +113,7 @@ class FallbackChain:
         asked = self._fleet.known(self._asked)
         for name in (*self._wanted, *(each.model for each in (() if asked is None else asked.fallbacks))):
             with suppress(ApiError):
-                return await self._plan_model(name, None)
+                return await self._plan_call(ModelTurn(name, self._fleet))
         return None
 
     async def following(self, errors: Sequence[tuple[str, ApiError]]) -> PlannedCall | None:
@@ -164,7 +151,7 @@ class FallbackChain:
                     continue
                 with suppress(ApiError):
                     planned = self.continuing.get(name) or _at_once(
-                        self._plan_model(name, self._first_call, is_unseen=is_unseen)
+                        self._plan_call(ModelTurn(name, self._fleet, self._first_call, is_unseen=is_unseen))
                     )
                     passed.add(name)
                     if planned is not None and _takes_over(planned.model):
@@ -183,7 +170,7 @@ class FallbackChain:
     async def again(self) -> PlannedCall | None:
         """Plan the requested model once more, and make it the current one; None: that model cannot be used."""
         with suppress(ApiError):
-            planned = self.planned = await self._plan_model(self._asked, self._first_call)
+            planned = self.planned = await self._plan_call(ModelTurn(self._asked, self._fleet, self._first_call))
             self._set_headers(planned)
             self._tried, self._causes = {self._asked}, []
             return planned
@@ -199,7 +186,8 @@ class FallbackChain:
                 continue
             self._unseen.add(name)
             with suppress(ApiError):
-                planned = await self._plan_model(name, self._first_call, in_vain=self.in_vain, is_unseen=True)
+                turn = ModelTurn(name, self._fleet, self._first_call, in_vain=self.in_vain, is_unseen=True)
+                planned = await self._plan_call(turn)
                 if is_new(planned):
                     self.own = planned.model.name if name == self._asked else self.own
                     return planned
@@ -224,7 +212,7 @@ class FallbackChain:
         for name, _ in self._waiting(self._causes, beside=beside is not None):
             self._tried.add(name)
             with suppress(ApiError):
-                return await self._plan_model(name, self._first_call, beside=beside, in_vain=self.in_vain)
+                return await self._plan_call(ModelTurn(name, self._fleet, self._first_call, beside, self.in_vain))
         return None
 
     def _waiting(self, causes: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:

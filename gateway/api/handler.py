@@ -21,7 +21,7 @@ from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.endpoint import Endpoint
 from gateway.api.fallbacks import cause_of
 from gateway.api.overrides import HEADER, NOTHING, RaceOverride, read_deadlines, tightened
-from gateway.api.plan_call import planned_call
+from gateway.api.plan_call import CallAsked, planned_call
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.provider_state import StoredAt, check_names, given_by, not_known, not_recent
 from gateway.api.recall import kept_at, recalled, scope_of
@@ -281,7 +281,7 @@ class Responder:
             context,
             parsed.model,
             parsed.preferences,
-            partial(planned_call, context, parsed, client_context, made_by=made_by, vectors=context.vectors),
+            partial(planned_call, CallAsked(context, parsed, client_context, made_by, vectors=context.vectors)),
             may_fall_back=made_by is None and not parsed.runs_on,
             begun=client_context.begun,
             cancelled_as=partial(context.cancelled_as, request),

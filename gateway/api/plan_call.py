@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -70,78 +70,47 @@ class PlannedCall(msgspec.Struct, frozen=True):
     reading: Reading[Attempt] = EVENTS  # how the deployments are asked
 
 
-class _Asked(msgspec.Struct, frozen=True):
-    """One request for one model."""
+class CallAsked(msgspec.Struct, frozen=True):
+    """What a client asks for, whichever model answers."""
 
     context: CallContext
     parsed: ParsedRequest  # as the client sent it
     client_context: ClientContext
-    name: str  # of the model
-    fleet: Fleet
-    instead_of: Call | None = None
-    made_by: StoredAt | None = None
-    allow: Callable[[Model], Model] | None = None
-    vectors: "VectorComparisons | None" = None
-    beside: str | None = None
+    made_by: StoredAt | None = None  # the deployment that has what the request names or continues
+    allow: Callable[[Model], Model] | None = None  # may change the model's cost limits
+    vectors: "VectorComparisons | None" = None  # knows which deployments' embeddings differ
+
+
+class ModelTurn(msgspec.Struct, frozen=True):
+    """The model for which a call is planned, and why it is this model's turn."""
+
+    name: str
+    fleet: Fleet  # that the call has leased
+    instead_of: Call | None = None  # the same call for the first model, which could not answer; None: this is the first
+    beside: str | None = None  # the late model beside which this one runs
+    in_vain: Collection[str] = ()  # deployments that the call has asked in vain: these come last
+    # No other model is left: deployments that see no pictures get notes in place of those that can be left out.
     is_unseen: bool = False
+
+
+# Plans a call for one model. Raises ApiError: this model cannot be used for the call.
+PlanCall = Callable[[ModelTurn], Coroutine[Any, Any, PlannedCall]]
 
 
 class _Decided(msgspec.Struct, frozen=True):
     """The decision about one request for one model, from which alone the call, its terms and its plan are made."""
 
-    asked: _Asked
+    asked: CallAsked
+    turn: ModelTurn
+    sent: ParsedRequest  # with the model's parameters
     cached: CachedDecision
     fitting: Fitting
     resolved: ResolvedModel | None = None  # None: an earlier request of the same shape was decided so
     index: Deployment | None = None  # the deployment with whose vectors the client will keep the answer's
 
 
-class PlanCall(Protocol):
-    """Builds the call for one model; ``instead_of``: the same call for the first model."""
-
-    def __call__(
-        self,
-        name: str,
-        instead_of: Call | None,
-        *,
-        fleet: Fleet,
-        beside: str | None = None,
-        in_vain: Collection[str] = (),
-        is_unseen: bool = False,
-    ) -> Coroutine[Any, Any, PlannedCall]:
-        """Build the call for the model ``name`` of ``fleet``; ``beside``: the late model beside which this one runs.
-
-        ``in_vain``: deployments that the call has asked in vain: these come last. ``is_unseen``: deployments that see
-        no pictures get notes in place of those that can be left out, as no other model is left.
-
-        Raises:
-            ApiError: this model cannot be used for the call.
-
-        """
-
-
-async def planned_call(
-    context: CallContext,
-    parsed: ParsedRequest,
-    client_context: ClientContext,
-    name: str,
-    instead_of: Call | None,
-    *,
-    fleet: Fleet,
-    made_by: StoredAt | None = None,
-    allow: Callable[[Model], Model] | None = None,
-    vectors: "VectorComparisons | None" = None,
-    beside: str | None = None,
-    in_vain: Collection[str] = (),
-    is_unseen: bool = False,
-) -> PlannedCall:
-    """Build and plan the call that ``parsed`` requests from the model ``name``; the plan counts in the standings.
-
-    ``fleet``: the fleet that the call has leased. ``made_by``: the deployment that has what the request names or
-    continues. ``instead_of``: the same call for the model that could not answer. ``allow``: may change the model's cost
-    limits. ``vectors``: knows which deployments' embeddings differ. ``beside``: the late model beside which this one
-    runs. ``in_vain``: deployments that the call has asked in vain: these come last. ``is_unseen``: deployments that see
-    no pictures get notes in place of those that can be left out, as no other model is left.
+async def planned_call(asked: CallAsked, turn: ModelTurn) -> PlannedCall:
+    """Build and plan the call that is ``asked`` for, for the model whose ``turn`` it is; it counts in the standings.
 
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
@@ -150,17 +119,18 @@ async def planned_call(
         LimitReached, Overloaded, TooManyBodies: limits or memory leave no room to translate a long request.
 
     """
+    context, parsed, client_context, fleet = asked.context, asked.parsed, asked.client_context, turn.fleet
     client, relayed = client_context.client, parsed.relayed
     may_name_one = client_context.session is not None or parsed.cache_key is not None or "metadata" in parsed.fields
     session, whose = _session(client_context, parsed) if may_name_one else _NO_SESSION
-    asked = _Asked(context, parsed, client_context, name, fleet, instead_of, made_by, allow, vectors, beside, is_unseen)
-    is_usual = instead_of is None and made_by is None and allow is None and not is_unseen and name == parsed.model
-    shape = kept_shape_of(fleet.models.get(name), parsed, client) if is_usual else None
+    is_first = turn.instead_of is None and not turn.is_unseen and turn.name == parsed.model
+    is_usual = is_first and asked.made_by is None and asked.allow is None
+    shape = kept_shape_of(fleet.models.get(turn.name), parsed, client) if is_usual else None
     cached = None if shape is None else decided(fleet, client, shape)
     if cached is not None:
-        decision = _Decided(asked, cached, _AS_SENT)
+        decision = _Decided(asked, turn, parsed, cached, _AS_SENT)
     else:
-        decision = await _decide(asked)
+        decision = await _decide(asked, turn)
         if shape is not None:
             keep(fleet, client, shape, decision.cached, decision.fitting)
     model, resolved = decision.cached.model, decision.resolved
@@ -168,18 +138,16 @@ async def planned_call(
     if decision.fitting.rooms:
         call = _within_rooms(call, model, decision.fitting)
     if model.common.binds and relayed is None:
-        call = await _with_maker(asked, call, model)
+        call = await _with_maker(asked, call, model, fleet)
     terms = _terms_of(decision, call, whose)
-    if in_vain:
-        plan = _planned_with_last(decision, call, terms, in_vain)
-    else:
-        plan = _planned(decision, call, terms, decision.cached.names)
+    planned = _planned_with_last if turn.in_vain else _planned
+    plan = planned(decision, call, terms)
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     plan, reading = (plan, EVENTS) if relayed is None else read_as(parsed, model, plan)
-    if vectors is not None and decision.index is not None and resolved is not None and resolved.is_race_set:
-        vectors.compare(context, fleet, model, decision.index, plan)
+    if asked.vectors is not None and decision.index is not None and resolved is not None and resolved.is_race_set:
+        asked.vectors.compare(context, fleet, model, decision.index, plan)
     response_headers = dict(parsed.response_headers) if resolved is None else resolved.response_headers
-    if parsed.race.profile is not None and relayed is None and (configured := fleet.models.get(name)) is not None:
+    if parsed.race.profile is not None and relayed is None and (configured := fleet.models.get(turn.name)) is not None:
         _tell_withheld(response_headers, withheld(configured, parsed.race, client))
     return PlannedCall(call, model, plan, response_headers, terms.prefix, decision.cached.names, reading)
 
@@ -195,14 +163,14 @@ def plan_hypothetical(context: CallContext, parsed: ParsedRequest, client_contex
 
     """
     client = client_context.client
-    asked = _Asked(context, parsed, client_context, parsed.model, context.fleet)
-    resolved = _resolved(asked)
+    asked, turn = CallAsked(context, parsed, client_context), ModelTurn(parsed.model, context.fleet)
+    resolved = _resolved(asked, turn)
     try:
         fitting = resolved.fitted(context.settings.limits.max_values)
     except NoDeploymentFits as error:
         fitting = Fitting([], dict(error.reasons), {})
     cached = _decision_of(resolved, fitting, client)
-    decision = _Decided(asked, cached, fitting, resolved)
+    decision = _Decided(asked, turn, resolved.parsed, cached, fitting, resolved)
     call = _call_of(decision, None, None)
     terms = _terms_of(decision, call, None, is_made=False)
     plan = context.steering.explain(
@@ -229,12 +197,12 @@ def _session(client_context: ClientContext, parsed: ParsedRequest) -> tuple[str 
     return session, None if session is None else f"{client_context.client.name or ''}\0{session}"
 
 
-def _planned(decision: _Decided, call: Call, terms: Terms, names: Sequence[str]) -> Plan:
-    """Return the plan of a call for the deployments ``names``; it counts in the standings."""
+def _planned(decision: _Decided, call: Call, terms: Terms, names: Sequence[str] | None = None) -> Plan:
+    """Return the plan of a call for the deployments ``names``, or for all that fit; it counts in the standings."""
     asked, model = decision.asked, decision.cached.model
     return asked.context.steering.plan(
         model.name,
-        names,
+        decision.cached.names if names is None else names,
         model.race,
         terms,
         call.traits.prompt_class,
@@ -244,15 +212,15 @@ def _planned(decision: _Decided, call: Call, terms: Terms, names: Sequence[str])
     )
 
 
-def _planned_with_last(decision: _Decided, call: Call, terms: Terms, in_vain: Collection[str]) -> Plan:
-    """Return the plan of a call in which the deployments ``in_vain`` come last, if there are others."""
-    names = decision.cached.names
+def _planned_with_last(decision: _Decided, call: Call, terms: Terms) -> Plan:
+    """Return the plan of a call in which the deployments that were asked in vain come last, if there are others."""
+    names, in_vain = decision.cached.names, decision.turn.in_vain
     others = [name for name in names if name not in in_vain]
     if 0 < len(others) < len(names):
         plan = _planned(decision, call, terms, others)
         if plan.launches:
             return plan.asking_last(name for name in names if name in in_vain)
-    return _planned(decision, call, terms, names)
+    return _planned(decision, call, terms)
 
 
 def _with_supposed(terms: Terms, call: Call, model: Model, names: Sequence[str]) -> Terms:
@@ -284,17 +252,17 @@ def _is_supposed_at(deployment: Deployment, call: Call) -> bool:
     return any(concerns(fact, fields, dialect.name, call.traits.prompt_tokens, tools=has_tools) for fact in facts)
 
 
-async def _decide(asked: _Asked) -> _Decided:
+async def _decide(asked: CallAsked, turn: ModelTurn) -> _Decided:
     """Return what is decided of a request: the model with its settings, then who can answer, then the race.
 
     Raises:
         ApiError: as for ``plan_call``.
 
     """
-    context, parsed, client_context, fleet = asked.context, asked.parsed, asked.client_context, asked.fleet
+    context, parsed, client_context, fleet = asked.context, asked.parsed, asked.client_context, turn.fleet
     client, relayed, most = client_context.client, parsed.relayed, context.settings.limits.max_values
-    client.check_model(asked.name)
-    resolved, index = _resolved(asked), None
+    client.check_model(turn.name)
+    resolved, index = _resolved(asked, turn), None
     if relayed is not None:
         if relayed.is_indexed:
             index = first_of(fleet.known(parsed.model) or resolved.configured, relayed)
@@ -310,18 +278,19 @@ async def _decide(asked: _Asked) -> _Decided:
             if learnt.steers:
                 note_betas(fitting, client.name, resolved.parsed.fields, client_context.envelope.headers)
                 break
-    return _Decided(asked, _decision_of(resolved, fitting, client), fitting, resolved, index)
+    cached = _decision_of(resolved, fitting, client)
+    return _Decided(asked, turn, resolved.parsed, cached, fitting, resolved, index)
 
 
-def _resolved(asked: _Asked) -> ResolvedModel:
+def _resolved(asked: CallAsked, turn: ModelTurn) -> ResolvedModel:
     """Return a model with a request's settings, keys and preferences.
 
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: as for ``plan_call``.
 
     """
-    parsed, fleet, client = asked.parsed, asked.fleet, asked.client_context.client
-    fleet_model = fleet.find(asked.name, adhoc=client.adhoc)
+    parsed, fleet, client = asked.parsed, turn.fleet, asked.client_context.client
+    fleet_model = fleet.find(turn.name, adhoc=client.adhoc)
     if parsed.relayed is None and fleet_model.common.acts:
         parsed = msgspec.structs.replace(parsed, stateful=True)
     model = with_override(fleet_model, parsed.race, client, stateful=parsed.stateful)
@@ -337,8 +306,8 @@ def _resolved(asked: _Asked) -> ResolvedModel:
         configured=fleet_model,
         made_by=asked.made_by,
         is_race_set=is_race_set,
-        is_fallback=asked.name != parsed.model,
-        is_unseen=asked.is_unseen,
+        is_fallback=turn.name != parsed.model,
+        is_unseen=turn.is_unseen,
         refuses_unpriced=(
             client.unpriced == REFUSE
             and parsed.relayed
@@ -380,8 +349,8 @@ def _demands_of(decision: _Decided, resolved: ResolvedModel, call: Call) -> Dema
         demands = msgspec.structs.replace(demands, rescued=False)
     if resolved.order or not resolved.may_fail_over:
         demands = msgspec.structs.replace(demands, order=resolved.order, may_fail_over=resolved.may_fail_over)
-    if decision.asked.beside is not None:
-        demands = msgspec.structs.replace(demands, beside=decision.asked.beside)
+    if decision.turn.beside is not None:
+        demands = msgspec.structs.replace(demands, beside=decision.turn.beside)
     return demands
 
 
@@ -405,8 +374,8 @@ def _call_of(decision: _Decided, session: str | None, whose: str | None) -> Call
     ``session``: of an agent; ``whose``: the session with the client's name.
     """
     asked, cached, resolved = decision.asked, decision.cached, decision.resolved
-    parsed, client_context, instead_of = asked.parsed, asked.client_context, asked.instead_of
-    sent = parsed if resolved is None else resolved.parsed
+    parsed, client_context, instead_of = asked.parsed, asked.client_context, decision.turn.instead_of
+    sent = decision.sent
     relayed, fields, model = parsed.relayed, sent.fields, cached.model
     race = model.race
     kind, deadline_ms = None, race.ttft_ms
@@ -445,8 +414,7 @@ def _terms_of(decision: _Decided, call: Call, whose: str | None, *, is_made: boo
 
     ``whose``: an agent's session with the client's name. ``is_made``: whether the call is made, or only explained.
     """
-    asked, cached, resolved = decision.asked, decision.cached, decision.resolved
-    sent = asked.parsed if resolved is None else resolved.parsed
+    asked, cached, resolved, sent = decision.asked, decision.cached, decision.resolved, decision.sent
     model, seats, traits = cached.model, asked.context.services.seats, call.traits
     has_prefix = sent.size > PREFIX_BYTES[0] and model.race.cache_affinity
     terms = msgspec.structs.replace(
@@ -458,7 +426,7 @@ def _terms_of(decision: _Decided, call: Call, whose: str | None, *, is_made: boo
         kind=traits.kind,
         leased=seats.leased,
         # A fallback may run beside another model.
-        is_counted=asked.instead_of is not None or bool(call.caller.levels or model.use_limits),
+        is_counted=decision.turn.instead_of is not None or bool(call.caller.levels or model.use_limits),
     )
     if resolved is not None:
         is_read = resolved.asked.relayed is None
@@ -482,7 +450,7 @@ def _whole(call: Call, fitting: Fitting) -> Sequence[str]:
     ]
 
 
-async def _with_maker(asked: _Asked, call: Call, model: Model) -> Call:
+async def _with_maker(asked: CallAsked, call: Call, model: Model, fleet: Fleet) -> Call:
     """Return the call with the maker of the reasoning in its history that only the maker can read, if known.
 
     If the maker is not known: with the deployment that may have stored the answer before. Reasoning is not sent to
@@ -497,7 +465,7 @@ async def _with_maker(asked: _Asked, call: Call, model: Model) -> Call:
     hashes = await aside(bound_reasoning, prompt) if is_long else bound_reasoning(prompt)
     known_maker = await context.services.makers.find(hashes) if hashes else None
     maker = known_maker or (_sealed_by(prompt, model) if hashes else None) or parsed.follows
-    if maker is not None and not client.made(maker, asked.fleet):
+    if maker is not None and not client.made(maker, fleet):
         maker = None
     call = _with_traits(call, maker=maker) if maker is not None else call
     are_known, refused = False, context.services.makers.refused(hashes)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gateway.access import LOCAL
-from gateway.api import CallRunner, ClientContext, ParsedRequest, planned_call, read_chat
+from gateway.api import CallAsked, CallRunner, ClientContext, ParsedRequest, planned_call, read_chat
 from gateway.app import Fleets, Gateway
 from gateway.cli.race_lanes import Lanes, read_text
 from gateway.cli.race_view import View
@@ -145,7 +145,8 @@ async def running_call(
     context = gateway.context
     services = context.services
     shown = msgspec.structs.replace(services, recorder=_TwoRecorders(services.recorder, lanes))
-    plan = partial(planned_call, context, request, ClientContext(client=LOCAL, tags=tags), allow=allow)
+    asked = CallAsked(context, request, ClientContext(client=LOCAL, tags=tags), allow=allow)
+    plan = partial(planned_call, asked)
     with context.fleet:
         runner = CallRunner(context, request.model, request.preferences, plan, may_fall_back=False, services=shown)
         await runner.begin()
