@@ -104,6 +104,8 @@ class FallbackChain:
                 raise
             self.use(following)
         self._first_call = call = self.planned.call
+        # What one provider may have begun in the background is begun by no other. Until here nobody was asked.
+        self._may_fall_back = self._may_fall_back and not call.request.runs_on
         has_others = bool(self._wanted or self.planned.model.fallbacks or self._causes)
         self.hedges = has_others and not call.request.stateful and self._may_fall_back
         return self.planned

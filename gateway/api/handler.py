@@ -282,7 +282,7 @@ class Responder:
             parsed.model,
             parsed.preferences,
             partial(planned_call, CallAsked(context, parsed, client_context, made_by, vectors=context.vectors)),
-            may_fall_back=made_by is None and not parsed.runs_on,
+            may_fall_back=made_by is None,
             begun=client_context.begun,
             cancelled_as=partial(context.cancelled_as, request),
             answer_here=partial(_answered, answer_here),

@@ -504,6 +504,23 @@ async def test_a_response_in_the_background_that_may_have_been_started_is_not_st
         assert len([*both[0].bodies, *both[1].bodies]) == 1
 
 
+async def test_a_fallback_runs_in_the_background_what_the_requested_model_cannot(serve: Serve) -> None:
+    """Before anything was started, another model may be asked as for any other call; afterwards none is."""
+    chat = {"chat": {"deployments": ["plain/m"], "fallbacks": [MODEL]}}
+    async with workers(serve) as (running, both):
+        one = running.config["providers"]["one"]
+        config = {**running.config, "models": {**running.config["models"], **chat}}
+        config["providers"] = {**config["providers"], "plain": {**one, "apis": ["chat"]}}
+        reload(running, **config)
+        async with running.post({**IN_BACKGROUND, "model": "chat"}, path="/v1/responses") as response:
+            assert (response.status, await response.json()) == (200, QUEUED)
+            assert response.headers["x-holeshot-fallback"] == MODEL
+        both[0].breaks = both[1].breaks = True
+        async with running.post({**IN_BACKGROUND, "model": "chat"}, path="/v1/responses") as response:
+            assert response.status == 502
+        assert len([*both[0].bodies, *both[1].bodies]) == 2
+
+
 SEARCH: dict[str, Any] = {"tools": [{"type": "web_search"}]}
 
 
