@@ -188,6 +188,11 @@ class Deployment(MaskedRecord, frozen=True):
         dialect = call.request.dialect
         return dialect if dialect in self.speaks else self.speaks[0]
 
+    @property
+    def remembers_in(self) -> LearntFacts | None:
+        """Where a refusal is remembered: apart from all others if a client's own key was used."""
+        return self.learnt if self.tenant is None else self.upstream.learnt
+
     def asked_in(self, dialect: Dialect, *, tools: bool, client: str | None) -> Dialect:
         """Return the dialect in which the deployment gets requests of ``client`` in ``dialect``.
 

@@ -33,9 +33,11 @@ from gateway.racing.ladder import (
 )
 from gateway.racing.launches import LaunchSchedule, SeatWait
 from gateway.racing.measurement import OvertakeTimes, milliseconds
-from gateway.racing.other_forms import RetryForm, RewordedRequest, without_reasoning
+from gateway.racing.other_forms import RetryForm
 from gateway.racing.reader import Block
+from gateway.racing.reasoning import without_reasoning
 from gateway.racing.records import outcome_of
+from gateway.racing.rewording import RewordedRequest
 from gateway.racing.sinks import Forward, Sink, Winner
 from gateway.settings import Cause
 from gateway.steering import Launch, Plan

@@ -30,14 +30,13 @@ from gateway.racing.other_forms import (
     FormAttempt,
     RequestMaker,
     RetryForm,
-    Reword,
-    RewordedRequest,
     another_api_after,
     note_refusal,
     taught_after,
     unforced_after,
     whole_after,
 )
+from gateway.racing.rewording import Reword, RewordedRequest
 from providers import ANSWER, ErrorKind, Meaning, RefusalScope, UpstreamError, refuses_forced_calls
 
 # 1. The same deployment.

@@ -15,7 +15,8 @@ from gateway.core.shares import Shares
 from gateway.core.tasks import retrieve
 from gateway.fleet import Deployment
 from gateway.racing.measurement import Paces
-from gateway.racing.other_forms import OtherForms, read_after_all, told_apart
+from gateway.racing.other_forms import OtherForms
+from gateway.racing.reasoning import read_after_all, told_apart
 from gateway.racing.seats import Seats
 from gateway.racing.thoughts import HabitsByDeployment
 from gateway.racing.timeouts import PausesByDeployment
