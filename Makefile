@@ -17,8 +17,8 @@ help:  ## list the verbs
 	  printf "make %-6sWHAT=%-14s%s\n", name[1], name[2], said}' $(MAKEFILE_LIST)
 
 run: install  ## from nothing to a running gateway on port 4000
-	@$(BIN)/python tools/requirements/install.py --needed
 	@echo "Starting Holeshot; the first start takes some seconds longer ..."
+	@$(BIN)/python tools/requirements/install.py --needed
 	@$(BIN)/holeshot serve
 
 install: $(VENV)/.runtime  ## install into .venv: .venv/bin/holeshot (make run adds litellm for providers that need it)
