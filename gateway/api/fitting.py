@@ -386,7 +386,7 @@ class _Translations:
         demands = [(loss, of_loss(loss, self._fields, unchosen)) for loss in losses]
         musts = [loss for loss, demand in demands if demand is Demand.MUST]
         lost = [loss for loss in musts if loss.field not in self._question.served]
-        if len(lost) < len(musts) and any(loss.field == self._dialect.requests.storing for loss in musts):
+        if len(lost) < len(musts) and any(loss.field == _STORE for loss in musts):
             fitting.second[deployment.name] = "stores nothing: the gateway keeps the answer for a while"
         if any(demand is Demand.PREFERENCE for _, demand in demands):
             fitting.lesser.append(deployment.name)
