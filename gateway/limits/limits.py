@@ -335,8 +335,11 @@ class Limits:
         for name, limit in limits.items():
             quota, window = quotas.get(name), WINDOWS[name](unix_s, level.zone)
             amount = None if quota is None else quota.taken
-            if amount is None:  # no call of this owner so far
-                amount = self._leases.recollected(f"{level.owner}:{name}:{window.name}") or unasked
+            if amount is None:  # no call of this owner so far, or none since the limit was set or its past was read
+                amount = self._leases.recollected(f"{level.owner}:{name}:{window.name}")
+                if quota is not None:
+                    amount = max(amount, quota.elsewhere.used) + quota.used + quota.held
+                amount = amount or unasked
             resets_in_s = None if window.ends_s == inf else round(window.ends_s - unix_s, 1)
             standings.append(LimitStanding(name, limit, amount, resets_in_s))
         return standings

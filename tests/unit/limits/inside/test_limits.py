@@ -466,6 +466,16 @@ async def test_standings_say_what_is_used_and_held_and_when_that_ends() -> None:
     assert [each.of for each in process.limits.standings(level_of_key("team", {"rpm": 7.0}))] == [7.0]
 
 
+async def test_standings_keep_what_is_used_and_held_when_a_limit_changes_or_its_past_is_read() -> None:
+    process, limits, more = Process(), {"usd_per_day": 5.0}, {"usd_per_day": 7.0}
+    await process.begin(limits, usd=0.5)
+    await process.begin(more, usd=0.25)
+    process.limits.check_least([level_of_key("team", limits)], Use())  # a reload has lowered the limit
+    assert [each.used for each in process.limits.standings(level_of_key("team", limits))] == [0.75]
+    process.leases.recollect(used_by_quota(used(process.clock(), 1.0, 1.0, client="team"), process.clock()))
+    assert [each.used for each in process.limits.standings(level_of_key("team", limits))] == [1.75]
+
+
 async def test_of_other_processes_nothing_is_known_before_the_first_call() -> None:
     process, limits = Process(processes=2), {"rpm": 10.0}
     assert [each.used for each in process.limits.standings(level_of_key("team", limits))] == [None]
