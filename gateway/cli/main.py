@@ -17,7 +17,7 @@ from gateway.cli.terminal import check_arguments, discard_standard_output, headi
 
 def version() -> None:
     """Print the version, its ledger's schema, and its Python."""
-    from gateway.ledger import head_revision  # noqa: PLC0415 - SQLAlchemy only where it is needed
+    from gateway.ledger import head_revision  # noqa: PLC0415 - only where it is needed
 
     runs_on = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     say(f"holeshot {__version__} (ledger schema {head_revision()}, {runs_on})")
@@ -53,6 +53,8 @@ GROUPS = {
     "Sign in": ("login", "token"),
     "Operate": ("keys", "migrate", "prune", "version"),
 }
+
+_VERSION = "--version"  # needs no command
 
 # Each command's module and function; a function with () makes a group.
 COMMANDS = {
@@ -111,7 +113,7 @@ def application(asked: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name, where in COMMANDS.items():
-        if name == asked or asked not in COMMANDS:
+        if name == asked or asked not in {*COMMANDS, _VERSION}:
             module, _, function = where.partition(":")
             command = getattr(import_module(f"gateway.cli.{module}"), function.removesuffix("()"))
             if function.endswith("()"):
@@ -125,7 +127,7 @@ def _options(
     _: Annotated[
         bool,
         typer.Option(
-            "--version",
+            _VERSION,
             is_eager=True,
             callback=lambda asked: _print_version() if asked else None,
             help="Print the version, its ledger's schema, and its Python.",

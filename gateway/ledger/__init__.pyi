@@ -18,9 +18,7 @@ from .database import create_engine as create_engine
 from .database import current_revision as current_revision
 from .database import demand_ledger as demand_ledger
 from .database import downgrade as downgrade
-from .database import head_revision as head_revision
 from .database import migrate as migrate
-from .database import migrations_folder as migrations_folder
 from .database import own_signing_key as own_signing_key
 from .database import prepare_schema as prepare_schema
 from .database import sqlstate_of as sqlstate_of
@@ -40,6 +38,8 @@ from .errors import is_sqlite as is_sqlite
 from .errors import parse_url as parse_url
 from .folding import fold_all as fold_all
 from .key_store import SqlKeyStore as SqlKeyStore
+from .migration_files import head_revision as head_revision
+from .migration_files import migrations_folder as migrations_folder
 from .names import LedgerNames as LedgerNames
 from .queries import reader_sql as reader_sql
 from .reports.incidents import LISTED as LISTED

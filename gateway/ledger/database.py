@@ -35,6 +35,7 @@ from gateway.ledger.errors import (
     tls_parameters,
 )
 from gateway.ledger.folders import make_private
+from gateway.ledger.migration_files import first_revision, head_revision, migrations_folder
 from gateway.ledger.revision import revision_of
 from gateway.ledger.turns import MIGRATE
 
@@ -185,27 +186,6 @@ async def current_revision(engine: AsyncEngine) -> str | None:
             return await connection.run_sync(revision_of)
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
-
-
-def migrations_folder() -> Path:
-    """Return the folder of the migrations: inside ``gateway`` in the wheel, at the top of a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    shipped = package / "migrations"
-    return shipped if shipped.is_dir() else package.parent / "migrations"
-
-
-def head_revision() -> str:
-    """Return the revision that this version needs: the number of the newest migration. Does not import Alembic."""
-    return max(_revisions())
-
-
-def first_revision() -> str:
-    """Return the oldest revision that this version can update or go back to."""
-    return min(_revisions())
-
-
-def _revisions() -> list[str]:
-    return [path.name.partition("_")[0] for path in (migrations_folder() / "versions").glob("[0-9]*.py")]
 
 
 async def check_schema(engine: AsyncEngine, needed: str | None = None) -> None:

@@ -21,7 +21,6 @@ from gateway.ledger.database import (
     check_schema,
     create_engine,
     demand_ledger,
-    head_revision,
     interrupt_sqlite,
     open_sqlite,
     unreachable,
@@ -34,6 +33,7 @@ from gateway.ledger.errors import (
     is_sqlite,
     parse_url,
 )
+from gateway.ledger.migration_files import head_revision
 from gateway.ledger.near_names import LISTED, LISTED_ON_SQLITE, advice, is_of_a_name
 from gateway.ledger.revision import REVISION_OF_A_FILE
 from gateway.ledger.sqlite_words import TOKEN, SqliteWords, with_percentiles

@@ -17,7 +17,7 @@ from functools import cache, partial
 from sqlalchemy import Connection, text
 
 from gateway.core.rules import STEPS
-from gateway.ledger.database import head_revision, migrations_folder
+from gateway.ledger.migration_files import head_revision, migrations_folder
 from gateway.ledger.old_names import RENAMED, RENAMED_SINCE, with_old_names
 from gateway.ledger.reports.reader import Words, conditions, floor, has_failed, listed, quantile
 from gateway.ledger.steps import of_sums

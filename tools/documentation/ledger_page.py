@@ -11,7 +11,7 @@ from gateway.core.columns import DescribedColumn
 from gateway.core.old_names import GONE_WITH, old_names
 from gateway.core.reports import HistorySeries
 from gateway.ledger import TABLES
-from gateway.ledger.database import head_revision
+from gateway.ledger.migration_files import head_revision
 from gateway.ledger.schema import renamed, views_of
 from gateway.steering import Row
 from tools.documentation.tables import code

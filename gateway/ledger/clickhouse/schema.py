@@ -13,7 +13,7 @@ from gateway.core.columns import DescribedColumn, Sql
 from gateway.core.rules import NO_ERRORS, STEPS
 from gateway.ledger import entries
 from gateway.ledger.clickhouse.server import ClickHouse
-from gateway.ledger.database import head_revision
+from gateway.ledger.migration_files import head_revision
 from gateway.ledger.old_names import RENAMED, with_old_names
 from gateway.ledger.reports.reader import conditions, listed
 from gateway.ledger.schema import UNTIL, views_of

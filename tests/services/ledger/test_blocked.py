@@ -18,7 +18,7 @@ from gateway.ledger import (
     head_revision,
     migrate,
 )
-from gateway.ledger.database import first_revision
+from gateway.ledger.migration_files import first_revision
 from gateway.ledger.turns import MIGRATE, Turn
 from tests.patience import PATIENCE_S
 

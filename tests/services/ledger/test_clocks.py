@@ -20,8 +20,9 @@ from gateway.ledger import (
     prune,
     queries,
 )
-from gateway.ledger.database import first_revision, unreachable
+from gateway.ledger.database import unreachable
 from gateway.ledger.inserts import insert
+from gateway.ledger.migration_files import first_revision
 from gateway.ledger.retention import partitions
 from tests.app.gateway.running_gateway import serving
 from tests.patience import eventually

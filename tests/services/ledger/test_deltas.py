@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Connection
 
 from gateway.ledger import check_schema, create_engine, downgrade, fold_all, migrate, queries
-from gateway.ledger.database import first_revision
 from gateway.ledger.inserts import insert
+from gateway.ledger.migration_files import first_revision
 from tests.services.ledger.asking import asked
 from tests.services.ledger.test_rollups import entries, store
 from tests.services.next_version import REVISION, NextVersion

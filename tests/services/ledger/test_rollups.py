@@ -16,9 +16,9 @@ from gateway.core.prompt_classes import answer_class
 from gateway.core.reports import Window
 from gateway.core.rules import has_failed
 from gateway.ledger import Finished, Reader, Retention, Words, create_engine, downgrade, fold_all, migrate, prune
-from gateway.ledger.database import first_revision
 from gateway.ledger.entries import Audited, Entry
 from gateway.ledger.inserts import insert
+from gateway.ledger.migration_files import first_revision
 from gateway.ledger.reports import history
 from gateway.ledger.reports.reader import FAILED, RACED
 from gateway.ledger.schema import rendered, view_sql

@@ -33,7 +33,7 @@ from gateway.ledger import (
     migrate,
     queries,
 )
-from gateway.ledger.database import first_revision
+from gateway.ledger.migration_files import first_revision
 from gateway.ledger.schema import UNTIL, Changes, renamed, views_of
 from tests.services.next_version import NextVersion
 from tests.unit.ledger.records import raced_call

@@ -8,7 +8,7 @@ import pytest
 
 from gateway import __version__
 from gateway.ledger import Words, head_revision, migrations_folder
-from gateway.ledger.database import first_revision
+from gateway.ledger.migration_files import first_revision
 from gateway.ledger.schema import SINCE, SPANS, UNTIL, VIEWS, function_sql, rendered, trigger_sql, view_sql, views_of
 
 ROOT = Path(__file__).parents[4]
