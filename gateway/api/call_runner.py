@@ -387,8 +387,8 @@ class CallRunner:
             rendered = planned.call.rendered
             return any(name not in asked and picture in each.dropped for name, each in rendered.items())
 
-        while (planned := await self.models.unseen(is_new)) is not None:
-            if await self.purse.reserve(planned):
+        while (planned := await self.models.unseen()) is not None:
+            if is_new(planned) and await self.purse.reserve(planned):
                 self.failed[:] = [each for each in self.failed if each[0] != planned.model.name]
                 self.use(planned)
                 return True

@@ -1,8 +1,9 @@
 """The fallbacks of the model that a request names, and when a fallback is asked beside a late model."""
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 from gateway.api.call_context import CallContext
@@ -99,7 +100,7 @@ class FallbackChain:
             is_elsewhere = isinstance(error, ResponseNotFound | NothingStored)
             following = await (self._storing() if is_elsewhere else self.following([(self._asked, error)]))
             if following is None and cause_of(error) is not None:
-                following = await self.unseen(lambda _: True)
+                following = await self.unseen()
             if following is None:
                 raise
             self.use(following)
@@ -147,18 +148,17 @@ class FallbackChain:
         """
         causes = [*self._causes, (self.planned.model.name, Cause.FAILED)]
         passed = {name for name, _ in causes}
-        for is_unseen in (False, True):  # those that see pictures come first
-            for name, _ in self._listed(causes, beside=beside):
-                if name in passed:
-                    continue
-                with suppress(ApiError):
-                    planned = self.continuing.get(name) or _at_once(
-                        self._plan_call(ModelTurn(name, self._fleet, self._first_call, is_unseen=is_unseen))
-                    )
-                    passed.add(name)
-                    if planned is not None and _takes_over(planned.model):
-                        self.continuing[name] = planned
-                        yield planned
+        names = [name for name, _ in self._listed(causes, beside=beside)]
+        for is_unseen, name in product((False, True), names):  # those that see pictures come first
+            if name in passed:
+                continue
+            with suppress(ApiError):
+                turn = ModelTurn(name, self._fleet, self._first_call, is_unseen=is_unseen)
+                planned = self.continuing.get(name) or _at_once(self._plan_call(turn))
+                passed.add(name)
+                if planned is not None and _takes_over(planned.model):
+                    self.continuing[name] = planned
+                    yield planned
 
     def keep(self, name: str) -> None:
         """Ask the model ``name`` only after a failure, as the late model may not pay for it."""
@@ -178,22 +178,13 @@ class FallbackChain:
             return planned
         return None
 
-    async def unseen(self, is_new: Callable[[PlannedCall], bool]) -> PlannedCall | None:
-        """Plan the next model, the requested one first, for which notes may stand in place of pictures.
+    async def unseen(self) -> PlannedCall | None:
+        """Plan the next model, the requested one first, with notes in place of pictures; None: no such model.
 
-        ``is_new``: whether the plan asks what was not asked yet. None: no such model.
+        A deployment that sees pictures gets them in this plan, too (``fitting.py``).
         """
-        for name in dict.fromkeys((self._asked, *(name for name, _ in self._of_all(self._causes)))):
-            if name in self._unseen:
-                continue
-            self._unseen.add(name)
-            with suppress(ApiError):
-                turn = ModelTurn(name, self._fleet, self._first_call, in_vain=self.in_vain, is_unseen=True)
-                planned = await self._plan_call(turn)
-                if is_new(planned):
-                    self.own = planned.model.name if name == self._asked else self.own
-                    return planned
-        return None
+        names = (self._asked, *(name for name, _ in self._of_all(self._causes)))
+        return await self._first_of(names, self._unseen, is_unseen=True)
 
     def use(self, planned: PlannedCall) -> None:
         """Make the model of ``planned`` the current one: a fallback, or the requested model once more."""
@@ -211,10 +202,21 @@ class FallbackChain:
         ``beside``: the running model; beside it only fallbacks are asked that need no failure.
         """
         self._causes += [each for each in causes if each not in self._causes]
-        for name, _ in self._waiting(self._causes, beside=beside is not None):
-            self._tried.add(name)
-            with suppress(ApiError):
-                return await self._plan_call(ModelTurn(name, self._fleet, self._first_call, beside, self.in_vain))
+        names = (name for name, _ in self._waiting(self._causes, beside=beside is not None))
+        return await self._first_of(names, self._tried, beside=beside)
+
+    async def _first_of(
+        self, names: Iterable[str], tried: set[str], *, beside: str | None = None, is_unseen: bool = False
+    ) -> PlannedCall | None:
+        """Plan the first of the models ``names`` that can be used and was not ``tried``; None: no such model."""
+        for name in names:
+            if name not in tried:
+                tried.add(name)
+                turn = ModelTurn(name, self._fleet, self._first_call, beside, self.in_vain, is_unseen)
+                with suppress(ApiError):
+                    planned = await self._plan_call(turn)
+                    self.own = planned.model.name if name == self._asked else self.own
+                    return planned
         return None
 
     def _waiting(self, causes: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
