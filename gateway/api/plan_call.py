@@ -97,11 +97,19 @@ class ModelTurn(msgspec.Struct, frozen=True):
 PlanCall = Callable[[ModelTurn], Coroutine[Any, Any, PlannedCall]]
 
 
+class _Session(msgspec.Struct, frozen=True):
+    """The session of an agent, from headers or the body."""
+
+    name: str
+    whose: str  # the name beside the client's: sessions of two clients are never the same
+
+
 class _Decided(msgspec.Struct, frozen=True):
     """The decision about one request for one model, from which alone the call, its terms and its plan are made."""
 
     asked: CallAsked
     turn: ModelTurn
+    session: _Session | None
     sent: ParsedRequest  # with the model's parameters
     cached: CachedDecision
     fitting: Fitting
@@ -122,24 +130,24 @@ async def planned_call(asked: CallAsked, turn: ModelTurn) -> PlannedCall:
     context, parsed, client_context, fleet = asked.context, asked.parsed, asked.client_context, turn.fleet
     client, relayed = client_context.client, parsed.relayed
     may_name_one = client_context.session is not None or parsed.cache_key is not None or "metadata" in parsed.fields
-    session, whose = _session(client_context, parsed) if may_name_one else _NO_SESSION
+    session = _session(client_context, parsed) if may_name_one else None
     is_first = turn.instead_of is None and not turn.is_unseen and turn.name == parsed.model
     is_usual = is_first and asked.made_by is None and asked.allow is None
     shape = kept_shape_of(fleet.models.get(turn.name), parsed, client) if is_usual else None
     cached = None if shape is None else decided(fleet, client, shape)
     if cached is not None:
-        decision = _Decided(asked, turn, parsed, cached, _AS_SENT)
+        decision = _Decided(asked, turn, session, parsed, cached, _AS_SENT)
     else:
-        decision = await _decide(asked, turn)
+        decision = await _decide(asked, turn, session)
         if shape is not None:
             keep(fleet, client, shape, decision.cached, decision.fitting)
     model, resolved = decision.cached.model, decision.resolved
-    call = _call_of(decision, session, whose)
+    call = _call_of(decision)
     if decision.fitting.rooms:
         call = _within_rooms(call, model, decision.fitting)
     if model.common.binds and relayed is None:
         call = await _with_maker(asked, call, model, fleet)
-    terms = _terms_of(decision, call, whose)
+    terms = _terms_of(decision, call)
     planned = _planned_with_last if turn.in_vain else _planned
     plan = planned(decision, call, terms)
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
@@ -170,9 +178,9 @@ def plan_hypothetical(context: CallContext, parsed: ParsedRequest, client_contex
     except NoDeploymentFits as error:
         fitting = Fitting([], dict(error.reasons), {})
     cached = _decision_of(resolved, fitting, client)
-    decision = _Decided(asked, turn, resolved.parsed, cached, fitting, resolved)
-    call = _call_of(decision, None, None)
-    terms = _terms_of(decision, call, None, is_made=False)
+    decision = _Decided(asked, turn, None, resolved.parsed, cached, fitting, resolved)
+    call = _call_of(decision)
+    terms = _terms_of(decision, call, is_made=False)
     plan = context.steering.explain(
         cached.model.name, cached.names, cached.model.race, terms, call.traits.prompt_class, client=client.name
     )
@@ -188,13 +196,9 @@ def _tell_withheld(response_headers: dict[str, str], names: Sequence[str]) -> No
 _AS_SENT = Fitting([], {}, {})  # for requests decided before: each deployment is sent the request unchanged
 
 
-_NO_SESSION = (None, None)
-
-
-def _session(client_context: ClientContext, parsed: ParsedRequest) -> tuple[str | None, str | None]:
-    """Return an agent's session, from headers or the body, and the session with the client's name."""
-    session = client_context.session or session_of(parsed.fields, parsed.cache_key)
-    return session, None if session is None else f"{client_context.client.name or ''}\0{session}"
+def _session(client_context: ClientContext, parsed: ParsedRequest) -> _Session | None:
+    name = client_context.session or session_of(parsed.fields, parsed.cache_key)
+    return None if name is None else _Session(name, f"{client_context.client.name or ''}\0{name}")
 
 
 def _planned(decision: _Decided, call: Call, terms: Terms, names: Sequence[str] | None = None) -> Plan:
@@ -252,7 +256,7 @@ def _is_supposed_at(deployment: Deployment, call: Call) -> bool:
     return any(concerns(fact, fields, dialect.name, call.traits.prompt_tokens, tools=has_tools) for fact in facts)
 
 
-async def _decide(asked: CallAsked, turn: ModelTurn) -> _Decided:
+async def _decide(asked: CallAsked, turn: ModelTurn, session: _Session | None) -> _Decided:
     """Return what is decided of a request: the model with its settings, then who can answer, then the race.
 
     Raises:
@@ -279,7 +283,7 @@ async def _decide(asked: CallAsked, turn: ModelTurn) -> _Decided:
                 note_betas(fitting, client.name, resolved.parsed.fields, client_context.envelope.headers)
                 break
     cached = _decision_of(resolved, fitting, client)
-    return _Decided(asked, turn, resolved.parsed, cached, fitting, resolved, index)
+    return _Decided(asked, turn, session, resolved.parsed, cached, fitting, resolved, index)
 
 
 def _resolved(asked: CallAsked, turn: ModelTurn) -> ResolvedModel:
@@ -368,12 +372,9 @@ def _alike(_: Deployment) -> None:
     """Return None: no vectors were compared, so none differ."""
 
 
-def _call_of(decision: _Decided, session: str | None, whose: str | None) -> Call:
-    """Return the call of one request. The traits of an answer that passes unread say nothing about tokens.
-
-    ``session``: of an agent; ``whose``: the session with the client's name.
-    """
-    asked, cached, resolved = decision.asked, decision.cached, decision.resolved
+def _call_of(decision: _Decided) -> Call:
+    """Return the call of one request. The traits of an answer that passes unread say nothing about tokens."""
+    asked, cached, resolved, session = decision.asked, decision.cached, decision.resolved, decision.session
     parsed, client_context, instead_of = asked.parsed, asked.client_context, decision.turn.instead_of
     sent = decision.sent
     relayed, fields, model = parsed.relayed, sent.fields, cached.model
@@ -401,18 +402,19 @@ def _call_of(decision: _Decided, session: str | None, whose: str | None) -> Call
         deadline_ms,
         race.profile if instead_of is None else instead_of.traits.profile,
         None if resolved is None else resolved.key_name,
-        _conversation(fields, parsed, model, whose) if model.common.has_keys else None,
-        None if whose is None else _key_of_vendors(whose, parsed, model, asked.context.secret),
+        _conversation(fields, parsed, model, session) if model.common.has_keys else None,
+        None if session is None else _key_of_vendors(session, parsed, model, asked.context.secret),
         resolved is not None and resolved.is_restricted,
     )
-    caller = client_context.caller(asked.context, fields, session) if instead_of is None else instead_of.caller
+    name = None if session is None else session.name
+    caller = client_context.caller(asked.context, fields, name) if instead_of is None else instead_of.caller
     return Call(sent, caller, cached.decision, traits, decision.fitting.rendered)
 
 
-def _terms_of(decision: _Decided, call: Call, whose: str | None, *, is_made: bool = True) -> Terms:
+def _terms_of(decision: _Decided, call: Call, *, is_made: bool = True) -> Terms:
     """Return the terms for comparing a model's deployments: those of the call's shape, and the call's own.
 
-    ``whose``: an agent's session with the client's name. ``is_made``: whether the call is made, or only explained.
+    ``is_made``: whether the call is made, or only explained.
     """
     asked, cached, resolved, sent = decision.asked, decision.cached, decision.resolved, decision.sent
     model, seats, traits = cached.model, asked.context.services.seats, call.traits
@@ -422,7 +424,7 @@ def _terms_of(decision: _Decided, call: Call, whose: str | None, *, is_made: boo
         prompt_tokens=traits.prompt_tokens,
         max_tokens=sent.needs.max_tokens,
         limits=seats.now(model.limits, of_call=is_made) if seats.leased else model.limits,
-        prefix=_prefix(sent.fields, sent, model, whose) if has_prefix else None,
+        prefix=_prefix(sent.fields, sent, model, decision.session) if has_prefix else None,
         kind=traits.kind,
         leased=seats.leased,
         # A fallback may run beside another model.
@@ -575,14 +577,16 @@ def remember_prefix(context: CallContext, planned: PlannedCall, record: CallReco
 
 
 def _prefix(
-    fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, model: Model, session: str | None
+    fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, model: Model, session: _Session | None
 ) -> Prefix | None:
     if parsed.size <= PREFIX_BYTES[0] or parsed.relayed is not None:
         return None
     order = parsed.dialect.requests.reading_order
     # Where caches are marked, a client's key separates nothing: Claude has no such keys.
     key = model.tenant if model.marks else _cache_key(parsed, model.tenant)
-    return prefix_of([fields[part] for part in order if part in fields], key, session)
+    return prefix_of(
+        [fields[part] for part in order if part in fields], key, None if session is None else session.whose
+    )
 
 
 def _cache_key(parsed: ParsedRequest, tenant: str | None) -> str | None:
@@ -614,15 +618,15 @@ def _with_marks(context: CallContext, call: Call, prefix: Prefix | None, plan: P
     return call
 
 
-def _key_of_vendors(session: str, parsed: ParsedRequest, model: Model, secret: bytes) -> msgspec.Raw | None:
+def _key_of_vendors(session: _Session, parsed: ParsedRequest, model: Model, secret: bytes) -> msgspec.Raw | None:
     """Return the ``prompt_cache_key`` of a session; None if no vendor caches so short a prompt."""
     if parsed.size <= PREFIX_BYTES[0] or parsed.relayed is not None or not model.race.cache_affinity:
         return None
-    return cache_key_of(session, model.tenant, secret)
+    return cache_key_of(session.whose, model.tenant, secret)
 
 
 def _conversation(
-    fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, model: Model, session: str | None
+    fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, model: Model, session: _Session | None
 ) -> bytes | None:
     """Return the conversation's key for key rings; None: the prompt is too short, or caches do not matter."""
     requests = parsed.dialect.requests
@@ -630,4 +634,5 @@ def _conversation(
     if is_short or requests.prompt not in fields or not model.race.cache_affinity:
         return None
     before = [fields[part] for part in requests.reading_order if part in fields and part != requests.prompt]
-    return conversation_of(before, fields[requests.prompt], _cache_key(parsed, model.tenant), session)
+    whose = None if session is None else session.whose
+    return conversation_of(before, fields[requests.prompt], _cache_key(parsed, model.tenant), whose)
