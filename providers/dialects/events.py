@@ -13,7 +13,7 @@ import msgspec
 
 from providers.bodies import BACKSLASH, CR, LF, QUOTE, complains, encoded
 from providers.models import Usage
-from providers.refusals import ErrorKind, UpstreamError, error_in, identifier
+from providers.refusals import UNREADABLE, ErrorKind, UpstreamError, error_in, identifier
 
 DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
 DONE_EVENT = b"data: [DONE]\n\n"
@@ -233,6 +233,32 @@ def fit(value: object, type_: Any) -> Any:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError:
         return None
+
+
+def fit_fields(value: object, struct: type[Any]) -> Any:
+    """Return a decoded object as ``struct``; fields of another type become None, and so does what is no object."""
+    if not isinstance(value, dict):
+        return None
+    fields = msgspec.structs.fields(struct)
+    return struct(**{field.name: fit(value.get(field.name), field.type) for field in fields})
+
+
+def untyped(data: bytes) -> dict[str, Any]:
+    """Read an event that does not fit the types of its dialect.
+
+    Raises:
+        UpstreamError: the data are not a JSON object (invalid_response).
+
+    """
+    try:
+        value = msgspec.json.decode(data)
+    except UNREADABLE:
+        raise no_json_object() from None
+    if isinstance(value, list) and value:  # Google sends some errors in an array
+        value = value[0]
+    if not isinstance(value, dict):
+        raise no_json_object()
+    return value
 
 
 # Finish reasons of a call that the vendor could not read, or that must not be made: Google's words, also after other

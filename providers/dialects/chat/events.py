@@ -10,7 +10,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.dialects.chat.deltas import texts_in, unsigned_in, with_deltas
-from providers.dialects.events import DONE, MOST_OF_ANSWER, SAME_CALL, WHOLE_CALL, Chunk, few, is_unread, no_json_object
+from providers.dialects.events import (
+    DONE,
+    MOST_OF_ANSWER,
+    SAME_CALL,
+    WHOLE_CALL,
+    Chunk,
+    few,
+    is_unread,
+    no_json_object,
+    untyped,
+)
 from providers.models import usage_of
 from providers.refusals import FAILED, UNREADABLE, ErrorKind, base_code, error_in
 
@@ -275,15 +285,7 @@ def read_untyped(data: bytes, struct: type[_S], nested: Mapping[str, type[msgspe
         UpstreamError: the data are not a JSON object (invalid_response).
 
     """
-    try:
-        value = msgspec.json.decode(data)
-    except UNREADABLE:
-        raise no_json_object() from None
-    if isinstance(value, list) and value:  # Gemini sends its errors in an array
-        value = value[0]
-    if not isinstance(value, dict):
-        raise no_json_object()
-    return _fit(value, struct, nested)
+    return _fit(untyped(data), struct, nested)
 
 
 def _fit(value: dict[str, Any], struct: type[_S], nested: Mapping[str, type[msgspec.Struct]]) -> _S:

@@ -24,6 +24,7 @@ from providers.dialects.events import (
     join,
     no_answer,
     no_json_object,
+    untyped,
     whole,
 )
 from providers.dialects.meanings import Details
@@ -315,14 +316,7 @@ def _parts(candidate: _Candidate) -> Sequence[_Part]:
 
 def _fitted(data: bytes) -> _Event:
     """Read an event that does not fit the types; fields that do not fit are left out, candidate by candidate."""
-    try:
-        value = msgspec.json.decode(data)
-    except UNREADABLE:
-        raise no_json_object() from None
-    if isinstance(value, list) and value:  # Google sends some errors in an array
-        value = value[0]
-    if not isinstance(value, dict):
-        raise no_json_object()
+    value = untyped(data)
     given = value.get("candidates")
     candidates = [one for one in map(_candidate, given) if one is not None] if isinstance(given, list) else None
     return _Event(

@@ -21,10 +21,11 @@ from providers.dialects.events import (
     Run,
     few,
     fit,
+    fit_fields,
     is_empty_object,
     join,
     no_answer,
-    no_json_object,
+    untyped,
     whole,
 )
 from providers.dialects.gemini.events import units_of
@@ -238,31 +239,16 @@ def fitted(data: bytes) -> _Event:
         UpstreamError: the data are not a JSON object (invalid_response).
 
     """
-    try:
-        value = msgspec.json.decode(data)
-    except UNREADABLE:
-        raise no_json_object() from None
-    if isinstance(value, list) and value:  # Google sends some errors in an array
-        value = value[0]
-    if not isinstance(value, dict):
-        raise no_json_object()
+    value = untyped(data)
     return _Event(
         fit(value.get("event_type"), str),
         fit(value.get("index"), int),
-        _kept(value.get("delta"), _Delta),
-        _kept(value.get("step"), _Step),
-        _kept(value.get("interaction"), _Interaction),
+        fit_fields(value.get("delta"), _Delta),
+        fit_fields(value.get("step"), _Step),
+        fit_fields(value.get("interaction"), _Interaction),
         fit(value.get("status"), str),
         value.get("error"),
     )
-
-
-def _kept(value: Any, struct: Any) -> Any:
-    """Return an object with those of its fields that fit; None if the value is no object."""
-    if not isinstance(value, dict):
-        return None
-    fields = {each.name: fit(value.get(each.name), each.type) for each in msgspec.structs.fields(struct)}
-    return struct(**fields)
 
 
 # Whole answers: a whole answer as an event stream, and an event stream gathered into a whole answer.

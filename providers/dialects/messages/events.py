@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.events import DONE, Chunk, fit, no_json_object
+from providers.dialects.events import DONE, Chunk, fit, fit_fields, no_json_object
 from providers.dialects.meanings import Details
 from providers.dialects.stored import KEEPS_NONE
 from providers.models import FAST, Usage, stated_usd, tier_of
@@ -276,7 +276,7 @@ def add_usage(known: dict[str, _Count], told: Mapping[str, _Count], nothing: Col
 
 def told_usage(told: Mapping[str, Any]) -> Usage:
     """Return the counts of a decoded ``usage``, except counts of a wrong type."""
-    usage: _Usage = _fit_fields(told, _Usage)
+    usage: _Usage = fit_fields(told, _Usage)
     return _usage(usage)
 
 
@@ -328,17 +328,9 @@ def _read_untyped(data: bytes) -> _Event:
     message = value.get("message")
     return _Event(
         fit(value.get("type"), str),
-        _fit_fields(value.get("delta"), _Delta),
-        _fit_fields(value.get("content_block"), _Block),
-        _Message(_fit_fields(message.get("usage"), _Usage)) if isinstance(message, dict) else None,
-        _fit_fields(value.get("usage"), _Usage),
+        fit_fields(value.get("delta"), _Delta),
+        fit_fields(value.get("content_block"), _Block),
+        _Message(fit_fields(message.get("usage"), _Usage)) if isinstance(message, dict) else None,
+        fit_fields(value.get("usage"), _Usage),
         value.get("error"),
     )
-
-
-def _fit_fields(value: object, struct: type[Any]) -> Any:
-    """Return ``value`` as ``struct`` with the fields that convert, None if it is not an object."""
-    if not isinstance(value, dict):
-        return None
-    fields = msgspec.structs.fields(struct)
-    return struct(**{field.name: fit(value.get(field.name), field.type) for field in fields})
