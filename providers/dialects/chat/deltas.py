@@ -24,7 +24,7 @@ from providers.dialects.events import (
     is_unread,
     replaces,
 )
-from providers.dialects.wording import GEMINIS, REDACTED, SIGNED, sealed_block
+from providers.dialects.wording import GEMINIS, REDACTED, SIGNED, sealed_block, with_blocks
 from providers.models import Usage, completed, usage_of
 from providers.refusals import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError, base_code, error_in
 
@@ -256,6 +256,34 @@ def signed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     bound = {SIGNED: "signature", REDACTED: "data"}
     signed = [each for each in found if string(each.get(bound.get(str(each.get("type")), "")))]
     return few(signed or _sealed_in(details), "signed blocks")
+
+
+class ThoughtsSoFar(msgspec.Struct):
+    """The thoughts of an answer whose client has no place for signed blocks: they become one signature.
+
+    Anthropic's models show a thought in pieces, and then its signature; the two together are a block.
+    """
+
+    pieces: list[str] = []  # the text of the next block
+    blocks: list[Mapping[str, Any]] = []  # those whose signature is still to be sent
+
+    def add(self, thought: str, blocks: Sequence[Mapping[str, Any]]) -> str:
+        """Add a piece of thoughts, and blocks; return the text of both that was not shown yet."""
+        if blocks and not (thought or self.pieces):
+            thought = "".join(string(block.get("thinking")) for block in blocks)
+        elif thought:
+            self.pieces.append(thought)
+        for block in blocks:
+            is_bare = block["type"] == SIGNED and not block.get("thinking")
+            self.blocks.append({**block, "thinking": "".join(self.pieces)} if is_bare else block)
+            self.pieces.clear()
+        return thought
+
+    def take_signature(self) -> str:
+        """Return the signature for the ``blocks``, of which there are some; they count as sent."""
+        signature = with_blocks(self.blocks)
+        self.blocks.clear()
+        return signature
 
 
 def _sealed_in(details: Any) -> list[Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from providers.bodies import encoded
 from providers.dialects.chat.deltas import (
     THINKS,
     ChunkTranslation,
+    ThoughtsSoFar,
     TranslationIntoChunks,
     calls_in,
     complaint,
@@ -24,7 +25,6 @@ from providers.dialects.chat.deltas import (
     signed_in,
     sound_in,
     split_data,
-    string,
     written_arguments,
 )
 from providers.dialects.chat.deltas import (
@@ -48,7 +48,7 @@ from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, u
 from providers.dialects.gemini.fields import CANDIDATES, IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.partial_calls import PartialCall, PartialCalls
-from providers.dialects.wording import SIGNED, UniqueIds, answers_in, arguments_object, extra_content, with_blocks
+from providers.dialects.wording import UniqueIds, answers_in, arguments_object, extra_content
 from providers.models import Usage, completed, written_usage
 from providers.refusals import ErrorKind, UpstreamError, error_in
 
@@ -69,8 +69,7 @@ class _Choice:
         self.sound: str | None = None  # the type of the choice's sound
         self.said = False
         self.signature = ""  # Google's signature of the message
-        self.blocks: list[Mapping[str, Any]] = []  # blocks that Anthropic's model has signed since the last call
-        self.thought: list[str] = []  # the text of the next block
+        self.thoughts = ThoughtsSoFar()
         self.hidden: list[str] = []  # thoughts that are not shown, while the answer has nothing else
         self.annotations: list[dict[str, Any]] = []
         self.called: list[dict[str, Any]] = []  # the parts of complete calls
@@ -81,28 +80,15 @@ class _Choice:
         said |= self.signed(self.signature)
         return [*self.called, said] if "thoughtSignature" in said or not self.called else self.called
 
-    def think(self, thought: str, blocks: Sequence[Mapping[str, Any]]) -> str:
-        """Add a piece of thoughts, and Anthropic's blocks; return the text of both that was not streamed yet."""
-        if blocks and not (thought or self.thought):
-            thought = "".join(string(block.get("thinking")) for block in blocks)
-        elif thought:
-            self.thought.append(thought)
-        for block in blocks:
-            is_bare = block["type"] == SIGNED and not block.get("thinking")
-            self.blocks.append({**block, "thinking": "".join(self.thought)} if is_bare else block)
-            self.thought.clear()
-        return thought
-
     def seal(self) -> dict[str, Any]:
         """Return the field of a text with Google's signature, if there is one."""
         signature, self.signature = self.signature, ""
         return {"thoughtSignature": signature} if signature else {}
 
     def signed(self, signature: str) -> dict[str, Any]:
-        """Return the signature's field for the next part: Google's ``signature``, otherwise the blocks so far."""
-        if not signature and self.blocks:
-            signature = with_blocks(self.blocks)
-            self.blocks.clear()
+        """Return the signature's field for the next part: Google's ``signature``, otherwise that of the thoughts."""
+        if not signature and self.thoughts.blocks:
+            signature = self.thoughts.take_signature()
         return {"thoughtSignature": signature} if signature else {}
 
 
@@ -203,7 +189,7 @@ class FromChat(ChunkTranslation):
         text = delta.get("content") or ""
         thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
         if thought or not THINKS.isdisjoint(delta):
-            thought = choice.think(thought, signed_in(delta))
+            thought = choice.thoughts.add(thought, signed_in(delta))
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
         elif thought:

@@ -11,6 +11,7 @@ import msgspec
 from providers.dialects.chat.deltas import (
     THINKS,
     ChunkTranslation,
+    ThoughtsSoFar,
     calls_in,
     complaint,
     delta_of,
@@ -45,7 +46,7 @@ from providers.dialects.interactions.events import (
 )
 from providers.dialects.interactions.fields import ENDING, IN_CONFIG, event
 from providers.dialects.partial_calls import PartialCall, PartialCalls
-from providers.dialects.wording import SIGNED, UniqueIds, arguments_object, extra_content, short_name, with_blocks
+from providers.dialects.wording import UniqueIds, arguments_object, extra_content, short_name
 from providers.models import Usage, completed
 from providers.refusals import ErrorKind, UpstreamError, error_in
 
@@ -84,8 +85,7 @@ class FromChat(ChunkTranslation):
         self._ids = UniqueIds(conversation=asked.get("input", b""))
         self._references = ChunkReferences()
         self._signature = ""  # Google's signature, for the thought before the next step
-        self._blocks: list[Mapping[str, Any]] = []  # blocks that Anthropic's model has signed since the last thought
-        self._thought: list[str] = []  # the text of the next block
+        self._thoughts = ThoughtsSoFar()
         self._hidden: list[str] = []  # thoughts that are not shown, while the answer has nothing else
         self._reason: str | None = None
 
@@ -160,14 +160,7 @@ class FromChat(ChunkTranslation):
 
     def _think(self, thought: str, blocks: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
         """Add a piece of thoughts, and Anthropic's blocks, whose text may have been streamed."""
-        if blocks and not (thought or self._thought):
-            thought = "".join(string(block.get("thinking")) for block in blocks)
-        elif thought:
-            self._thought.append(thought)
-        for block in blocks:
-            is_bare = block["type"] == SIGNED and not block.get("thinking")
-            self._blocks.append({**block, "thinking": "".join(self._thought)} if is_bare else block)
-            self._thought.clear()
+        thought = self._thoughts.add(thought, blocks)
         if thought and self._shows_thoughts:
             self._in("thought", said)
             self._delta({"type": "thought_summary", "content": {"type": "text", "text": thought}}, said)
@@ -176,9 +169,9 @@ class FromChat(ChunkTranslation):
 
     def _seal(self, signature: str, said: list[bytes]) -> None:
         """Send the signature of the thought before: Google's ``signature``, or the blocks of another maker."""
-        if not signature and self._blocks:
-            signature = with_blocks(self._blocks)
-        self._blocks.clear()
+        if self._thoughts.blocks:
+            of_blocks = self._thoughts.take_signature()
+            signature = signature or of_blocks
         if signature:
             self._in("thought", said)
             self._delta({"type": "thought_signature", "signature": signature}, said)
