@@ -381,7 +381,7 @@ def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
     match error:
         case web.HTTPNotFound():
             similar = nearest_path(request.path, request.app[KNOWN_PATHS])
-            hint = f"did you mean {similar}?" if similar else f"chat is at {_CHAT}, the list of models at {_MODELS}"
+            hint = f"did you mean {similar}?" if similar else _WHERE
             return NotFound(f"there is no {redact(request.path)[:_LONGEST_PATH]!r} here; {hint}")
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
@@ -444,3 +444,4 @@ _OFFERED = ", ".join(dict.fromkeys(route.path.split("/")[2] for route in ROUTES 
 _NO_ROUTE = (404, 405)
 _LONGEST_PATH = 200  # characters of an unknown path, as the client chose it
 [_CHAT] = ENDPOINTS[PIVOT].paths
+_WHERE = f"chat is at {_CHAT}, the list of models at {_MODELS}, health at /health/live and /health/ready"

@@ -126,6 +126,12 @@ async def test_an_unknown_model_is_told_with_near_names(serve: Serve) -> None:
             await refused(running, response, 404, "did you mean 'llama'?")
 
 
+@pytest.mark.parametrize("path", ["/health", "/healthz", "/ping"])
+async def test_a_path_of_other_gateways_is_told_with_where_health_is(serve: Serve, path: str) -> None:
+    async with serve() as running, running.get(path) as response:
+        await refused(running, response, 404, "/health/live")
+
+
 @pytest.mark.parametrize("path", ["/v1/batches", "/v1/fine_tuning/jobs"])
 async def test_an_api_that_only_others_have_is_refused_with_those_there_are(serve: Serve, path: str) -> None:
     async with serve() as running, running.post({}, path=path) as response:
