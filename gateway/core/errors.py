@@ -196,7 +196,8 @@ class NotFound(ApiError):
 class ModelNotFound(ApiError):
     """No such model."""
 
-    # Means: No model of this name is configured; or each of its providers answers that the model is unknown, or gone.
+    # Means: No model of this name is configured; or each of its providers answers that the model is unknown, gone, or
+    # not for its account.
     # Retry: no.
     # Caller: Use another name of `GET /v1/models`.
     # Operator: Add it under `models:`, or correct the name there: `holeshot models --live` lists those that providers

@@ -72,7 +72,7 @@ class ProviderMisconfigured(RaceFailed):
 
 
 class ModelGone(ProviderMisconfigured):
-    """Each provider says that it does not have the model: the client has to take another one."""
+    """Each provider says that it does not have the model, or not for this account: the client takes another one."""
 
     status = 404
     type = "invalid_request_error"
@@ -292,7 +292,8 @@ def race_failed(
     own_fault = next((RejectedByProvider(error) for _, error in failures if error.kind is ErrorKind.BAD_REQUEST), None)
     if own_fault is not None and own_fault.meaning is Meaning.TOO_LONG and not all(each.for_good for each in out):
         own_fault = None  # deployments not asked may take the prompt when they are back
-    if own_fault is not None or (brought and not full and _are_refused(failures, out, brought)):
+    are_refused = bool(brought) and not full and meanings != {Meaning.GONE} and _are_refused(failures, out, brought)
+    if own_fault is not None or are_refused:
         words = f"every key that this call brings for {model!r} is refused ({causes})"
         return own_fault or BroughtKeyRefused(words)
     if ErrorKind.LOCAL_RESOURCES in kinds:

@@ -33,7 +33,16 @@ from providers.exchange import (
 from providers.keys.availability import Availability, KeyReadiness, Waits
 from providers.keys.each import step_by_step
 from providers.models import Listing
-from providers.refusals import OF_ONE_KEY, About, ErrorKind, Facts, Findings, UpstreamError, headroom
+from providers.refusals import (
+    OF_ONE_KEY,
+    About,
+    ErrorKind,
+    Facts,
+    Findings,
+    UpstreamError,
+    bars_model,
+    headroom,
+)
 
 # The names of a provider's keys in the ledger. Names distinguish the keys, and are not secret.
 
@@ -270,7 +279,8 @@ class _Key:
             return True
         if error.kind is ErrorKind.PROVIDER_AUTH:  # a 403 may be about this model only
             if holds:
-                (self.everywhere if error.status == _UNAUTHORIZED else self.at(model)).refuse(now_s)
+                is_bad = error.status == _UNAUTHORIZED and not bars_model(error)
+                (self.everywhere if is_bad else self.at(model)).refuse(now_s)
             return True
         return False
 

@@ -49,6 +49,7 @@ from .refused_fields import RefusedField as RefusedField
 from .streaming import refuses_to_stream as refuses_to_stream
 from .too_long import UNKNOWN_LENGTHS as UNKNOWN_LENGTHS
 from .too_long import StatedLengths as StatedLengths
+from .unknown_models import bars_model as bars_model
 from .unknown_models import names_model as names_model
 from .vendor_limits import ANSWER as ANSWER
 from .vendor_limits import BYTES as BYTES

@@ -257,7 +257,8 @@ def is_certain(kind: ErrorKind, status: int | None, error: Mapping[str, Any]) ->
         return True
     message = error.get("message")
     is_refused = isinstance(message, str) and message.startswith(REFUSED)
-    is_key = _OF_FORBIDDEN_KEYS.search(codes) is not None or _has_reason(error.get("details"), _REASONS_OF_KEYS)
+    is_coded = _OF_FORBIDDEN_KEYS.search(codes) is not None or _OF_MODELS.search(codes) is not None
+    is_key = is_coded or _has_reason(error.get("details"), _REASONS_OF_KEYS)
     return is_refused or is_key or is_spent(error)
 
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from providers.refusals.accounts import is_spent
 from providers.refusals.content import is_refused_by_filter
 from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.unknown_models import names_model
+from providers.refusals.unknown_models import bars_model, names_model
 
 
 class Meaning(StrEnum):
@@ -24,7 +24,7 @@ class Meaning(StrEnum):
     UNPAID = "unpaid"  # the account at the provider has no money left
     CONTENT = "content"  # a filter does not let the text through
     KEY = "key"  # the client's own key is missing, wrong or expired
-    GONE = "gone"  # there is no such model
+    GONE = "gone"  # there is no such model, or not for this account
 
 
 _OVERLOADED_STATUS = 529  # Anthropic's
@@ -77,7 +77,7 @@ def meaning_of(error: UpstreamError) -> Meaning | None:
             is_unpaid = error.status == HTTPStatus.PAYMENT_REQUIRED or any(
                 is_spent({"message": text, "code": name}, any_codes=True, any_words=True) for name in names or {""}
             )
-            meaning, holds = Meaning.UNPAID, is_unpaid
+            meaning, holds = (Meaning.UNPAID, True) if is_unpaid else (Meaning.GONE, bars_model(error))
         case ErrorKind.NOT_FOUND:
             meaning, holds = Meaning.GONE, names_model(error)
         case ErrorKind.SERVER_ERROR | ErrorKind.STREAM_ERROR:

@@ -1,6 +1,7 @@
 """Refusals of a model that the provider does not have. A 404 may mean the path instead; a 400 may mean anything."""
 
 import re
+from http import HTTPStatus
 
 from providers.refusals.errors import ErrorKind, UpstreamError
 from providers.refusals.refused_fields import SENTENCES
@@ -28,7 +29,9 @@ _UNKNOWN_MODEL = re.compile(
     rf"|The {_NAMED.format('barred')} model is not supported when using \w+ with an? \w+ account\b"
     rf"|(?:(?:Unknown|Unsupported|Unavailable|No such) model|Model not found):? {_NAMED.format('unknown')}"
     r"(?=[.,]?(?:\s|$))"
-    rf"|Failed to load model {_NAMED.format('loaded')}\. Error: Model not found)",
+    rf"|Failed to load model {_NAMED.format('loaded')}\. Error: Model not found"
+    r"|[^.;\n]{0,80}(?:not|n.t) (?:have access|have permission|allowed) to (?:access )?(?:the |this )?model\b"
+    rf"(?: {_NAMED.format('closed')}(?=[.,]?(?:\s|$)))?)",
     re.IGNORECASE,
 )
 
@@ -59,6 +62,7 @@ _IS_ABSENT = (
 )
 _ABSENT = re.compile(_IS_ABSENT, re.IGNORECASE)
 _LONGEST = 300  # characters of a message that says nothing else
+_LONGEST_SENTENCES = 4096  # characters of a message that are searched
 # What else may be absent in a sentence that names the model.
 _ANOTHER_THING = re.compile(
     r"https?:|/v\d|\b(?:GET|POST|urls?|paths?|routes?|endpoints?|pages?|files?|tools?|functions?|responses?|items?|ids?"
@@ -70,6 +74,26 @@ _FILLING = (
     r"|with|de|das|der|die|le|la|el|o|on|in|here|this|server|project|region|at|any|you|asked|for)\b)*"
 )
 _CODES_OF_NO_MODEL = frozenset({"model_not_found", "DeploymentNotFound"})
+
+# A key that is good for other models: OpenAI, with the code of no such model (Aider-AI/aider/issues/1903), Bedrock
+# (anthropics/claude-code/issues/536), Alibaba (QwenLM/qwen-code/issues/3424), Google and AWS of the model's resource,
+# Groq, LiteLLM's proxy, one-api and servers made of it; read on 2026-12-01.
+_CODES_OF_NO_ACCESS = frozenset(
+    {
+        *(*_OF_UNKNOWN_MODELS, "Model.AccessDenied", "key_model_access_denied", "team_model_access_denied"),
+        *("user_model_access_denied", "model_permission_blocked_org", "model_permission_blocked_project"),
+    }
+)
+_NO_ACCESS = re.compile(
+    r"(?:\b(?:not|no|without|lacks?|denied)|n.t) (?:have )?(?:\w+ )?(?:access|permissions?)\b"
+    r"|\b(?:access|permission)\b.{0,80}\bdenied\b|无权"
+    r"|\bnot (?:been )?(?:allowed|permitted|authori[sz]ed|entitled|enabled|eligible|granted|activated)\b",
+    re.IGNORECASE,
+)
+_A_MODEL = re.compile(r"(?<![.\w])models?(?!\w|\.\w)|模型", re.IGNORECASE)
+_BAD_KEY = re.compile(
+    r"\b(?:invalid|incorrect|wrong|expired|revoked|missing)\b.{0,20}\b(?:keys?|tokens?|credentials?)\b", re.IGNORECASE
+)
 
 
 def names_model(error: UpstreamError) -> bool:
@@ -85,6 +109,23 @@ def names_model(error: UpstreamError) -> bool:
         or _GONE.search(text) is not None
         or not _CODES_OF_NO_MODEL.isdisjoint(error.names)
         or error.findings.is_of_asked_model
+    )
+
+
+def bars_model(error: UpstreamError) -> bool:
+    """Whether a refused key may only not ask this model, and is good for others.
+
+    For example, 403 "Project `proj_1` does not have access to model `gpt-5`".
+    """
+    if error.kind is not ErrorKind.PROVIDER_AUTH or error.status == HTTPStatus.PAYMENT_REQUIRED:
+        return False
+    text = error.said[:_LONGEST_SENTENCES]
+    return not _CODES_OF_NO_ACCESS.isdisjoint(error.names) or (
+        _BAD_KEY.search(text) is None
+        and any(
+            _NO_ACCESS.search(sentence) is not None and _A_MODEL.search(sentence) is not None
+            for sentence in SENTENCES.split(text)
+        )
     )
 
 

@@ -63,7 +63,7 @@ _MEANT: Mapping[Meaning, str] = {
     Meaning.UNPAID: "the operator's account is spent",
     Meaning.CONTENT: "a filter refuses the text",
     Meaning.KEY: "the client's key at the gateway",
-    Meaning.GONE: "there is no such model, here or at the provider",
+    Meaning.GONE: "there is no such model, here or at the provider, or not for its account",
 }
 _REFUSALS = """## Words for refused requests
 

@@ -139,6 +139,13 @@ async def test_a_fallback_for_whose_provider_a_key_is_brought_answers(serve: Ser
         assert sent_to(running, "alpha") == [KEY]
 
 
+async def test_a_key_that_may_not_ask_the_model_is_told_as_a_missing_model(serve: Serve) -> None:
+    async with serve(alpha=None, config={**ON, **single()}) as running:
+        running["alpha"].script = [Status(403, error("Project `p` does not have access to model `m`"))]
+        status, told = await asked(running, brings())
+        assert (status, told["error"]["code"]) == (404, "model_not_found")
+
+
 async def test_a_refused_key_is_its_clients_matter_and_hurts_nobody_else(serve: Serve, logged: list[EventDict]) -> None:
     async with serve(alpha=None, config={**ON, **single()}) as running:
         running["alpha"].answers = by_user(bad=[Status(401, error("no such key"))])

@@ -150,6 +150,31 @@ REFUSED: Mapping[str, tuple[Meaning, str, Status]] = {
     "Zhipu, gone": (Meaning.GONE, "chat", openai(400, "模型不存在,请检查模型代码。", "1211")),
     "in Chinese, gone": (Meaning.GONE, "chat", openai(400, "该模型已下线,请使用其他模型", None)),
     "Anthropic, gone": (Meaning.GONE, "messages", anthropic(404, "not_found_error", "model: m")),
+    "OpenAI, barred": (
+        Meaning.GONE,
+        "chat",
+        openai(403, "Project `proj_1` does not have access to model `m`", "model_not_found"),
+    ),
+    "Bedrock, barred": (
+        Meaning.GONE,
+        "messages",
+        anthropic(403, "permission_error", "You don't have access to the model with the specified model ID."),
+    ),
+    "Vertex, barred": (
+        Meaning.GONE,
+        "gemini",
+        google(
+            403,
+            "PERMISSION_DENIED",
+            "Permission 'aiplatform.endpoints.predict' denied on resource"
+            " '//aiplatform.googleapis.com/projects/p/publishers/google/models/m' (or it may not exist).",
+        ),
+    ),
+    "LiteLLM, barred": (
+        Meaning.GONE,
+        "chat",
+        openai(401, "key not allowed to access model. Tried to access m", "401", "key_model_access_denied"),
+    ),
     "Google, gone": (
         Meaning.GONE,
         "gemini",

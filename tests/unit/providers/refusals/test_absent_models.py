@@ -106,3 +106,43 @@ def test_a_long_refusal_is_read_in_no_time() -> None:
 
 def test_without_a_name_nothing_is_said_of_a_model() -> None:
     assert meaning_of(told(404, "Not Found: ", model="")) is None
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"error":{"message":"Project `p` does not have access to model `qwen-3-8b`","code":"model_not_found"}}',
+        '{"error":{"message":"The model `qwen-3-8b` is blocked.","code":"model_permission_blocked_org"}}',
+        '{"code":"Model.AccessDenied","message":"Model access denied."}',
+        "You don't have access to the model with the specified model ID.",
+        "Access to model denied. Please make sure you are eligible for using the model.",
+        "User: u is not authorized to perform: bedrock:InvokeModel on resource: arn:aws:bedrock:r::foundation-model/m",
+        "team not allowed to access model. This team can only access models=['a']",
+        "You are not allowed to sample from this model",
+        "该令牌无权使用模型:qwen-3-8b",
+    ],
+)
+def test_a_key_that_may_not_ask_the_model_is_good_for_others(status: int, said: str) -> None:
+    error = told(status, said)
+    assert (error.kind, meaning_of(error)) == (ErrorKind.PROVIDER_AUTH, Meaning.GONE)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Incorrect API key: no access to models",
+        "Access denied due to Virtual Network/Firewall rules.",
+        "Your account is not authorized",
+        "Unsupported country",
+        "The caller does not have permission",
+    ],
+)
+def test_a_key_that_is_refused_everywhere_is_not_about_the_model(said: str) -> None:
+    assert meaning_of(told(403, said)) is None
+
+
+def test_a_400_about_the_access_to_the_model_is_of_the_model() -> None:
+    assert told(400, "Your key does not have access to model qwen-3-8b").kind is ErrorKind.NOT_FOUND
+    assert told(400, "You do not have access to the file of qwen-3-8b").kind is ErrorKind.BAD_REQUEST
+    assert told(400, "The model qwen-3-8b is not allowed to use tools").kind is ErrorKind.BAD_REQUEST

@@ -295,6 +295,18 @@ async def test_an_unknown_key_is_out_for_every_model_and_a_forbidden_one_for_its
     assert not three_keys.is_refused(1, "other")
 
 
+async def test_a_key_that_may_not_ask_one_model_is_well_for_others_whatever_the_status(three_keys: ThreeKeys) -> None:
+    said = "key not allowed to access model. This key can only access models=['other']"
+    three_keys.keys[0].error = UpstreamError(ErrorKind.PROVIDER_AUTH, said, status=401)
+    await three_keys.ask()
+    three_keys.keys[0].error = None
+    for _ in range(3):
+        await three_keys.ask(OTHER_MODEL)
+    assert three_keys.asked[0] == 2
+    await three_keys.ask()
+    assert three_keys.asked[0] == 2
+
+
 async def test_a_model_that_makes_no_vectors_is_asked_for_answers_under_the_same_keys(three_keys: ThreeKeys) -> None:
     for key in three_keys.keys:
         key.error = refused(403)
