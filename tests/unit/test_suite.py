@@ -1,10 +1,13 @@
-"""``make suite``: each file of tests is in one part, and what fails or ends its process is told."""
+"""``make suite``: each file of tests is in one part, what fails or ends its process is told, defects have places."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.defects.run import DEFECTS, Defect
 from tests.suite import LAST_FAILED, PARTS, dealt, found, options
 
 ROOT = Path(__file__).parents[2]
@@ -43,3 +46,10 @@ def test_what_fails_and_what_ends_its_process_is_told_and_the_others_run(tmp_pat
     assert "said before" in told.stdout
     assert "test_passes.py: passed" in told.stdout
     assert "test_fails.py::test_no" in (tmp_path / "cache" / LAST_FAILED).read_text()
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_each_defect_has_one_place_in_the_product_and_its_finders(defect: Defect) -> None:
+    """``make test WHAT=defects`` puts it in: who changes the line writes the defect again."""
+    assert (ROOT / defect.file).read_text(encoding="utf-8").count(defect.right) == 1
+    assert [name for name in defect.finders if not (ROOT / name).exists()] == []
