@@ -29,7 +29,8 @@ from gateway.steering.constants import (
     RESCUED_SHARE,
     WARY_FROM,
 )
-from gateway.steering.health import Health, Launches
+from gateway.steering.health import Health
+from gateway.steering.load import Launches
 
 FREE = frozenset({Role.PRIMARY, Role.PROBE})  # roles that a call needs anyway, or does not wait for
 

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from gateway.steering import STRIKES, Health, HealthState
-from gateway.steering.health import Launches
+from gateway.steering.load import Launches
 from tests.unit.steering.virtual_replica import VirtualReplica
 
 Q95_S = 1.0

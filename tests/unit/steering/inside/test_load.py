@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.prompt_classes import answer_class
 from gateway.steering import Health
-from gateway.steering.health import Load
+from gateway.steering.load import Load
 
 
 def queueing(seats: float, *, samples: int = 400, seed: int = 1) -> tuple[Load, float]:
