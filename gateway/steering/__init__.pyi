@@ -31,9 +31,9 @@ from .leaderboard import WINDOW_S as WINDOW_S
 from .leaderboard import Leaderboard as Leaderboard
 from .leaderboard import Row as Row
 from .leaderboard import of_counts as of_counts
-from .learning import Lateness as Lateness
 from .outages import Outages as Outages
 from .outages import Strikes as Strikes
+from .own_delay import Lateness as Lateness
 from .plans import Explanation as Explanation
 from .plans import Launch as Launch
 from .plans import Plan as Plan

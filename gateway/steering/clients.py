@@ -11,8 +11,10 @@ from gateway.core.race_failures import SkippedDeployment
 from gateway.steering.counts import Counts, cut, event
 from gateway.steering.health import Health, Trouble
 from gateway.steering.leaderboard import not_asked
-from gateway.steering.learning import NOT_COUNTED, OPERATORS, TIMEOUTS, UNAUTHORIZED, OwnDelay, of_end, of_token
+from gateway.steering.learning import OPERATORS, TIMEOUTS, UNAUTHORIZED
+from gateway.steering.own_delay import OwnDelay
 from gateway.steering.prediction import size_of
+from gateway.steering.samples import NOT_COUNTED, of_end, of_token
 from gateway.steering.snapshots import Snapshots
 from providers import ErrorKind
 

@@ -41,9 +41,10 @@ from gateway.steering.constants import (
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health, HealthState
 from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
-from gateway.steering.learning import Lateness, Learning, NeverLate, OwnDelay
+from gateway.steering.learning import Learning
 from gateway.steering.narrowing import Narrowings
 from gateway.steering.outages import Outages, Strikes
+from gateway.steering.own_delay import Lateness, NeverLate, OwnDelay
 from gateway.steering.plans import Launch, Plan, Why
 from gateway.steering.prediction import size_of
 from gateway.steering.snapshots import Snapshots, recall, recollect

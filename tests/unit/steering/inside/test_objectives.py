@@ -11,7 +11,7 @@ from gateway.core.prompt_classes import answer_class
 from gateway.steering import Plan
 from gateway.steering.counts import read_evidence
 from gateway.steering.estimates import standings
-from gateway.steering.learning import of_end
+from gateway.steering.samples import of_end
 from providers import Price
 from tests.unit.steering.virtual_replica import VirtualReplica
 

@@ -7,7 +7,7 @@ import pytest
 from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.steering import STRIKES
 from gateway.steering.constants import OWN_TURNS
-from gateway.steering.learning import OwnDelay
+from gateway.steering.own_delay import OwnDelay
 from providers import ErrorKind
 from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 

@@ -8,7 +8,7 @@ import pytest
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
 from gateway.core.prompt_classes import answer_class
 from gateway.steering.counts import read_tallies
-from gateway.steering.learning import of_end, of_token
+from gateway.steering.samples import of_end, of_token
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
