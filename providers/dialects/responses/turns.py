@@ -11,9 +11,10 @@ from providers.dialects.dialect import Habits
 from providers.dialects.reading import RawObject
 from providers.dialects.recalling import MOST_ABOUT_BYTES, MOST_HEARD_BYTES
 from providers.dialects.responses.compacting import MARK, TRIGGER, opened
+from providers.dialects.responses.echo import Echo
 from providers.dialects.responses.events import ENDS, read_event
 from providers.dialects.responses.fields import EventWriter, responses_usage, thinking_of
-from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
+from providers.dialects.responses.open_items import TRANSLATED
 from providers.dialects.unshown import UnshownEntry
 from providers.dialects.wording import Loss, Wording, decoded, googles, raw_json
 from providers.models import Usage

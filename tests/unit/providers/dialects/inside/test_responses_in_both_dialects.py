@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from providers.dialects import arguments_object
+from providers.dialects.responses.echo import LONGEST_ECHO_BYTES
 from providers.dialects.responses.fields import failure
-from providers.dialects.responses.stream_from_chat import LONGEST_ECHO_BYTES, FromChat
+from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
 from providers.refusals import ErrorKind, UpstreamError
 from tests.unit.providers.dialects.inside.responses_streams import (
