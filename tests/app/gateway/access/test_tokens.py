@@ -417,7 +417,7 @@ async def test_a_companys_people_are_one_client_with_limits_of_their_own_and_of_
     config = trusting(issuer, client="app", end_user="sub", teams={"groups": {"eng": "platform", "ops": "infra"}})
     config["teams"] = {"platform": {"end_users": {"rpm": 2}}, "infra": {"rpm": 1}}
     config["page"] = {"signing_key": "k" * 32}
-    async with serve(config=config) as running:
+    async with serve(config=config, in_one_minute=True) as running:
         ann, bob, eve = (
             issuer.token(sub=name, groups=[group]) for name, group in (("ann", "eng"), ("bob", "eng"), ("eve", "ops"))
         )

@@ -344,7 +344,7 @@ async def test_a_cancelled_turn_stops_at_its_provider_and_the_next_one_begins(se
 async def test_that_an_answer_was_processed_is_answered_with_nothing_and_counts_in_no_limit(serve: Serve) -> None:
     one = {"clients": {"ada": {"key_sha256": sha256("hs-ada"), "rpm": 2}}}
     async with (
-        serve(alpha=[said("Hello")], config={**SPEAKS, **one}) as running,
+        serve(alpha=[said("Hello")], config={**SPEAKS, **one}, in_one_minute=True) as running,
         connected(running, headers=bearer("hs-ada")) as socket,
     ):
         for _ in range(2):
