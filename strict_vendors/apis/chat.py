@@ -428,7 +428,7 @@ def tools_of(tools: Sequence[Json]) -> Iterator[Tool]:
     for tool in tools:
         if tool.get("type") == "custom":
             yield Tool(tool["custom"]["name"], {}, free=True)
-        else:
+        elif "function" in tool:  # others run at the vendor
             yield Tool(tool["function"]["name"], tool["function"].get("parameters") or {})
 
 

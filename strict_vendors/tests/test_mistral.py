@@ -8,6 +8,7 @@ from strict_vendors import Vendor, made
 from strict_vendors.tests.asking import USER, WEATHER, called, chat, result
 
 LARGE, SMALL = "mistral-large-latest", "mistral-small-latest"
+_MODELS = {"mistral": LARGE, "openrouter": "anthropic/claude-sonnet-4.5", "xai": "grok-4.5"}
 ID, OTHER = "abcDEF123", "abcDEF124"
 
 
@@ -24,6 +25,14 @@ def test_a_tool_loop_with_its_own_ids_is_taken(mistral: Vendor) -> None:
     second = chat(mistral, LARGE, USER, message, result(call_id), tools=[WEATHER])
     assert second.body["choices"][0]["message"]["content"] == "The tools said: sunny"
     assert mistral.refusals == []
+
+
+@pytest.mark.parametrize("vendor", ["mistral", "openrouter", "xai"])
+def test_a_tool_that_the_vendor_runs_is_none_of_those_that_the_script_calls(vendor: str) -> None:
+    stand_in = made(vendor)
+    came = chat(stand_in, _MODELS[vendor], tools=[WEATHER, {"type": "web_search"}])
+    assert [each["function"]["name"] for each in came.body["choices"][0]["message"]["tool_calls"]] == ["get_weather"]
+    assert stand_in.refusals == []
 
 
 @pytest.mark.parametrize("field", ["max_completion_tokens", "stream_options", "user", "store", "seed", "logit_bias"])
