@@ -219,6 +219,7 @@ from .vendors.hosted import only_offered as only_offered
 from .vendors.hosted import runs_among as runs_among
 from .vendors.hosted import runs_itself as runs_itself
 from .vendors.hosted import runs_there as runs_there
+from .vendors.hosted import runs_without as runs_without
 from .vendors.hosted import searches_by_field as searches_by_field
 from .vendors.hosted import types_by_place as types_by_place
 from .vendors.hosted import types_of_tools as types_of_tools

@@ -20,7 +20,7 @@ from gateway.api.relayed_plans import terms_of as relayed_terms
 from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, IGNORED, REFUSE, SHORT_BYTES, ResolvedModel
 from gateway.api.shapes import CachedDecision, decided, keep, kept_shape_of, shape_of
-from gateway.core.calls import Call, CallKind, CallRecord, CallTraits, Level, Maker, Mode
+from gateway.core.calls import AS_ASKED, Call, CallKind, CallRecord, CallTraits, Level, Maker, Mode
 from gateway.core.errors import NoDeploymentFits
 from gateway.core.prompt_classes import spoken_class
 from gateway.fleet import Deployment, Fleet, Model
@@ -51,7 +51,7 @@ from gateway.steering import (
     conversation_of,
     prefix_of,
 )
-from providers import Demand, Kind, aside, concerns, of_loss
+from providers import Demand, Kind, aside, concerns, of_loss, runs_without
 from providers.dialects import PIVOT, SEARCHED_BYTES, LastingPart, Loss, accounts_in, bound_reasoning
 
 if TYPE_CHECKING:
@@ -282,8 +282,17 @@ async def _decide(asked: CallAsked, turn: ModelTurn, session: _Session | None) -
             if learnt.steers:
                 note_betas(fitting, client.name, resolved.parsed.fields, client_context.envelope.headers)
                 break
+    if parsed.for_hosted and _runs_nowhere(resolved.parsed, fitting):
+        asked = msgspec.structs.replace(asked, parsed=msgspec.structs.replace(parsed, stateful=False, for_hosted=False))
+        resolved = _resolved(asked, turn)
     cached = _decision_of(resolved, fitting, client)
     return _Decided(asked, turn, session, resolved.parsed, cached, fitting, resolved, index)
+
+
+def _runs_nowhere(parsed: ParsedRequest, fitting: Fitting) -> bool:
+    """Whether what the provider is to run is left out for each deployment: then nothing can run twice in a race."""
+    dropped = [fitting.rendered.get(each.name, AS_ASKED).dropped for each in fitting.deployments]
+    return all(dropped) and not any(runs_without(parsed.fields, each) for each in {*dropped})
 
 
 def _resolved(asked: CallAsked, turn: ModelTurn) -> ResolvedModel:

@@ -110,6 +110,7 @@ class ParsedRequest(CallRequest, frozen=True, kw_only=True):
     framed: Callable[[bytes], bytes] | None = None  # turns the data of an event into frames
     told_as: Callable[[bytes], bytes] | None = None  # converts a whole answer; None: unchanged
     headers: Mapping[str, str] = {}  # headers of the API that the body has
+    for_hosted: bool = False  # stateful only for what its provider is to run: where that is left out, nothing is
     for_program: bool = False  # tools or JSON: the reader is a program that needs the whole answer
     continues: str | None = None  # the id of the stored response that the request continues
     follows: Maker | None = None  # may have stored the answer that the gateway has put before the input

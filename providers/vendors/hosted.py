@@ -160,6 +160,21 @@ def is_added(body: Mapping[str, msgspec.Raw]) -> bool:
     return runs_there(body) or ("tools" in body and runs_among(body["tools"]))
 
 
+def runs_without(fields: Mapping[str, msgspec.Raw], dropped: Collection[str]) -> bool:
+    """Whether a request without the fields and tools at the paths ``dropped`` asks for a hosted tool."""
+    left = {name: raw for name, raw in fields.items() if name not in dropped}
+    if runs_there(left):
+        return True
+    tools = _decoded(left["tools"]) if "tools" in left else []
+    return has_hosted(
+        [
+            {name: value for name, value in tool.items() if f"tools[{at}].{name}" not in dropped}
+            for at, tool in enumerate(tools if isinstance(tools, list) else [tools])
+            if isinstance(tool, dict) and f"tools[{at}]" not in dropped
+        ]
+    )
+
+
 def runs_among(tools: msgspec.Raw) -> bool:
     """Whether one of ``tools`` runs at the provider, in the form of any API."""
     return has_hosted(_decoded(tools))

@@ -88,6 +88,8 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
     )
     if needs.vision:
         other_shapes.with_chat_pictures(fields)
+    is_kept = bool(value_of("store") or value_of("background")) or is_set(fields.get("previous_response_id"))
+    is_run = _runs(fields, tools)
     return ParsedRequest(
         dialect=CHAT,
         model=model,
@@ -99,7 +101,8 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
         preferences=preferences,
         stream=bool(value_of("stream")),
         wants_usage=bool(options and options.include_usage),
-        stateful=bool(value_of("store") or value_of("background")) or _acts(fields, tools),
+        stateful=is_kept or is_run,
+        for_hosted=is_run and not is_kept,
         nests=bool(tools) and any(tool.tools for tool in tools),
         for_program=bool(tools) or (answer is not None and answer.type in JSON_FORMATS),
         cache_key=value_of("prompt_cache_key"),
@@ -107,9 +110,9 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
     )
 
 
-def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
-    """Whether the provider is asked to do more than answer, or to continue something that it has stored."""
-    if ("previous_response_id" in fields and is_set(fields["previous_response_id"])) or runs_there(fields):
+def _runs(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
+    """Whether the provider is asked to run something."""
+    if runs_there(fields):
         return True
     if not tools:
         return False

@@ -98,6 +98,8 @@ def read_gemini(contents: Contents, race_header: str | None, _: object = None) -
         tools=not kinds.isdisjoint(BY_GOOGLES_CLIENTS),
         json_schema=is_json and any(name.endswith("chema") for name in formats),
     )
+    # The provider runs all other tools: they search or spend, so such calls are never duplicated.
+    is_run = bool(kinds - BY_GOOGLES_CLIENTS) or runs_there(contents.fields)
     return ParsedRequest(
         dialect=GEMINI,
         model=model,
@@ -109,8 +111,8 @@ def read_gemini(contents: Contents, race_header: str | None, _: object = None) -
         preferences=preferences,
         stream=stream,
         written=StreamFormat.ARRAY if stream and is_array else StreamFormat.EVENTS,
-        # The provider runs all other tools: they search or spend, so such calls are never duplicated.
-        stateful=bool(kinds - BY_GOOGLES_CLIENTS) or runs_there(contents.fields),
+        stateful=is_run,
+        for_hosted=is_run,
         for_program=bool(tools) or is_json,
     )
 

@@ -81,6 +81,8 @@ def read_interaction(contents: Contents, race_header: str | None, *, store: bool
         tools=any(tool.type == "function" for tool in tools),
         json_schema=is_json and b'"schema"' in bytes(fields[_FORMAT]),
     )
+    is_kept = storing.stores or continued or runs_on or is_agent or any(is_set(fields.get(name)) for name in _HOLDS)
+    is_run = not all(tool.type == "function" for tool in tools) or runs_there(fields)
     return ParsedRequest(
         dialect=INTERACTIONS,
         model=model,
@@ -91,13 +93,8 @@ def read_interaction(contents: Contents, race_header: str | None, *, store: bool
         race=race,
         preferences=preferences,
         stream=bool(value_of("stream")),
-        stateful=storing.stores
-        or continued
-        or runs_on
-        or is_agent
-        or any(is_set(fields.get(name)) for name in _HOLDS)
-        or not all(tool.type == "function" for tool in tools)
-        or runs_there(fields),
+        stateful=is_kept or is_run,
+        for_hosted=is_run and not is_kept,
         for_program=bool(tools) or is_json,
         continues=value_of("previous_interaction_id"),
         runs_on=runs_on,

@@ -68,6 +68,16 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
     # A request that begins a thread has the whole conversation, so any deployment may answer; a later request has only
     # new messages.
     continues = thread is not None and thread.previous_message_id is not None
+    is_kept = (
+        continues
+        or bool(value_of("mcp_servers"))
+        or (not fields.keys().isdisjoint(_STATE) and any(is_set(fields.get(name)) for name in _STATE))
+    )
+    is_run = (
+        any(map(_is_hosted, tools))
+        or (any(not tool.type and tool.name is None for tool in tools) and runs_among(fields["tools"]))
+        or runs_there(fields)
+    )
     return ParsedRequest(
         dialect=MESSAGES,
         model=model,
@@ -85,12 +95,8 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
         race=race,
         preferences=preferences,
         stream=bool(value_of("stream")),
-        stateful=continues
-        or bool(value_of("mcp_servers"))
-        or (not fields.keys().isdisjoint(_STATE) and any(is_set(fields.get(name)) for name in _STATE))
-        or any(map(_is_hosted, tools))
-        or (any(not tool.type and tool.name is None for tool in tools) and runs_among(fields["tools"]))
-        or runs_there(fields),
+        stateful=is_kept or is_run,
+        for_hosted=is_run and not is_kept,
         for_program=bool(tools),
         nests=bool(tools) and any(tool.tools for tool in tools),
         converses=THREAD if continues else None,

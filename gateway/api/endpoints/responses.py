@@ -102,6 +102,8 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         tools=any(is_clients),
         json_schema=format_ == "json_schema",
     )
+    is_kept = storing.stores or continued or runs_on or (bool(within) and any(map(has_hosted, within)))
+    is_run = not all(is_clients) or runs_there(fields)
     if "prompt" in fields:  # a reference to a prompt that the provider stores
         needs = msgspec.structs.replace(needs, inline=False)
     return ParsedRequest(
@@ -114,12 +116,8 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         race=race,
         preferences=preferences,
         stream=bool(value_of("stream")),
-        stateful=storing.stores
-        or continued
-        or runs_on
-        or not all(is_clients)
-        or (bool(within) and any(map(has_hosted, within)))
-        or runs_there(fields),
+        stateful=is_kept or is_run,
+        for_hosted=is_run and not is_kept,
         for_program=bool(tools) or format_ != "text",
         continues=value_of("previous_response_id"),
         converses="conversation" if is_set(fields.get("conversation")) else None,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from providers.simulator.script import Raw, answer
-from tests.app.gateway.apis.test_dialects import RESPONSE_BYTES, speaking
+from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
 from tests.app.gateway.responses.test_provider_state import answer_of
 from tests.app.gateway.running_gateway import MODEL, Serve
 
@@ -124,6 +124,71 @@ async def test_of_two_deployments_the_one_that_can_search_answers(serve: Serve) 
             await response.read()
         assert not running["alpha"].received
         assert running["beta"].received[0].body["tools"] == body["tools"]
+
+
+_CHATS = {"type": "function", "function": {"name": "read", "parameters": READ["parameters"]}}
+_ASK = {"messages": [{"role": "user", "content": "Hi"}]}
+LEFT_OUT: dict[str, tuple[str, str, dict[str, Any]]] = {  # by client: another API, the path, and what it offers
+    "Responses": ("chat", "/v1/responses", {"input": "Hi", "tools": [READ, {"type": "web_search"}]}),
+    "pictures": (
+        "messages",
+        "/v1/responses",
+        {"input": "Hi", "tools": [READ, {"type": "web_search"}, {"type": "image_generation"}]},
+    ),
+    "chat": ("messages", "/v1/chat/completions", {**_ASK, "tools": [_CHATS, {"type": "web_search"}]}),
+    "chat's field": ("messages", "/v1/chat/completions", {**_ASK, "tools": [_CHATS], "web_search_options": {}}),
+    "Messages": (
+        "chat",
+        "/v1/messages",
+        {
+            **_ASK,
+            "max_tokens": 9,
+            "tools": [
+                {"name": "read", "input_schema": READ["parameters"]},
+                {"type": "web_search_20250305", "name": "web_search"},
+            ],
+        },
+    ),
+    "Google": (
+        "chat",
+        f"/v1beta/models/{MODEL}:generateContent",
+        {
+            "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+            "tools": [{"functionDeclarations": [{"name": "read"}]}, {"googleSearch": {}}],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("client", LEFT_OUT)
+async def test_what_every_deployment_is_asked_without_cannot_run_twice_so_the_call_is_raced(
+    serve: Serve, client: str
+) -> None:
+    api, path, body = LEFT_OUT[client]
+    config = {"providers": {name: speaking(api) for name in ("alpha", "beta")}, **of_model("alpha/m", "beta/m")}
+    script = answer("ok") if api == "chat" else [Raw(MESSAGE_BYTES, token=True)]
+    named = {} if client == "Google" else {"model": MODEL}
+    async with (
+        serve(alpha=script, beta=script, config=config) as running,
+        running.post({**named, **body}, path=path) as response,
+    ):
+        assert response.status == 200, await response.read()
+        assert response.headers["x-holeshot-launched"] == "2"
+        assert "x-holeshot-narrowed" not in response.headers
+        assert response.headers["x-holeshot-dropped"]
+
+
+@pytest.mark.parametrize("more", [{"store": True}, {"background": True}, {"previous_response_id": "resp_1"}], ids=str)
+async def test_what_is_kept_is_asked_for_once_also_without_what_is_only_offered(
+    serve: Serve, more: dict[str, Any]
+) -> None:
+    body = {"model": MODEL, "input": "Hi", "tools": [READ, {"type": "web_search"}], **more}
+    async with (
+        serve(alpha=answer("ok"), beta=answer("ok"), config=of_model("alpha/m", "beta/m")) as running,
+        running.post(body, path="/v1/responses") as response,
+    ):
+        await response.read()
+        assert running.requests < 2
 
 
 NAMESPACE = {"type": "namespace", "name": "n", "description": "d"}
