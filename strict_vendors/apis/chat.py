@@ -145,8 +145,8 @@ class ChatVendor(Vendor):
                 ):
                     raise Refused(
                         400,
-                        "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with"
-                        " 'tool_calls'.",
+                        "Invalid parameter: messages with role 'tool' must be a response to a"
+                        " preceeding message with 'tool_calls'.",  # codespell:ignore preceeding - so it is spelt there
                         param=f"messages.[{number}].role",
                         rule="result without calls",
                         page=page,
