@@ -22,6 +22,7 @@ from openai import AsyncOpenAI
 from holeshot import Racer
 from holeshot.clients import openai_client
 from providers.simulator.script import Delta, Drop, Gate, Hang, RoleOnly, Status
+from tests.support.moved_time import let_pass
 from tests.support.raced import Raced, two_providers
 
 SAID: Any = [{"role": "user", "content": "Why?"}]
@@ -92,9 +93,7 @@ async def test_openais_client_raises_its_own_errors(raced: Raced, racer: Racer) 
 
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("how", ["cancelled", "closed", "late"])
-async def test_whoever_stops_a_client_cuts_all_attempts(
-    raced: Raced, racer: Racer, monkeypatch: pytest.MonkeyPatch, how: str, *, begun: bool
-) -> None:
+async def test_whoever_stops_a_client_cuts_all_attempts(raced: Raced, racer: Racer, how: str, *, begun: bool) -> None:
     raced.fast.script = [Gate(raced.slow.requested), RoleOnly(), *([Delta("Hel")] if begun else []), Hang()]
     client, reading = openai_client(racer, timeout=LATE_S if how == "late" else None), asyncio.Event()
 
@@ -113,8 +112,7 @@ async def test_whoever_stops_a_client_cuts_all_attempts(
     if begun:
         await reading.wait()
     if how == "late":
-        loop = asyncio.get_running_loop()
-        monkeypatch.setattr(loop, "time", lambda now=loop.time: now() + LATE_S)
+        let_pass(LATE_S)
         with pytest.raises((openai.APITimeoutError, httpx.ReadTimeout)):
             await task
     elif how == "cancelled" or not begun:

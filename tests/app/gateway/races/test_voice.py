@@ -13,6 +13,7 @@ from tests.app.gateway.key_desk import Desk, in_database, sha256
 from tests.app.gateway.races.test_objectives import KEY
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.patience import until
+from tests.support.moved_time import MovedTime
 
 VOICE: dict[str, Any] = {"models": {MODEL: {"race": {"mode": "race", "win_on": "sentence"}}}}
 
@@ -292,8 +293,9 @@ async def test_the_silence_before_an_answer_breaks_off_or_is_interrupted_is_in_i
 
 async def test_what_is_held_back_is_heard_when_it_is_sent(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Text that waits while others are asked in vain is silence to a listener until they have failed."""
-    heard = asyncio.Event()
-    async with serve(crawls=None, goes=[Hang()], config=crawling(monkeypatch, within_s=0.3)) as running:
+    heard, moved, within_s = asyncio.Event(), MovedTime(), 8.0
+    config = {**crawling(monkeypatch, within_s=within_s), **moved.runtime}
+    async with serve(crawls=None, goes=[Hang()], config=config) as running:
         running["crawls"].script = [
             Raw(SAID),
             Gate(running["goes"].requested),
@@ -302,6 +304,8 @@ async def test_what_is_held_back_is_heard_when_it_is_sent(serve: Serve, monkeypa
             Finish(),
         ]
         async with running.chat(stream=True, provider={"order": ["crawls", "goes"]}) as response:
+            await running["goes"].requested.wait()
+            moved.let_pass(within_s)
             while b"is more." not in await response.content.readline():
                 pass
             heard.set()
@@ -309,7 +313,7 @@ async def test_what_is_held_back_is_heard_when_it_is_sent(serve: Serve, monkeypa
         stopped, asked = await running.rows("select * from attempts order by provider")
         assert (stopped["outcome"], asked["role"], asked["outcome"]) == ("won", "takeover", "timeout")
         asked_ms = asked["launch_offset_ms"] - stopped["launch_offset_ms"] - stopped["sentence_ms"]
-        assert stopped["speech_pause_ms"] > asked_ms + 250  # of the 300 that the other had
+        assert stopped["speech_pause_ms"] > asked_ms + 1000 * within_s - 50  # what the other had
 
 
 def crawling(monkeypatch: pytest.MonkeyPatch, **takeover: Any) -> dict[str, Any]:

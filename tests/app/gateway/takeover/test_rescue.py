@@ -12,10 +12,12 @@ from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Ra
 from tests.app.gateway.broken_answers import BODIES, ENDS, SAYS, TOKENS, WAYS, pieces, text_in
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.patience import until
+from tests.support.moved_time import let_pass
 
 WHOLE = "The quick brown fox jumps over the lazy dog."
 BEGUN = "The quick bro"
 REST = " brown fox jumps over the lazy dog."
+WITHIN_S = 100.0  # less than other limits of these calls
 AGAIN = 1  # token: " bro" is written twice, and read once
 PATHS = {"chat": "chat/completions", "completions": "completions", "messages": "messages", "responses": "responses"}
 
@@ -190,10 +192,13 @@ async def test_a_slow_one_that_ends_first_has_all_of_its_text_sent(serve: Serve,
 
 async def test_where_nobody_goes_on_in_time_what_was_held_back_is_sent_and_the_slow_one_goes_on(serve: Serve) -> None:
     more = asyncio.Event()
-    async with serve(alpha=None, beta=[Hang()], config=rescuing(within_s=0.3)) as running:
+    async with serve(alpha=None, beta=[Hang()], config=rescuing(within_s=WITHIN_S)) as running:
         held = Gate(running["beta"].requested)
         running["alpha"].script = [begun(), held, Delta("wn"), Gate(more), Delta(" hat"), Finish(), Done()]
-        answer = await asked(running, until="brown", then=more)
+        asking = asyncio.create_task(asked(running, until="brown", then=more))
+        await running["beta"].requested.wait()
+        let_pass(WITHIN_S)
+        answer = await asking
         assert (answer.text, answer.is_whole) == ("The quick brown hat", True)
         call = await running.call()
         assert (call["takeover"], call["takeovers"]) == (None, None)
