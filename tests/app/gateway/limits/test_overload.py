@@ -235,7 +235,7 @@ async def test_a_reload_makes_room(serve: Serve) -> None:
 
 
 async def test_streams_of_one_client_leave_room_for_the_calls_of_another(serve: Serve) -> None:
-    config = limited(40, queue_timeout_s=2.0) | clients(plain={}, guest={})
+    config = limited(40) | clients(plain={}, guest={})
     async with serve(alpha=[RoleOnly(), Hang()], config=config) as running:
         streams = [asyncio.create_task(ask(running, headers=key_of("plain"), stream=True)) for _ in range(48)]
         await running["alpha"].reach(requests=35)
