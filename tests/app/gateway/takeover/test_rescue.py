@@ -175,7 +175,7 @@ async def test_what_was_dropped_is_counted_neither_for_the_client_nor_in_the_led
 @pytest.mark.parametrize(
     "others",
     [[Hang()], rest(text="Sure, here it is"), rest(text=" bro"), [Drop()]],
-    ids=["none", "anew", "end", "gone"],
+    ids=["none", "again", "end", "gone"],
 )
 async def test_a_slow_one_that_ends_first_has_all_of_its_text_sent(serve: Serve, others: list[Step]) -> None:
     async with serve(alpha=None, beta=others, config=rescuing()) as running:
