@@ -167,37 +167,47 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             "1 for the first launched of its call, 0 for a probe of the gateway's own.", sql=Sql.SMALLINT, listed=True
         ),
     ]
-    started_at: Annotated[datetime, Column("Its launch.")]
+    started_at: Annotated[datetime, Column("When the attempt was launched.")]
     role: Annotated[
         Role,
         Column(
-            "Why it was launched: `primary`, `race`, `hedge`, `failover`, `fallback`, `explore`, `probe`, "
+            "Why the attempt was launched: `primary`, `race`, `hedge`, `failover`, `fallback`, `explore`, `probe`, "
             "`takeover`, `whole` (again, without streaming), `api` (again, in another API), `form` (again, "
-            "without what its provider named, or not so), `key` (again, with another of its provider's keys) or `bare` "
-            "(again, without reasoning that it cannot read, as no other was left). What a fallback begins with after a "
-            "failure is planned like any first attempt: `primary`.",
+            "without the part that its refusal named, or in another form), `key` (again, with another of the "
+            "provider's keys) or `bare` (again, without reasoning that the deployment cannot read, as no other was "
+            "left). What a fallback begins with after a failure is planned like any first attempt: `primary`.",
             traced=True,
             listed=True,
         ),
     ]
-    provider: Annotated[str, Column("Where it ran.", listed=True)]
+    provider: Annotated[str, Column("The provider that was asked.", listed=True)]
     deployment: Annotated[str, Column("The provider's model that was asked.", traced=True, listed=True)]
-    launch_offset_ms: Annotated[float, Column("How long after the call came it was launched.", listed=True)]
+    launch_offset_ms: Annotated[
+        float, Column("How long after the start of the call the attempt was launched.", listed=True)
+    ]
     audited: Annotated[
-        bool, Column("Whether it was drawn for an audit if it lost: watched on, so that its figures are not censored.")
+        bool,
+        Column(
+            "Whether the attempt was drawn for an audit: if it lost, it ran on to its first token, so that its "
+            "figures are not censored."
+        ),
     ] = False
     model: Annotated[
-        str | None, Column("The configured model it ran for, after a fallback not the requested one; null: the call's.")
+        str | None,
+        Column(
+            "The configured model that the attempt ran for: after a fallback not the requested one; null: the call's."
+        ),
     ] = None
     in_flight: Annotated[
-        int | None, Column("Attempts at this deployment when it was launched, in this process.", traced=True)
+        int | None,
+        Column("Attempts that ran at this deployment when this one was launched, in this process.", traced=True),
     ] = None
     asked_tokens: int | None = None  # of the prompt, estimated
-    continues: Annotated[str | None, Column("The attempt whose answer it went on with.", sql=Sql.UUID)] = None
+    continues: Annotated[str | None, Column("The attempt whose answer this attempt went on with.", sql=Sql.UUID)] = None
     is_extra: Annotated[
         bool | None,
         Column(
-            "Whether another attempt of its call could still answer when it was launched, or did "
+            "Whether another attempt of the call could still answer, or did, when this one was launched "
             "([`calls.extras`](#calls))."
         ),
     ] = None
@@ -208,7 +218,7 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     replaces: Annotated[
         str | None,
         Column(
-            "The attempt whose request it repeats at the same deployment; its `role` says why.",
+            "The attempt whose request this one repeats at the same deployment; `role` says why.",
             sql=Sql.UUID,
             listed=True,
         ),
@@ -216,8 +226,9 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     counts_as: Annotated[
         Role | None,
         Column(
-            "Of roles `key`, `form` and `bare`: as which `role` its figures count. That is the one of the attempt that "
-            "was refused first; `failover` of `bare`, and of a primary that did not start with its call. Else null.",
+            "For the roles `key`, `form` and `bare`: the `role` as which the figures count. It is that of the attempt "
+            "that was refused first; `failover` for `bare`, and for a primary that did not start with its call. Else "
+            "null.",
         ),
     ] = None
 
@@ -240,7 +251,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     The start's fields are given by place, ``*astuple(start)``: names for so many fields cost three times as much.
     """
 
-    call_id: Annotated[str, Column("Its call's id.", sql=Sql.UUID, listed=True)]
+    call_id: Annotated[str, Column("The id of the attempt's call.", sql=Sql.UUID, listed=True)]
     outcome: Annotated[
         Outcome,
         Column(
@@ -268,10 +279,10 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     last_token_ms: Annotated[float | None, Column("The last delta.", listed=True)] = None
     censored_at_ms: Annotated[
         float | None,
-        Column('Its age when it was cancelled before its first token: "more than this".', traced=True, listed=True),
+        Column('The age at which it was cancelled before its first token: "more than this".', traced=True, listed=True),
     ] = None
     status_code: Annotated[int | None, Column("The provider's status.", sql=Sql.SMALLINT)] = None
-    error_kind: Annotated[str | None, Column("The kind of its error; null without one.", listed=True)] = None
+    error_kind: Annotated[str | None, Column("The kind of the attempt's error; null without one.", listed=True)] = None
     error_message: Annotated[
         str | None,
         Column(
@@ -292,7 +303,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     cache_write_tokens: Annotated[
         int | None, Column("Of the prompt, those written to the provider's prompt cache.")
     ] = None
-    tokens_source: Annotated[TokensSource | None, Column("Who counted its tokens: as of calls.")] = None
+    tokens_source: Annotated[TokensSource | None, Column("Who counted the tokens: as of calls.")] = None
     reported_tokens: Annotated[
         int | None,
         Column(
@@ -358,7 +369,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
             traced=True,
         ),
     ] = None
-    cost_is_lower_bound: Annotated[bool, Column("Whether it cost `cost_usd` at least.")] = False
+    cost_is_lower_bound: Annotated[bool, Column("Whether the attempt cost at least `cost_usd`.")] = False
     cache_saved_usd: Annotated[
         float | None,
         Column("What reading the provider's prompt cache saved; of a cancelled loser, what it should have."),
@@ -404,7 +415,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
             sql=Sql.SMALLINT,
         ),
     ] = None
-    cost_low_usd: Annotated[float | None, Column("The least that it cost.")] = None
+    cost_low_usd: Annotated[float | None, Column("The least that the attempt cost.")] = None
     cost_high_usd: Annotated[
         float | None,
         Column(
@@ -413,9 +424,11 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
             "Limits count less of a call that its client left: as if nothing was thought unseen."
         ),
     ] = None
-    is_overtaken: Annotated[bool | None, Column("Another attempt answered before its first token.")] = None
+    is_overtaken: Annotated[bool | None, Column("Whether another attempt answered before this one's first token.")] = (
+        None
+    )
     overtaken_at_ms: Annotated[
-        float | None, Column("Its age when another attempt answered before its first token.", traced=True)
+        float | None, Column("The attempt's age when another one answered before this one's first token.", traced=True)
     ] = None
     would_take_over: Annotated[
         bool | None,
@@ -424,7 +437,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
             "s that another could have taken over."
         ),
     ] = None
-    would_take_over_ms: Annotated[float | None, Column("Its age when another could have taken over.")] = None
+    would_take_over_ms: Annotated[float | None, Column("The attempt's age when another could have taken over.")] = None
     is_kept: Annotated[
         bool | None,
         Column("Only with `race.keep_rival`: it ran on behind the winner; if it answered, its `outcome` is `won`."),

@@ -247,9 +247,13 @@ class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     streamed: Annotated[bool, Column("Whether the answer was requested as a stream.", of="request.stream", listed=True)]
     mode: Annotated[
         Mode,
-        Column("How it was run: `single`, `race`, `hedge` or `auto`.", of="decision.mode", traced=True, listed=True),
+        Column(
+            "How the call was run: `single`, `race`, `hedge` or `auto`.", of="decision.mode", traced=True, listed=True
+        ),
     ]
-    objective: Annotated[Objective, Column("What it was optimised for; `auto` is resolved.", of="decision.objective")]
+    objective: Annotated[
+        Objective, Column("What the call was optimised for; `auto` is resolved.", of="decision.objective")
+    ]
     prompt_class: Annotated[
         int,
         Column(
@@ -259,9 +263,9 @@ class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             sql=Sql.SMALLINT,
         ),
     ]
-    tags: Annotated[Mapping[str, str], Column("Its tags, JSON.", of="caller.tags", sql=Sql.JSONB, listed=True)]
-    replica: Annotated[str, Column("The replica that served it.", of="caller.replica", listed=True)]
-    region: Annotated[str | None, Column("The region where it was served.", of="caller.region", traced=True)]
+    tags: Annotated[Mapping[str, str], Column("The call's tags, JSON.", of="caller.tags", sql=Sql.JSONB, listed=True)]
+    replica: Annotated[str, Column("The replica that served the call.", of="caller.replica", listed=True)]
+    region: Annotated[str | None, Column("The region where the call was served.", of="caller.region", traced=True)]
     win_on: Annotated[
         WinOn,
         Column(
@@ -282,9 +286,11 @@ class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     ] = None
     deadline_ms: Annotated[
         float | None,
-        Column("When the first token was wanted, by the request or its model's `ttft_ms`.", of="traits.deadline_ms"),
+        Column(
+            "When the first token was wanted, as the request or the model's `ttft_ms` says.", of="traits.deadline_ms"
+        ),
     ] = None
-    profile: Annotated[str | None, Column("The profile it was raced under.", of="traits.profile")] = None
+    profile: Annotated[str | None, Column("The profile under which the call was raced.", of="traits.profile")] = None
 
 
 class CallStart(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -313,7 +319,7 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     width_asked: Annotated[
         int | None,
         Column(
-            "How many attempts its mode, width and budget would start with, at the model that was asked "
+            "With how many attempts the call's mode, width and budget would start, at the model that was asked "
             "last; null where nothing is raced.",
             sql=Sql.SMALLINT,
             traced=True,
@@ -354,12 +360,14 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
         ),
     ] = None
     winner_attempt_id: Annotated[str | None, Column("The attempt that answered; null if none did.", sql=Sql.UUID)]
-    status_code: Annotated[int, Column("The client's response, 499 if it disconnected.", sql=Sql.SMALLINT, listed=True)]
+    status_code: Annotated[
+        int, Column("The status that the client got; 499 if the client disconnected.", sql=Sql.SMALLINT, listed=True)
+    ]
     error_kind: Annotated[
         str | None, Column("The kind of error; null without one.", logged=True, traced=True, listed=True)
     ]
     ttft_ms: Annotated[float | None, Column("When the first token came; null without one.", traced=True, listed=True)]
-    total_ms: Annotated[float, Column("When it ended; null if the gateway died.", may_be_null=True, listed=True)]
+    total_ms: Annotated[float, Column("When the call ended; null if the gateway died.", may_be_null=True, listed=True)]
     overhead_ms: Annotated[
         float | None,
         Column("The gateway's own share of the time until the first byte; null where there was none.", traced=True),
@@ -367,7 +375,8 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     held_ms: Annotated[
         float | None,
         Column(
-            "How long the winner's first token was held back (`race.hold`): a part of `ttft_ms`. Null if it was not."
+            "How long the winner's first token was held back (`race.hold`): a part of `ttft_ms`. Null if the token was "
+            "not held back."
         ),
     ] = None
     held_for: Annotated[str | None, Column("The deployment that the winner's first token waited for.")] = None
@@ -452,9 +461,9 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     alone_ms: Annotated[
         float | None,
         Column(
-            "Time of the primary's first token without racing, as measured: its own, or the winner's if that "
-            "was launched after the primary had failed. Null if it was overtaken: if it was audited, its "
-            "attempt has the time. `race_value` uses it.",
+            "When the first token would have come without racing, as measured: the primary's, or the winner's if "
+            "that was launched after the primary had failed. Null if the primary was overtaken; if it was audited, "
+            "its attempt has the time. `race_value` uses this figure.",
             traced=True,
         ),
     ] = None
@@ -473,8 +482,8 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     dropped: Annotated[
         tuple[str, ...],
         Column(
-            "Fields that were left out for the winner, in the client's spelling, and thoughts that its vendor did not "
-            "show its model, by their place in its request; JSON, null if none.",
+            "Fields that were left out for the winner, in the client's spelling, and thoughts that the vendor did not "
+            "show the model, by their place in the request; JSON, null if none.",
             sql=Sql.JSONB,
             may_be_null=True,
         ),
@@ -489,8 +498,8 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     ) -> Annotated[
         bool,
         Column(
-            "Whether it ended with an error that was not its client's own fault: not a 4xx but 424 and 429, "
-            "nor a client that left; a stream that broke counts.",
+            "Whether the call ended with an error that was not the client's own fault: a 5xx, 424, 429, or a stream "
+            "that broke; no other 4xx, and no client that left.",
             may_be_null=True,
         ),
     ]:
