@@ -54,8 +54,8 @@ from .events import replaces as replaces
 from .gemini.dialect import GEMINI as GEMINI
 from .gemini.fields import camel as camel
 from .gemini.fields import flattened as flattened
-from .histories import HistoryRules as HistoryRules
 from .histories import stands as stands
+from .history_rules import HistoryRules as HistoryRules
 from .index import DIALECTS as DIALECTS
 from .index import OF_FUNCTIONS as OF_FUNCTIONS
 from .index import PIVOT as PIVOT

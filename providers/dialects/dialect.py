@@ -14,7 +14,7 @@ import msgspec
 from providers.dialects.cache_marks import LastingPart
 from providers.dialects.continuing import Continuing
 from providers.dialects.events import CUT_SHORT, FILTERED, Chunk, Gathering, Pattern, Run
-from providers.dialects.histories import HistoryRules
+from providers.dialects.history_rules import HistoryRules
 from providers.dialects.meanings import OPENAI, Details
 from providers.dialects.recalling import Recalling
 from providers.dialects.sealed import Seal

@@ -57,7 +57,8 @@ from providers.dialects.gemini.own_tools import COMPUTERS_FUNCTIONS
 from providers.dialects.gemini.request_from_chat import from_chat
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
-from providers.dialects.histories import SYSTEM_FIRST, HistoryRules
+from providers.dialects.histories import SYSTEM_FIRST
+from providers.dialects.history_rules import HistoryRules
 from providers.dialects.plain_schemas import NOT_TAKEN, PlainSchema, with_plain
 from providers.dialects.wording import GOOGLE, Fields, Loss, Malformed, Wording, as_users, decoded, raw_json
 from providers.models import Traits

@@ -33,7 +33,8 @@ from providers.dialects.dialect import (
     json_format_within,
 )
 from providers.dialects.events import learned
-from providers.dialects.histories import HistoryRules, messages_history
+from providers.dialects.histories import messages_history
+from providers.dialects.history_rules import HistoryRules
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.continuing import MessageContinuing
 from providers.dialects.messages.events import error_body, read_event

@@ -7,15 +7,8 @@ import msgspec
 
 from providers.dialects.chat.searches import SEARCH_FIELD, search_in
 from providers.dialects.dialect import Habits
-from providers.dialects.histories import (
-    SYSTEM_FIRST,
-    CallIds,
-    FittedIds,
-    HistoryRules,
-    offering,
-    tagged,
-    without_blanks,
-)
+from providers.dialects.histories import SYSTEM_FIRST, offering, tagged, without_blanks
+from providers.dialects.history_rules import CallIds, FittedIds, HistoryRules
 from providers.dialects.messages.fields import lose_stream_options
 from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, object_at, objects_at, present, said_of
 from providers.dialects.responses.fields import CHANGING_NOTHING, LEAST_TOKENS

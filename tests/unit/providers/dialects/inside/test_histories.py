@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from providers import load_catalog
 from providers.dialects import DIALECTS, HistoryRules, Loss, Wording
-from providers.dialects.histories import CallIds, FittedIds, chat_history, messages_history
+from providers.dialects.histories import chat_history, messages_history
+from providers.dialects.history_rules import CallIds, FittedIds
 
 STRICTEST = HistoryRules().strictest()
 NINE = CallIds(9, 9, "alphanumeric")
