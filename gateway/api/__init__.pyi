@@ -27,8 +27,6 @@ from .fallbacks import FALLBACK as FALLBACK
 from .fallbacks import fallbacks_of as fallbacks_of
 from .fallbacks import late_after_s as late_after_s
 from .fallbacks import late_at_first_s as late_at_first_s
-from .fitting import Fitting as Fitting
-from .fitting import Question as Question
 from .fitting import fitted as fitted
 from .handler import answering as answering
 from .models import AnthropicModel as AnthropicModel
@@ -73,4 +71,6 @@ from .stored_responses import StoredResponses as StoredResponses
 from .told import broken as broken
 from .told import error_body as error_body
 from .told import failure as failure
+from .translations import Fitting as Fitting
+from .translations import Question as Question
 from .vectors import VectorComparisons as VectorComparisons

@@ -373,7 +373,7 @@ class CallRunner:
     async def use_unseeing(self) -> bool:
         """Go on with the next model that has a deployment which sees no pictures, and was not asked without them.
 
-        Returns whether there is one. The new plan leaves out the pictures that can be (``fitting.py``).
+        Returns whether there is one. The new plan leaves out the pictures that can be (``translations.py``).
         """
         if not self._sees_nothing and all(cause_of(error) is None for _, error in self._last_errors):
             return False  # the request is wrong for all

@@ -181,7 +181,7 @@ class FallbackChain:
     async def unseen(self) -> PlannedCall | None:
         """Plan the next model, the requested one first, with notes in place of pictures; None: no such model.
 
-        A deployment that sees pictures gets them in this plan, too (``fitting.py``).
+        A deployment that sees pictures gets them in this plan, too (``translations.py``).
         """
         names = (self._asked, *(name for name, _ in self._of_all(self._causes)))
         return await self._first_of(names, self._unseen, is_unseen=True)

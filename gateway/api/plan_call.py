@@ -11,7 +11,7 @@ import msgspec
 from gateway.access import Client
 from gateway.api.agent_sessions import cache_key_of, session_of
 from gateway.api.call_context import CallContext, ClientContext
-from gateway.api.fitting import Fitting, note_betas
+from gateway.api.fitting import note_betas
 from gateway.api.overrides import NOTHING, with_override, withheld
 from gateway.api.provider_state import StoredAt
 from gateway.api.relayed_plans import demands_of as relayed_demands
@@ -20,6 +20,7 @@ from gateway.api.relayed_plans import terms_of as relayed_terms
 from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, IGNORED, REFUSE, SHORT_BYTES, ResolvedModel
 from gateway.api.shapes import CachedDecision, decided, keep, kept_shape_of, shape_of
+from gateway.api.translations import Fitting
 from gateway.core.calls import AS_ASKED, Call, CallKind, CallRecord, CallTraits, Level, Maker, Mode
 from gateway.core.errors import NoDeploymentFits
 from gateway.core.prompt_classes import spoken_class

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from gateway.api.fitting import Fitting
 from gateway.api.preferences import policy_violation
 from gateway.api.relayed_api import RelayedApi
 from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, REFUSE, ResolvedModel, uncounted_units, without_price
+from gateway.api.translations import Fitting
 from gateway.core.calls import Mode
 from gateway.fleet import Deployment, Model
 from gateway.http import CHARS_PER_TOKEN

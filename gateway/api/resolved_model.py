@@ -6,10 +6,11 @@ from contextlib import suppress
 import msgspec
 
 from gateway.access import Client
-from gateway.api.fitting import Fitting, Question, fit_to_count, fits_all, fitted, is_odd
+from gateway.api.fitting import fit_to_count, fits_all, fitted, is_odd
 from gateway.api.preferences import CONSUMED, NOTHING, DeploymentChoice, is_passed_on, preferred
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
+from gateway.api.translations import Fitting, Question
 from gateway.core.calls import AS_ASKED
 from gateway.core.errors import InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
 from gateway.fleet import Deployment, Model, Parameters

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.api.fitting import Question, fitted
+from gateway.api.fitting import fitted
 from gateway.api.request import Needs
 from gateway.api.resolved_model import LONG_BYTES
+from gateway.api.translations import Question
 from gateway.core.calls import AS_ASKED, Call
 from gateway.core.errors import ApiError
 from gateway.fleet import Deployment

@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 
 from gateway.access import Client
-from gateway.api.fitting import Fitting, fits_all
+from gateway.api.fitting import fits_all
 from gateway.api.overrides import NOTHING, RaceOverride
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import REFUSE
+from gateway.api.translations import Fitting
 from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Decision, Objective
 from gateway.fleet import Fleet, Model
