@@ -170,7 +170,7 @@ def runs_without(fields: Mapping[str, msgspec.Raw], dropped: Collection[str]) ->
         [
             {name: value for name, value in tool.items() if f"tools[{at}].{name}" not in dropped}
             for at, tool in enumerate(tools if isinstance(tools, list) else [tools])
-            if isinstance(tool, dict) and f"tools[{at}]" not in dropped
+            if isinstance(tool, dict) and f"tools[{at}]" not in dropped and tool.get("type") not in ALSO_BY_CLIENTS
         ]
     )
 

@@ -130,6 +130,11 @@ _CHATS = {"type": "function", "function": {"name": "read", "parameters": READ["p
 _ASK = {"messages": [{"role": "user", "content": "Hi"}]}
 LEFT_OUT: dict[str, tuple[str, str, dict[str, Any]]] = {  # by client: another API, the path, and what it offers
     "Responses": ("chat", "/v1/responses", {"input": "Hi", "tools": [READ, {"type": "web_search"}]}),
+    "Codex": (
+        "chat",
+        "/v1/responses",
+        {"input": "Hi", "tools": [READ, {"type": "tool_search", "execution": "client"}, {"type": "web_search"}]},
+    ),
     "pictures": (
         "messages",
         "/v1/responses",
