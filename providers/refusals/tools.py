@@ -41,10 +41,15 @@ _MODE = r"\bfunction[ _]?calling(?:[ _]?config)?(?:[ _.]mode)?\b"
 # Narrower than ``_REFUSES`` of ``other_words.py``, where a field's name has to be there as well: these are read beside
 # words of any sentence on tools, before the verb (``_IS_NOT``) or after it (``_NO_SUPPORT``).
 _IS_NOT = (
-    r"(?:\bnot (?:be )?(?:supported|allowed|available|enabled|permitted|accepted|possible|implemented)|\bunsupported)"
+    r"(?:\bnot (?:be )?(?:supported|allowed|available|enabled|permitted|accepted|possible|implemented|used|valid)"
+    r"|\bunsupported|\bincompatible|\binvalid (?:for|on|with)\b|\bno longer\b|\b(?:was|been|is) (?:removed|deprecated))"
 )
 _NO_SUPPORT = r"(?:\b(?:does not|do not|cannot|doesn.t|don.t|can.t|not) (?:support|allow|accept|take|force|be forced))"
-_FORCES = r"(?:\bany\b|\btool\b(?!\W?\s?_?choice)|\brequired\b|\bspecific\b|\bnamed\b|\bforc\w+|\bobject\b)"
+# A choice that a vendor quotes is blanked out before ("tool_choice: 'tool' is not supported"): a quote of x alone.
+_FORCES = (
+    r"(?:\bany\b|\btool\b(?!\W?\s?_?choice)|\bfunction\b(?! ?_?calling)|\brequired\b|\bspecific\b|\bnamed\b"
+    r"|\bforc\w+|\bobject\b|['\"`]x+['\"`])"
+)
 _OF_CALLS = re.compile(
     rf"(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,100}}"
     r"(?:\bmust be|\bshould be|\bonly|\bexpected|\bsupported values are|\bone of|\bother than)[^;!?\n]{0,40}\bauto\b"
@@ -52,6 +57,9 @@ _OF_CALLS = re.compile(
     rf"|(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,80}}{_FORCES}[^;!?\n]{{0,60}}{_IS_NOT}"
     rf"|(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,40}}{_NO_SUPPORT}[^;!?\n]{{0,60}}{_FORCES}"
     rf"|{_IS_NOT}[^;!?\n]{{0,20}}(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,40}}{_FORCES}"
+    rf"|(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,20}}{_IS_NOT}[^;!?\n]{{0,20}}{_FORCES}"
+    rf"|{_FORCES}[^;!?\n]{{0,40}}\b(?:for|of|in)[^;!?\n]{{0,20}}(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,20}}{_IS_NOT}"
+    r"|\b(?:tools?|functions?|tool use|calls?) (?:cannot|can.t|may not|must not) be forced\b"
     rf"|{_NO_SUPPORT}[^;!?\n]{{0,80}}(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,20}}{_FORCES}"
     rf"|{_NO_SUPPORT}[^;!?\n]{{0,40}}{_FORCES}[^;!?\n]{{0,40}}(?:{_CHOICE}|{_MODE})"
     rf"|\bforced? (?:tool|function)[^;!?\n]{{0,60}}(?:{_IS_NOT}|{_NO_SUPPORT})"

@@ -148,8 +148,13 @@ async def test_who_takes_no_other_choice_than_its_own_is_left_to_choose_after_tw
         (400, "deepseek-reasoner does not support this tool_choice"),
         (404, "No endpoints found that support the provided 'tool_choice' value. To learn more, visit our site"),
         (400, "Unsupported tool_choice: type='function' function=Choice(name='weather'). Expected 'auto' or 'none'."),
+        (400, "tool_choice: 'function' is not supported for this model"),
+        (400, 'tool_choice: unsupported value "function"'),
+        (400, "The value 'function' for parameter tool_choice is not supported by this model."),
+        (400, "`tool_choice` of type `function` is invalid for this model."),
+        (400, "tool_choice 'function' has been removed for this model. Use structured outputs instead."),
+        (400, "tool use cannot be forced with this model"),
     ],
-    ids=["DeepSeek", "OpenRouter", "Cerebras"],
 )
 async def test_vendors_that_refuse_a_choice_in_words_of_their_own(serve: Serve, status: int, words: str) -> None:
     server = Server("chat", words, status=status)
