@@ -15,12 +15,19 @@ from providers.dialects import PIVOT, Dialect, Fields, Malformed, stands
 
 # The estimate of tokens may be too high by this factor: so a prompt that seems too long for all is still tried.
 _ESTIMATE_SLACK = 4 / 3
+_ALLOWED = b'"allowed_tools"'  # a choice among the tools of a chat request
 
 
-def is_odd(dialect: Dialect, fields: Fields) -> bool:
-    """Whether a conversation that is not only of texts may have a sealed part, or a call that some servers lack."""
+def is_odd(dialect: Dialect, fields: Fields, needs: Needs) -> bool:
+    """Whether a request may have a sealed part, or a tool, a call or a choice among tools that some servers lack.
+
+    A prompt of texts alone has no sealed part and no call; its tools are known by themselves.
+    """
+    if needs.tools and _ALLOWED in bytes(fields.get(dialect.requests.tools.choice, b"")):
+        return True
     has_texts = dialect.requests.tools.has_texts
-    return is_sealed(dialect, fields) or (has_texts is not None and has_texts(fields))
+    offers_or_calls = has_texts is not None and (needs.tools or not needs.inline) and has_texts(fields)
+    return offers_or_calls or (not needs.inline and is_sealed(dialect, fields))
 
 
 def is_foreign(names: frozenset[str], dialect: Dialect, fields: Fields) -> bool:
@@ -32,7 +39,7 @@ def fits_all(parsed: ParsedRequest, model: Model) -> bool:
     """Whether all deployments of a ``model``, which speak its dialect, take a request unchanged."""
     dialect, fields, needs, common = parsed.dialect, parsed.fields, parsed.needs, model.common
     return (
-        (needs.inline or not is_odd(dialect, fields))
+        not is_odd(dialect, fields, needs)
         and not (common.dropped and common.drops_from(dialect, fields))
         and not (common.refused_fields and is_foreign(common.refused_fields, dialect, fields))
         and needs.prompt_tokens <= common.context_tokens

@@ -144,7 +144,7 @@ class ResolvedModel:
         dialect, size = self.parsed.dialect, self.parsed.size
         if self._is_native:
             if dialect.requests.thoughts.without_foreign is None and (
-                self.parsed.needs.inline or not is_odd(dialect, self.parsed.fields)
+                not is_odd(dialect, self.parsed.fields, self.parsed.needs)
             ):
                 return True
             most_values = FEW_VALUES

@@ -171,7 +171,7 @@ def kept_shape_of(model: Model | None, parsed: ParsedRequest, client: Client) ->
 
     - it passes unread, or is translated;
     - it is bound to objects at a provider, or names providers;
-    - it may lose a part of its history, or may have to be asked for whole;
+    - it may lose a part of its history, may have to be asked for whole, or has a tool or choice that some servers lack;
     - it asks to be stored;
     - its client brings keys;
     - its model changes requests, or is a list of deployments that a client made up;

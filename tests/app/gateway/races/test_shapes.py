@@ -85,6 +85,40 @@ async def test_a_call_is_recorded_and_sent_alike_whether_or_not_its_shape_is_kno
         assert sent[0] == sent[1] == sent[2]
 
 
+OTHER_TOOL = {"type": "function", "function": {"name": "hear", "parameters": {"type": "object"}}}
+CHANGED: Mapping[str, dict[str, Any]] = {
+    "a tool that takes a text": {"tools": [TOOL, {"type": "custom", "custom": {"name": "patch"}}]},
+    **{
+        f"a choice among tools: {mode}": {
+            "tools": [TOOL, OTHER_TOOL],
+            "tool_choice": {
+                "type": "allowed_tools",
+                "allowed_tools": {"mode": mode, "tools": [{"type": "function", "function": {"name": "look"}}]},
+            },
+        }
+        for mode in ("auto", "required")
+    },
+}
+
+
+@pytest.mark.parametrize("fields", CHANGED.values(), ids=list(CHANGED))
+async def test_what_a_vendor_lacks_is_changed_though_a_request_of_this_shape_was_sent_as_it_is(
+    serve: Serve, fields: dict[str, Any]
+) -> None:
+    # Cohere has functions alone, and no choice among some of them.
+    models = {name: {"deployments": ["alpha/command-a"], "race": {"mode": "single"}} for name in (MODEL, "new")}
+    config = {"providers": {"alpha": {"preset": "cohere"}}, "models": models}
+    async with serve(alpha=None, config=config) as running:
+        await asked_by(running, tools=[TOOL, OTHER_TOOL])
+        for model in (MODEL, "new"):
+            await asked_by(running, model=model, **fields)
+        plain, behind_it, alone = [each.body for each in running["alpha"].received]
+        assert plain["tools"] == [TOOL, OTHER_TOOL]
+        assert behind_it == alone
+        assert {each["type"] for each in alone["tools"]} == {"function"}
+        assert alone.get("tool_choice") != fields.get("tool_choice", "none")
+
+
 async def test_what_is_kept_has_nothing_of_the_request(serve: Serve) -> None:
     async with serve(alpha=None) as running:
         secret = {"x-request-id": "of-nobody-else", "x-holeshot-tags": "team=blue"}
