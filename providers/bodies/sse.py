@@ -388,7 +388,7 @@ _WORDS = frozenset(
     }
 )
 _HOLDERS = frozenset({"audio", "content", "delta", "reasoning", "summary"})
-_COMPLAINT = re.compile(rb'"(?:%s)"\s*:' % "|".join((*COMPLAINTS, "base_resp")).encode())
+_COMPLAINT = re.compile(rb'"(?:%s)"\s*:' % "|".join((*COMPLAINTS, "base_resp", "Response")).encode())
 
 
 def masked(event: Event, secrets: Sequence[str], *, is_error: bool = False) -> Event:
@@ -551,7 +551,10 @@ def complains(data: bytes) -> bool:
         told = said.get(name)
         if told and isinstance(told, str | list):
             return True
-    return "base_resp" in said and base_code(said["base_resp"]) != 0
+    if "base_resp" in said:
+        return base_code(said["base_resp"]) != 0
+    around = said.get("Response")  # Tencent's
+    return isinstance(around, dict) and isinstance(around.get("Error"), dict)
 
 
 def _masked_line(line: bytes, secrets: Sequence[str]) -> bytes:

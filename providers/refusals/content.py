@@ -85,7 +85,7 @@ _OF_POLICIES: Final = re.compile(
     + r"|\b(?:safety|content|moderation) classifiers?\b|\btrust (?:&|and) safety\b"
     r"|\b(?:harmful|unsafe|toxic|nsfw|objectionable|disallowed|prohibited) content\b(?![ _-]?(?:type|encod|length))"
     r"|\b(?:input|prompt|request|content)\b[^.;!?\n]{0,20}\bunsafe\b|\bjailbreak|\bprompt injection\b"
-    r"|\b(?:refused|declined|blocked|rejected) for safety\b|\bcontent (?:check|moderation|review)\b"
+    r"|\b(?:refused|declined|blocked|rejected) for safety\b|\bcontent (?:audit|check|moderation|review)\b"
     r"|\bcontent[ _](?:was |has been |is )?(?:blocked|rejected)\b"
     r"|\bguardrails?\b[^.;!?\n]{0,40}\b(?:interven|block|reject|trigger)"
     r"|\b(?:rejected|refused|triggered)\b[^.;!?\n]{0,20}\bguardrail"

@@ -22,7 +22,7 @@ _BESIDE_COMPLAINTS = frozenset(  # what errors have beside their text, and what 
     (
         *FIELDS_OF_ERRORS,
         *("created", "id", "meta", "metadata", "model", "name", "object", "path", "reason", "request", "request_id"),
-        *("requestId", "status", "statusCode", "success", "timestamp", "traceId", "trace_id", "usage"),
+        *("requestId", "sid", "status", "statusCode", "success", "timestamp", "traceId", "trace_id", "usage"),
     )
 )
 _OF_RANKINGS = ("documents", "max_chunks_per_doc", "max_tokens_per_doc", "query", "rank_fields", "return_documents")

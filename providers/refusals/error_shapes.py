@@ -32,6 +32,44 @@ _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the
     "policy": 400,
     "data_residency": 400,
     "image": 400,
+    # Alibaba and Tencent
+    "Arrearage": 402,
+    "InvalidApiKey": 401,
+    "AuthFailure": 401,
+    "AccessDenied": 403,
+    "Unauthorized": 403,
+    "ModelNotFound": 404,
+    "LimitExceeded": 429,
+    "ResourceInsufficient": 503,
+    "InternalError": 500,
+    "InvalidParameter": 400,
+    "MissingParameter": 400,
+    "UnknownParameter": 400,
+}
+# Zhipu's own, where no status of HTTP is beside them: docs.z.ai/api-reference/api-code, from memory. Those of a spent
+# account are in ``accounts.py``.
+_STATUS_AT_ZHIPU: Mapping[str, int] = {
+    **dict.fromkeys(("1000", "1001", "1002", "1003", "1004"), 401),
+    **dict.fromkeys(("1210", "1212", "1213", "1214", "1215", "1261", "1301"), 400),
+    **dict.fromkeys(("1220", "1311", "1313"), 403),
+    **dict.fromkeys(("1211", "1221", "1222"), 404),
+    **dict.fromkeys(("1302", "1303", "1304", "1305", "1308", "1310", "1312"), 429),
+}
+# Errors with a number of the vendor's own at the top, beside a member that only this vendor has: Baidu
+# (cloud.baidu.com/doc/WENXINWORKSHOP/s/tlmyncueh) and Spark (xfyun.cn/doc/spark/HTTP调用文档.html), from memory. Any
+# other number is a failure.
+_STATUS_AT_BAIDU: Mapping[int, int] = {
+    **dict.fromkeys((13, 14, 15, 110, 111, 336004), 401),
+    6: 403,
+    **dict.fromkeys((4, 17, 18, 19, 336501, 336502, 336503), 429),
+    **dict.fromkeys((2, 336100), 503),
+    **dict.fromkeys((336001, 336002, 336003, 336006, 336007, 336102, 336103, 336104, 336106), 400),
+    336005: 404,
+}
+_STATUS_AT_SPARK: Mapping[int, int] = {
+    **dict.fromkeys((10013, 10014, 10019, 10907), 400),
+    **dict.fromkeys((10007, 11201, 11202, 11203), 429),
+    11200: 403,
 }
 
 # MiniMax answers 200 with ``base_resp`` and a code of its own: platform.minimax.io/docs/api-reference/errorcode, read
@@ -44,12 +82,26 @@ _STATUS_AT_MINIMAX: Mapping[int, int] = {
     1027: 400,
     1039: 429,
     1041: 429,
+    1042: 400,
     2013: 400,
+    2045: 429,
     2049: 401,
     2056: 429,
+    2061: 403,
 }
 SERVER_ERROR = 500
-FIELDS_OF_ERRORS = ("error", "base_resp", *COMPLAINTS, "type", "error_type", "param", "code", "status_code")
+FIELDS_OF_ERRORS = (
+    "error",
+    "base_resp",
+    "error_code",
+    "Response",
+    *COMPLAINTS,
+    "type",
+    "error_type",
+    "param",
+    "code",
+    "status_code",
+)
 
 objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -96,11 +148,10 @@ def error_object_in(answer: Any) -> dict[str, Any] | None:
         return _openai_error(answer, {})
     if not isinstance(answer, dict):
         return None
-    if code := base_code(answer.get("base_resp")):
-        message = answer["base_resp"].get("status_msg")
-        error_object = {"code": code, "status": _STATUS_AT_MINIMAX.get(code, SERVER_ERROR)}
-        answer = {"error": {**_openai_error(message if isinstance(message, str) else "", {}), **error_object}}
-    for holder in (answer, *as_list(answer.get("choices"))):  # OpenRouter puts it into the choice
+    own = _with_own_code(answer)
+    for holder in (
+        (answer, *as_list(answer.get("choices"))) if own is None else ()
+    ):  # OpenRouter puts it into the choice
         match holder:
             case {"error": dict(error) | [dict(error), *_]} if error:
                 around = _error_around(error)
@@ -110,7 +161,26 @@ def error_object_in(answer: Any) -> dict[str, Any] | None:
                 return error_object_in(decode_error(message.encode())) or _with_text(message, answer)
             case {"finish_reason": str(reason)} if reason in FAILED:
                 return _openai_error(f"the answer ended with finish_reason '{reason}'", {})
-    return _without_name(answer)
+    return own or _without_name(answer)
+
+
+def _with_own_code(answer: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the error in an object with its vendor's own code, in that vendor's own place; None: it has none."""
+    match answer:
+        case {"base_resp": {"status_code": int(code), **base}} if code:
+            said, statuses = base.get("status_msg"), _STATUS_AT_MINIMAX
+        case {"error_code": int(code), "error_msg": said} if code:
+            statuses = _STATUS_AT_BAIDU
+        case {"code": int(code), "sid": str(), "message": said} if code:
+            statuses = _STATUS_AT_SPARK
+        case {"Response": {"Error": {"Code": str(word), "Message": str(said)}}}:  # Tencent
+            return _openai_error(said, {"code": word})
+        case {"code": int(code), "msg": str(said), "success": False} if str(code) in _STATUS_AT_ZHIPU:
+            return _openai_error(said, {"code": str(code)})
+        case _:
+            return None
+    told = _openai_error(said if isinstance(said, str) else "", {})
+    return {**told, "code": code, "status": statuses.get(code, SERVER_ERROR)}
 
 
 def _error_around(error: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -169,7 +239,7 @@ def message_of(error: Mapping[str, Any]) -> str:
 
 def status_of(error: Mapping[str, Any]) -> int | None:
     """Return the status that an error object has as a number; None without one."""
-    for name in ("code", "status", "status_code", "http_status"):
+    for name in ("code", "status", "status_code", "http_status", "http_code"):
         value = error.get(name)
         if isinstance(value, str) and value.isascii() and value.isdigit():
             value = int(value)
@@ -181,4 +251,5 @@ def status_of(error: Mapping[str, Any]) -> int | None:
 def status_in_words(error: Mapping[str, Any]) -> int | None:
     """Return the status that an error's code or type stands for; None if that is unknown."""
     named = [value for name in ("code", "type") if isinstance(value := error.get(name), str)]
-    return next((status for value in named for word, status in _STATUS_OF_WORD.items() if word in value), None)
+    own = next((_STATUS_AT_ZHIPU[value] for value in named if value in _STATUS_AT_ZHIPU), None)
+    return own or next((status for value in named for word, status in _STATUS_OF_WORD.items() if word in value), None)

@@ -54,7 +54,8 @@ _OF_OVERLOAD = re.compile(
 _OF_LIMITS = re.compile(r"\b(?:rate|limit\w*|quota|too many|per (?:second|minute|hour))\b", re.IGNORECASE)
 # Also in GitHub's words, "50 per 86400s exceeded for UserByModelByDay"; limits of a week or a month likewise.
 _OF_DAYS = re.compile(
-    r"\bper (?:day|86400s)\b|\b[RT]PD\b|\bdaily\b|ByDay\b|\b(?:weekly|monthly)\b.{0,20}\b(?:limit|quota|usage)\b",
+    r"\bper (?:day|86400s)\b|\b[RT]PD\b|\bdaily\b|ByDay\b|\b(?:weekly|monthly)\b.{0,20}\b(?:limit|quota|usage)\b"
+    r"|[今每][天日]",
     re.IGNORECASE,
 )
 

@@ -20,6 +20,7 @@ _OF_A_RATE = re.compile(
     r"|\b(?:exceed|reach|hit)\w*[^.;!?\n]{0,40}\brate[ _-]?limit"
     r"|\b(?:are|is|was|were|been|being) (?:temporarily )?(?:rate[ -]limited|throttled)"
     r"|\btoo many (?:api )?requests\b(?! in\b)"
+    r"|\bqps (?:request )?limit|\brequest limit reached\b|\blimit exhausted\b"  # Baidu, Spark, Z.ai
     r"|\bslow down\b|\brate[ -]limit error\b|\brequests? (?:too frequent|too fast)"
     r"|\b(?:exceed|reach)\w*[^.;!?\n]{0,40}\b(?:requests|tokens|calls|queries) per (?:second|minute|hour|day)"
     r"|\b(?:requests|tokens|calls|queries) per (?:second|minute|hour|day)\b[^.;!?\n]{0,40}\b(?:exceed|reach)"
@@ -33,7 +34,7 @@ _OF_A_RATE = re.compile(
     r"|\b(?:demasiadas|muitas|troppe) (?:solicitudes|peticiones|solicitações|requisições|richieste)"
     r"|\bzbyt wiele (?:żądań|zapytań)|\bçok fazla istek|слишком много запросов|(?:лимит|частот)\w* запросов"
     # Chinese, Japanese, Korean
-    r"|请求(?:过于|太|过|次数过)?(?:频繁|多)|請求過於頻繁|(?:频率|速率|并发)(?:限制|过高|超限|超出)|限流"
+    r"|请求(?:过于|太|过|次数过)?(?:频繁|多)|請求過於頻繁|(?:频率|速率|并发数?)(?:限制|过高|超限|超出)|限流"
     r"|レート ?(?:制限|リミット)|リクエスト(?:数)?が多すぎ|リクエスト(?:数|回数)?の?(?:上限|制限)"
     r"|요청이 너무 많|요청 ?(?:한도|제한|횟수)|속도 ?제한",
     re.IGNORECASE,

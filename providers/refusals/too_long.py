@@ -27,6 +27,8 @@ _TOO_LONG = re.compile(
     # Codes of GitHub Models, with 413, of Baidu and of Copilot.
     r"|\btokens_limit_reached\b|\btokens_too_long\b|\bmodel_max_prompt_tokens_exceeded\b|\bmax size: \d+ tokens\b"
     r"|\bmax tokens of \d+ exceeded\b"  # Snowflake's
+    r"|\bmax length of (?:the )?current question\b"  # Baidu's, of old
+    r"|\b(?:length of )?prompt_tokens \(\d{1,9}\) must be less than\b"  # SiliconFlow's
     # Of own servers, from memory.
     r"|\bsequence length\b.{0,20}\bexceeded\b|\bexceeds? n_ctx\b|\bcontext overflow"
     r"|\bcontext(?: window)? (?:is )?full\b|\bout of context (?:space|room|window)\b",

@@ -3,6 +3,7 @@
 import re
 from http import HTTPStatus
 
+from providers.refusals.blame import is_within_answer
 from providers.refusals.errors import ErrorKind, UpstreamError
 from providers.refusals.refused_fields import SENTENCES
 
@@ -15,7 +16,7 @@ _NAMED = r"[`'\"]?(?P<{}>[^\s`'\"]{{1,200}}?)[`'\"]?"
 _UNKNOWN_MODEL = re.compile(
     r"(?:invalid params?, |/[\w/]{1,60}: )?"
     r"(?:(?:The|This) (?:\w+ )?model(?: version)? has reached (?:the|its) end of (?:its )?life"
-    r"|Model (?:Not Exist|does not exist)|Invalid model(?:: | '| name\b)|Unknown Model, please"
+    r"|(?:The )?Model (?:Not Exist|does not exist)|Invalid model(?:: | '| name\b)|Unknown Model, please"
     r"|(?:该|此|当前|所选)?模型[^。\uff0c,\n]{0,20}(?:不存在|已下线|已停用|已废弃|已弃用)"
     r"|The requested model is not (?:supported|available)(?: for your \w+)?\.?$"
     r"|The model \S+ has been decommissioned"
@@ -80,14 +81,22 @@ _CODES_OF_NO_MODEL = frozenset({"model_not_found", "DeploymentNotFound"})
 # Groq, LiteLLM's proxy, one-api and servers made of it; read on 2026-12-01.
 _CODES_OF_NO_ACCESS = frozenset(
     {
-        *(*_OF_UNKNOWN_MODELS, "Model.AccessDenied", "key_model_access_denied", "team_model_access_denied"),
+        *(
+            *_OF_UNKNOWN_MODELS,
+            "1220",
+            "1311",
+            "Model.AccessDenied",
+            "key_model_access_denied",
+            "team_model_access_denied",
+        ),
         *("user_model_access_denied", "model_permission_blocked_org", "model_permission_blocked_project"),
     }
 )
 _NO_ACCESS = re.compile(
     r"(?:\b(?:not|no|without|lacks?|denied)|n.t) (?:have )?(?:\w+ )?(?:access|permissions?)\b"
     r"|\b(?:access|permission)\b.{0,80}\bdenied\b|无权"
-    r"|\bnot (?:been )?(?:allowed|permitted|authori[sz]ed|entitled|enabled|eligible|granted|activated)\b",
+    r"|\bnot (?:been )?(?:allowed|permitted|authori[sz]ed|entitled|enabled|eligible|granted|activated)\b"
+    r"|\bplan (?:does )?not support\b",
     re.IGNORECASE,
 )
 _A_MODEL = re.compile(r"(?<![.\w])models?(?!\w|\.\w)|模型", re.IGNORECASE)
@@ -149,8 +158,11 @@ def says_gone(model: str, error: UpstreamError) -> bool:
 
 
 def is_unknown(model: str, error: UpstreamError) -> bool:
-    """Whether a 400 says that ``model`` does not exist; a request may name other models beside it."""
-    if error.kind is not ErrorKind.BAD_REQUEST:
+    """Whether a 400, or an error within an answer, says that ``model`` does not exist.
+
+    A request may name other models beside it.
+    """
+    if error.kind is not ErrorKind.BAD_REQUEST and not is_within_answer(error):
         return False
     if error.findings.is_of_asked_model:
         return True
