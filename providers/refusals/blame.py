@@ -33,6 +33,11 @@ def blames_request(text: str) -> bool:
 
 def blames_request_within(error: UpstreamError) -> bool:
     """Whether an error within an answer blames the request, whatever its code: for its length, or for its content."""
+    if error.kind not in _WITHIN_ANSWERS:
+        return False
+    # Aggregators give any status to what their vendor said: 502 "Provider returned error".
+    if is_too_long(f"{error.said} {' '.join(error.names)}"):
+        return True
     if not is_within_answer(error):
         return False
     is_of_length = blames_request(error.said) or counts_too_many(error.said, error.findings.prompt_bytes)

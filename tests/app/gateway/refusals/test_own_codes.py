@@ -1,5 +1,7 @@
 """Errors in a body with status 200: alone they are told by their meaning, and beside others these answer."""
 
+from typing import Any
+
 import pytest
 
 from providers import Meaning
@@ -44,7 +46,7 @@ async def test_a_prompt_that_is_too_long_is_told_so(shared: SharedGateways, *, s
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("body", [*(body for _, body in TOLD.values()), TOO_LONG], ids=[*TOLD, "Baidu, too long"])
-async def test_another_deployment_answers(shared: SharedGateways, body: dict[str, object], *, stream: bool) -> None:
+async def test_another_deployment_answers(shared: SharedGateways, body: dict[str, Any], *, stream: bool) -> None:
     config = {"models": {MODEL: {"race": {"mode": "single"}}}}
     async with shared.row(alpha=[Status(200, body)], beta=answer("well"), config=config) as running:
         running.prefer("alpha", "beta")
