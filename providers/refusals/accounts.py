@@ -173,7 +173,8 @@ _KEYS: Final = (
 )
 _BAD: Final = (
     r"(?:invalid|incorrect|wrong|expired|revoked|disabled|deactivated|suspended|blocked|missing|malformed|unknown"
-    r"|rejected|unrecogni[sz]ed|required|not (?:be )?(?:valid|found|provided|recogni[sz]ed|authori[sz]ed|active|exist)"
+    r"|badly formatted|rejected|unrecogni[sz]ed|required"
+    r"|not (?:be )?(?:valid|found|provided|recogni[sz]ed|authori[sz]ed|active|exist)"
     r"|(?:does not|doesn.t) exist|no longer valid|no (?:valid )?"
     r"|ungültig\w{0,12}|falsch\w{0,12}|abgelaufen\w{0,12}|gesperrt\w{0,12}|widerrufen\w{0,12}"
     r"|unbekannt\w{0,12}|fehlt|fehlend\w{0,12}|nicht gültig"
@@ -193,7 +194,8 @@ _OF_KEY: Final = re.compile(
     r"|^(?:invalid|expired) token\W*$|^token (?:is |has )?(?:invalid|expired|revoked)"
     r"|^(?:unauthori[sz]ed|unauthenticated|not (?:authenticated|authori[sz]ed))"
     r"(?= (?:access|request|client|user)|\W*$|[.:,;])"
-    r"|\b(?:authentication|authorization) (?:has )?(?:failed|fails|error|required)"
+    r"|\bauth(?:entication|orization)? (?:has )?(?:failed|fails|error|required)|\bfail(?:ed)? to auth"  # Novita
+    r"|^login fail|^not logged in\b|\bbad credentials\b"
     r"|\bauthentifizierung (?:\w{1,12} )?fehlgeschlagen|\bnicht (?:autorisiert|authentifiziert)|\bnon autorisé"
     r"|échec de l['\u2019]authentif\w{1,12}|authentif\w{1,12} (?:a )?échoué|\b(?:no|não) autorizado|\bnon autorizzato"
     r"|\bautentica\w{1,12} (?:fallid[ao]|fallita|falhou)|ошибка (?:аутентификации|авторизации)|не авторизован"

@@ -14,6 +14,7 @@ from providers.refusals.refused_fields import refuses_marks
 from providers.refusals.words import names_of
 from providers.refusals.wrong_api import kind_of_404
 
+_BAD_REQUEST = 400
 _UNAUTHORIZED, _PAYMENT_REQUIRED, FORBIDDEN, _TOO_LARGE = 401, 402, 403, 413
 _OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
 QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # types of AWS's errors, some of them with status 400
@@ -101,7 +102,11 @@ def _kind_in_words(
     """
     if kind is ErrorKind.PROVIDER_AUTH:
         return kind
-    may_say = kind is ErrorKind.BAD_REQUEST or (kind is ErrorKind.SERVER_ERROR and status is None)
+    # Servers of all kinds have statuses of their own for a key: 498 "Invalid Token", 412, 419, 440.
+    is_odd = kind is ErrorKind.SERVER_ERROR and (status is None or _BAD_REQUEST < status < SERVER_ERROR)
+    may_say = kind is ErrorKind.BAD_REQUEST or is_odd
+    if kind is ErrorKind.NOT_FOUND and is_key_refused({}, alone(message_of(error))):
+        return ErrorKind.PROVIDER_AUTH  # 404 "API key not found"
     said = alone(message_of(error)) if may_say and status != _TOO_LARGE else ""
     any_codes = kind in (ErrorKind.RATE_LIMITED, ErrorKind.STREAM_ERROR, ErrorKind.BAD_REQUEST)
     if (may_say and (_refuses_key(error) or is_key_refused(error, said))) or is_spent(

@@ -59,6 +59,7 @@ RULES: Final = (
         RefusedPart.TERMS,  # Groq
         f"console.groq.com/docs/flex-processing, {_READ}",
         statuses=(498,),
+        but=r"\btokens?\b.{0,20}\b(?:invalid|expired|required)\b|\b(?:invalid|expired|missing)\b.{0,12}\btoken\b",
     ),
     OneRequestRule(
         RefusedPart.TERMS,  # Groq: the limits of a tier are its own

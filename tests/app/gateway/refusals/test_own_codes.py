@@ -1,5 +1,6 @@
 """Errors in a body with status 200: alone they are told by their meaning, and beside others these answer."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.app.gateway.shared_gateway import SharedGateways
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TOLD = {
+TOLD: Mapping[str, tuple[Meaning, dict[str, Any]]] = {
     "Baidu, limited": (Meaning.RATE, {"error_code": 18, "error_msg": "Open api qps request limit reached"}),
     "MiniMax, filter": (Meaning.CONTENT, {"base_resp": {"status_code": 1026, "status_msg": "input new_sensitive"}}),
     "Zhipu, gone": (Meaning.GONE, {"error": {"code": "1211", "message": "模型不存在,请检查模型代码。"}}),
