@@ -149,7 +149,8 @@ async def another_api_after(attempt: FormAttempt, call: Call, error: UpstreamErr
     learnt, model = attempt.deployment.remembers_in, attempt.deployment.model
     if learnt is not None:
         learnt.forget(model, _facts(refusals[:-1], refused_dialect), call.caller.client)
-    if (left := without_offered(call.sent_to(attempt.deployment.name), {refusal.tool})) is not None:
+    sent = call.sent_to(attempt.deployment.name)
+    if (left := without_offered(sent, {refusal.tool}, call.request.fields)) is not None:
         return _supposed(attempt, call, refusals, error, as_reworded(call, attempt.deployment, left)), error
     tried = {refusal.spoken for refusal in refusals}
     others = attempt.deployment.others(offered(error.said))

@@ -9,7 +9,7 @@ A model that goes on searching counts.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -230,8 +230,12 @@ def only_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
     return frozenset([*found, *(f"tools[{number}].{name}" for number, tool in listed for name in _GOOGLES & {*tool})])
 
 
-def without_offered(fields: Mapping[str, msgspec.Raw], kinds: Collection[str]) -> Wording | None:
+def without_offered(
+    fields: Mapping[str, msgspec.Raw], kinds: Collection[str], asked: Mapping[str, msgspec.Raw] | None = None
+) -> Wording | None:
     """Return a request without hosted tools of these ``kinds``, which the model refuses.
+
+    ``asked``: the client's request, in whose list they are told by their places, if some are left out already.
 
     None: there is none, or the client does not only offer one of them, or its history has items of such a kind.
     """
@@ -245,8 +249,20 @@ def without_offered(fields: Mapping[str, msgspec.Raw], kinds: Collection[str]) -
     if not only_offered(fields).issuperset(paths):
         return None
     left = [_left_of(tool, refused.get(place)) for place, tool in enumerate(tools)]
-    losses = (Loss(path, "this model refuses tools of this type") for path in paths)
+    told = {f"tools[{place}]": f"tools[{at}]" for place, at in enumerate(_places_in(asked or fields, tools))}
+    losses = (Loss(told.get(path, path), "this model refuses tools of this type") for path in paths)
     return Wording({**fields, "tools": raw_json([tool for tool in left if tool])}, tuple(losses))
+
+
+def _places_in(asked: Mapping[str, msgspec.Raw], tools: Sequence[Any]) -> list[int]:
+    """Return the place of each of the ``tools`` in the client's own list; none if these are not its tools."""
+    found, at = list[int](), -1
+    value = _decoded(asked["tools"]) if "tools" in asked else None
+    given = value if isinstance(value, list) else []
+    for tool in tools:
+        at = next((place for place in range(at + 1, len(given)) if given[place] == tool), len(given))
+        found.append(at)
+    return [] if len(given) in found else found
 
 
 def _left_of(tool: Any, kind: str | None) -> Any:

@@ -171,3 +171,22 @@ async def test_elsewhere_it_is_left_out_and_told(serve: Serve, api: str) -> None
             assert response.status == 200, await response.read()
             assert response.headers["x-holeshot-dropped"] == "web_search_options"
         assert "search" not in json.dumps(running["alpha"].received[-1].body)
+
+
+async def test_each_that_is_refused_after_another_is_told_by_its_place_in_the_clients_list(serve: Serve) -> None:
+    def answers(body: Json) -> list[Any]:
+        kind = next((each["type"] for each in body["tools"] if each["type"] != "function"), None)
+        if kind is None:
+            return list(answer("Hello"))
+        said = f"Invalid value: '{kind}'. Supported values are: 'function' and 'custom'."
+        return [Status(400, {"error": {"message": said, "param": "tools[1].type", "code": "invalid_value"}})]
+
+    tools = [_CHATS, {"type": "web_search"}, {"type": "image_generation"}]
+    ask: Json = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "tools": tools}
+    async with serve(alpha=answer("Hello")) as running:
+        running["alpha"].answers = answers
+        for _ in range(2):
+            async with running.post(ask) as response:
+                assert response.status == 200, await response.read()
+                assert response.headers["x-holeshot-dropped"] == "tools[1], tools[2]"
+        assert counts(running, "alpha") == [4]
