@@ -50,6 +50,7 @@ _CODES: Final = frozenset(
         "not_enough_balance",
         # one-api, and servers made of one-api; of one of their keys: github.com/QuantumNous/new-api/issues/1737
         *("insufficient_user_quota", "pre_consume_token_quota_failed"),
+        "token_quota_reached",  # watsonx.ai, with 403: of the month
         "budget_exceeded",  # litellm's proxy, with 400 or 429: github.com/BerriAI/litellm/pull/37000
         "spend_limit_exceeded",  # Cline, with 429: github.com/cline/cline/pull/10207
         # Anthropic's type of a 402, and other vendors' types of a 402, also inside a stream.
@@ -68,7 +69,7 @@ _MESSAGES: Final = re.compile(
     r"|the request failed because your account has an overdue balance"
     r"|your account is in arrears"
     # Of xAI: github.com/continuedev/continue/issues/10373, /12670; Wei-Shaw/sub2api/issues/4069
-    r"|your (?:newly created )?team .{0,80}?(?:used all available credits|any credits|monthly spending limit)"
+    r"|your (?:newly created )?teams? .{0,80}?(?:used all available credits|any credits|monthly spending limit)"
     r"|you have run out of credits"
     # Of Google: ai.google.dev/gemini-api/docs/billing, and github.com/openclaw/openclaw/pull/74120
     r"|your prepayment credits are depleted"
@@ -109,6 +110,7 @@ _WORDS: Final = re.compile(
     r"|\b(?:unpaid|overdue|outstanding) (?:bill|invoice|balance|payment)s?\b"
     r"|\b(?:bill|invoice|payment|account)(?: is)? overdue\b|\barrears?\b"
     r"|\binvalid[ _]payment[ _]instrument\b"  # Bedrock, with 403: a model of the marketplace without a card
+    r"|\bbilling to be enabled\b|\bcredit card on file\b"  # Vertex and Vercel, with 403
     r"|\bpayment (?:is )?required\b|\bplease (?:recharge|top[ -]?up)\b"
     rf"|\bspend(?:ing)?(?: limit| cap)?{_IS} (?:reached|exceeded)|\bbilling (?:limit|cap){_IS} (?:reached|exceeded)"
     rf"|{_WHOSE}(?:budget|credit)(?: limit| cap){_IS} (?:reached|exceeded)|{_WHOSE}budget{_IS} exceeded"

@@ -48,6 +48,7 @@ _OF_UNKNOWN_MODELS = frozenset(
 _GONE = re.compile(
     r"\b(?:deployment|checkpoint|snapshot)\b[^.;/\n]{0,60}\b(?:(?:does not|doesn.t) exist|not found|unknown|retired"
     r"|decommissioned|deprecated|discontinued|no longer|end of (?:its )?life)\b"
+    r"|^function '[\w-]{1,64}': not found for account"  # NVIDIA NIM
     r"|\b(?:no such|unknown) (?:deployment|checkpoint|snapshot)\b",
     re.IGNORECASE,
 )
@@ -94,9 +95,9 @@ _CODES_OF_NO_ACCESS = frozenset(
 )
 _NO_ACCESS = re.compile(
     r"(?:\b(?:not|no|without|lacks?|denied)|n.t) (?:have )?(?:\w+ )?(?:access|permissions?)\b"
-    r"|\b(?:access|permission)\b.{0,80}\bdenied\b|无权"
+    r"|\b(?:access|permission)\b.{0,80}\b(?:denied|restricted)\b|无权"
     r"|\bnot (?:been )?(?:allowed|permitted|authori[sz]ed|entitled|enabled|eligible|granted|activated)\b"
-    r"|\bplan (?:does )?not support\b",
+    r"|\bplan (?:does )?not support\b|\brequires? an? (?:\w+ )?subscription\b",
     re.IGNORECASE,
 )
 _A_MODEL = re.compile(r"(?<![.\w])models?(?!\w|\.\w)|模型", re.IGNORECASE)

@@ -120,6 +120,9 @@ def test_without_a_name_nothing_is_said_of_a_model() -> None:
         "User: u is not authorized to perform: bedrock:InvokeModel on resource: arn:aws:bedrock:r::foundation-model/m",
         "team not allowed to access model. This team can only access models=['a']",
         "You are not allowed to sample from this model",
+        "Access to model qwen/qwen-3-8b is restricted and you are not in the authorized list.",
+        "this model requires a subscription, upgrade for access: https://ollama.com/upgrade",
+        "Model requires a Pro subscription; check out hf.co/pricing to learn more.",
         "该令牌无权使用模型:qwen-3-8b",
     ],
 )

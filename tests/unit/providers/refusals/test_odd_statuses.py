@@ -2,8 +2,9 @@
 
 import pytest
 
+from providers import meaning_of
 from providers.dialects import raw_json
-from providers.refusals import ErrorKind, decide_by_request, error_of_response
+from providers.refusals import ErrorKind, Meaning, decide_by_request, error_of_response
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,26 @@ def test_what_else_these_statuses_say_refuses_no_key(status: int, said: str, kin
     error = error_of_response(status, {}, bytes(raw_json({"message": said})), (), 0.0)
     decide_by_request(error, "m", {})
     assert error.kind is kind
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "This API method requires billing to be enabled. Please enable billing on project #p", "code": 403},
+        {"message": "AI Gateway requires a valid credit card on file to service requests."},
+        {"message": "Your newly created teams doesn't have any credits yet."},
+        {"message": "Failed due to token quota reached", "code": "token_quota_reached"},
+        {"message": "You have no quota", "code": "insufficient_quota"},
+    ],
+)
+def test_an_unpaid_account_is_known_though_the_status_is_that_of_a_key(error: dict[str, object]) -> None:
+    refusal = error_of_response(403, {}, bytes(raw_json({"error": error})), (), 0.0)
+    decide_by_request(refusal, "m", {})
+    assert (refusal.kind, meaning_of(refusal)) == (ErrorKind.PROVIDER_AUTH, Meaning.UNPAID)
+
+
+def test_a_function_that_an_account_lacks_is_a_missing_model() -> None:
+    body = {"status": 404, "title": "Not Found", "detail": "Function '0c5c-11': Not found for account 'a'"}
+    refusal = error_of_response(404, {}, bytes(raw_json(body)), (), 0.0)
+    decide_by_request(refusal, "m", {})
+    assert (refusal.kind, meaning_of(refusal)) == (ErrorKind.NOT_FOUND, Meaning.GONE)
