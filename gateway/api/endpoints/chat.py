@@ -88,7 +88,9 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
     )
     if needs.vision:
         other_shapes.with_chat_pictures(fields)
-    is_kept = bool(value_of("store") or value_of("background")) or is_set(fields.get("previous_response_id"))
+    is_kept = bool(value_of("store") or value_of("background"))
+    if "previous_response_id" in fields:
+        is_kept = is_kept or is_set(fields["previous_response_id"])
     is_run = _runs(fields, tools)
     return ParsedRequest(
         dialect=CHAT,
