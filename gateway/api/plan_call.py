@@ -149,8 +149,8 @@ async def planned_call(asked: CallAsked, turn: ModelTurn) -> PlannedCall:
     if model.common.binds and relayed is None:
         call = await _with_maker(asked, call, model, fleet)
     terms = _terms_of(decision, call)
-    planned = _planned_with_last if turn.in_vain else _planned
-    plan = planned(decision, call, terms)
+    plan_of = _plan_with_last if turn.in_vain else _plan
+    plan = plan_of(decision, call, terms)
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     plan, reading = (plan, EVENTS) if relayed is None else read_as(parsed, model, plan)
     if asked.vectors is not None and decision.index is not None and resolved is not None and resolved.is_race_set:
@@ -202,7 +202,7 @@ def _session(client_context: ClientContext, parsed: ParsedRequest) -> _Session |
     return None if name is None else _Session(name, f"{client_context.client.name or ''}\0{name}")
 
 
-def _planned(decision: _Decided, call: Call, terms: Terms, names: Sequence[str] | None = None) -> Plan:
+def _plan(decision: _Decided, call: Call, terms: Terms, names: Sequence[str] | None = None) -> Plan:
     """Return the plan of a call for the deployments ``names``, or for all that fit; it counts in the standings."""
     asked, model = decision.asked, decision.cached.model
     return asked.context.steering.plan(
@@ -217,15 +217,15 @@ def _planned(decision: _Decided, call: Call, terms: Terms, names: Sequence[str] 
     )
 
 
-def _planned_with_last(decision: _Decided, call: Call, terms: Terms) -> Plan:
+def _plan_with_last(decision: _Decided, call: Call, terms: Terms) -> Plan:
     """Return the plan of a call in which the deployments that were asked in vain come last, if there are others."""
     names, in_vain = decision.cached.names, decision.turn.in_vain
     others = [name for name in names if name not in in_vain]
     if 0 < len(others) < len(names):
-        plan = _planned(decision, call, terms, others)
+        plan = _plan(decision, call, terms, others)
         if plan.launches:
             return plan.asking_last(name for name in names if name in in_vain)
-    return _planned(decision, call, terms)
+    return _plan(decision, call, terms)
 
 
 def _with_supposed(terms: Terms, call: Call, model: Model, names: Sequence[str]) -> Terms:
@@ -261,7 +261,7 @@ async def _decide(asked: CallAsked, turn: ModelTurn, session: _Session | None) -
     """Return what is decided of a request: the model with its settings, then who can answer, then the race.
 
     Raises:
-        ApiError: as for ``plan_call``.
+        ApiError: as for ``planned_call``.
 
     """
     context, parsed, client_context, fleet = asked.context, asked.parsed, asked.client_context, turn.fleet
@@ -300,7 +300,7 @@ def _resolved(asked: CallAsked, turn: ModelTurn) -> ResolvedModel:
     """Return a model with a request's settings, keys and preferences.
 
     Raises:
-        ModelNotFound, Forbidden, InvalidRequest: as for ``plan_call``.
+        ModelNotFound, Forbidden, InvalidRequest: as for ``planned_call``.
 
     """
     parsed, fleet, client = asked.parsed, turn.fleet, asked.client_context.client
