@@ -324,20 +324,20 @@ class FallbacksBeside:
         context: CallContext,
         purse: Purse,
         fallbacks: FallbackChain,
-        late: PlannedCall,
+        first: PlannedCall,
         *,
         late_s: float,
         sink: Sink,
         use: Callable[[PlannedCall], None],
     ) -> None:
-        """``late_s``: when ``late`` is late. ``sink``: for the answers. ``use``: called with the fallback that won."""
+        """``late_s``: when ``first`` is late. ``sink``: for the answers. ``use``: called with the fallback that won."""
         self.late_s = late_s
-        self.plans = {late.model.name: late}  # of all models of the race
+        self.plans = {first.model.name: first}  # of all models of the race
         self._context = context
         self._purse = purse
         self._fallbacks = fallbacks
-        self._first = late
-        self._late = late.model.name  # the model that is late
+        self._first = first
+        self._late = first.model.name  # the model that was asked last, and is late
         self._sink = sink
         self._use = use
 
