@@ -39,7 +39,7 @@ def fits_all(parsed: ParsedRequest, model: Model) -> bool:
     """Whether all deployments of a ``model``, which speak its dialect, take a request unchanged."""
     dialect, fields, needs, common = parsed.dialect, parsed.fields, parsed.needs, model.common
     return (
-        not is_odd(dialect, fields, needs)
+        ((needs.inline and not needs.tools) or not is_odd(dialect, fields, needs))  # most need no call to know
         and not (common.dropped and common.drops_from(dialect, fields))
         and not (common.refused_fields and is_foreign(common.refused_fields, dialect, fields))
         and needs.prompt_tokens <= common.context_tokens
