@@ -498,8 +498,8 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     ) -> Annotated[
         bool,
         Column(
-            "Whether the call ended with an error that was not the client's own fault: a 5xx, 424, 429, or a stream "
-            "that broke; no other 4xx, and no client that left.",
+            "Whether the call ended with an error that was not the client's own fault: a 5xx, a 424, a 429, or a "
+            "stream that broke; no other 4xx, and no client that left.",
             may_be_null=True,
         ),
     ]:
