@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from providers.dialects.chat.deltas import CallNumbers, googles_in, string, written_arguments
 from providers.dialects.events import Arguments, is_empty_object
 from providers.dialects.wording import BLANK, arguments_object
@@ -51,6 +53,18 @@ class PartialCall:
         self._unsaid.clear()
         said = None if is_object or not unsaid.strip(BLANK) else arguments_object(unsaid)
         return unsaid if said is None else bytes(said).decode()
+
+    def take_object(self) -> msgspec.Raw:
+        """Return all arguments of a call that is whole, as an object.
+
+        Raises:
+            UpstreamError: the arguments are no JSON object (invalid_response).
+
+        """
+        arguments = arguments_object(self.take())
+        if arguments is None:
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool with arguments that are no JSON object")
+        return arguments
 
     def has_none(self) -> bool:
         """Whether the call has no arguments: they are blank, ``null``, or one of both encoded as text."""

@@ -48,7 +48,7 @@ from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, u
 from providers.dialects.gemini.fields import CANDIDATES, IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.partial_calls import PartialCall, PartialCalls
-from providers.dialects.wording import UniqueIds, answers_in, arguments_object, extra_content
+from providers.dialects.wording import UniqueIds, answers_in, extra_content
 from providers.models import Usage, completed, written_usage
 from providers.refusals import ErrorKind, UpstreamError, error_in
 
@@ -223,10 +223,7 @@ class FromChat(ChunkTranslation):
         return parts
 
     def _call(self, call: PartialCall) -> dict[str, Any]:
-        arguments = arguments_object(call.take())
-        if arguments is None:
-            message = "called a tool with arguments that are no JSON object"
-            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message)
+        arguments = call.take_object()
         name = self._names.get(call.name, call.name)
         if call.has_none():
             check_none(name, self._tools, self._offered)

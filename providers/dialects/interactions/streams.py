@@ -46,9 +46,9 @@ from providers.dialects.interactions.events import (
 )
 from providers.dialects.interactions.fields import ENDING, IN_CONFIG, event
 from providers.dialects.partial_calls import PartialCall, PartialCalls
-from providers.dialects.wording import UniqueIds, arguments_object, extra_content, short_name
+from providers.dialects.wording import UniqueIds, extra_content, short_name
 from providers.models import Usage, completed
-from providers.refusals import ErrorKind, UpstreamError, error_in
+from providers.refusals import ErrorKind, error_in
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _STATES: Mapping[str, str] = {**dict.fromkeys((*CUT_SHORT, *FILTERED), "incomplete")}  # any other becomes completed
@@ -199,10 +199,7 @@ class FromChat(ChunkTranslation):
                 self._say_call(current[1], said)
 
     def _say_call(self, call: PartialCall, said: list[bytes]) -> None:
-        arguments = arguments_object(call.take())
-        if arguments is None:
-            message = "called a tool with arguments that are no JSON object"
-            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message)
+        arguments = call.take_object()
         name = self._names.get(call.name, call.name)
         if call.has_none():
             check_none(name, self._tools, self._offered)
