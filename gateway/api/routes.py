@@ -121,7 +121,10 @@ def _bare(words: Sequence[str]) -> list[str]:
 # CORS: web pages of the configured origins may call the APIs, each with a key of its own, never with cookies.
 
 # Paths of the APIs; pages for operators and health checks are not for other web pages.
-PATHS = ("/v1/", "/v1beta/", "/v2/", "/openai/v1/", "/anthropic/v1/", "/model/")
+PATHS = (
+    *("/v1/", "/v1beta/", "/v2/", "/openai/v1/", "/anthropic/v1/", "/model/"),
+    *("/chat/completions", "/completions", "/embeddings", "/models", "/responses", "/audio/"),  # without a version
+)
 METHODS = "GET, POST, DELETE"
 MAX_AGE_S = 7200  # browsers ask again after this; they cache at most for a day, Chrome for two hours
 _FIELD = re.compile("[a-z0-9-]{1,100}")
@@ -213,9 +216,11 @@ _BELOW: Mapping[str, Mapping[str, Handler]] = {
     _GROQS: {path: _HANDLERS[path] for path in (f"/v1/{each}" for each in _OF_GROQ)},
     "/anthropic": {path: _handler(api) for api in BELOW_ANTHROPIC for path in api.paths},
 }
+# The same paths without a version, which LiteLLM's proxy has too: its clients' base URL is the host alone.
+_UNVERSIONED: Mapping[str, str] = {f"/{each}": f"/v1/{each}" for each in _OF_GROQ}
 _PREFIXED: Mapping[str, Handler] = {
     f"{prefix}{path}": handler for prefix, handlers in _BELOW.items() for path, handler in handlers.items()
-}
+} | {path: _HANDLERS[versioned] for path, versioned in _UNVERSIONED.items()}
 _RACED: Mapping[str, Handler] = {
     **{path: _HANDLERS[path] for api in ENDPOINTS.values() for path in api.paths},
     **_PREFIXED,
@@ -254,8 +259,8 @@ ROUTES = (
 # Other names of some of these routes; /openapi.json has each route once.
 ALIASES = (
     *(_post(path, handler) for path, handler in _PREFIXED.items()),
-    _get(f"{_GROQS}/v1/models", list_models),
-    _get(f"{_GROQS}/v1/models/{{id:.+}}", get_model),
+    *(_get(f"{below}/models", list_models) for below in (f"{_GROQS}/v1", "")),
+    *(_get(f"{below}/models/{{id:.+}}", get_model) for below in (f"{_GROQS}/v1", "")),
 )
 
 
@@ -416,6 +421,7 @@ def _dialect_of(path: str) -> Dialect:
     """Return the dialect of the API with the longest prefix of ``path``, as Google's APIs share a prefix."""
     prefix = next((prefix for prefix in _BELOW if path.startswith(f"{prefix}/")), "")
     path = path.removeprefix(prefix)
+    path = _UNVERSIONED.get(path, path)
     matches = [(len(prefix), dialect) for prefix, dialect in TOLD_AS.items() if path.startswith(prefix)]
     matches += [
         (len(prefix), dialect)

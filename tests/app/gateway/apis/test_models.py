@@ -220,6 +220,21 @@ async def test_openais_client_finds_responses_below_the_path_of_azure(serve: Ser
             assert (response.status, (await response.json())["error"]["code"]) == (401, "invalid_api_key")
 
 
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses"])
+async def test_a_client_of_litellms_proxy_needs_no_version_in_its_base_url(serve: Serve, path: str) -> None:
+    async with serve(alpha=None, config=client()) as running:
+        asked = {"input": "Hi"} if path == "/responses" else {"messages": [{"role": "user", "content": "Hi"}]}
+        for stream in (False, True):
+            body = {"model": MODEL, "stream": stream, **asked}
+            async with running.http.post(running.url + path, json=body, headers=keyed()) as response:
+                assert (response.status, "Hello" in await response.text()) == (200, True)
+        async with running.http.post(running.url + path, json={"model": MODEL, **asked}) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (401, "invalid_api_key")
+        listed = await told(running, "/models", headers=keyed())
+        assert listed == await told(running, headers=keyed())
+        assert await told(running, f"/models/{MODEL}", headers=keyed()) in listed["data"]
+
+
 async def test_groqs_sdk_finds_its_paths_whatever_its_base_url(serve: Serve) -> None:
     async with serve(alpha=None, beta=None, config=client()) as running:
         mine = keyed()

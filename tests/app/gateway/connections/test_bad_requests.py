@@ -180,7 +180,9 @@ async def test_only_json_is_taken(serve: Serve, content_type: str) -> None:
     assert error["code"] == "unsupported_media_type"
 
 
-@pytest.mark.parametrize("path", ["/v1", "/v1/chat", "/chat/completions", "/v1/chat/completions/", "/%00", "/../etc"])
+@pytest.mark.parametrize(
+    "path", ["/v1", "/v1/chat", "/v2/chat/completions", "/v1/chat/completions/", "/%00", "/../etc"]
+)
 async def test_a_path_that_is_not_there_is_404_in_json(serve: Serve, path: str) -> None:
     async with serve() as running, running.get(path) as response:
         error = await refused(running, response, 404, "/v1/chat/completions")
