@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from providers import mark, meaning_of
+from providers import blames_request_within, mark, meaning_of
 from providers.bodies import complains
 from providers.dialects import raw_json
 from providers.exchange import VendorsWords
 from providers.refusals import ErrorKind, Meaning, UpstreamError, decide_by_request, error_in, read_answer
-from providers.refusals.blame import blames_request_within
 
 KEY, RATE, GONE = ErrorKind.PROVIDER_AUTH, ErrorKind.RATE_LIMITED, ErrorKind.NOT_FOUND
 WRONG, FAILED = ErrorKind.BAD_REQUEST, ErrorKind.SERVER_ERROR
