@@ -1,4 +1,4 @@
-"""Reasoning that only its maker can read, encrypted or signed: who cannot read whose, and requests without it."""
+"""Encrypted or signed reasoning, which only its maker can read: who cannot read whose, and requests without any."""
 
 import hashlib
 from collections.abc import Collection, Mapping

@@ -315,7 +315,10 @@ def is_spent(
 
 
 def _is_likely(text: str, named: Mapping[str, str], any_codes: bool, any_words: bool) -> bool:
-    """Whether codes or words that no list has say that the account is spent, and none say that this passes."""
+    """Whether codes or words that no list has say that the account is spent ("your credit is used up").
+
+    If other words say that the limit passes ("try again in 20 s"), the account is not spent.
+    """
     if _SOON.search(text) is not None:
         return False
     words_of = {name: " ".join(_WORD.findall(code)) for name, code in named.items()}

@@ -46,7 +46,7 @@ class Kind(StrEnum):
     TOOLS = "tools"  # tools in the dialect named ``field``: requests with tools are sent in ``instead``
     TOOL = "tool"  # tools of the type ``value`` in the dialect ``field``: requests with these are sent in ``instead``
     STREAM = "stream"  # streams in the dialect ``field``, with the parameters ``value``: answers are asked for whole
-    REASONING = "reasoning"  # reasoning that ``field`` made with one of its keys: only ``field`` can read it
+    REASONING = "reasoning"  # encrypted reasoning of ``field``, which nobody else can read
     ACCOUNT = "account"  # reasoning of the key ``field``, sent with the key ``value``: the keys are of two accounts
     LENGTH = "length"  # a prompt of ``tokens``
     SIZE = "size"  # more than ``tokens`` (0: any) of ``field``: tools, pictures, bytes; others are asked first

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 LITERALS = "(?:true|false|null|none|minimal|low|medium|high|xhigh|max)"  # of a field named before
-# A bare name may be a value that a client wrote, such as a tool's name, if one of these words is before the name.
+# Behind one of these words a bare name may be a client's own: "tool verbosity failed" refuses no field ``verbosity``.
 NO_VALUE = "".join(rf"(?<!{word} )(?<!{word} ['\"`])" for word in ("function", "tool", "value", "value:", "variant"))
 NOUN = r"(?:param|parameter|argument|field|property|key|option)(?:s|\(s\))?"
 # Words after which another field follows, beside which alone a field is refused: "topP is not supported when thinking

@@ -9,8 +9,8 @@ from providers.refusals.refused_fields import LONGEST, NO_VALUE, NOUN
 
 # ``stream_options`` is refused. Without this field some servers send no usage, others send usage all the same
 # (earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237).
-# The bare name may be a value that a client wrote, such as a tool's name. So the words must call it a parameter, or say
-# that it is not supported.
+# A client's tool may have this name. So the words must call the name a parameter, or say that it is not supported
+# ("Unknown parameter: 'stream_options'", "stream_options is not supported").
 OF_USAGE = re.compile(
     rf"\b{NOUN}(?: in object| supplied)?\W{{1,4}}(?:body\.)?(?:stream_options|include_usage)\b"
     rf"|{NO_VALUE}(?<![.\w\]])(?:body\.)?(?:stream_options(?:[.\]]include_usage)?|include_usage)['\"`]?:?"
