@@ -85,6 +85,9 @@ _OF_POLICIES: Final = re.compile(
     + r"|\b(?:safety|content|moderation) classifiers?\b|\btrust (?:&|and) safety\b"
     r"|\b(?:harmful|unsafe|toxic|nsfw|objectionable|disallowed|prohibited) content\b(?![ _-]?(?:type|encod|length))"
     r"|\b(?:input|prompt|request|content)\b[^.;!?\n]{0,20}\bunsafe\b|\bjailbreak|\bprompt injection\b"
+    # OpenAI and OpenRouter, also with 403: "was rejected by our safety system", "Your input was flagged for violence".
+    r"|\b(?:by|of) (?:our|the|its) safety system\b"
+    r"|\b(?:input|prompt|content|message|request)s? (?:was|were|is|are|has been|have been) (?:flagged|moderated)\b"
     r"|\b(?:refused|declined|blocked|rejected) for safety\b|\bcontent (?:audit|check|moderation|review)\b"
     r"|\bcontent[ _](?:was |has been |is )?(?:blocked|rejected)\b"
     r"|\bguardrails?\b[^.;!?\n]{0,40}\b(?:interven|block|reject|trigger)"

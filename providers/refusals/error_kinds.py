@@ -192,6 +192,6 @@ _OF_REASONING = re.compile(
     r"encrypted.content .{0,200}could not be|not decrypt the provided encrypted|encrypted.content`? was not issued to"
     r"|invalid `(?:signature|data)` in `(?:redacted_)?thinking` block|thinking` blocks .{0,80}cannot be modified"
     r"|(?:corrupted|invalid) thought.?signature|thought.?signature'? (?:is not valid|is invalid|\(TYPE_BYTES\))"
-    r"|missing a `?thought_signature",
+    r"|missing a `?thought_signature|\bblock (?:is|was) bound to a different conversation",
     re.IGNORECASE,
 )

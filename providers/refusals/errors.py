@@ -317,7 +317,8 @@ def identifier(said: object) -> str | None:
 # fail as well (anomalyco/opencode/issues/48637, kirodotdev/KiroCrew/pull/11513, read on 2026-11-29).
 _OF_AN_EDIT = re.compile(
     r"(?:messages\.(?P<turn>\d{1,6})\.content\.\d{1,6}: )?"
-    r"Invalid [^.\n]{1,80} block\. The block is bound to a different conversation",
+    r"(?:Invalid [^.\n]{1,80} block\. )?"
+    r"(?:The|This|A) (?:[`'\"]?\w{1,20}[`'\"]? )?block (?:is|was) bound to a different conversation",
     re.IGNORECASE,
 )
 

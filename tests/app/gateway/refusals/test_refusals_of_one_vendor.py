@@ -232,6 +232,7 @@ FILTERS: Mapping[str, Said] = {
     ),
     "OpenAI, a policy": Said(400, "Your request was rejected.", "content_policy_violation"),
     "OpenAI, a picture": Said(400, "Your request was rejected as a result of our safety system.", "moderation_blocked"),
+    "OpenAI, 403": Said(403, "Your request was rejected as a result of our safety system."),
     "Anthropic": anthropic(400, "Output blocked by content filtering policy"),
     "xAI": Said(403, "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO", "permission-denied"),
     "OpenRouter": Said(
@@ -240,6 +241,7 @@ FILTERS: Mapping[str, Said] = {
         403,
         metadata={"reasons": ["violence"], "flagged_input": "x"},
     ),
+    "OpenRouter, of words alone": Said(403, "Your input was flagged for violence. No credits were charged."),
     "Alibaba": Said(400, "Input data may contain inappropriate content.", "data_inspection_failed"),
     "Xiaomi": Said(421, "Moderation Block", "content_filter"),
     "Google": google(400, "The prompt was blocked due to PROHIBITED_CONTENT"),

@@ -358,3 +358,16 @@ def test_a_status_of_0_is_no_error() -> None:
     body = msgspec.json.encode({"choices": [], "base_resp": {"status_code": 0, "status_msg": ""}})
     assert "choices" in read_answer(body)
     assert read_event(body).error is None
+
+
+@pytest.mark.parametrize(
+    ("message", "turn"),
+    [
+        ("messages.3.content.0: Invalid `data` in `redacted_thinking` block. The block is bound to a different", 3),
+        ("messages.12.content.1: This `thinking` block is bound to a different", 12),
+        ("A thinking block was bound to a different", 0),
+    ],
+)
+def test_thoughts_behind_an_edit_are_known_in_several_words(message: str, turn: int) -> None:
+    error = {"type": "invalid_request_error", "message": f"{message} conversation."}
+    assert refused(400, msgspec.json.encode({"type": "error", "error": error})).edited_from == turn
