@@ -270,7 +270,7 @@ def _counts(ordered: list[float], together: int) -> dict[str, int]:
 
 
 CHARS_PER_TOKEN = 4  # rule of thumb, if the provider reports no usage
-BURST_S = 0.020  # if all deltas of an answer arrive within this time, a server had buffered them: no speed
+BURST_S = 0.020  # if all deltas arrive within this time, a server had buffered them: their speed is meaningless
 BURST_TPS = 5000.0  # a higher speed is meaningless, too: no provider decodes faster
 ONE_EACH = 0.1  # tolerated difference between the numbers of tokens and chunks, as a share, if each chunk is a token
 SUMMARY_CHARS_PER_TOKEN = 2  # with fewer streamed characters per reasoning token, only a summary was streamed
