@@ -13,7 +13,7 @@ import msgspec
 
 from benchmarks.harness.replicas import alone
 from benchmarks.harness.report import quantile
-from providers.simulator.script import (
+from providers.simulator import (
     Delta,
     Done,
     Drop,
@@ -27,8 +27,8 @@ from providers.simulator.script import (
     Status,
     Step,
     UsageChunk,
+    error,
 )
-from providers.simulator.wire import error
 from tests.support.behaviour import NEVER_S, Behaviour
 from tests.support.faults import (
     FAULTS,

@@ -10,7 +10,7 @@ from benchmarks.failover.__main__ import PAGE, table
 from benchmarks.failover.cells import TEXT, Row, script
 from benchmarks.harness import report
 from benchmarks.harness.report import END, write_lines
-from providers.simulator.script import Delta, Drop, Status
+from providers.simulator import Delta, Drop, Status
 from tests.support.faults import CUT, FAULTS, SLOWER, WELL, Outcome, Verdict, judged, judged_in_turn
 
 BEGIN = report.BEGIN.format("failover")

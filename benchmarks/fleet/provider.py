@@ -13,8 +13,7 @@ from typing import Any
 import uvloop
 
 from benchmarks.fleet.world import PERSONAS, World
-from providers.simulator.persona import Fate
-from providers.simulator.wire import DONE, Answering, error, event, usage
+from providers.simulator import DONE, Answering, Fate, error, event, usage
 from tests.support.measured.serving import LAST_CHUNK, STREAM_HEAD, Serving, framed, response, serve
 
 TOKENS = 12  # short answers: two cores carry the whole fleet, and only the first token is the matter here

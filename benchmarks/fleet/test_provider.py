@@ -10,7 +10,7 @@ import pytest
 from benchmarks.fleet.course import Answer, Clients
 from benchmarks.fleet.provider import Connection, Provider
 from benchmarks.fleet.world import World
-from providers.simulator.persona import Fate
+from providers.simulator import Fate
 
 WORLD = World("calm", 3)
 QUICK = min(

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from providers.simulator.persona import Fate, Persona, RequestDraws
+from providers.simulator import Fate, Persona, RequestDraws
 
 SHARED_SIGMA = 0.10  # of a call's TTFT, the same at all providers
 _DRIFT_STEP_S = 1.0

@@ -12,7 +12,7 @@ import msgspec
 import uvloop
 
 from benchmarks.limits.trials import PROMPT_TOKENS
-from providers.simulator.wire import DONE, Answering, event, usage
+from providers.simulator import DONE, Answering, event, usage
 from tests.support.measured.serving import LAST_CHUNK, STREAM_HEAD, Serving, framed, response, serve
 
 FIRST_S = 0.15  # from the request to the first token

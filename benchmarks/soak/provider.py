@@ -16,7 +16,7 @@ from random import Random
 import msgspec
 import uvloop
 
-from providers.simulator.wire import DONE, event
+from providers.simulator import DONE, event
 from tests.support.measured.serving import LAST_CHUNK, STREAM_HEAD, Serving, framed, response, serve
 
 # Of the time to the first token, and of its logarithm. Six, so that they are seldom all out after a 429 or a 500.

@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 
 from gateway.racing.speech import Speech
-from providers.simulator.script import (
+from providers.simulator import (
     Delta,
     Done,
     Drop,
@@ -22,8 +22,8 @@ from providers.simulator.script import (
     Status,
     Step,
     UsageChunk,
+    error,
 )
-from providers.simulator.wire import error
 
 FIRST_S, SIGMA, WORD_S = 0.55, 0.3, 0.025  # a first token, lognormal, and between two words
 LATE, DRIBBLES, CRAWLS, RESETS = 0.04, 0.03, 0.02, 0.01  # shares of requests, each provider by itself

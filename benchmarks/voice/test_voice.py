@@ -4,7 +4,7 @@ from random import Random
 
 from benchmarks.voice.__main__ import row
 from benchmarks.voice.callers import Heard, said, script
-from providers.simulator.script import Delta, Drop, Pause
+from providers.simulator import Delta, Drop, Pause
 
 WELL = Heard(clause_s=0.8, silence_s=0.0, is_whole=True, is_told=False, is_wrong=False)
 

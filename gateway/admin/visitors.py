@@ -56,7 +56,7 @@ from gateway.http import JSON
 from gateway.keys import RETRY_S
 from gateway.settings import ClientRole, SignInSettings
 from providers import UNREADABLE
-from providers.simulator.persona import are_demo
+from providers.simulator import are_demo
 
 OWN: web.RequestKey[SoleUser] = web.RequestKey(
     "holeshot.own", SoleUser

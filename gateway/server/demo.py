@@ -12,7 +12,7 @@ import structlog
 from gateway.core import processes
 from gateway.settings import Settings
 from providers.http import is_direct
-from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL
+from providers.simulator import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL
 
 START_LIMIT_S = 20.0
 # The share of audited calls. By default it is one in twenty, because a loser that runs on is paid for. Here it costs

@@ -62,7 +62,7 @@ from gateway.settings import (
 from gateway.watching import LogLines, forget_process, logs
 from providers import DatasheetTable, bound_memory, load_catalog
 from providers.http import not_understood
-from providers.simulator.persona import are_demo
+from providers.simulator import are_demo
 
 # The text shown when the gateway has started: commands to try it.
 

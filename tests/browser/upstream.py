@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from providers.simulator.script import (
+from providers.simulator import (
     Delta,
     Done,
     Finish,

@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from providers.simulator.script import ScriptedProvider, answer
+from providers.simulator import ScriptedProvider, answer
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S

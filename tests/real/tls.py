@@ -19,7 +19,7 @@ import openai
 import trustme
 import yaml
 
-from providers.simulator.script import Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
+from providers.simulator import Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
 from tests.real.checks import Checks
 from tests.real.programs import running
 from tests.support.servers import free_port

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
-from providers.simulator.script import Gate, Hang, RoleOnly, ScriptedProvider, answer
+from providers.simulator import Gate, Hang, RoleOnly, ScriptedProvider, answer
 
 RACE = {"mode": "race", "width": 2, "audit_share": 0}
 

@@ -11,7 +11,7 @@ from gateway.replay import Replayed, advice, replay, settings
 from gateway.replay.world import DrawnAttempt
 from gateway.server import with_demo
 from gateway.settings import Settings
-from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, Fate, Persona, are_demo
+from providers.simulator import CHAT_MODEL, DEMO_FLEET, Fate, Persona, are_demo
 from tests.support.replayed import ledger
 from tests.support.savings import LEAST_AUDITS, Overtaken, saved
 

@@ -14,7 +14,7 @@ import yaml
 
 from gateway.bench import read_journal
 from gateway.cli.main import application
-from providers.simulator.script import (
+from providers.simulator import (
     Delta,
     ErrorEvent,
     Hang,

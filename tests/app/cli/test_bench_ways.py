@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gateway.bench import WARM_UP, read_journal
-from providers.simulator.script import Hang, Pause, Status
+from providers.simulator import Hang, Pause, Status
 from tests.app.cli.beside import run_beside
 from tests.app.cli.two_providers import ANSWER, SAID, SECRET, Field, two_providers
 from tests.support.ledgers import lay, migrated

@@ -9,7 +9,7 @@ from typer.testing import Result
 from gateway.cli.race_run import RacePrompt, open_gateway, run_race
 from gateway.cli.race_view import PlainView
 from gateway.settings import load
-from providers.simulator.script import Hang, RoleOnly, ScriptedProvider, Status, answer
+from providers.simulator import Hang, RoleOnly, ScriptedProvider, Status, answer
 from tests.support.ledgers import lay, migrated
 
 Holeshot = Callable[..., Result]

@@ -24,7 +24,7 @@ from gateway.cli.race_view import JsonView, PlainView, View
 from gateway.core.calls import Mode
 from gateway.core.errors import ModelNotFound
 from gateway.settings import load
-from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Status, Step, answer
+from providers.simulator import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Status, Step, answer
 from tests.app.cli.beside import run_beside
 from tests.app.gateway.running_gateway import MODEL, serving
 from tests.support import warm

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import yaml
 
-from providers.simulator.script import Delta, Done, Finish, ScriptedProvider, Step, UsageChunk
+from providers.simulator import Delta, Done, Finish, ScriptedProvider, Step, UsageChunk
 from tests.app.cli.beside import run_beside
 from tests.support import warm
 

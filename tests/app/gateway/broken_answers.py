@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.simulator.script import Delta, Done, Finish, Raw, RoleOnly, Step, UsageChunk
+from providers.simulator import Delta, Done, Finish, Raw, RoleOnly, Step, UsageChunk
 from tests.app.gateway.apis.test_dialects import event
 
 

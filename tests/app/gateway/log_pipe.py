@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import aiohttp
 import msgspec
 
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.process import launched
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S

@@ -25,7 +25,7 @@ from gateway.server.connections import Connections
 from gateway.server.listener import bind, listening
 from gateway.settings import RaceSettings, Settings, load
 from gateway.steering import EXPLORE_NEW_SHARE, event, event_field
-from providers.simulator.script import Gate, ReceivedRequest, ScriptedProvider, Step, answer
+from providers.simulator import Gate, ReceivedRequest, ScriptedProvider, Step, answer
 from tests.patience import PATIENCE_S
 from tests.support.ledgers import lay, plain, settle
 

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from providers.simulator.script import Step, answer
+from providers.simulator import Step, answer
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.patience import PATIENCE_S
 

@@ -30,7 +30,7 @@ from providers import (
     open_upstream,
 )
 from providers.dialects import CHAT, MESSAGES, Chunk, Malformed, read_event
-from providers.simulator.wire import ProviderTally, Visit, serve
+from providers.simulator import ProviderTally, Visit, serve
 from tests.app.providers.families import BEDROCK, COMPLETION_TOKENS, PROMPT_TOKENS
 from tests.app.providers.origin import Connection, Origin, chunked, soon
 from tests.patience import eventually

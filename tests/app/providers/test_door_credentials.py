@@ -21,7 +21,7 @@ from providers import (
     open_upstream,
 )
 from providers.dialects import MESSAGES
-from providers.simulator.wire import ProviderTally, serve
+from providers.simulator import ProviderTally, serve
 from tests.app.providers.test_bedrock_converse import ACCESS, credentials
 from tests.app.providers.test_vertex_openai import write_account
 

@@ -19,8 +19,7 @@ from aiohttp.client_reqrep import ConnectionKey
 
 from providers import ErrorKind, Exchange, LiteLLM, LiteLLMUpstream, Request, UpstreamError, events
 from providers.dialects import Chunk, read_event
-from providers.simulator.script import ScriptedProvider, Status
-from providers.simulator.wire import ProviderTally, Visit, serve
+from providers.simulator import ProviderTally, ScriptedProvider, Status, Visit, serve
 
 KEY = "the-very-secret-key"
 

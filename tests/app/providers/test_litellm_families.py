@@ -15,7 +15,7 @@ from aiohttp import web
 
 from providers import ErrorKind, Exchange, LiteLLM, LiteLLMUpstream, Request, UpstreamError, demanded, events
 from providers.dialects import CHAT, MESSAGES, Chunk, read_event
-from providers.simulator.wire import ProviderTally, Visit, serve
+from providers.simulator import ProviderTally, Visit, serve
 from tests.app.providers.families import (
     BEDROCK,
     COMPLETION_TOKENS,

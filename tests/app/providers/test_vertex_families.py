@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from providers import LiteLLM, LiteLLMUpstream, Request
-from providers.simulator.wire import ProviderTally, Visit, serve
+from providers.simulator import ProviderTally, Visit, serve
 from tests.app.providers.families import VERTEX
 
 TOKEN = "the-token-of-an-hour"

@@ -29,7 +29,7 @@ from providers import (
     load_catalog,
     open_upstream,
 )
-from providers.simulator.wire import ProviderTally, serve
+from providers.simulator import ProviderTally, serve
 from tests.patience import PATIENCE_S, eventually
 
 PATH = "/v1/projects/p1/locations/europe-west4/endpoints/openapi"

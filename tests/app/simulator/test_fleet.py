@@ -12,8 +12,7 @@ import msgspec
 import pytest
 from openai import AsyncOpenAI
 
-from providers.simulator.persona import CHAT_MODEL, EMBEDDING_MODEL, Persona
-from providers.simulator.simulated import SimulatedFleet, SimulatedProvider, run_fleet
+from providers.simulator import CHAT_MODEL, EMBEDDING_MODEL, Persona, SimulatedFleet, SimulatedProvider, run_fleet
 
 QUICK = Persona(name="quick", ttft_median_s=0.001, ttft_sigma=0.0, decode_tps=100_000)
 BODY = {"model": CHAT_MODEL, "messages": [{"role": "user", "content": "Why race?"}]}

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from providers.simulator.script import (
+from providers.simulator import (
     Comment,
     Delta,
     Done,

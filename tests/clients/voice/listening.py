@@ -23,8 +23,7 @@ from pipecat.tests.utils import SleepFrame, run_test
 from holeshot import Racer
 from holeshot.livekit import RacedLLM
 from holeshot.pipecat import RacedLLMService
-from providers.simulator.script import Delta, Done, Drop, Finish, Hang, Pause, ScriptedProvider, Status, Step
-from providers.simulator.wire import error
+from providers.simulator import Delta, Done, Drop, Finish, Hang, Pause, ScriptedProvider, Status, Step, error
 from tests.clients.installs import CHECKOUT
 
 MODEL, NAMES = "speaker", ("ann", "bob")

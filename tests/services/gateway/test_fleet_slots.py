@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from providers.simulator.script import Gate, ScriptedProvider, answer
+from providers.simulator import Gate, ScriptedProvider, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, read, serving
 from tests.patience import until
 from tests.services.limits.test_slots import STEADY

@@ -12,7 +12,7 @@ import structlog
 from gateway.keys import changes, new_key
 from gateway.keys import keys as watch
 from gateway.ledger import SqlKeyStore
-from providers.simulator.script import Delta, Hang, RoleOnly, Step
+from providers.simulator import Delta, Hang, RoleOnly, Step
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.patience import PATIENCE_S, until

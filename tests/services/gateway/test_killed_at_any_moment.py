@@ -21,7 +21,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from providers.simulator.wire import ProviderTally, json_response, serve
+from providers.simulator import ProviderTally, json_response, serve
 from tests.app.gateway.apis.test_dialects import event
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import configuration

@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from gateway.app import Gateway
-from providers.simulator.script import Done, UsageChunk, answer
+from providers.simulator import Done, UsageChunk, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, read, serving
 from tests.patience import eventually, until

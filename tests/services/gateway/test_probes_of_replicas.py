@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 from gateway.core.records import NotProbed
-from providers.simulator.script import Hang, ScriptedProvider
+from providers.simulator import Hang, ScriptedProvider
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import RunningGateway, configuration, serving
 from tests.patience import PATIENCE_S, until

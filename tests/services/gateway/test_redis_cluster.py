@@ -10,7 +10,7 @@ import pytest
 
 from gateway.app import check_redis
 from gateway.settings import Settings
-from providers.simulator.script import Hang
+from providers.simulator import Hang
 from tests.app.gateway.running_gateway import MODEL, serving
 from tests.app.gateway.watcher import watching
 from tests.patience import PATIENCE_S, until

@@ -22,7 +22,7 @@ from gateway.ledger import create_engine, migrate
 from gateway.server.reload import taken_over
 from gateway.settings import Settings, signing_secret
 from gateway.topology import Nodes, connect
-from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider, answer
+from providers.simulator import Delta, Gate, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration
 from tests.patience import eventually

@@ -18,7 +18,7 @@ from gateway.app.shared_facts import KEY, SharedFacts
 from gateway.cli.main import application
 from gateway.topology import Nodes
 from providers import Fact, Facts, Kind, LearntFacts, Met
-from providers.simulator.script import Raw, ScriptedProvider, Status
+from providers.simulator import Raw, ScriptedProvider, Status
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, QUESTION, refused, refusing, told
 from tests.app.gateway.refusals.test_who_taught_it import clients, said

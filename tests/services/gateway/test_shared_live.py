@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from gateway.live import Sharing, sharing
 from gateway.live.events import Began, CallDone, First, Gap, Launched, Tokens, frame
 from gateway.live.sharing import CHANNEL, VIEWERS_KEY
-from providers.simulator.script import Delta, Gate, Hang, answer
+from providers.simulator import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.gateway.watcher import Watcher, watching
 from tests.patience import PATIENCE_S, eventually, until

@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from gateway.ledger import create_engine
 from gateway.limits import level_of_key
 from gateway.steering import STRIKES_KEY, RedisBoard, slot_of
-from providers.simulator.script import Done, Gate, Hang, Status, UsageChunk, answer
+from providers.simulator import Done, Gate, Hang, Status, UsageChunk, answer
 from tests.app.gateway.limits.test_limits import statuses
 from tests.app.gateway.limits.test_payers import configured, told
 from tests.app.gateway.races.test_objectives import KEY, client

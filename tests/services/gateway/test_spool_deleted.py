@@ -10,7 +10,7 @@ import aiohttp
 import asyncpg
 from sqlalchemy.engine import make_url
 
-from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider
+from providers.simulator import Delta, Gate, RoleOnly, ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import eventually

@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import configuration
 from tests.services.gateway.test_workers import chat

@@ -19,7 +19,7 @@ from gateway.api import InBackground, StoredResponses
 from gateway.core.calls import CallRecord
 from gateway.limits import level_of_key
 from gateway.topology import Command, Nodes, connect
-from providers.simulator.script import Raw, Status
+from providers.simulator import Raw, Status
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, event
 from tests.app.gateway.responses.test_kept_responses import IN_BACKGROUND, Worker
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving

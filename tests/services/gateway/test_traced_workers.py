@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.collector import collecting
 from tests.app.gateway.process import CHECKOUT, started
 from tests.app.gateway.running_gateway import configuration

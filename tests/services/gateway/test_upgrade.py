@@ -36,7 +36,7 @@ from gateway.ledger import (
     migrate,
     migrations_folder,
 )
-from providers.simulator.script import Gate, ScriptedProvider, answer
+from providers.simulator import Gate, ScriptedProvider, answer
 from tests.app.gateway.balancer import Balancer
 from tests.app.gateway.process import CHECKOUT, GatewayProcess, launched, started
 from tests.app.gateway.running_gateway import chat_body, configuration

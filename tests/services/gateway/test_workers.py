@@ -12,7 +12,7 @@ import aiohttp
 import asyncpg
 import pytest
 
-from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
+from providers.simulator import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
 from tests.app.gateway import lacking
 from tests.app.gateway.log_pipe import CALLS as UNREAD_CALLS
 from tests.app.gateway.log_pipe import answered, unread

@@ -39,7 +39,7 @@ from gateway.ledger.inserts import insert
 from gateway.ledger.retention import KEEP_ALL
 from gateway.ledger.store import SqlStore
 from gateway.limits.windows import day, month
-from providers.simulator.script import ScriptedProvider, answer
+from providers.simulator import ScriptedProvider, answer
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S, eventually

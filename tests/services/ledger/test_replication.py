@@ -11,7 +11,7 @@ import pytest
 
 from gateway.ledger import Finished, Retention, create_engine, downgrade, fold_all, migrate, prune
 from gateway.ledger.inserts import insert
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.support import servers

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Status
-from providers.simulator.wire import error
+from providers.simulator import Status, error
 from tests.app.gateway.access.test_admission import clients, key_of
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read
 from tests.app.gateway.watching.test_refusals import WRONG

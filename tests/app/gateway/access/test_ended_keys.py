@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from providers.simulator.script import Delta, Gate, Hang, RoleOnly, answer
+from providers.simulator import Delta, Gate, Hang, RoleOnly, answer
 from tests.app.gateway.key_desk import Desk, bearer, in_database, sha256
 from tests.app.gateway.relayed.samples import plays
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read

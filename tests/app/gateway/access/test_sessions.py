@@ -8,7 +8,7 @@ import pytest
 from structlog.typing import EventDict
 from yarl import URL
 
-from providers.simulator.script import Delta, Hang, RoleOnly
+from providers.simulator import Delta, Hang, RoleOnly
 from tests.app.gateway.access.test_admission import KEYS, clients, key_of
 from tests.app.gateway.access.test_ended_keys import ENDS, End, is_cut_off
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256

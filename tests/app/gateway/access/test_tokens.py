@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from structlog.typing import EventDict
 
-from providers.simulator.script import Delta, Hang, RoleOnly
+from providers.simulator import Delta, Hang, RoleOnly
 from tests.app.gateway.access.test_admission import KEYS, clients, status_and_code
 from tests.app.gateway.access.test_ended_keys import ended_as, is_cut_off, streaming
 from tests.app.gateway.key_desk import Desk, bearer, in_database

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw, Step, answer
+from providers.simulator import Raw, Step, answer
 from tests.app.gateway.apis.test_dialects import RESPONSE_BYTES
 from tests.app.gateway.key_desk import sha256
 from tests.app.gateway.keys.test_key_caches import KEYS, LONG, chat, claude_code, key_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw, Status, Step
+from providers.simulator import Raw, Status, Step
 from strict_vendors import running_vendor
 from tests.app.gateway.running_gateway import MODEL, Serve
 

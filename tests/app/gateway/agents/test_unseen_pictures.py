@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw, Step, answer
+from providers.simulator import Raw, Step, answer
 from tests.app.gateway.apis.test_dialects import RESPONSE_BYTES
 from tests.app.gateway.refusals.test_refused_fields import SEES_NOTHING, refused
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from providers.simulator.script import Status, Step, answer
+from providers.simulator import Status, Step, answer
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.apis.test_plain_models import APIS, CHAT, GEMINI, MESSAGES, RESPONSES, SCRIPTS, TURN
 from tests.app.gateway.running_gateway import MODEL, RunningGateway

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from providers import events
-from providers.simulator.script import Delta, Drop, Hang, Raw, Status
+from providers.simulator import Delta, Drop, Hang, Raw, Status
 from tests.app.gateway.access.test_admission import clients, key_of
 from tests.app.gateway.running_gateway import MODEL, Serve
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.settings import ConfigurationError
-from providers.simulator.script import Gate, Hang, Status, answer
+from providers.simulator import Gate, Hang, Status, answer
 from tests.app.gateway.running_gateway import MODEL, Serve, read, single
 
 

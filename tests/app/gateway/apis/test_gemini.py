@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from providers import events
-from providers.simulator.script import Drop, Gate, Raw, Status
+from providers.simulator import Drop, Gate, Raw, Status
 from tests.app.gateway.access.test_admission import KEYS, clients
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, providers, speaking
 from tests.app.gateway.running_gateway import MODEL, Serve, chat_body

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from providers import events
-from providers.simulator.script import Drop, Raw, Status, answer
+from providers.simulator import Drop, Raw, Status, answer
 from tests.app.gateway.access.test_admission import clients, key_of
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, providers, speaking
 from tests.app.gateway.apis.test_gemini import TEXT_BYTES as GEMINI_BYTES

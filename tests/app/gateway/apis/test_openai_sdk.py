@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Done, Finish, Headers, Reasoning, RoleOnly, Step, ToolCall, UsageChunk, answer
+from providers.simulator import Done, Finish, Headers, Reasoning, RoleOnly, Step, ToolCall, UsageChunk, answer
 from tests.app.gateway.running_gateway import MODEL, PROMPT, Serve, single
 
 TWO_TOOLS: Sequence[Step] = (

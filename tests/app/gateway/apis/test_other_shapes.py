@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw, answer
+from providers.simulator import Raw, answer
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, speaking
 from tests.app.gateway.running_gateway import MODEL, Serve
 

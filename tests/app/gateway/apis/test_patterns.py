@@ -10,7 +10,7 @@ from structlog.typing import EventDict
 
 from gateway.fleet.answered_names import MOST_NAMES
 from gateway.settings import ModelSettings, load
-from providers.simulator.script import Status, answer
+from providers.simulator import Status, answer
 from tests.app.gateway.access.test_admission import clients, key_of, status_and_code
 from tests.app.gateway.refusals.test_unforced import text_in
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve

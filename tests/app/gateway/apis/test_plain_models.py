@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw, Step
+from providers.simulator import Raw, Step
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
 from tests.app.gateway.apis.test_gemini import TEXT_BYTES
 from tests.app.gateway.running_gateway import MODEL, Serve

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from providers.simulator.script import Gate, ReceivedRequest, ScriptedProvider, Step
+from providers.simulator import Gate, ReceivedRequest, ScriptedProvider, Step
 from tests.app.gateway.broken_answers import response, response_end
 from tests.app.gateway.collector import Collector
 from tests.app.gateway.key_desk import bearer

@@ -15,7 +15,7 @@ import msgspec
 
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.steering import event, event_field
-from providers.simulator.script import Drop, Hang
+from providers.simulator import Drop, Hang
 from tests.app.gateway.capabilities.asked import (
     APIS,
     FIRST,

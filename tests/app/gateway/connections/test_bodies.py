@@ -14,7 +14,7 @@ import pytest
 
 from gateway.api.bodies import DRAINED_BYTES, PIECE_BYTES
 from gateway.overload.bodies import FEWEST_UNFINISHED
-from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, answer
+from providers.simulator import Delta, Gate, Hang, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, configuration
 from tests.patience import until

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.simulator.script import Delta, Gate, Hang, RoleOnly, answer
+from providers.simulator import Delta, Gate, Hang, RoleOnly, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, single
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])

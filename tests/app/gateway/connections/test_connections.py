@@ -11,7 +11,7 @@ import msgspec
 import trustme
 from structlog.typing import EventDict
 
-from providers.simulator.script import Hang
+from providers.simulator import Hang
 from tests.app.gateway.running_gateway import RunningGateway, Serve, chat_body, read
 from tests.patience import PATIENCE_S
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from providers.simulator.script import Headers, Raw, answer
+from providers.simulator import Headers, Raw, answer
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES
 from tests.app.gateway.running_gateway import MODEL, Serve
 

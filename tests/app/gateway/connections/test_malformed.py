@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from providers.simulator.script import Gate, answer
+from providers.simulator import Gate, answer
 from tests.app.gateway.access.test_admission import KEYS, clients, key_of
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.watching.test_refusals import counted, refusals

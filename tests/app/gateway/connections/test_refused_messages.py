@@ -8,7 +8,7 @@ import pytest
 from gateway.http import ServerConnection
 from gateway.http.aiohttp_adapter import reading_is_paused
 from gateway.overload import sockets
-from providers.simulator.script import Delta, Hang, RoleOnly
+from providers.simulator import Delta, Hang, RoleOnly
 from tests.app.gateway.key_desk import bearer
 from tests.app.gateway.responses.test_responses_socket import PATH, Socket, connected, keyed
 from tests.app.gateway.running_gateway import RunningGateway, Serve

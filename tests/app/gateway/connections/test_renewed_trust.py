@@ -20,7 +20,7 @@ from gateway.server.tls import Authorities
 from gateway.settings import Format, TracingSettings, WebhookSettings
 from gateway.tracing.exporting import OtlpExporter
 from providers.http import TlsContexts
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration
 from tests.patience import eventually

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.server.connection import UNREAD_BYTES
 from providers.http import READ_BYTES
-from providers.simulator.script import Delta, Hang, RoleOnly, answer
+from providers.simulator import Delta, Hang, RoleOnly, answer
 from tests.app.gateway.relayed.samples import plays
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
 

@@ -14,7 +14,7 @@ import openai
 import pytest
 import trustme
 
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.key_desk import sha256
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import MODEL, PROMPT, configuration

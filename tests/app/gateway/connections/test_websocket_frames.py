@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.api import responses_socket
-from providers.simulator.script import Delta, Finish, Hang, RoleOnly
+from providers.simulator import Delta, Finish, Hang, RoleOnly
 from tests.app.gateway.responses.test_responses_socket import PATH, connected
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.patience import until

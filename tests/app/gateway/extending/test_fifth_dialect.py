@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.extending.fifth_dialect.dialect import event
 from tests.app.gateway.process import CHECKOUT, started
 from tests.app.gateway.relayed.samples import plays, says

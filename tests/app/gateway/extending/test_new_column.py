@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from gateway.ledger import head_revision
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.process import CHECKOUT, COMMAND, started
 from tests.app.gateway.running_gateway import chat_body, configuration
 

@@ -9,7 +9,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.process import CHECKOUT, started
 from tests.app.gateway.relayed.samples import HANGS, says
 from tests.app.gateway.running_gateway import MODEL, configuration

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw, Status, Step
+from providers.simulator import Raw, Status, Step
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, event, speaking
 from tests.app.gateway.responses.test_moved_conversations import MESSAGES, REASONING, RESPONSES, THOUGHT, Made, asked
 from tests.app.gateway.running_gateway import MODEL, Serve

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Gate, Hang, Raw, ReceivedRequest, Status, Step, answer
+from providers.simulator import Gate, Hang, Raw, ReceivedRequest, Status, Step, answer
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
 from tests.app.gateway.apis.test_gemini import TEXT_BYTES as GEMINI_BYTES
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.core.attempts import Role
-from providers.simulator.script import Delta, ScriptedProvider, Status, Step, answer
+from providers.simulator import Delta, ScriptedProvider, Status, Step, answer
 from tests.app.gateway.keys.test_weak_keys import RING
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 

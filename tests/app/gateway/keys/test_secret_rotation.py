@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import chat_body, configuration
 

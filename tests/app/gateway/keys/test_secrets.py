@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from providers.simulator.script import Delta, ErrorEvent, Gate, Headers, Raw, RoleOnly, Status, Step
-from providers.simulator.wire import error
+from providers.simulator import Delta, ErrorEvent, Gate, Headers, Raw, RoleOnly, Status, Step, error
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
 
 KEY = "upstream-alpha-secret"  # what the configuration gives alpha; of no shape that gives it away

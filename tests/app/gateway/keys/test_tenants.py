@@ -9,8 +9,7 @@ import pytest
 from structlog.typing import EventDict
 
 from gateway.fleet.tenants import MOST_KEPT_A_CLIENT
-from providers.simulator.script import Delta, Gate, Hang, Headers, RoleOnly, Status, Step, answer
-from providers.simulator.wire import error
+from providers.simulator import Delta, Gate, Hang, Headers, RoleOnly, Status, Step, answer, error
 from tests.app.gateway.collector import collecting
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.keys.test_secrets import BOTH, ECHOES, KEY, holding

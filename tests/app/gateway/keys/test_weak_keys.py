@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.simulator.script import Status, Step, answer
+from providers.simulator import Status, Step, answer
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.running_gateway import MODEL, Serve, single
 

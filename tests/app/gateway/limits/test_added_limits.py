@@ -11,7 +11,7 @@ import pytest
 
 from gateway.core.calls import Level
 from gateway.limits import level_of_key
-from providers.simulator.script import Done, UsageChunk, answer
+from providers.simulator import Done, UsageChunk, answer
 from tests.app.gateway.key_desk import Desk, bearer, in_database
 from tests.app.gateway.limits.test_payers import configured, told
 from tests.app.gateway.races.test_objectives import KEY

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Done, Gate, Hang, Headers, RoleOnly, UsageChunk, answer
+from providers.simulator import Done, Gate, Hang, Headers, RoleOnly, UsageChunk, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read
 from tests.patience import PATIENCE_S, until

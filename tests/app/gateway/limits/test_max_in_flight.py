@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gateway.settings import Settings
-from providers.simulator.script import Gate, Hang, RoleOnly, Status, Step, answer
+from providers.simulator import Gate, Hang, RoleOnly, Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
 from tests.patience import until
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Status, Step, answer
+from providers.simulator import Status, Step, answer
 from tests.app.gateway.keys.test_weak_keys import RING
 from tests.app.gateway.refusals.test_refused_fields import QUESTION, refused
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve

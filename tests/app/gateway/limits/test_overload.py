@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.simulator.script import Drop, Gate, Hang, Pause, RoleOnly, Status, Step, answer
+from providers.simulator import Drop, Gate, Hang, Pause, RoleOnly, Status, Step, answer
 from tests.app.gateway.access.test_admission import clients, key_of
 from tests.app.gateway.relayed.samples import form
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gateway.settings import ConfigurationError
-from providers.simulator.script import Headers, answer
+from providers.simulator import Headers, answer
 from tests.app.gateway.key_desk import sha256
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import TooManyValues
-from providers.simulator.script import Raw
+from providers.simulator import Raw
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
 from tests.app.gateway.running_gateway import MODEL, Serve
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gateway.limits import level_of_key
-from providers.simulator.script import Done, UsageChunk, answer
+from providers.simulator import Done, UsageChunk, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, read, serving
 from tests.patience import PATIENCE_S, until

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from providers.simulator.script import Delta, Gate, Hang, answer
+from providers.simulator import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.patience import eventually
 

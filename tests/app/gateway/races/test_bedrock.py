@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from providers.simulator.script import Delta, Finish, Hang
-from providers.simulator.wire import serve as serving
+from providers.simulator import Delta, Finish, Hang
+from providers.simulator import serve as serving
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.providers.families import COMPLETION_TOKENS, PROMPT_TOKENS
 from tests.app.providers.test_bedrock_converse import Bedrock

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holeshot import Racer
-from providers.simulator.script import (
+from providers.simulator import (
     Delta,
     Done,
     Drop,

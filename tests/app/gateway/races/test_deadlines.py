@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from providers.simulator.script import Hang, Status, answer
+from providers.simulator import Hang, Status, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
 
 AUTO = {"models": {MODEL: {"race": {"mode": "auto", "width": 2, "budget": 0.1, "objective": "first_token"}}}}

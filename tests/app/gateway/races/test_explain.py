@@ -14,7 +14,7 @@ from gateway.cli.main import application
 from gateway.core.prompt_classes import MeasuredApi, answer_class
 from gateway.http import headers
 from gateway.steering import Explanation, event, event_field
-from providers.simulator.script import Hang, Status, answer
+from providers.simulator import Hang, Status, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.steering import RESCUE_MIN_S
-from providers.simulator.script import (
+from providers.simulator import (
     Comment,
     Delta,
     Done,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.limits import Limits, OwnShare
-from providers.simulator.script import Delta, Drop, Gate, Status, answer
+from providers.simulator import Delta, Drop, Gate, Status, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, Serve, read
 from tests.patience import eventually

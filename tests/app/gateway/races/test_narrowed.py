@@ -12,7 +12,7 @@ import pytest
 from structlog.typing import EventDict
 
 from gateway.core.attempts import Narrowed
-from providers.simulator.script import Gate, Hang, Status, Step, answer
+from providers.simulator import Gate, Hang, Status, Step, answer
 from tests.app.gateway.collector import collecting
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.patience import PATIENCE_S

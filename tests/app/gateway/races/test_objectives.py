@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Hang, answer
+from providers.simulator import Hang, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
 
 KEY = "hs-test"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.core.attempts import AnswerKind
-from providers.simulator.script import Status
+from providers.simulator import Status
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
 
 TWO_MODELS: dict[str, Any] = {

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.app import prober
 from gateway.core.records import NotProbed
-from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, Reasoning, Status, Step, answer
+from providers.simulator import Delta, ErrorEvent, Gate, Hang, Reasoning, Status, Step, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching
 from tests.patience import eventually, until

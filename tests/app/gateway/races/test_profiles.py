@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.settings import Profile
-from providers.simulator.script import Hang, answer
+from providers.simulator import Hang, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, Serve
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Status
+from providers.simulator import Status
 from tests.app.gateway.running_gateway import MODEL, Serve, single
 
 

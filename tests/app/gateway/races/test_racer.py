@@ -16,7 +16,7 @@ import pytest
 
 import holeshot
 from holeshot import Racer
-from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, RoleOnly, Status, answer
+from providers.simulator import Delta, Done, Drop, Finish, Gate, Hang, RoleOnly, Status, answer
 from tests.patience import PATIENCE_S
 from tests.support.ledgers import lay, migrated
 from tests.support.raced import Raced, two_providers

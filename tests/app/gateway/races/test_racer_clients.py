@@ -21,7 +21,7 @@ from openai import AsyncOpenAI
 
 from holeshot import Racer
 from holeshot.clients import openai_client
-from providers.simulator.script import Delta, Drop, Gate, Hang, RoleOnly, Status
+from providers.simulator import Delta, Drop, Gate, Hang, RoleOnly, Status
 from tests.support.moved_time import let_pass
 from tests.support.raced import Raced, two_providers
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Comment, Delta, Done, Finish, Gate, Hang, JsonEvent, Reasoning, RoleOnly, answer
+from providers.simulator import Comment, Delta, Done, Finish, Gate, Hang, JsonEvent, Reasoning, RoleOnly, answer
 from tests.app.gateway.running_gateway import MODEL, Serve, single
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])

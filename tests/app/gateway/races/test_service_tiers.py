@@ -7,7 +7,7 @@ import pytest
 
 from gateway.core.prompt_classes import MeasuredApi
 from gateway.steering import event
-from providers.simulator.script import Hang, answer
+from providers.simulator import Hang, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 CHEAP, DEAR = {"input": 1.0, "output": 4.0}, {"input": 2.0, "output": 8.0}

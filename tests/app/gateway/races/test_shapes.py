@@ -10,7 +10,7 @@ import pytest
 from gateway.api import shapes
 from gateway.steering import NO_DEMANDS
 from providers import Fact, Kind
-from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider, Status, answer
+from providers.simulator import Delta, Gate, RoleOnly, ScriptedProvider, Status, answer
 from tests.app.gateway.key_desk import Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read, single
 

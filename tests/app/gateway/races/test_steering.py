@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Gate, Hang, Status, answer
+from providers.simulator import Gate, Hang, Status, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
 
 

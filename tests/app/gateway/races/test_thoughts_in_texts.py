@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from providers.simulator.script import Delta, Gate, Hang, answer
+from providers.simulator import Delta, Gate, Hang, answer
 from tests.app.gateway.races.test_racing import hold
 from tests.app.gateway.running_gateway import Serve
 

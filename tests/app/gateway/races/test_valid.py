@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from gateway.steering import STRIKES
-from providers.simulator.script import Delta, Done, Finish, Gate, Hang, Raw, RoleOnly, Step, ToolCall, answer
+from providers.simulator import Delta, Done, Finish, Gate, Hang, Raw, RoleOnly, Step, ToolCall, answer
 from tests.app.gateway.apis.test_dialects import event
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.shared_gateway import SharedGateways

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.attempts import WinOn
 from gateway.settings import When
-from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Pause, Raw, Step, answer
+from providers.simulator import Delta, Done, Drop, Finish, Gate, Hang, Pause, Raw, Step, answer
 from tests.app.gateway.key_desk import Desk, in_database, sha256
 from tests.app.gateway.races.test_objectives import KEY
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve

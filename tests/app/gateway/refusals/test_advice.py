@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from providers.dialects import converse_from_chat
-from providers.simulator.script import Raw, Status, Step, answer
+from providers.simulator import Raw, Status, Step, answer
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
 from tests.app.gateway.apis.test_gemini import TEXT_BYTES
 from tests.app.gateway.running_gateway import Serve

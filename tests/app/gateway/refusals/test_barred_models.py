@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.simulator.script import Status, answer
+from providers.simulator import Status, answer
 from tests.app.gateway.refusals.test_meanings import asked
 from tests.app.gateway.refusals.test_told_meanings import openai
 from tests.app.gateway.running_gateway import MODEL, Serve

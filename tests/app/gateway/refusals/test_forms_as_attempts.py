@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Status, answer
+from providers.simulator import Status, answer
 from tests.app.gateway.keys.test_keys_as_attempts import LIMITED, VIEWS
 from tests.app.gateway.keys.test_weak_keys import RING
 from tests.app.gateway.refusals.test_refused_fields import refusing

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.simulator.script import Drop, ErrorEvent, Headers, Status, Step, answer
+from providers.simulator import Drop, ErrorEvent, Headers, Status, Step, answer
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from providers.simulator.script import Delta, ErrorEvent, Status, Step
+from providers.simulator import Delta, ErrorEvent, Status, Step
 from tests.app.alerts.receiver import Receiver
 from tests.app.gateway.collector import collecting
 from tests.app.gateway.running_gateway import RunningGateway, Serve, single

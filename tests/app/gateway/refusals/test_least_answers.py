@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from providers import events
-from providers.simulator.script import Hang, Raw, Status
+from providers.simulator import Hang, Raw, Status
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, refused
 from tests.app.gateway.rules.asking import named

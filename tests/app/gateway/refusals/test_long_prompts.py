@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw, Status, answer
+from providers.simulator import Raw, Status, answer
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.refusals.test_unforced import text_in
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Done, Raw, Step, answer
+from providers.simulator import Done, Raw, Step, answer
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.refusals.test_meanings import ASKED, BEGUN, KNOWN, asked, is_too_long
 from tests.app.gateway.refusals.test_told_meanings import broken_off

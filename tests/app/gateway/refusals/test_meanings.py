@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Gate, Status
+from providers.simulator import Gate, Status
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.shared_gateway import SharedGateways

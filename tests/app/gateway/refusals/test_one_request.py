@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.simulator.script import Delta, Raw, Status, Step, answer
+from providers.simulator import Delta, Raw, Status, Step, answer
 from tests.app.gateway.refusals.test_refused_fields import QUESTION
 from tests.app.gateway.running_gateway import MODEL, Serve, single
 

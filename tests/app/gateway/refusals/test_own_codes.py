@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from providers import Meaning
-from providers.simulator.script import Status, answer
+from providers.simulator import Status, answer
 from tests.app.gateway.refusals.test_meanings import ASKED, asked
 from tests.app.gateway.refusals.test_told_meanings import STATUS, check
 from tests.app.gateway.running_gateway import MODEL, single

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw, Status, Step, answer
+from providers.simulator import Raw, Status, Step, answer
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.shared_gateway import SharedGateways

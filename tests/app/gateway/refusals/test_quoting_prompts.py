@@ -6,7 +6,7 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from providers.simulator.script import Raw, Status, Step, answer
+from providers.simulator import Raw, Status, Step, answer
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.keys.test_weak_keys import FAIRS, WRITTEN
 from tests.app.gateway.refusals.test_refused_for_one import LONGEST, ROOMS

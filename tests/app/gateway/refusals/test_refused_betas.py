@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Gate, Status, Step
+from providers.simulator import Gate, Status, Step
 from tests.app.gateway.key_desk import bearer
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, QUESTION, error_of, refused
 from tests.app.gateway.refusals.test_who_taught_it import clients

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Status, Step
+from providers.simulator import Status, Step
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, refused
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.shared_gateway import SharedGateways

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 from structlog.typing import EventDict
 
-from providers.simulator.script import Gate, Raw, Status, Step, answer
-from providers.simulator.wire import serve as serving
+from providers.simulator import Gate, Raw, Status, Step, answer
+from providers.simulator import serve as serving
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
 from tests.app.gateway.apis.test_gemini import TEXT_BYTES as GEMINI_BYTES
 from tests.app.gateway.apis.test_interactions import TEXT_BYTES as INTERACTION_BYTES

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from providers.simulator.script import Status, Step
+from providers.simulator import Status, Step
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.refusals.test_refused_fields import (
     ANSWERS,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Step
+from providers.simulator import Step
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, refused
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 

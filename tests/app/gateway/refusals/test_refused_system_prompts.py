@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from providers.simulator.script import Raw, Status, Step
-from providers.simulator.wire import serve as serving
+from providers.simulator import Raw, Status, Step
+from providers.simulator import serve as serving
 from tests.app.gateway.apis.test_interactions import TEXT_BYTES as INTERACTION_BYTES
 from tests.app.gateway.races.test_bedrock import AWS, beside
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, refused

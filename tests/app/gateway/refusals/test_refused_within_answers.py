@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Delta, Raw, Status, Step
+from providers.simulator import Delta, Raw, Status, Step
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.refusals.test_refused_fields import ANSWERS, NATIVE, QUESTION, learnt, told
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve

@@ -7,7 +7,7 @@ import re
 import openai
 import pytest
 
-from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, RoleOnly, Status
+from providers.simulator import Delta, ErrorEvent, Gate, Hang, RoleOnly, Status
 from tests.app.gateway.running_gateway import MODEL, PROMPT, RunningGateway, Serve
 
 KEY = "hs-a-gateway-key"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import ErrorEvent, RoleOnly, Status, answer
+from providers.simulator import ErrorEvent, RoleOnly, Status, answer
 from tests.app.gateway.running_gateway import Serve
 
 SPENT = {"message": "You exceeded your current quota", "type": "insufficient_quota", "code": "insufficient_quota"}

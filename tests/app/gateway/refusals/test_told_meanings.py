@@ -15,7 +15,7 @@ import pytest
 
 from providers import Meaning
 from providers.dialects import TELLINGS
-from providers.simulator.script import Delta, Done, Drop, ErrorEvent, Gate, RoleOnly, Status, Step
+from providers.simulator import Delta, Done, Drop, ErrorEvent, Gate, RoleOnly, Status, Step
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.limits.test_limits import PRICED, statuses
 from tests.app.gateway.races.test_objectives import KEY, client, keyed

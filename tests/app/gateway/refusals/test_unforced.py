@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from providers.dialects import DIALECTS
-from providers.simulator.script import Raw, Step, answer
+from providers.simulator import Raw, Step, answer
 from tests.app.gateway.key_desk import bearer
 from tests.app.gateway.refusals.test_refused_fields import refused
 from tests.app.gateway.refusals.test_who_taught_it import clients

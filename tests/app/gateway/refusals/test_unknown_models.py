@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from providers.simulator.script import Step
+from providers.simulator import Step
 from tests.app.gateway.refusals.test_refused_fields import refused
 from tests.app.gateway.refusals.test_unforced import KINDS, text_in
 from tests.app.gateway.running_gateway import MODEL

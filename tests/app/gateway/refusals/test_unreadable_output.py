@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw, RoleOnly, Status, Step, answer
+from providers.simulator import Raw, RoleOnly, Status, Step, answer
 from tests.app.gateway.refusals.test_meanings import asked
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 

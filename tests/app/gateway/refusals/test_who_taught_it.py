@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from providers.simulator.script import Raw, Step
+from providers.simulator import Raw, Step
 from tests.app.gateway.apis.test_dialects import RESPONSE_BYTES, speaking
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.races.test_probes import ended, probing

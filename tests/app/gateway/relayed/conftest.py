@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.relayed.samples import EMBEDDINGS, Open, Script, says
 from tests.app.gateway.running_gateway import RunningGateway, Serve
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from providers.simulator.script import Gate, Hang, Headers, Raw, ScriptedProvider, Status, Step
+from providers.simulator import Gate, Hang, Headers, Raw, ScriptedProvider, Status, Step
 from tests.app.gateway.running_gateway import MODEL, RunningGateway
 
 Script = Sequence[Step]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from providers.simulator.script import Hang
+from providers.simulator import Hang
 from tests.app.gateway.relayed.samples import HANGS, Open, Script, form, plays, says
 from tests.app.gateway.running_gateway import MODEL, RunningGateway
 from tests.patience import until

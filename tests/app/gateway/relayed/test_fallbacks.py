@@ -5,7 +5,7 @@ import copy
 from typing import Any
 
 from gateway.core.prompt_classes import decoded_class
-from providers.simulator.script import Gate, Status
+from providers.simulator import Gate, Status
 from tests.app.gateway.relayed.samples import MESSAGE, PICTURES, Open, says
 from tests.app.gateway.running_gateway import MODEL, read
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import aiohttp
 
-from providers.simulator.script import Drop
+from providers.simulator import Drop
 from tests.app.gateway.relayed.samples import HANGS, REFUSED, Open, plays, says
 from tests.app.gateway.restarts.test_no_leaks import busy
 from tests.app.gateway.running_gateway import MODEL

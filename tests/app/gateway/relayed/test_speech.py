@@ -7,7 +7,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from providers.simulator.script import Drop, Hang
+from providers.simulator import Drop, Hang
 from tests.app.gateway.connections.test_client_disconnects import socket_with
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.relayed.samples import HANGS, PICTURE_USAGE, Open, Script, form, in_order, plays, says

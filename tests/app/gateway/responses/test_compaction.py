@@ -8,7 +8,7 @@ import pytest
 
 from providers import events
 from providers.dialects import RESPONSES as DIALECT
-from providers.simulator.script import Raw, Status
+from providers.simulator import Raw, Status
 from tests.app.gateway.apis.test_demands_everywhere import at
 from tests.app.gateway.apis.test_plain_models import MESSAGES, RESPONSES, SCRIPTS, TURN
 from tests.app.gateway.responses.test_responses_socket import connected

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from providers.simulator.wire import ProviderTally, json_response, serve
+from providers.simulator import ProviderTally, json_response, serve
 from tests.app.gateway.apis.test_dialects import RESPONSE_BYTES
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.settings import ProviderSettings, keeps_requests, says_store
 from providers import load_catalog
-from providers.simulator.script import Raw, Status, Step, answer
+from providers.simulator import Raw, Status, Step, answer
 from tests.app.gateway.access.test_admission import clients, key_of
 from tests.app.gateway.apis.test_dialects import providers, speaking
 from tests.app.gateway.apis.test_gemini import ASK, GENERATE, TEXT_BYTES

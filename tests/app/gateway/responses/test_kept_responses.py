@@ -17,7 +17,7 @@ from gateway.app.left_running import LeftRunning
 from gateway.core.calls import Level
 from gateway.core.records import Unended
 from providers import events
-from providers.simulator.wire import ProviderTally, json_response, serve
+from providers.simulator import ProviderTally, json_response, serve
 from tests.app.gateway.apis.test_dialects import RESPONSE, RESPONSE_BYTES, event
 from tests.app.gateway.limits.test_overload import empty, reload
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve

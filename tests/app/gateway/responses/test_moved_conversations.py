@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from structlog.typing import EventDict
 
-from providers.simulator.script import Raw, Status, Step, answer
+from providers.simulator import Raw, Status, Step, answer
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, event, speaking
 from tests.app.gateway.apis.test_gemini import TEXT_BYTES as GEMINI_BYTES
 from tests.app.gateway.apis.test_gemini import google

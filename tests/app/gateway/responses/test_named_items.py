@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from providers.simulator.wire import ProviderTally
-from providers.simulator.wire import serve as serve_routes
+from providers.simulator import ProviderTally
+from providers.simulator import serve as serve_routes
 from strict_vendors import Served, running_vendor
 from tests.app.gateway.access.test_admission import clients, key_of
 from tests.app.gateway.apis.test_dialects import RESPONSE, event

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw, Status
+from providers.simulator import Raw, Status
 from tests.app.gateway.access.test_admission import clients, key_of
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, event, speaking
 from tests.app.gateway.running_gateway import MODEL, Serve

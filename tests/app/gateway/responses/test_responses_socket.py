@@ -14,7 +14,7 @@ import pytest
 
 from gateway.api import bodies, recall, responses_socket, turns
 from gateway.api.bodies import read_contents
-from providers.simulator.script import (
+from providers.simulator import (
     Delta,
     Drop,
     Finish,

@@ -5,7 +5,7 @@ import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from providers.simulator.script import Hang, Step
+from providers.simulator import Hang, Step
 from tests.app.gateway.responses.test_responses_socket import BOTH_SPEAK, connected, said
 from tests.app.gateway.restarts.test_no_leaks import of_calls, race_of_two
 from tests.app.gateway.running_gateway import RunningGateway, Serve

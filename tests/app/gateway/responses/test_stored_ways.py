@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from providers.simulator.script import Raw, answer
+from providers.simulator import Raw, answer
 from tests.app.gateway.access.test_admission import clients, key_of
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, speaking
 from tests.app.gateway.responses.test_provider_state import NESTED, PATHS, TOOLS, answer_of, body_of

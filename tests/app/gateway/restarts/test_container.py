@@ -10,7 +10,7 @@ import pytest
 import trustme
 import yaml
 
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.process import CHECKOUT, GatewayProcess, started
 from tests.app.gateway.running_gateway import configuration
 

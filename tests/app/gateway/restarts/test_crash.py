@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 
-from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider, Step, answer
+from providers.simulator import Delta, Gate, RoleOnly, ScriptedProvider, Step, answer
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import chat_body, configuration
 

@@ -14,7 +14,7 @@ import aiohttp
 
 from gateway.admin.routes import Later
 from gateway.app.routes import ROUTES
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import chat_body, configuration
 

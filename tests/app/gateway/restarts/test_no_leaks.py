@@ -14,7 +14,7 @@ import pytest
 from gateway.racing import Attempt, Race
 from providers import HttpExchange, HttpUpstream
 from providers.http import Response
-from providers.simulator.script import Delta, Drop, ErrorEvent, Hang, Raw, RoleOnly, Status, Step, answer
+from providers.simulator import Delta, Drop, ErrorEvent, Hang, Raw, RoleOnly, Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, single
 
 OF_A_CALL = (Race, Attempt, Response, HttpExchange)

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway import lacking
 from tests.app.gateway.process import GatewayProcess, launched, started
 from tests.app.gateway.running_gateway import chat_body, configuration

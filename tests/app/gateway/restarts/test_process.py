@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 import yaml
 
-from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
+from providers.simulator import Delta, ErrorEvent, Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
 from tests.app.gateway.process import GatewayProcess, launched, ran, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, write
 from tests.patience import PATIENCE_S, until

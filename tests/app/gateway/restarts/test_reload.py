@@ -9,7 +9,7 @@ import pytest
 from gateway.server import ConfigurationSource
 from gateway.server.reload import LOST_CLIENTS_S, Reloader
 from gateway.settings import References
-from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider, answer
+from providers.simulator import Delta, Gate, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.running_gateway import MODEL, Serve, read, single
 
 

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from providers.simulator.script import Gate, ScriptedProvider, answer
+from providers.simulator import Gate, ScriptedProvider, answer
 from tests.app.gateway.balancer import Balancer
 from tests.app.gateway.running_gateway import configuration
 

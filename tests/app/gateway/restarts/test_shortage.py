@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from gateway.steering import STRIKES
-from providers.simulator.script import ScriptedProvider, answer
+from providers.simulator import ScriptedProvider, answer
 from tests.app.gateway.process import COMMAND, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, single
 from tests.patience import until

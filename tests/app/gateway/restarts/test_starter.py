@@ -4,7 +4,7 @@ import yaml
 
 from gateway.settings import found_vendors, starter_text
 from providers import load_catalog
-from providers.simulator.script import Status
+from providers.simulator import Status
 from tests.app.gateway.running_gateway import Serve
 
 KEYS = {"OPENAI_API_KEY": "k", "GROQ_API_KEY": "k", "MISTRAL_API_KEY": "k"}

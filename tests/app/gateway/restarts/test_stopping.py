@@ -11,7 +11,7 @@ import pytest
 from gateway.api import GatewayPhase
 from gateway.app import Gateway
 from gateway.server.listener import bind, listening
-from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, answer
+from providers.simulator import Delta, Gate, Hang, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.restarts.test_process import rows
 from tests.app.gateway.running_gateway import Serve, chat_body, configuration, read
 from tests.patience import PATIENCE_S

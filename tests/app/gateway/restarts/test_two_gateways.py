@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from gateway.server.listener import bind
-from providers.simulator.script import ScriptedProvider
+from providers.simulator import ScriptedProvider
 from tests.app.gateway.process import CHECKOUT, started
 from tests.app.gateway.running_gateway import chat_body, configuration, write
 from tests.patience import PATIENCE_S

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from providers import events
-from providers.simulator.wire import ProviderTally, serve
+from providers.simulator import ProviderTally, serve
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.app.providers.families import aws_event
 

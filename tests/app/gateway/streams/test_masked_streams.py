@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from providers.simulator.script import Raw
+from providers.simulator import Raw
 from tests.app.gateway.apis.test_dialects import COMPLETION_BYTES, MESSAGE_BYTES, RESPONSE_BYTES
 from tests.app.gateway.keys.test_secrets import BOTH, KEY, search
 from tests.app.gateway.relayed.samples import plays

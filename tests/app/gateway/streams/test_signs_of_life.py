@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from providers import events
-from providers.simulator.script import Comment, Delta, Done, Drop, Finish, Gate, Hang, Raw, RoleOnly
+from providers.simulator import Comment, Delta, Done, Drop, Finish, Gate, Hang, Raw, RoleOnly
 from tests.app.gateway.apis.test_dialects import speaking
 from tests.app.gateway.broken_answers import ENDS, SAYS
 from tests.app.gateway.refusals.test_meanings import ASKED

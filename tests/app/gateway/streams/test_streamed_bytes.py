@@ -6,8 +6,21 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Done, Finish, Gate, Raw, RoleOnly, Status, Step, UsageChunk, answer
-from providers.simulator.wire import DONE, Answering, event, usage
+from providers.simulator import (
+    DONE,
+    Answering,
+    Done,
+    Finish,
+    Gate,
+    Raw,
+    RoleOnly,
+    Status,
+    Step,
+    UsageChunk,
+    answer,
+    event,
+    usage,
+)
 from tests.app.gateway.running_gateway import Serve, chat_body
 
 ODD = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Delta, Done, Gate, JsonEvent, Raw, RoleOnly, Step, answer
+from providers.simulator import Delta, Done, Gate, JsonEvent, Raw, RoleOnly, Step, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.shared_gateway import SharedGateways
 

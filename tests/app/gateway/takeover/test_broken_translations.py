@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from providers import events
-from providers.simulator.script import Gate, Hang, Raw, Step
+from providers.simulator import Gate, Hang, Raw, Step
 from tests.app.gateway.apis.test_dialects import MESSAGE_START, event, speaking
 from tests.app.gateway.broken_answers import BODIES, Seen, text_in
 from tests.app.gateway.running_gateway import MODEL, Serve

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Delta, Done, Drop, Finish, Gate, JsonEvent, Step
+from providers.simulator import Delta, Done, Drop, Finish, Gate, JsonEvent, Step
 from tests.app.gateway.running_gateway import Serve
 from tests.app.gateway.takeover.test_spoken_rival import Heard, spoken
 from tests.patience import until

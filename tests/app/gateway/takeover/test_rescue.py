@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from providers import events
-from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Raw, Step
+from providers.simulator import Delta, Done, Drop, Finish, Gate, Hang, Raw, Step
 from tests.app.gateway.broken_answers import BODIES, ENDS, SAYS, TOKENS, WAYS, pieces, text_in
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.patience import until

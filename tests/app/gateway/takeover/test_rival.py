@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from providers.simulator.script import Delta, Drop, Finish, Gate, Step
+from providers.simulator import Delta, Drop, Finish, Gate, Step
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.watcher import watching
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Pause, Step, answer
+from providers.simulator import Delta, Done, Drop, Finish, Gate, Hang, Pause, Step, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.takeover.test_rescue import Answer, begun
 from tests.app.gateway.watcher import watching

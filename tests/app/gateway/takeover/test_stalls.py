@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Raw
+from providers.simulator import Delta, Done, Drop, Finish, Gate, Hang, Raw
 from tests.app.gateway.broken_answers import BODIES
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.takeover.test_rescue import PATHS, WHOLE, Answer, asked, begun, rescuing, rest

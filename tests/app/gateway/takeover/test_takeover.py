@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from msgspec import structs
 
-from providers.simulator.script import (
+from providers.simulator import (
     Delta,
     Done,
     Drop,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from providers import events
-from providers.simulator.script import Drop, Gate, JsonEvent, Raw, Step
+from providers.simulator import Drop, Gate, JsonEvent, Raw, Step
 from tests.app.gateway.apis.test_dialects import event
 from tests.app.gateway.broken_answers import (
     BODIES,

@@ -14,7 +14,7 @@ import pytest
 from gateway.alerts import AlertEvent, AlertKind, DetectedSlowdown, Happened, Metric, SlowdownChange
 from gateway.alerts.stated_models import FIRST_LOOK, LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
 from gateway.ledger import Reader, SqlSlowdownBook
-from providers.simulator.script import Hang, Raw, Status, Step
+from providers.simulator import Hang, Raw, Status, Step
 from tests.app.alerts.receiver import Receiver
 from tests.app.gateway.running_gateway import RunningGateway, Serve, serving
 from tests.patience import PATIENCE_S, until

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.simulator.script import Hang, answer
+from providers.simulator import Hang, answer
 from tests.app.gateway.key_desk import ROOT, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import RunningGateway, Serve
 from tests.patience import PATIENCE_S

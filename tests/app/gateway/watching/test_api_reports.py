@@ -17,7 +17,7 @@ import pytest
 
 from gateway.admin import ROUTES
 from gateway.ledger import ReplayRunner
-from providers.simulator.script import Status
+from providers.simulator import Status
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.watching.test_api_calls import read

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import __version__
-from providers.simulator.script import Gate, Headers, Status, answer
+from providers.simulator import Gate, Headers, Status, answer
 from tests.app.gateway.limits.test_limits import PRICED, statuses
 from tests.app.gateway.races.test_objectives import KEY, client
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read, single

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.racing import MOST_TOKENS, SURPLUS_TOKENS
-from providers.simulator.script import Done, Gate, Hang, JsonEvent, RoleOnly, Status, UsageChunk, answer
+from providers.simulator import Done, Gate, Hang, JsonEvent, RoleOnly, Status, UsageChunk, answer
 from tests.app.gateway.connections.test_client_disconnects import socket_with
 from tests.app.gateway.running_gateway import MODEL, PROMPT, RunningGateway, Serve, chat_body
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.live import events, live
-from providers.simulator.script import Delta, Gate, Hang, RoleOnly, Status, answer
+from providers.simulator import Delta, Gate, Hang, RoleOnly, Status, answer
 from tests.app.gateway.connections.test_malformed import said
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.relayed.samples import plays

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from gateway.admin.openapi.document import OPERATIONS
-from providers.simulator.wire import ProviderTally, json_response
-from providers.simulator.wire import serve as serve_routes
+from providers.simulator import ProviderTally, json_response
+from providers.simulator import serve as serve_routes
 from tests.app.gateway.apis.test_dialects import COMPLETION_BYTES, MESSAGE_BYTES, RESPONSE, RESPONSE_BYTES
 from tests.app.gateway.description import Description
 from tests.app.gateway.key_desk import ROOT, bearer, in_database

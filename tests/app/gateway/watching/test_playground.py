@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Status, answer
-from providers.simulator.wire import error
+from providers.simulator import Status, answer, error
 from tests.app.gateway.access.test_admission import KEYS, key_of
 from tests.app.gateway.access.test_sessions import people, signed_in
 from tests.app.gateway.key_desk import bearer

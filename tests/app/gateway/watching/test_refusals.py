@@ -8,8 +8,7 @@ import pytest
 from structlog.typing import EventDict
 
 from gateway.admin import OPERATIONS
-from providers.simulator.script import Status
-from providers.simulator.wire import error
+from providers.simulator import Status, error
 from tests.app.gateway.access.test_admission import clients, key_of
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from providers.simulator.script import Status, answer
+from providers.simulator import Status, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
 from tests.patience import until
 from tests.support import warm

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from providers.simulator.script import Status
+from providers.simulator import Status
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 SLO = {"up": {"model": MODEL, "objective": 0.9}, "fast": {"ttft_ms": 60_000, "tok_s": 1}}

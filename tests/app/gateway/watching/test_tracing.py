@@ -12,7 +12,7 @@ from aiohttp import web
 from requests import Response
 
 from gateway.tracing import tracing
-from providers.simulator.script import Gate, Hang, RoleOnly, Status, answer
+from providers.simulator import Gate, Hang, RoleOnly, Status, answer
 from tests.app.gateway.collector import Collector, Span, collecting
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read, single
 from tests.patience import PATIENCE_S

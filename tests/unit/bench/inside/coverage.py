@@ -12,7 +12,7 @@ from gateway.bench import BenchPlan, BenchSample, Contender, Key, TokenLengths, 
 from gateway.bench.figures import Draws, cells
 from gateway.bench.plan import turns
 from gateway.bench.verdicts import verdicts
-from providers.simulator.persona import Fate, Persona
+from providers.simulator import Fate, Persona
 
 _PROMPT_TOKENS = 400
 _MS = 1000.0

@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.bench import BenchPlan, BenchSample, CheckOutcome, GateChecks, Report, judge, report
 from gateway.bench.gate import SavedBench
-from providers.simulator.persona import Persona
+from providers.simulator import Persona
 from tests.unit.bench.inside.coverage import World
 
 _SEEDS = 7919

@@ -5,7 +5,7 @@ from statistics import mean, median
 
 import pytest
 
-from providers.simulator.persona import DEMO_FLEET, Fate, Persona
+from providers.simulator import DEMO_FLEET, Fate, Persona
 
 
 def runs(persona: Persona, n: int = 4000, prompt_tokens: int = 0) -> list[float]:

@@ -1,6 +1,6 @@
 """The request limit of a simulated account, on a clock the test holds."""
 
-from providers.simulator.simulated import RateLimit
+from providers.simulator import RateLimit
 
 
 def test_as_many_as_allowed_are_admitted_and_the_next_is_told_how_long_to_wait() -> None:

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from providers.simulator.simulated import count_tokens, speak
+from providers.simulator import count_tokens, speak
 
 
 def test_the_same_random_says_the_same() -> None:
