@@ -384,17 +384,17 @@ def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
         shown = redact(request.path)[:_LONGEST_PATH]
         return NotFound(f"{shown!r} is of an API that this gateway does not have; below /v1 it has {_OFFERED}")
     match error:
-        case web.HTTPNotFound():
-            similar = nearest_path(request.path, request.app[KNOWN_PATHS])
-            hint = f"did you mean {similar}?" if similar else _WHERE
-            return NotFound(f"there is no {redact(request.path)[:_LONGEST_PATH]!r} here; {hint}")
-        case web.HTTPMethodNotAllowed():
+        case web.HTTPMethodNotAllowed() if not request.path.startswith("/models/"):  # Google's methods need a version
             allowed = ", ".join(sorted(error.allowed_methods))
             if request.headers.get("upgrade", "").lower() == "websocket" and "POST" in error.allowed_methods:
                 return NoWebSocket(f"{redact(request.path)!r} is not served over a WebSocket: send a POST request")
             return MethodNotAllowed(
                 f"{redact(request.path)!r} takes {allowed}, not {request.method}", headers={"allow": allowed}
             )
+        case web.HTTPNotFound() | web.HTTPMethodNotAllowed():
+            similar = nearest_path(request.path, request.app[KNOWN_PATHS])
+            hint = f"did you mean {similar}?" if similar else _WHERE
+            return NotFound(f"there is no {redact(request.path)[:_LONGEST_PATH]!r} here; {hint}")
         case _:
             return InvalidRequest(error.reason)
 
