@@ -62,7 +62,7 @@ _OF_CALLS = re.compile(
     r"|\b(?:tools?|functions?|tool use|calls?) (?:cannot|can.t|may not|must not) be forced\b"
     rf"|{_NO_SUPPORT}[^;!?\n]{{0,80}}(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,20}}{_FORCES}"
     rf"|{_NO_SUPPORT}[^;!?\n]{{0,40}}{_FORCES}[^;!?\n]{{0,40}}(?:{_CHOICE}|{_MODE})"
-    rf"|\bforced? (?:tool|function)[^;!?\n]{{0,60}}(?:{_IS_NOT}|{_NO_SUPPORT})"
+    rf"|\bforced? (?:tool|function)[^;!?\n]{{0,60}}(?:{_IS_NOT}|{_NO_SUPPORT}|\brequires? an? (?:\w+ )?model\b)"
     rf"|{_NO_SUPPORT}[^;!?\n]{{0,40}}\bforc(?:ed|ing) (?:a |any )?(?:tool|function|call)"
     rf"|{_NO_SUPPORT} this {_CHOICE}|\bsupport the provided ['\"`]?{_CHOICE}",
     re.IGNORECASE,

@@ -154,6 +154,7 @@ async def test_who_takes_no_other_choice_than_its_own_is_left_to_choose_after_tw
         (400, "`tool_choice` of type `function` is invalid for this model."),
         (400, "tool_choice 'function' has been removed for this model. Use structured outputs instead."),
         (400, "tool use cannot be forced with this model"),
+        (400, "tool_choice: forced tool use requires a model without preserved thinking"),
     ],
 )
 async def test_vendors_that_refuse_a_choice_in_words_of_their_own(serve: Serve, status: int, words: str) -> None:
