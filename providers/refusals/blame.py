@@ -36,7 +36,7 @@ def blames_request_within(error: UpstreamError) -> bool:
     if error.kind not in _WITHIN_ANSWERS:
         return False
     # Aggregators give any status to what their vendor said: 502 "Provider returned error".
-    if is_too_long(f"{error.said} {' '.join(error.names)}"):
+    if is_too_long(error.said, error.names):
         return True
     if not is_within_answer(error):
         return False

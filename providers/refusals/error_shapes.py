@@ -148,10 +148,12 @@ def error_object_in(answer: Any) -> dict[str, Any] | None:
         return _openai_error(answer, {})
     if not isinstance(answer, dict):
         return None
-    own = _with_own_code(answer)
-    for holder in (
-        (answer, *as_list(answer.get("choices"))) if own is None else ()
-    ):  # OpenRouter puts it into the choice
+    return _with_own_code(answer) or _error_of(answer)
+
+
+def _error_of(answer: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the error in an object, or in one of its choices, in the places of OpenAI and others."""
+    for holder in (answer, *as_list(answer.get("choices"))):  # OpenRouter puts it into the choice
         match holder:
             case {"error": dict(error) | [dict(error), *_]} if error:
                 around = _error_around(error)
@@ -161,7 +163,7 @@ def error_object_in(answer: Any) -> dict[str, Any] | None:
                 return error_object_in(decode_error(message.encode())) or _with_text(message, answer)
             case {"finish_reason": str(reason)} if reason in FAILED:
                 return _openai_error(f"the answer ended with finish_reason '{reason}'", {})
-    return own or _without_name(answer)
+    return _without_name(answer)
 
 
 def _with_own_code(answer: Mapping[str, Any]) -> dict[str, Any] | None:

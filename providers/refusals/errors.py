@@ -428,9 +428,7 @@ class UpstreamError(Exception):
             return False
         if self.limit is not None:
             return False
-        return is_too_long(f"{self.said} {' '.join(self.names)}") or counts_too_many(
-            self.said, self.findings.prompt_bytes
-        )
+        return is_too_long(self.said, self.names) or counts_too_many(self.said, self.findings.prompt_bytes)
 
     @property
     def limit(self) -> Limit | None:

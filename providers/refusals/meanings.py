@@ -65,11 +65,10 @@ def meaning_of(error: UpstreamError) -> Meaning | None:
     """Return what a provider's error means to the program that asked; None: the meaning of its kind."""
     # Words that may be quoted from the request count too: only the client that sent the request reads the meaning.
     text, names = error.said or error.message, {name.lower() for name in error.names}
-    says_long = is_too_long(f"{text} {' '.join(error.names)}")
     match error.kind:
         case ErrorKind.BAD_REQUEST:
             is_content = is_refused_by_filter(error.status, names, text)
-            is_long = error.is_too_long or (not error.said and says_long)
+            is_long = error.is_too_long or (not error.said and is_too_long(text, error.names))
             meaning, holds = (Meaning.TOO_LONG, True) if is_long else (Meaning.CONTENT, is_content)
         case ErrorKind.RATE_LIMITED if error.findings.is_of_day or _OF_DAYS.search(text) is not None:
             return Meaning.DAY
@@ -87,8 +86,8 @@ def meaning_of(error: UpstreamError) -> Meaning | None:
         case ErrorKind.SERVER_ERROR | ErrorKind.STREAM_ERROR:
             is_said = _OF_OVERLOAD.search(text) is not None
             is_coded = error.status == _OVERLOADED_STATUS or not _CODES_OF_OVERLOAD.isdisjoint(names)
-            is_overloaded = is_said or is_coded  # too long: of an answer that had begun
-            meaning, holds = (Meaning.TOO_LONG, True) if says_long else (Meaning.OVERLOADED, is_overloaded)
+            is_long = is_too_long(text, error.names)  # of an answer that had begun
+            meaning, holds = (Meaning.TOO_LONG, True) if is_long else (Meaning.OVERLOADED, is_said or is_coded)
         case _:
             return None
     return meaning if holds else None

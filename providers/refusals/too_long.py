@@ -1,6 +1,7 @@
 """Refusals of a prompt that is too long for one deployment: another with a longer context may take it."""
 
 import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -163,8 +164,9 @@ class StatedLengths(msgspec.Struct, frozen=True):
 UNKNOWN_LENGTHS = StatedLengths()
 
 
-def is_too_long(text: str) -> bool:
-    """Whether a refusal with this message, code and type is about the length of the prompt."""
+def is_too_long(text: str, codes: Iterable[str] = ()) -> bool:
+    """Whether a refusal with this message, and its codes and types, is about the length of the prompt."""
+    text = " ".join((text, *codes))
     if _OF_A_MINUTE.search(text) is not None:
         return False
     return any(words.search(text) is not None for words in _WORDS) or _is_in_other_words(text)
